@@ -72,9 +72,11 @@ fn fill(cli: &Cli, count: u32) {
 #[test]
 fn soak_memory_of_many_entries_is_found_listed_and_bounded() {
     let is_soak = std::env::var_os("TOOLHOLD_SOAK").is_some();
-    let count: u32 = if is_soak { 1_000_000 } else { 5_000 };
+    let mib: u32 = if is_soak { 640 } else { 4 };
+    // The limit of entries that belongs to the limit of MiB.
+    let count = mib * 100_000 / 64;
     let cli = Cli::new();
-    cli.configure("[tools.memory]\nindex_mib = 4096\n");
+    cli.configure(&format!("[tools.memory]\nindex_mib = {mib}\n"));
     cli.run(&["call", "memory_save", "content=The first fact", "key=first"]).ends(0);
     let started = Instant::now();
     fill(&cli, count);

@@ -36,7 +36,8 @@ pub(super) fn template() -> String {
             if key.default.is_none() {
                 comment_line(&mut text, "Absent by default; as an example:");
             }
-            let _ = writeln!(text, "#{} = {}", key.name, toml(&value(key, &tables)));
+            let name = key.example_name.as_ref().unwrap_or(&key.name);
+            let _ = writeln!(text, "#{name} = {}", toml(&value(key, &tables)));
         }
     }
     text
