@@ -83,7 +83,7 @@ fn servers_move_behind_toolhold_and_their_credentials_into_secrets() {
         serde_json::from_str(&fs::read_to_string(&file).expect("it is there")).expect("JSON");
     let mut names: Vec<&String> = left["mcpServers"].as_object().expect("a table").keys().collect();
     names.sort();
-    assert_eq!(names, ["toolhold", "leaky", "mine"], "what Toolhold doesn't have stays");
+    assert_eq!(names, ["leaky", "mine", "toolhold"], "what Toolhold doesn't have stays");
     assert_eq!(left["theme"], "dark");
 }
 

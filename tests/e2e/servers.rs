@@ -614,7 +614,7 @@ fn nobody_who_says_no_starts_or_approves_a_server() {
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(2);
     assert_eq!(scene.starts(), 1);
     let approved = scene.cli.typed(line, "y\ny\n").expect("there is a terminal");
-    assert!(approved.stdout.contains("Approved, with 20 tools; 3 left out"), "{}", approved.stdout);
+    assert!(approved.stdout.contains("Approved, with 22 tools; 3 left out"), "{}", approved.stdout);
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(0);
 }
 
