@@ -261,7 +261,10 @@ fn daemon_that_waits_does_not_spin() {
 fn unit_is_written_and_removed() {
     let scene = Scene::new("");
     let printed = scene.cli.run(&["tasks", "daemon", "--print"]).ends(0).stdout;
-    assert!(printed.contains("ExecStart=\"/") && printed.contains("\" tasks daemon\n"), "{printed}");
+    assert!(
+        printed.contains("ExecStart=\"/") && printed.contains("\" tasks daemon\n"),
+        "{printed}"
+    );
     let installed = scene.cli.run(&["tasks", "daemon", "--install"]).ends(0).stdout;
     assert!(installed.contains("systemctl --user enable --now toolhold.service"), "{installed}");
     let path = scene.cli.root.path().join(".config/systemd/user/toolhold.service");

@@ -229,6 +229,18 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
+        rule: "untrusted_text_is_read_in_listed_files",
+        bad: &[(
+            "host/core/src/a.rs",
+            "\nfn f(text: &UntrustedText) -> &str { text.read_untrusted() }\n",
+        )],
+        lines: &["host/core/src/a.rs:2"],
+        good: &[(
+            "host/core/src/a.rs",
+            "fn f(text: UntrustedText) -> Content { Content::untrusted(text) }\n",
+        )],
+    },
+    Sample {
         rule: "granted_paths_are_opened_in_the_path_layer",
         bad: &[("host/runtime/src/a.rs", "fn f() {}\nrustix::fs::openat2(dir, path);\n")],
         lines: &["host/runtime/src/a.rs:2"],
