@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn last_task_and_earlier_summaries_stay_behind_a_summary() {
-        let mut conversation = Conversation::default();
-        conversation.task = Some((1, vec![Part::Text("Fix it, but never push".to_owned())]));
+        let task = Some((1, vec![Part::Text("Fix it, but never push".to_owned())]));
+        let mut conversation = Conversation { task, ..Conversation::default() };
         conversation.add(6, &SessionEntry::Note("the latest".to_owned()));
         compress(&mut conversation, 3, "It was read.");
         compress(&mut conversation, 5, "It was changed.");
