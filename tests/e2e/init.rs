@@ -199,6 +199,10 @@ fn template_is_valid_with_and_without_its_comments() {
     user.run(&["config", "check"]).ends(0);
     let after = user.run(&["config", "show", "--json"]).ends(0).json();
     for value in before["values"].as_array().expect("there are values") {
+        // The older form of `[tools.policy]` is accepted, but nobody is told to write it.
+        if value["key"].as_str().is_some_and(|key| key.starts_with("tools.authorization.")) {
+            continue;
+        }
         let same = after["values"]
             .as_array()
             .expect("there are values")
