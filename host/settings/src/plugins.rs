@@ -89,7 +89,7 @@ section! {
         /// none of them.
         pub secrets: BTreeMap<String, Secret>, Narrowing::Named(Secret::RULES);
         /// MiB of keys and values that the plugin may keep between its calls, in a store that no
-        /// other plugin sees, with 625 keys for each MiB. 0: it keeps nothing.
+        /// other plugin sees, with 4,096 keys for each MiB. 0: it keeps nothing.
         pub store_mib: Bounded<0, 65_536> = Bounded::clamped(0), Narrowing::Smaller;
         /// MiB of documents that the plugin may keep between its calls and search in, in an index
         /// that no other plugin sees, 6,250 for each MiB. 0: it keeps none.
@@ -118,9 +118,9 @@ section! {
 }
 
 impl Plugin {
-    /// Keys in the plugin's store: 10,000 in the 16 MiB that a plugin usually gets.
+    /// Keys in the plugin's store: one for each 256 bytes.
     pub fn store_keys(&self) -> u64 {
-        self.store_mib.get() * 625
+        self.store_mib.get() * 4096
     }
 
     /// Documents in the plugin's index: 100,000 in the 16 MiB that a plugin usually gets.

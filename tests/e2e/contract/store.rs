@@ -103,7 +103,7 @@ fn flood_of_bytes_and_of_keys_ends_at_the_quota() {
     run(async {
         for (arguments, name) in [
             (json!({ "bytes": 100_000, "keys": 5, "writes": 1000 }), "bytes; the limit is 1048576"),
-            (json!({ "bytes": 0, "keys": 7, "writes": 1000 }), "keys; the limit is 625"),
+            (json!({ "bytes": 0, "keys": 7, "writes": 1000 }), "keys; the limit is 4096"),
         ] {
             let folder = folder();
             let host = scene(folder.path(), &["plugins.hostile-store.store_mib=1"]).await;
