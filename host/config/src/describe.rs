@@ -25,8 +25,9 @@ pub struct KeyDescription {
     pub default: Option<Value>,
     /// An example value, for a key without a default.
     pub example: Option<Value>,
-    /// The name of the example, for a key whose name the operator chooses.
-    pub example_name: Option<String>,
+    /// For a key whose name the operator chooses: the entries that there are by default, or an
+    /// example.
+    pub entries: Vec<(String, Value)>,
     /// What it means. Empty if the description of its table says it.
     pub description: String,
 }
@@ -49,13 +50,17 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
     if more.is_object() && inner["type"] != "object" {
         // In a table of values with chosen names, the table's description describes each value.
         let description = text(&schema["description"]).unwrap_or_default();
-        let example = schema["examples"][0].as_object().and_then(|example| example.iter().next());
+        let entries = [&schema["default"], &schema["examples"][0]]
+            .into_iter()
+            .filter_map(Value::as_object)
+            .find(|entries| !entries.is_empty());
+        let entries = entries.cloned().unwrap_or_default().into_iter().collect();
         let key = KeyDescription {
             name: "NAME".to_owned(),
             takes: takes(root, more),
             default: None,
-            example: example.map(|(_, value)| value.clone()),
-            example_name: example.map(|(name, _)| name.clone()),
+            example: None,
+            entries,
             description: String::new(),
         };
         tables.push(TableDescription { path: path.to_owned(), description, keys: vec![key] });
@@ -80,7 +85,7 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
         takes: takes(root, property),
         default: property.get("default").cloned(),
         example: property["examples"].get(0).cloned(),
-        example_name: None,
+        entries: Vec::new(),
         description: text(&property["description"]).unwrap_or_default(),
     });
     tables.push(TableDescription { path: path.to_owned(), description, keys: keys.collect() });

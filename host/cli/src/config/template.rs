@@ -34,10 +34,19 @@ pub(super) fn template() -> String {
         for key in keys {
             comment(&mut text, format!("{} It takes {}.", key.description, key.takes).trim_start());
             if key.default.is_none() {
-                comment_line(&mut text, "Absent by default; as an example:");
+                let said = if key.entries.is_empty() {
+                    "Absent by default; as an example:"
+                } else {
+                    "The entries by default, or an example:"
+                };
+                comment_line(&mut text, said);
             }
-            let name = key.example_name.as_ref().unwrap_or(&key.name);
-            let _ = writeln!(text, "#{name} = {}", toml(&value(key, &tables)));
+            if key.entries.is_empty() {
+                let _ = writeln!(text, "#{} = {}", key.name, toml(&value(key, &tables)));
+            }
+            for (name, value) in &key.entries {
+                let _ = writeln!(text, "#{name} = {}", toml(value));
+            }
         }
     }
     text
