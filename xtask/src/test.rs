@@ -130,7 +130,12 @@ impl Step {
 fn format() -> Result<(), String> {
     step::run("cargo fmt", cargo::host("fmt").args(["--all", "--check"]))?;
     step::run("cargo fmt of the plugins", cargo::guests("fmt").args(["--all", "--check"]))?;
-    step::run("cargo fmt of the grammars", cargo::grammars("fmt").args(["--check"]))
+    step::run("cargo fmt of the grammars", cargo::grammars("fmt").args(["--check"]))?;
+    for folder in cargo::examples()?.into_iter().chain(cargo::samples()?) {
+        let name = format!("cargo fmt of {}", folder.display());
+        step::run(&name, cargo::cargo(&folder, "fmt").arg("--check"))?;
+    }
+    Ok(())
 }
 
 /// Checks that the lock files are up to date. Releases, and builds from the sources, use exactly
@@ -172,7 +177,6 @@ fn examples(tally: &mut Tally) -> Result<(), String> {
             command.arg("--target-dir").arg(cargo::plugins().join("target"));
             command
         };
-        step::run(&name, cargo::cargo(folder, "fmt").arg("--check"))?;
         step::run(&name, example("clippy").args(["--all-targets", "--", "-D", "warnings"]))?;
         if samples.contains(folder) {
             continue;

@@ -1,8 +1,8 @@
 //! A plugin with one tool.
 
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 
 struct WordCount;
 
@@ -52,8 +52,8 @@ toolhold_sdk::plugin! {
 
 #[cfg(test)]
 mod tests {
-    use toolhold_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
 

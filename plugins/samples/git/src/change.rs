@@ -1,8 +1,8 @@
 //! The tools that change a repository. Nothing of it leaves the machine.
 
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 
 use crate::command::{CHANGES, Git, Printed, check};
 use crate::programs::{may_exist, refuse_programs};

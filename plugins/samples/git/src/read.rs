@@ -1,8 +1,8 @@
 //! The tools that look: what was changed, by whom, and which branches there are.
 
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 
 use crate::command::{Git, LOOKS, PLAIN_DIFF, Printed, check};
 

@@ -1,8 +1,8 @@
 //! What has changed in a repository, as data.
 
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 
 use crate::command::{Git, LOOKS, Printed};
 

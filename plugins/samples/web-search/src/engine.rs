@@ -1,7 +1,7 @@
 //! The search engines: what they are asked, and how they answer.
 
-use toolhold_sdk::Failure;
 use serde::Deserialize;
+use toolhold_sdk::Failure;
 use url::Url;
 
 use crate::SearchResult;

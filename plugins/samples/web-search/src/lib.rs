@@ -8,10 +8,10 @@ mod html;
 
 use std::time::Duration;
 
-use toolhold_sdk::http::Request;
-use toolhold_sdk::{Annotations, Call, Category, Failure, Output, Tool, config, secrets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_sdk::http::Request;
+use toolhold_sdk::{Annotations, Call, Category, Failure, Output, Tool, config, secrets};
 
 use engine::Engine;
 
@@ -130,8 +130,8 @@ mod tests {
     use std::net::TcpListener;
     use std::thread::JoinHandle;
 
-    use toolhold_sdk::testing;
     use serde_json::json;
+    use toolhold_sdk::testing;
 
     use super::*;
 
