@@ -90,12 +90,16 @@ mod tests {
             assert!(text.contains(&format!("\n#[{}]\n", with_name(&table.path))), "{text}");
             let lines: Vec<&str> = text.lines().collect();
             for key in table.keys {
-                assert!(
-                    lines.iter().any(|line| line.starts_with(&format!("#{} = ", key.name))
-                        && !line.ends_with("null")),
-                    "{}",
-                    key.name
-                );
+                let mut names: Vec<String> =
+                    key.entries.into_iter().map(|(name, _)| name).collect();
+                if names.is_empty() {
+                    names.push(key.name);
+                }
+                for name in names {
+                    let begin = format!("#{name} = ");
+                    let is_it = |line: &&str| line.starts_with(&begin) && !line.ends_with("null");
+                    assert!(lines.iter().any(|line| is_it(&line)), "{name} in {}", table.path);
+                }
             }
         }
         assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
