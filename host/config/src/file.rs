@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toolhold_contract::text::{cut, shell_word};
+use toolhold_private::PinnedDirectory;
 use toolhold_redaction::{self as redaction, Keys};
 
 use super::inputs::VARIABLE;
@@ -126,10 +127,12 @@ pub(super) fn read_project(
         }
         Err(error) => return Err(problem(format!("can't be opened: {error}"))),
     };
-    // While a command runs, an empty folder keeps it from making such a file.
+    // While a command runs, an empty folder keeps it from making such a file. One of a process that
+    // was killed goes.
     if file.metadata().is_ok_and(|status| status.is_dir())
         && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
     {
+        drop(PinnedDirectory::keep_free(path));
         return Ok(None);
     }
     let status = regular(&file).map_err(problem)?;

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -72,14 +72,32 @@ impl Place {
 
     /// Removes a directory, only if it is empty and this one.
     fn remove(&self, directory: &OwnedFd) {
-        if self.has(directory) {
-            let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR);
+        let unlink = || rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR);
+        if self.has(directory) && unlink() == Err(Errno::ACCESS) {
+            // The command took its user's own permission away.
+            let _ = self.writable(|| {
+                let _ = unlink();
+            });
         }
+    }
+
+    /// Does something while the folder's owner may write in it.
+    fn writable(&self, act: impl FnOnce()) -> Result<(), Errno> {
+        let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
+        let set = |mode| rustix::fs::chmodat(CWD, &folder, mode, AtFlags::empty());
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(&self.folder)?.st_mode);
+        set(mode | Mode::RWXU)?;
+        act();
+        set(mode)
     }
 
     fn has(&self, directory: &OwnedFd) -> bool {
         let ids = |stat: Stat| (stat.st_dev, stat.st_ino);
-        let named = self.stat().map(ids).ok();
+        let mut named = self.stat().map(ids);
+        if named == Err(Errno::ACCESS) {
+            let _ = self.writable(|| named = self.stat().map(ids));
+        }
+        let named = named.ok();
         named.is_some() && named == rustix::fs::fstat(directory).map(ids).ok()
     }
 }
@@ -262,6 +280,23 @@ mod tests {
             PinnedDirectory::at(&dir.path().join("file")).is_none()
                 && PinnedDirectory::at(&dir.path().join("file/hooks")).is_none()
         );
+    }
+
+    #[test]
+    fn pinned_directory_is_removed_from_a_folder_that_its_owner_may_not_write() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a folder");
+        for mode in [0, 0o555] {
+            let held = PinnedDirectory::at(&dir.path().join("hooks")).expect("it is made");
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(dir.path(), permissions).expect("it is set");
+            drop(held);
+            let now = dir.path().metadata().expect("it is there").permissions().mode();
+            assert_eq!(now & 0o777, mode);
+            let readable = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(dir.path(), readable).expect("it is set");
+            assert!(!dir.path().join("hooks").exists());
+        }
     }
 
     /// The folders are exchanged meanwhile for a link, or moved away.
