@@ -164,6 +164,21 @@ def undo_it(rest):
     return "as it was" if "second" in seen.text else f"spoiled: {seen}"
 
 
+def two_changes(rest):
+    yield ("write", {"path": "notes.txt", "content": "spoiled"})
+    yield ("bash", {"command": "rm -rf many; echo spoiled > sum.sh"})
+    return "both changed"
+
+
+def undo_turn(rest):
+    yield from two_changes(rest)
+    yield ("undo", {"turn": True})
+    wanted = {"notes.txt": "second", "sum.sh": "expr", "many/0.txt": "colour"}
+    seen = yield [("read", {"path": name}) for name in wanted]
+    is_back = all(part in it.text for part, it in zip(wanted.values(), seen))
+    return "as it was" if is_back else f"spoiled: {seen}"
+
+
 # Reading.
 
 

@@ -47,6 +47,16 @@ pub(crate) struct Caches {
     seen: Mutex<Seen>,
 }
 
+/// What has to be saved of a rename.
+pub(crate) enum Rename {
+    /// Nothing: all of it is in a cache, and calls made it.
+    Skipped,
+    /// What it replaces: calls made the file, so its old name isn't needed again.
+    Replaces,
+    /// Both names.
+    Moves,
+}
+
 #[derive(Debug, Default)]
 struct Seen {
     /// When the session began: the time of its first call that is saved.
@@ -101,7 +111,7 @@ impl Caches {
     }
 
     /// The same of a rename.
-    pub(crate) fn skip_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> bool {
+    pub(crate) fn rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> Rename {
         let mut seen = self.seen();
         let [one, other] = [from, to].map(|it| self.cache_of(&mut seen, it.path));
         let is_within = one.is_some() && one == other;
@@ -112,9 +122,10 @@ impl Caches {
             || other.as_ref().zip(identity(to)).is_some_and(|(one, it)| seen.has_made(one, &it));
         let takes_saved = below(&seen.saved, from.path).next().is_some();
         let is_saved = to.path.ancestors().any(|above| seen.saved.contains(above));
-        if is_within && is_made && is_replaceable && !takes_saved && !is_saved {
+        let is_of_cache = is_within && is_made && !takes_saved;
+        if is_of_cache && is_replaceable && !is_saved {
             seen.rekey(from.path, to.path);
-            return true;
+            return Rename::Skipped;
         }
         // What is moved into a cache, or out of one, isn't a part of it any more.
         for cache in [one, other].into_iter().flatten() {
@@ -127,7 +138,7 @@ impl Caches {
             seen.made.retain(|path| !gone.contains(path));
         }
         seen.saved.extend([from, to].map(|it| it.path.to_owned()));
-        false
+        if is_of_cache && identity(from).is_some() { Rename::Replaces } else { Rename::Moves }
     }
 
     /// The innermost cache that a path is in.

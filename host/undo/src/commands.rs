@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use toolhold_contract::{ChangeRecorder, ChangedPath};
 
-use super::caches::Caches;
+use super::caches::{Caches, Rename};
 use super::journal::{Journal, SaveRules};
 
 /// Says whether the changes of a path are saved.
@@ -66,8 +66,11 @@ impl ChangeRecorder for CommandJournal {
 
     fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {
         match (self.covers(from.path), self.covers(to.path)) {
-            (true, true) if self.caches.skip_rename(from, to) => Ok(()),
-            (true, true) => self.journal.rename(from, to, self.rules),
+            (true, true) => match self.caches.rename(from, to) {
+                Rename::Skipped => Ok(()),
+                Rename::Replaces => self.journal.change(to, self.rules),
+                Rename::Moves => self.journal.rename(from, to, self.rules),
+            },
             (true, false) => {
                 self.leave_out(to.path)?;
                 self.before_change(from)

@@ -43,6 +43,8 @@ pub(crate) struct After {
     /// Of each of them that is git's index: a digest of what is staged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "saved_path::map")]
     pub(crate) staged: BTreeMap<PathBuf, String>,
+    /// When the call ended, in nanoseconds since 1970.
+    pub(crate) at: u64,
 }
 
 /// How much of a call's changes is saved.
@@ -141,7 +143,7 @@ impl Journal {
         let inner = &mut *inner;
         let lines = std::mem::take(&mut inner.lines);
         let moves = moves(&lines);
-        let mut after = After::default();
+        let mut after = After { at: now(), ..After::default() };
         let mut changed = !moves.is_empty() || !inner.saved.lost.is_empty();
         let mut only_times = !changed;
         inner.saved.paths = inner.saved.lost.len();
@@ -294,7 +296,8 @@ impl Journal {
                 let max = rules.call_bytes;
                 let object: OwnedFd = object.try_clone_to_owned()?;
                 let access = Access::default();
-                let copy = |file: &Content<'_>, size| inner.copy(&open, file, size, max);
+                let copy =
+                    |file: &Content<'_>, size| inner.copy(&open, changed.path, file, size, max);
                 match State::from_object(&access, &object, copy)? {
                     State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
                     state if changed.parent.is_some() && !state.is_restorable() => {
@@ -420,6 +423,7 @@ impl Inner {
     fn copy(
         &mut self,
         open: &Open,
+        path: &Path,
         content: &Content<'_>,
         size: u64,
         max: u64,
@@ -430,7 +434,8 @@ impl Inner {
         }
         let (copy, digest) = self.copy_anew(open, content, size, max)?;
         if content.is_shared {
-            content.keep(&open.folder, copy);
+            // On another file system, there is no such name.
+            let _ = content.keep(path, &open.folder, copy);
         }
         Ok((Some(copy), digest))
     }

@@ -71,17 +71,6 @@ pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'
     })
 }
 
-/// When the first and the last state of a journal were saved.
-pub(crate) fn times(lines: &[Line]) -> Option<(u64, u64)> {
-    let times = || {
-        lines.iter().filter_map(|line| match line {
-            Line::Before { at, .. } => Some(*at),
-            _ => None,
-        })
-    };
-    times().min().zip(times().max())
-}
-
 /// The paths that a call has changed, as they are after it, each with the first state that was
 /// saved of what is there.
 pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {

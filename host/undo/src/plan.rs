@@ -10,7 +10,7 @@ use super::access::Access;
 use super::files::Place;
 use super::folder::{Folder, UndoEntry};
 use super::journal::{After, contents, staged_at};
-use super::lines::{Line, Move, finals, first_saved, moves, present, times};
+use super::lines::{Line, Move, finals, first_saved, moves, present};
 use super::progress;
 use super::saved::SavedCall;
 use super::state::State;
@@ -163,10 +163,9 @@ impl UndoPlan {
         let (merged, unchanged) = compared.compare(&mut plan)?;
         let left: HashSet<PathBuf> = plan.conflicts.iter().map(|it| it.path.clone()).collect();
         plan.open.retain(|at| {
-            let Task { after, action } = &tasks[*at];
-            let is_move = matches!(action, Action::MoveBack(_));
+            let Task { after, .. } = &tasks[*at];
             !left.contains(after)
-                && (is_move || !unchanged.contains(after))
+                && !unchanged.contains(after)
                 && only.is_none_or(|only| only == after)
         });
         for task in &mut tasks {
@@ -255,11 +254,13 @@ impl Compared<'_> {
         is_moved: bool,
     ) -> io::Result<Found> {
         let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
-        let is_plain = !self.moves.iter().any(|made| is_near(made, path));
+        let mut near = self.moves.iter().filter(|made| is_near(made, path)).peekable();
+        let is_plain = near.peek().is_none();
+        let is_replaced = near.all(|made| made.to == path);
         let at = (self.now)(path);
         let depth = then.unwrap_or(before).depth();
         let now = State::at(self.access, &at, depth)?;
-        let compared = then.filter(|_| is_plain && self.only.is_none());
+        let compared = then.filter(|_| is_replaced && self.only.is_none());
         let is_explained = match compared.and_then(|then| self.undone_with(path, then, &now)) {
             // It is as it was before both calls.
             Some(Order::Earlier) => return Ok(Found::Unchanged),
@@ -283,7 +284,7 @@ impl Compared<'_> {
             _ => ChangeKind::Restored,
         };
         if what == ChangeKind::Permissions && is_plain && !is_explained {
-            let later = then.is_some_and(|then| then.mode() != now.mode());
+            let later = then.is_some_and(|then| then.has_contents() && then.mode() != now.mode());
             if later && before.mode() != now.mode() && self.only.is_none() {
                 let why = "its permissions were changed since the call";
                 return Ok(Found::Left(vec![UndoConflict::later(path, why, RESTORE_ONE)]));
@@ -332,9 +333,11 @@ impl Compared<'_> {
     fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
         let (own, _) = first_saved(&self.read.lines, path)?;
         let undone = self.undone.get_or_init(|| self.undone_calls());
-        let (first, last) = times(&self.read.lines)?;
+        let (began, ended) = self.read.span()?;
         let mut others = undone.iter().filter(|other| {
-            times(&other.lines).is_some_and(|(begin, end)| begin <= last && first <= end)
+            other.span().is_some_and(|(other_began, other_ended)| {
+                other_began <= ended && began <= other_ended
+            })
         });
         others.find_map(|other| {
             let (at, before) = first_saved(&other.lines, path)?;

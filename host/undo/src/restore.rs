@@ -135,7 +135,7 @@ impl<'a> Restoration<'a> {
             State::Missing | State::Other => {}
             State::Directory { .. } => place.make_directory()?,
             State::Link { target, .. } => {
-                let aside = beside(&place)?;
+                let aside = self.beside(&place)?;
                 aside.link(target)?;
                 put(&aside, &place)?;
             }
@@ -155,7 +155,7 @@ impl<'a> Restoration<'a> {
         before: &State,
         merged: Option<&[u8]>,
     ) -> io::Result<()> {
-        let aside = beside(place)?;
+        let aside = self.beside(place)?;
         if self.is_kept(&aside, before)
             || self.other_name(path, before).is_some_and(|it| aside.name_of(&it).is_ok())
         {
@@ -166,7 +166,11 @@ impl<'a> Restoration<'a> {
                 Ok(())
             };
         }
-        let written = aside.create().and_then(|mut file| self.write(&mut file, before, merged));
+        // It has its permissions with its name: an undo may be killed between two steps.
+        let written = aside.create().and_then(|mut file| {
+            self.write(&mut file, before, merged)?;
+            before.meta().map_or(Ok(()), |meta| aside.set_meta(meta))
+        });
         match written {
             Err(error) if is_full(&error) => {
                 let _ = aside.remove();
@@ -193,12 +197,20 @@ impl<'a> Restoration<'a> {
         if let (State::File { copy: Some(copy), .. }, None) = (before, merged)
             && !Rule::Room.is_off()
         {
-            let aside = beside(place)?;
+            let aside = self.beside(place)?;
             if aside.take(&self.read.folder, &copy.to_string()).is_ok() {
                 return put(&aside, place);
             }
         }
         self.write_over(place, before, merged)
+    }
+
+    /// A name next to a place, for what gets its name when it is whole. It is the same in each undo
+    /// of the call, so an undo that was killed leaves nothing.
+    fn beside(&self, place: &Place<'a>) -> io::Result<Place<'a>> {
+        let aside = place.beside(&format!(".toolhold-undo-{}.tmp", self.read.about.call))?;
+        let _ = aside.remove();
+        Ok(aside)
     }
 
     /// Whether the file itself is kept, and has a name again.
@@ -303,13 +315,6 @@ fn is_in_place(before: &State, now: &State) -> bool {
 
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-/// A name next to a place that nothing has.
-fn beside<'a>(place: &Place<'a>) -> io::Result<Place<'a>> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    place.beside(&format!(".toolhold-{:016x}.tmp", u64::from_ne_bytes(bytes)))
 }
 
 fn put(aside: &Place<'_>, place: &Place<'_>) -> io::Result<()> {

@@ -35,6 +35,20 @@ impl SavedCall {
         Ok(Some(Self { folder, about: entry, lines, after }))
     }
 
+    /// When the first change was saved, and when the call ended, as far as is known.
+    pub(crate) fn span(&self) -> Option<(u64, u64)> {
+        let at = |line: &Line| match line {
+            Line::Before { at, .. } => Some(*at),
+            _ => None,
+        };
+        let began = self.lines.iter().find_map(at)?;
+        let ended = match &self.after {
+            Some(after) => after.at,
+            None => self.lines.iter().rev().find_map(at)?,
+        };
+        Some((began, ended))
+    }
+
     /// Whether the call changed something in a directory.
     pub(crate) fn changes_below(&self, directory: &Path) -> bool {
         self.lines.iter().any(|line| match line {

@@ -162,8 +162,12 @@ impl State {
 
     /// Permissions. `None`: it has none of its own.
     pub(crate) fn mode(&self) -> Option<u32> {
+        self.meta().map(|meta| meta.mode)
+    }
+
+    pub(crate) fn meta(&self) -> Option<&Meta> {
         match self {
-            Self::File { meta, .. } | Self::Directory { meta } => Some(meta.mode),
+            Self::File { meta, .. } | Self::Directory { meta } => Some(meta),
             Self::Missing | Self::Link { .. } | Self::Other => None,
         }
     }
@@ -244,9 +248,13 @@ pub(crate) struct Content<'a> {
 
 impl Content<'_> {
     /// Keeps the file itself in a folder, next to its copy: other names may be left of it.
-    pub(crate) fn keep(&self, folder: &PrivateFolder, copy: u32) {
-        // On another file system, there is no such name.
-        let _ = folder.link(self.object.as_fd(), &kept_name(copy));
+    pub(crate) fn keep(&self, path: &Path, folder: &PrivateFolder, copy: u32) -> io::Result<()> {
+        // A command sees the file through a mount of its own, where it can get no name outside.
+        let object = Place::find(self.access, path)?.handle()?;
+        if Identity::at(&object) == self.identity {
+            folder.link(object.as_fd(), &kept_name(copy))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn open(&self) -> io::Result<File> {

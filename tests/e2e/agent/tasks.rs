@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::{Came, FORMATS, KEY, Scene, until};
 use crate::support::Ended;
 use crate::support::server::Server;
+use crate::undo::state;
 
 /// An image of one pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -64,6 +65,19 @@ fn model_changes_files() {
     scene.task(&["empty:"]).assert_answer(0, "now I say something");
     scene.task(&["ambiguous:"]).assert_answer(0, "both changed");
     assert_eq!(scene.read("twice.txt"), "other\nother\n");
+}
+
+#[test]
+fn turn_is_undone_as_a_whole() {
+    let scene = scene("chat", FULL);
+    let before = state(&scene.work());
+    scene.task(&["two_changes:"]).assert_answer(0, "both changed");
+    assert!(!scene.work().join("many").exists());
+    let said = scene.cli.run(&["undo", "--turn", "--yes"]).ends(0).stdout;
+    assert!(said.contains("write") && said.contains("bash") && said.contains("agent"), "{said}");
+    assert_eq!(state(&scene.work()), before);
+    scene.task(&["undo_turn:"]).assert_answer(0, "as it was");
+    assert_eq!(state(&scene.work()), before);
 }
 
 #[test]

@@ -13,9 +13,6 @@ use super::state;
 use crate::shell::{call, scene, there_is};
 use crate::support::{Scene, unasked};
 
-/// Cases of every test run.
-const CASES: u64 = 60;
-
 /// The saved changes of a scene's calls.
 pub(crate) fn store(scene: &Scene) -> UndoStore {
     let folders = toolhold_core::config::Folders::inside(&scene.root().join("toolhold"));
@@ -38,103 +35,6 @@ fn fill(root: &Path) {
     let script = granted.join("c/three.sh");
     fs::set_permissions(script, fs::Permissions::from_mode(0o755)).expect("the mode is set");
     std::os::unix::fs::symlink("a/one.txt", granted.join("link")).expect("a link is made");
-}
-
-/// Commands that change files, each with the program that it needs. `P`, `Q` and `F` are paths.
-const COMMANDS: &[(&str, &str)] = &[
-    ("rm", "rm -rf P"),
-    ("rm", "rm F"),
-    ("mv", "mv P Q"),
-    ("mv", "mv -f P Q/"),
-    ("bash", "echo more >> F"),
-    ("bash", "echo new > Q"),
-    ("bash", ": > F"),
-    ("truncate", "truncate -s 3 F"),
-    ("sed", "sed -i s/o/0/ F"),
-    ("perl", "perl -pi -e s/e/3/ F"),
-    ("cp", "cp -a P Q"),
-    ("cp", "cp F Q"),
-    ("chmod", "chmod 700 P"),
-    ("chmod", "chmod -R u+x,g-r P"),
-    ("touch", "touch P"),
-    ("touch", "touch -d 2001-02-03 P"),
-    ("touch", "touch -h -d 2001-02-03 link"),
-    ("ln", "ln -sfn P Q"),
-    ("ln", "ln F Q"),
-    ("mkdir", "mkdir -p P/x/y && echo z > P/x/y/z"),
-    ("rmdir", "rmdir a/b c"),
-    ("find", "find . -name '*.txt' -delete"),
-    ("tar", "tar cf t.tar a c && rm -r a && tar xf t.tar"),
-    ("dd", "dd if=/dev/zero of=F bs=10 count=3 conv=notrunc"),
-    ("install", "install -m 600 F Q"),
-    ("git", "git init -q . && git add -A && git -c user.name=u -c user.email=u@e commit -qm x"),
-    (
-        "python3",
-        "/usr/bin/python3 -c \"import os, shutil; shutil.rmtree('a'); os.replace('four.txt', 'c/three.sh')\"",
-    ),
-    (
-        "python3",
-        "/usr/bin/python3 -c \"import mmap; f = open('F', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0] = 88\"",
-    ),
-    ("bash", "for i in 1 2 3 4; do (echo $i > n$i; mv n$i a/n$i; rm a/n$i) & done; wait"),
-    ("bash", "exec 3>>F; rm F; echo gone >&3"),
-    ("bash", "mv a a2; echo in > a2/new.txt; mv a2 a; rm -f a/one.txt"),
-];
-
-const PATHS: [&str; 7] = ["a", "a/b", "c", "a/one.txt", "a/b/two.txt", "c/three.sh", "four.txt"];
-const FILES: [&str; 4] = ["a/one.txt", "a/b/two.txt", "c/three.sh", "four.txt"];
-const TARGETS: [&str; 6] = ["new", "a/new", "c", "a/b/new", "four.txt", "link"];
-
-#[tokio::test(flavor = "multi_thread")]
-async fn undo_restores_what_commands_changed() {
-    let scene = scene(&["tools.autonomy=full", "tools.shell.blocked_commands=[]"], fill).await;
-    let store = store(&scene);
-    let usable: Vec<_> =
-        COMMANDS.iter().filter(|(program, _)| there_is(program)).map(|(_, line)| *line).collect();
-    let mut number = 1_u64;
-    let mut random = |below: usize| {
-        number =
-            number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(number >> 33).expect("it fits") % below
-    };
-    let (mut undone, mut unchanged) = (0, 0);
-    for case in 0..CASES {
-        let lines: Vec<String> = (0..=random(3))
-            .map(|_| {
-                let line = usable[random(usable.len())];
-                let words: Vec<String> = line
-                    .split(' ')
-                    .map(|word| {
-                        word.replace('P', PATHS[random(PATHS.len())])
-                            .replace('Q', TARGETS[random(TARGETS.len())])
-                            .replace('F', FILES[random(FILES.len())])
-                    })
-                    .collect();
-                words.join(" ")
-            })
-            .collect();
-        let line = lines.join("; ");
-        let before = state(&scene.granted);
-        let answer = call(&scene.host, json!({ "command": line })).await;
-        let ran = crate::shell::ran(&answer);
-        assert!(ran.is_some(), "case {case}: {line}: {:?}", answer.outcome);
-        if state(&scene.granted) == before {
-            unchanged += 1;
-            continue;
-        }
-        let plan = store.undo(&answer.id.0);
-        assert!(plan.is_ok(), "case {case}: {line}: {}", plan.expect_err("it failed"));
-        let after = state(&scene.granted);
-        let differ: Vec<_> = before
-            .keys()
-            .chain(after.keys())
-            .filter(|path| before.get(*path) != after.get(*path))
-            .map(|path| (path, before.get(path), after.get(path)))
-            .collect();
-        assert!(differ.is_empty(), "case {case}: {line}: {differ:#?}");
-        undone += 1;
-    }
-    assert!(undone > CASES / 2, "{undone} were undone, {unchanged} changed nothing");
 }
 
 /// Ways to a file that don't name it plainly. Each changes `a/one.txt`, or fails.

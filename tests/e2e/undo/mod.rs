@@ -2,6 +2,7 @@
 
 pub(crate) mod commands;
 mod git;
+mod random;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -320,6 +320,77 @@ fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), Str
     Err(format!("seed {seed}, user {user}, {kind:?}: {left}\n{}", differ.join("\n")))
 }
 
+/// A change of what a file contains.
+fn change_contents(recorder: &dyn ChangeRecorder, root: &Path, random: &mut Random) -> Option<()> {
+    let path = root.join(random.one(&FILES));
+    match random.below(4) {
+        0 => write(recorder, &path, &random.bytes(), false),
+        1 => write(recorder, &path, &random.bytes(), true),
+        2 => {
+            let aside = path.with_extension("tmp");
+            write(recorder, &aside, &random.bytes(), false)?;
+            rename(recorder, &aside, &path)
+        }
+        _ => remove(recorder, &path),
+    }
+}
+
+/// Two calls that change the same files in turn. What the undo of one leaves, because the other
+/// changed it too, is restored path by path.
+fn two_callers(seed: u64, user: u32) -> Result<(), String> {
+    let mut random = Random(seed);
+    let folder = as_user(user, || tempfile::tempdir().expect("a temporary folder"));
+    let (root, data) = (folder.path().join("tree"), folder.path().join("undo"));
+    let store = UndoStore::in_folder(data, UndoLimits::default());
+    as_user(user, || {
+        fs::create_dir(&root).expect("a folder is made");
+        make(&root, &mut random);
+    });
+    let before = seen(&root, |_| true);
+    let left = as_user(user, || {
+        let callers = ["1-1", "2-1"].map(|call| recorder(&store, call));
+        for _ in 0..=random.below(14) {
+            let (_, commands) = &callers[random.below(2)];
+            change_contents(commands, &root, &mut random);
+        }
+        for (journal, commands) in callers {
+            drop(commands);
+            journal.finish();
+        }
+        let mut left = 0;
+        for call in ["2-1", "1-1"] {
+            if let Err(UndoError::Partial { left: paths, .. }) = store.undo(call) {
+                if std::env::var_os("TOOLHOLD_SHOW").is_some() {
+                    eprintln!("{call}: {paths:?}");
+                }
+                left += paths.len();
+                for conflict in paths {
+                    let _ = store.undo_only(call, Some(&conflict.path));
+                }
+            }
+        }
+        left
+    });
+    let contents = |seen: &Seen| -> Vec<_> {
+        seen.iter().map(|(path, it)| (path.clone(), it.0, it.1.clone(), it.2)).collect()
+    };
+    let after = seen(&root, |path| before.contains_key(path) || !path.starts_with("target"));
+    if contents(&before) == contents(&after) {
+        return Ok(());
+    }
+    let differ = differences(&before, &after);
+    if std::env::var_os("TOOLHOLD_SHOW").is_some() {
+        for it in fs::read_dir(folder.path().join("undo")).into_iter().flatten().flatten() {
+            eprintln!(
+                "{}",
+                fs::read_to_string(it.path().join("journal.jsonl")).unwrap_or_default()
+            );
+            eprintln!("{}", fs::read_to_string(it.path().join("after.json")).unwrap_or_default());
+        }
+    }
+    Err(format!("seed {seed}, user {user}, two callers, {left} left:\n{}", differ.join("\n")))
+}
+
 /// Takes all the room of a disk.
 fn fill(path: &Path) {
     let mut file = fs::File::create(path).expect("a file is made");
@@ -374,7 +445,7 @@ fn soak_calls_come_back_on_a_full_disk() {
 fn soak_random_calls_come_back() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let is_soak = std::env::var_os("TOOLHOLD_SOAK").is_some();
-    let cases = if is_soak { 20_000 } else { 100 };
+    let cases = if is_soak { 20_000 } else { number("TOOLHOLD_CASES").unwrap_or(100) };
     if !is_root() {
         return;
     }
@@ -386,8 +457,11 @@ fn soak_random_calls_come_back() {
     let mut failed = Vec::new();
     for seed in start..start + cases {
         let user = if seed % 2 == 0 { 0 } else { NOBODY };
-        let kind = if seed % 5 == 0 { Kind::Killed } else { Kind::Whole };
-        failed.extend(case(seed, user, kind, None).err());
+        failed.extend(match seed % 7 {
+            0 => case(seed, user, Kind::Killed, None).err(),
+            1 | 2 => two_callers(seed, user).err(),
+            _ => case(seed, user, Kind::Whole, None).err(),
+        });
     }
     assert!(
         failed.is_empty(),
