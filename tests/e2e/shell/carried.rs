@@ -188,10 +188,11 @@ async fn commands_at_the_same_time_change_only_what_they_changed_and_jobs_nothin
     });
     let (one, other) = (one.replace("$OLDPWD", ""), other.replace("$OLDPWD", ""));
     tokio::join!(text(host, &session, &one), text(host, &session, &other));
-    assert_eq!(state(&scene, &session).await, "/sub\n1 2\n");
+    // A notice that the job has ended may follow.
+    assert!(state(&scene, &session).await.starts_with("/sub\n1 2\n"));
     let waits = "until [ -e ../other/done ]; do sleep 0.02; done; cat ../seen";
     assert_eq!(text(host, &session, waits).await.lines().next(), Some("1"));
-    assert_eq!(state(&scene, &session).await, "/sub\n1 2\n");
+    assert!(state(&scene, &session).await.starts_with("/sub\n1 2\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
