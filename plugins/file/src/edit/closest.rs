@@ -28,8 +28,10 @@ pub(super) fn hint(text: &str, old: &str) -> String {
         } else {
             format!("Lines {}-{} differ", start + 1, start + wanted.len())
         };
+        let found = first_difference(&lines[start..], &wanted)
+            .unwrap_or_else(|| "The file ends there, without a line end.".to_owned());
         return format!(
-            " {which} from it only in white space:\n{}",
+            " {which} from it only in white space or in characters that look alike. {found}\n{}",
             show(&lines, start, wanted.len())
         );
     }
@@ -49,15 +51,55 @@ pub(super) fn hint(text: &str, old: &str) -> String {
     format!(" The closest lines are:\n{}", shown.join("  ...\n"))
 }
 
-/// The index of the first line of a place that differs from `wanted` only in white space.
+/// The index of the first line of a place that differs from `wanted` only in white space or in
+/// characters that look alike.
 fn without_white_space(lines: &[&str], wanted: &[&str]) -> Option<usize> {
-    let same = |a: &str, b: &str| a.split_whitespace().eq(b.split_whitespace());
     if wanted.iter().all(|line| line.trim().is_empty()) {
         return None;
     }
+    let wanted: Vec<String> = wanted.iter().map(|line| plain(line)).collect();
     lines
         .windows(wanted.len())
-        .position(|window| window.iter().zip(wanted).all(|(a, b)| same(a, b)))
+        .position(|window| window.iter().zip(&wanted).all(|(line, wanted)| plain(line) == *wanted))
+}
+
+/// A line with plain quotes and dashes, single blanks, and nothing invisible.
+fn plain(line: &str) -> String {
+    let plain = |c: char| match c {
+        '\u{2018}'..='\u{201b}' | '\u{2032}' => Some('\''),
+        '\u{201c}'..='\u{201f}' | '\u{2033}' => Some('"'),
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => Some('-'),
+        '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{ad}' => None,
+        c => Some(c),
+    };
+    let line: String = line.chars().filter_map(plain).collect();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The first character in which lines of the file differ from the wanted ones.
+fn first_difference(lines: &[&str], wanted: &[&str]) -> Option<String> {
+    let name = |c: Option<char>| match c {
+        None => "the line's end".to_owned(),
+        Some('\t') => "a tab".to_owned(),
+        Some(' ') => "a blank".to_owned(),
+        Some(c) if c.is_ascii_graphic() => format!("`{c}`"),
+        Some(c) => format!("U+{:04X}", u32::from(c)),
+    };
+    let (line, wanted) = lines.iter().zip(wanted).find(|(line, wanted)| line != wanted)?;
+    let (mut there, mut asked) = (line.chars(), wanted.chars());
+    let mut column = 1;
+    loop {
+        match (there.next(), asked.next()) {
+            (one, other) if one == other => column += 1,
+            (one, other) => {
+                return Some(format!(
+                    "At character {column} the file has {}, and the old text has {}.",
+                    name(one),
+                    name(other)
+                ));
+            }
+        }
+    }
 }
 
 fn without_numbers(wanted: &[&str]) -> Option<String> {
@@ -128,9 +170,27 @@ mod tests {
     fn white_space_difference_is_named() {
         let hint = hint(TEXT, "fn second(b: u32) -> u32 {\n\tb + 2");
         assert!(
-            hint.starts_with(" Lines 5-6 differ from it only in white space:\n   5\tfn second"),
+            hint.starts_with(
+                " Lines 5-6 differ from it only in white space or in characters that look alike. At character 1 the file has a blank, and the old text has a tab.\n   5\tfn second"
+            ),
             "{hint}"
         );
+    }
+
+    #[test]
+    fn characters_that_look_alike_are_named() {
+        for (text, old, found) in [
+            ("a\u{a0}b\n", "a b", "2 the file has U+00A0, and the old text has a blank"),
+            ("a\u{200b}b\n", "ab", "2 the file has U+200B, and the old text has `b`"),
+            ("say \u{201c}Hi\u{201d} now\n", "say \"Hi\" now", "5 the file has U+201C"),
+            ("one - two\n", "one \u{2013} two", "5 the file has `-`, and the old text has U+2013"),
+            ("a b\n", "a b ", "4 the file has the line's end, and the old text has a blank"),
+        ] {
+            let hint = hint(text, old);
+            assert!(hint.contains(&format!("At character {found}")), "{hint}");
+        }
+        let hint = hint("alpha\nbeta", "beta\n");
+        assert!(hint.contains("The file ends there, without a line end."), "{hint}");
     }
 
     #[test]

@@ -257,8 +257,8 @@ impl Lines {
         self.text.extend_from_slice(&line[..shown]);
         let more = line.len() - shown + dropped;
         if more > 0 {
-            self.text
-                .extend_from_slice(format!(" [... {more} more bytes in this line]").as_bytes());
+            let mark = format!(" [... {more} more bytes in this line: see `cut -c` of bash]");
+            self.text.extend_from_slice(mark.as_bytes());
         }
     }
 
@@ -377,7 +377,7 @@ mod tests {
             for chunk in [1000, 1 << 20] {
                 let text = window(line.as_bytes(), chunk, ALL).text;
                 let mark = format!(
-                    " [... {} more bytes in this line]\n   2\tnext\n",
+                    " [... {} more bytes in this line: see `cut -c` of bash]\n   2\tnext\n",
                     1000 * character.len()
                 );
                 assert_eq!(text, format!("   1\t{}{mark}", character.repeat(2000)), "{chunk}");
@@ -404,9 +404,10 @@ mod tests {
         let line = vec![b'x'; 4 << 20];
         let window = window(&line, CHUNK, ALL);
         assert!(window.text.len() < 2100);
-        assert!(
-            window.text.ends_with(&format!("[... {} more bytes in this line]\n", (4 << 20) - 2000))
-        );
+        assert!(window.text.ends_with(&format!(
+            "[... {} more bytes in this line: see `cut -c` of bash]\n",
+            (4 << 20) - 2000
+        )));
     }
 
     #[test]
