@@ -80,6 +80,8 @@ pub enum ProviderRecord<'a> {
         name: &'a str,
         /// The name and version of the program that runs its tools, if there is one.
         version: Option<String>,
+        /// Whether it is a server of the Model Context Protocol.
+        is_server: bool,
     },
 }
 
@@ -546,7 +548,7 @@ fn tool(line: &mut Line<'_>, record: &CallRecord<'_>) {
                     line.plain("plugin", name, NAME);
                     line.word("digest", digest);
                 }
-                ProviderRecord::Other { name, ref version } => {
+                ProviderRecord::Other { name, ref version, .. } => {
                     line.plain("provider", name, NAME);
                     line.optional("provider_version", version.as_deref(), NAME);
                 }
@@ -585,7 +587,7 @@ fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
     let runs_commands =
         record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
     line.optional("job", told.job.as_deref(), NAME);
-    match told.exit_code {
+    match told.exit_code.filter(|_| runs_commands) {
         Some(code) => line.code("exit_code", code),
         // A command always has this field: without an exit code it was ended by a signal or never
         // ran.
@@ -613,9 +615,16 @@ fn result(failure: Option<&Failure>) -> &'static str {
     }
 }
 
-/// The origin of the answer's claims, by what the tool acts on.
+/// The origin of the answer's claims, by the tool's provider, or by what the tool acts on.
 fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
     let tool = record.tool.as_ref()?;
+    match tool.provider {
+        ProviderRecord::Other { is_server: true, .. } => return Some("mcp"),
+        ProviderRecord::Plugin { name: "memory", .. } => return Some("memory"),
+        ProviderRecord::Plugin { name: "code", .. } => return Some("code_search"),
+        ProviderRecord::Plugin { name: "diagnostics", .. } => return Some("diagnostics"),
+        _ => {}
+    }
     let has = |is: fn(SubjectKind) -> bool| {
         tool.definition.subjects.iter().any(|subject| is(subject.kind))
     };

@@ -157,9 +157,11 @@ fn tool_record(tool: &Tool) -> ToolRecord<'_> {
             name: &plugin.info().manifest.name,
             digest: &plugin.info().digest,
         },
-        None => {
-            ProviderRecord::Other { name: tool.provider.name(), version: tool.provider.version() }
-        }
+        None => ProviderRecord::Other {
+            name: tool.provider.name(),
+            version: tool.provider.version(),
+            is_server: tool.provider.is_third_party(),
+        },
     };
     ToolRecord { definition: &tool.definition, provider }
 }

@@ -137,6 +137,21 @@ fn every_command_line_call_is_recorded_with_its_decision() {
 }
 
 #[test]
+fn record_says_what_an_answer_comes_from() {
+    let cli = Cli::new();
+    for (line, source) in [
+        (["memory_save", "content=Deploy with make", "key=deploy"], "memory"),
+        (["search_code", "query=first", "limit=1"], "code_search"),
+        (["diagnostics", "tools=[\"cargo\"]", "path=."], "diagnostics"),
+    ] {
+        let line: Vec<&str> = ["call", "--yes"].into_iter().chain(line).collect();
+        cli.run(&line);
+        let last = cli.run(&["audit", "tail", "--json", "-n", "1"]).ends(0).json();
+        assert_eq!((&last["claim_source"], &last["exit_code"]), (&json!(source), &Value::Null));
+    }
+}
+
+#[test]
 fn audit_commands_show_records_and_find_changes() {
     let cli = Cli::new();
     for command in
