@@ -249,6 +249,18 @@ impl Catalogue {
                 failure.with_suggestion(format!("The plugin `{plugin}` is not loaded: {reason}"))
             );
         }
+        let elsewhere = match name {
+            "call_tool" | "compress_context" | "delegate" | "find_tools" => {
+                Some("It is a tool of the agent, which `toolhold run` and `toolhold chat` start.")
+            }
+            "invoke_skill" | "load_skill" => Some(
+                "It is there if there are skills; `toolhold skills` shows where they are looked for.",
+            ),
+            _ => None,
+        };
+        if let Some(elsewhere) = elsewhere {
+            return Err(failure.with_suggestion(elsewhere));
+        }
         let similar = self.similar(name);
         Err(match similar.first() {
             Some(closest) => failure.with_suggestion(format!("Did you mean `{closest}`?")),

@@ -108,6 +108,12 @@ impl Plugins {
                 "which `exempt` names",
             );
         }
+        for (index, name) in config.config.agent.tool_filter.always_on.iter().enumerate() {
+            let key = format!("agent.tool_filter.always_on.{index}");
+            if !catalogue.knows(name) && config.source(&key) != Source::Default {
+                found.add(config, &key, name, "which `always_on` names");
+            }
+        }
         if tools.dependencies.enabled {
             found.add_dependencies(config);
         }
@@ -136,7 +142,8 @@ impl Plugins {
 }
 
 /// Tools that some front ends alone offer: the agent, and what is offered if there are skills.
-const ELSEWHERE: [&str; 3] = ["delegate", "load_skill", "invoke_skill"];
+const ELSEWHERE: [&str; 6] =
+    ["call_tool", "compress_context", "delegate", "find_tools", "invoke_skill", "load_skill"];
 
 /// The unknown names found so far.
 struct UnknownNames<'c> {
