@@ -223,6 +223,29 @@ fn configuration_is_shown_with_its_sources_and_checked() {
 }
 
 #[test]
+fn tool_that_only_the_agent_has_is_explained() {
+    let cli = Cli::new();
+    for (name, part) in [("delegate", "`toolhold run`"), ("load_skill", "`toolhold skills`")] {
+        let told = cli.run(&["call", name, "task=x"]).ends(2).stderr;
+        assert!(told.contains(part) && !told.contains("Did you mean"), "{told}");
+    }
+}
+
+#[test]
+fn check_names_what_the_configuration_has_no_use_for() {
+    let cli = Cli::new();
+    cli.configure(
+        "[tools.file]\nallowed_paths = [\".\", \"/none/at/all\"]\n[tools.adversarial_policy]\nenabled = true\n[agent.tool_filter]\nalways_on = [\"read\", \"scheduler\"]\n",
+    );
+    let told = cli.run(&["config", "check"]).ends(0).stdout;
+    for part in ["/none/at/all doesn't exist", "has no `provider`", "no tool is named `scheduler`"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("is right") && !told.contains("`read`"), "{told}");
+}
+
+#[test]
 fn directories_are_allowed_for_one_command() {
     let cli = Cli::new();
     let root = cli.root.path().display().to_string();

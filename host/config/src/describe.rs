@@ -128,10 +128,8 @@ fn takes(root: &Value, schema: &Value) -> String {
         name => name.as_str(),
     };
     match names {
-        Some("integer") => {
-            format!("a whole number from {} to {}", schema["minimum"], schema["maximum"])
-        }
-        Some("number") => format!("a number from {} to {}", schema["minimum"], schema["maximum"]),
+        Some("integer") => format!("a whole number{}", bounds(schema)),
+        Some("number") => format!("a number{}", bounds(schema)),
         Some("string") => "a text".to_owned(),
         Some("boolean") => "`true` or `false`".to_owned(),
         Some("array") => format!("a list, each {}", takes(root, &schema["items"])),
@@ -142,6 +140,15 @@ fn takes(root: &Value, schema: &Value) -> String {
             format!("a table of {}", fields.join(" and "))
         }
         other => format!("a value of the type {}", other.unwrap_or("any")),
+    }
+}
+
+fn bounds(schema: &Value) -> String {
+    match [&schema["minimum"], &schema["maximum"]] {
+        [Value::Null, Value::Null] => String::new(),
+        [least, Value::Null] => format!(" of at least {least}"),
+        [Value::Null, most] => format!(" of at most {most}"),
+        [least, most] => format!(" from {least} to {most}"),
     }
 }
 

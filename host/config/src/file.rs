@@ -222,6 +222,16 @@ fn check_writers(status: &Metadata, path: &Path) -> Result<(), String> {
             "it is writable by others, so it isn't trusted; check it, then run: chmod go-w {word}"
         ));
     }
+    // Others could exchange the file. In a sticky folder such as `/tmp`, only its owner can.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mode = std::fs::metadata(folder).map_or(0, |status| status.mode());
+    if mode & 0o1002 == 0o002 {
+        let word = shell_word(&folder.display().to_string());
+        return Err(format!(
+            "everybody can exchange it in its folder, so it isn't trusted; check it, then run: chmod o-w {word}"
+        ));
+    }
     Ok(())
 }
 

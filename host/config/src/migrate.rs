@@ -12,7 +12,7 @@ use super::keys::{advice, dotted, rule};
 use super::leaf::Leaf;
 use super::load::load_with;
 use super::renamed::new_name;
-use super::{Folders, Inputs, Problem, Problems, Source};
+use super::{Folders, Inputs, Loaded, Problem, Problems, Source};
 use toolhold_settings::Narrowing;
 
 /// Bytes of an element that are shown.
@@ -29,14 +29,57 @@ pub fn migrate(folders: &Folders, path: &Path) -> Result<Migration, Problems> {
     let known =
         KnownKeys { is_key: &is_key, new_name: &new_name, advice: &advice, dotted: &dotted };
     let mut migration = rewrite(&read.text, &known).map_err(problem)?;
-    // A value of a known key can be wrong in itself: it is left out.
-    let (leaves, problems) = file::parse(path, &migration.after, MAX_VALUES);
-    if !problems.is_empty() && !migration.leave_out(leaves.iter().flat_map(wrong).collect()) {
-        return Err(Problems(problems));
+    // Each round leaves out at least one value, with those that don't fit to what is left.
+    loop {
+        let (leaves, problems) = file::parse(path, &migration.after, MAX_VALUES);
+        let (problems, values) = if problems.is_empty() {
+            let text = file::Text { text: migration.after.clone(), identity: read.identity };
+            match load_with(folders, &Inputs::default(), path.to_owned(), Some(text)) {
+                Ok(loaded) => match without_model(&loaded) {
+                    Some(value) => (Problems(Vec::new()), vec![value]),
+                    None => return Ok(migration),
+                },
+                Err(problems) => {
+                    let values = misfits(&leaves, &problems);
+                    (problems, values)
+                }
+            }
+        } else {
+            (Problems(problems), leaves.iter().flat_map(wrong).collect())
+        };
+        if !migration.leave_out(values) {
+            return Err(problems);
+        }
     }
-    let text = file::Text { text: migration.after.clone(), identity: read.identity };
-    load_with(folders, &Inputs::default(), path.to_owned(), Some(text))?;
-    Ok(migration)
+}
+
+/// The values that problems between keys are about.
+fn misfits(leaves: &[Leaf], problems: &Problems) -> Vec<WrongValue> {
+    let mut values: Vec<WrongValue> = Vec::new();
+    for problem in &problems.0 {
+        let Some(leaf) = leaves.iter().find(|leaf| leaf.sources.contains(&problem.source)) else {
+            continue;
+        };
+        if values.iter().all(|value| value.path != leaf.path) {
+            let (shown, why) = (dotted(&leaf.path), problem.message.clone());
+            values.push(WrongValue { path: leaf.path.clone(), element: None, shown, why });
+        }
+    }
+    values
+}
+
+/// The switch of the judgement by a model, if no model is named: each call would be refused.
+fn without_model(loaded: &Loaded) -> Option<WrongValue> {
+    let review = &loaded.config.tools.adversarial_policy;
+    let path = ["tools", "adversarial_policy", "enabled"].map(str::to_owned).to_vec();
+    let why =
+        "each call would be refused: it needs a table of [providers], and its name as `provider`";
+    (review.enabled && review.provider.is_empty()).then(|| WrongValue {
+        shown: dotted(&path),
+        path,
+        element: None,
+        why: why.to_owned(),
+    })
 }
 
 /// Whether a path is a key; below some tables, any name is.

@@ -16,6 +16,8 @@ pub(super) enum Form {
     Same,
     /// `"readonly"`, `"supervised"`, `"full"`.
     Autonomy,
+    /// Whether a denied call is blocked.
+    OnDenial,
     /// Days to hours.
     Hours,
     /// Bytes to KiB; 0 is any number of bytes.
@@ -30,7 +32,7 @@ pub(super) enum Form {
     Denied,
 }
 
-use Form::{Autonomy, Denied, Directories, Domains, Hours, Kibibytes, Programs, Same};
+use Form::{Autonomy, Denied, Directories, Domains, Hours, Kibibytes, OnDenial, Programs, Same};
 use Instead::{Key, Nothing};
 
 const NO_MODEL: Instead = Nothing(
@@ -56,11 +58,10 @@ const NO_COSTS: Instead = Nothing(
 
 /// The keys. `*` stands for the rest of the path, or for an element.
 const KEYS: &[(&str, Instead)] = &[
+    ("agent.max_tool_iterations", Key("agent.max_turns", "max_turns = 100", Same)),
     (
-        "agent.max_tool_iterations",
-        Nothing(
-            "the program that runs the model decides how often it calls tools, Toolhold's own agent by `max_turns = 100` in [agent]; to bound a session, write `max_tool_calls_per_session = 100` in [tools]",
-        ),
+        "agent.context_budget_tokens",
+        Nothing("each model has its own: write `context_tokens` in its table of [providers]"),
     ),
     ("agent.tool_filter.*", SELECTION),
     ("agent.*", NO_MODEL),
@@ -83,15 +84,17 @@ const KEYS: &[(&str, Instead)] = &[
             "write the sentences themselves: `policies = [\"…\"]` in [tools.adversarial_policy]",
         ),
     ),
+    (
+        "tools.adversarial_policy.block_on_reject",
+        Key("tools.adversarial_policy.on_deny", "on_deny = \"deny\"", OnDenial),
+    ),
     ("tools.adversarial_policy.*", REVIEW),
     ("tools.utility.enabled", Key("agent.utility.enabled", "enabled = true", Same)),
     ("tools.utility.threshold", Key("agent.utility.threshold", "threshold = 0.1", Same)),
     ("tools.utility.*", Nothing("[agent.utility] has `enabled`, `threshold` and `exempt_tools`")),
     (
         "tools.retry.parameter_reformat_provider",
-        Nothing(
-            "Toolhold's own agent has it: write a table of [providers], and its name as `parameter_reformat_provider` in [agent]",
-        ),
+        Key("agent.parameter_reformat_provider", "parameter_reformat_provider = \"NAME\"", Same),
     ),
     (
         "tools.overflow.retention_days",
@@ -223,6 +226,8 @@ const KEYS: &[(&str, Instead)] = &[
             "[index] has `enabled`, `max_mib`, `max_files`, `update_secs` and `embeddings`, for `search_code`",
         ),
     ),
+    ("scheduler.enabled", Key("tools.scheduler.enabled", "enabled = true", Same)),
+    ("scheduler.max_tasks", Key("tools.scheduler.max_tasks", "max_tasks = 100", Same)),
     (
         "scheduler.*",
         Nothing(
@@ -303,7 +308,7 @@ mod tests {
         };
         check("tools.shell.timeout", "write `call = 30` in [tools]");
         check("agent.tool_filter.model", "embeddings");
-        check("agent.max_tool_iterations", "max_tool_calls_per_session");
+        check("agent.max_tool_iterations", "write `max_turns = 100` in [agent]");
         check("autonomy.level", "write `autonomy = \"ask\"` in [tools]");
         check("llm.providers.x", "[providers]");
         check("tools.tafc.enabled", "write `enabled = true` in [agent.tafc]");

@@ -25,7 +25,7 @@ pub struct Migration {
 }
 
 /// Tools by the names that other agents give them.
-const TOOLS: [(&str, &str); 22] = [
+const TOOLS: [(&str, &str); 42] = [
     ("bash", "bash"),
     ("shell", "bash"),
     ("read", "read"),
@@ -48,6 +48,26 @@ const TOOLS: [(&str, &str); 22] = [
     ("web_fetch", "fetch"),
     ("web_scrape", "web_scrape"),
     ("http_request", "http_request"),
+    ("memory_save", "memory_save"),
+    ("memory_store", "memory_save"),
+    ("memory_search", "memory_search"),
+    ("memory_recall", "memory_search"),
+    ("memory_forget", "memory_forget"),
+    ("search_code", "search_code"),
+    ("diagnostics", "diagnostics"),
+    ("load_skill", "load_skill"),
+    ("delegate", "delegate"),
+    ("read_overflow", "read_overflow"),
+    ("undo", "undo"),
+    ("schedule", "schedule"),
+    ("schedule_periodic", "schedule_periodic"),
+    ("cron_add", "schedule_periodic"),
+    ("schedule_deferred", "schedule_deferred"),
+    ("list_tasks", "list_tasks"),
+    ("cron_list", "list_tasks"),
+    ("cancel_task", "cancel_task"),
+    ("cron_remove", "cancel_task"),
+    ("cron_run", "schedule"),
 ];
 
 /// Folders of the system that people list as forbidden. No tool reaches them unless they are
@@ -317,6 +337,14 @@ fn convert(
                 }
             }
         }
+        Form::OnDenial => match value.as_bool() {
+            Some(true) => "deny".into(),
+            Some(false) => {
+                leave("a denied call isn't only logged: it asks".to_owned());
+                "ask".into()
+            }
+            None => return Err("it isn't `true` or `false`".to_owned()),
+        },
         Form::Hours => number()?.saturating_mul(24).into(),
         Form::Kibibytes => match number()? {
             0 => 1_048_576.into(),

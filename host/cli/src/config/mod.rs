@@ -83,9 +83,18 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     }
     // Only a host knows which names exist.
     let (of_host, own) = (loaded.clone(), folders.clone());
-    let unknown = host::block_on(async {
+    let mut unknown = host::block_on(async {
         Ok(host::build(options, own, of_host, "toolhold call").await?.unknown_names())
     })?;
+    let missing = loaded.missing_directories(&folders, &working_directory);
+    unknown.extend(missing.iter().map(ToString::to_string));
+    let review = &loaded.config.tools.adversarial_policy;
+    if review.enabled && review.provider.is_empty() {
+        let place = loaded.place("tools.adversarial_policy.enabled");
+        unknown.push(format!(
+            "[tools.adversarial_policy] has no `provider`, so each call is refused ({place})"
+        ));
+    }
     let mut out = anstream::stdout();
     match (&loaded.file, unknown.is_empty()) {
         (Some(file), true) => writeln!(out, "{} is right.", shown::path(file))?,

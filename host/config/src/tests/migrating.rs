@@ -1,6 +1,7 @@
 //! Configurations of other agents.
 
 use super::*;
+use toolhold_settings::OnReviewDenial;
 
 /// The migration of a text.
 #[track_caller]
@@ -62,6 +63,7 @@ fn keys_of_zeph_get_their_places_and_keep_their_comments() {
 # My agent.
 
 [agent]
+max_turns = 10
 summarize_output = false
 
 [tools]
@@ -94,8 +96,7 @@ timeout = 20
 max_body_kib = 1954
 ";
     assert_eq!(migration.after, expected);
-    assert_left_out(&migration, "agent.max_tool_iterations", "max_tool_calls_per_session");
-    assert_eq!(migration.left_out.len(), 1, "{:?}", migration.left_out);
+    assert_eq!(migration.left_out, []);
     let moved = ("tools.shell.timeout".to_owned(), "tools.call".to_owned());
     assert!(migration.moved.contains(&moved), "{:?}", migration.moved);
     let again = migrated(&migration.after);
@@ -153,9 +154,127 @@ max_response_size = 0
     assert!(!text.contains("other_domains"), "{text}");
     assert_left_out(&migration, "autonomy.workspace_only", "toolhold allow DIRECTORY");
     assert_left_out(&migration, "autonomy.forbidden_paths", "/etc");
-    assert_left_out(&migration, "autonomy.auto_approve", "`memory_recall`");
+    assert!(text.contains("memory_search = [{ pattern"), "{text}");
     assert_left_out(&migration, "http_request.allowed_domains", "other_domains");
     assert_left_out(&migration, "web_fetch.timeout_secs", "`tools.web.timeout` is also set");
+}
+
+/// The keys that the documents of these agents show.
+const DOCUMENTED: [&str; 3] = [
+    "[agent]
+max_tool_iterations = 10
+[tools]
+enabled = true
+summarize_output = false
+[tools.shell]
+timeout = 30
+allowed_paths = []
+[tools.file]
+allowed_paths = []
+[tools.filters]
+enabled = true
+filters_path = \"\"
+[tools.filters.security]
+enabled = true
+extra_patterns = []
+[[tools.permissions.bash]]
+pattern = \"*sudo*\"
+action = \"deny\"
+[[tools.permissions.bash]]
+pattern = \"*\"
+action = \"ask\"
+",
+    "[tools.tafc]
+enabled = true
+complexity_threshold = 0.6
+[tools.result_cache]
+enabled = true
+ttl_secs = 300
+[tools.dependencies]
+enabled = true
+boost_per_dep = 0.15
+max_total_boost = 0.2
+[tools.dependencies.rules.deploy]
+requires = [\"build\", \"test\"]
+prefers = [\"lint\"]
+[tools.adversarial_policy]
+enabled = true
+provider = \"fast\"
+block_on_reject = true
+[tools.file]
+allowed_paths = [\"/home/user/project\"]
+[index]
+enabled = true
+vector_backend = \"qdrant\"
+",
+    "[agent]
+compress_provider = \"\"
+hallucination_detection = false
+context_budget_tokens = 8000
+[agent.tool_filter]
+enabled = false
+top_k = 10
+min_description_words = 3
+always_on = [\"memory_search\", \"memory_save\", \"load_skill\", \"scheduler\"]
+[scheduler]
+enabled = true
+max_tasks = 20
+[tools]
+max_tool_calls_per_session = 100
+[tools.file]
+deny_read = [\"**/.env\", \"**/secrets/**\", \"**/.git/config\"]
+allow_read = []
+[tools.tafc]
+enabled = false
+[tools.dependencies]
+enabled = false
+rules = {}
+[tools.retry]
+max_attempts = 2
+base_ms = 500
+max_ms = 5000
+budget_secs = 30
+parameter_reformat_provider = \"\"
+[tools.shell]
+transactional = false
+transaction_scope = [\"**\"]
+auto_rollback = false
+auto_rollback_exit_codes = [1, 2]
+snapshot_required = false
+max_snapshot_bytes = 0
+[tools.utility]
+enabled = false
+threshold = 0.0
+[tools.adversarial_policy]
+enabled = false
+fail_open = false
+policies = []
+exempt_tools = [\"memory_save\", \"memory_search\", \"read_overflow\", \"load_skill\"]
+[tools.authorization]
+enabled = false
+",
+];
+
+#[test]
+fn documented_configurations_load_and_say_what_they_leave_out() {
+    let left = |text: &str| -> Vec<String> {
+        migrated(text).left_out.into_iter().map(|(key, _)| key).collect()
+    };
+    let [first, second, third] = DOCUMENTED;
+    assert_eq!(left(first), Vec::<String>::new());
+    assert_eq!(
+        left(second),
+        [
+            "tools.adversarial_policy.provider",
+            "index.vector_backend",
+            "tools.adversarial_policy.enabled"
+        ]
+    );
+    assert_eq!(left(third), ["agent.context_budget_tokens"]);
+    let config = Scene::new().load(&migrated(second).after).config;
+    assert_eq!(config.tools.adversarial_policy.on_deny, OnReviewDenial::Deny);
+    let config = Scene::new().load(&migrated(third).after).config;
+    assert!(config.tools.scheduler.enabled);
 }
 
 #[test]

@@ -263,6 +263,23 @@ fn file_that_others_can_write_is_refused() {
 }
 
 #[test]
+fn file_in_a_folder_that_everybody_may_write_is_refused() {
+    let scene = Scene::new();
+    scene.write("tools.call = 5\n");
+    let folder = &scene.folders.config;
+    for (mode, is_trusted) in [(0o700, true), (0o1777, true), (0o777, false), (0o702, false)] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).expect("its mode is set");
+        match load(&scene.folders, &Inputs::default()) {
+            Ok(_) => assert!(is_trusted, "{mode:o}"),
+            Err(problems) => {
+                let line = format!("chmod o-w {}", folder.display());
+                assert!(!is_trusted && problems.to_string().contains(&line), "{problems}");
+            }
+        }
+    }
+}
+
+#[test]
 fn broken_link_does_not_count_as_missing_file() {
     let scene = Scene::new();
     let folder = scene.folders.config.clone();
