@@ -510,7 +510,7 @@ Examples:
   toolhold undo --turn                   # all that the agent did with your last message
   toolhold undo --list
   toolhold undo 5c1d0a8e4f3b2a19-7 --yes
-  toolhold undo --session                # all calls of this directory, the newest first";
+  toolhold undo --session                # all calls of this directory's command line";
 
 #[derive(Args, Debug)]
 #[command(after_help = UNDO_AFTER)]
@@ -527,7 +527,8 @@ pub(crate) struct UndoArguments {
     /// List the calls that can be undone
     #[arg(short, long)]
     pub(crate) list: bool,
-    /// Undo all calls of the session: of this directory, or of the one that is named
+    /// Undo all calls of a session, the newest first: of this directory's command line, or of the
+    /// one that is named
     #[arg(short, long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     pub(crate) session: Option<String>,
     /// Undo without a question

@@ -98,7 +98,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
             neutral_line(&setting.loaded.own_file().to_string())
         )?;
         if file {
-            writeln!(out, "    path = {plugin:?}")?;
+            writeln!(out, "    path = {:?}", std::path::absolute(plugin)?)?;
         }
         lines.iter().try_for_each(|line| writeln!(out, "    {line}"))?;
     }
