@@ -1,8 +1,20 @@
 //! Names of plugins that could be taken for others.
 
 /// Letters that look alike in common fonts, and the one that stands for them.
-const ALIKE: [(&str, &str); 7] =
-    [("rn", "m"), ("vv", "w"), ("cl", "d"), ("0", "o"), ("1", "l"), ("i", "l"), ("5", "s")];
+const ALIKE: [(&str, &str); 12] = [
+    ("rn", "m"),
+    ("vv", "w"),
+    ("cl", "d"),
+    ("0", "o"),
+    ("1", "l"),
+    ("i", "l"),
+    ("3", "e"),
+    ("4", "a"),
+    ("5", "s"),
+    ("7", "t"),
+    ("8", "b"),
+    ("9", "g"),
+];
 
 /// Refuses a new name that another plugin has, or that looks like another plugin's name.
 ///
@@ -56,6 +68,7 @@ mod tests {
             ("memtools", "mem-tools"),
             ("mern-tools", "mem-tools"),
             ("mem-t00ls", "mem-tools"),
+            ("m3m-7ools", "mem-tools"),
         ] {
             let refused = check(name).unwrap_err();
             assert!(refused.contains(&format!("looks like `{other}`")), "{name}: {refused}");
