@@ -24,23 +24,36 @@ const MAX_TEXT: usize = 512;
 const MAX_ANSWER: usize = 16 * 1024;
 
 /// Words in the name or title of a field that ask for a secret.
-const SECRETS: [&str; 15] = [
+const SECRETS: [&str; 21] = [
     "apikey",
+    "contraseña",
     "credential",
     "credentials",
     "cvc",
     "cvv",
+    "kennwort",
     "mnemonic",
+    "motdepasse",
     "otp",
     "passcode",
     "passphrase",
     "passwd",
     "password",
+    "passwort",
     "pin",
+    "pw",
     "pwd",
     "secret",
+    "senha",
     "token",
 ];
+
+/// Letters of those that ask for a secret even in parts, as in `P a s s w o r d`.
+const LONG: usize = 8;
+
+/// Words of a description that tell a person to enter something, and words that forbid it.
+const ENTER: [&str; 6] = ["enter", "give", "input", "paste", "provide", "type"];
+const NEVER: [&str; 6] = ["don", "never", "no", "not", "nothing", "without"];
 
 /// Two words in a row that ask for a secret.
 const SECRET_PAIRS: [(&str, &str); 5] = [
@@ -92,8 +105,8 @@ fn checked_field(name: &str, field: &Value) -> Result<Value, String> {
     let mut field = field.clone();
     for key in ["title", "description"] {
         if let Some(text) = field.get(key).and_then(Value::as_str) {
-            // A description may say what not to enter.
-            if is_free && key == "title" && asks_for_secret(text) {
+            let asks = if key == "title" { asks_for_secret } else { tells_to_enter_secret };
+            if is_free && asks(text) {
                 return Err(no_secrets(name));
             }
             field[key] = neutral_line(cut(text, MAX_TEXT)).into();
@@ -143,8 +156,31 @@ fn check_choices(field: &mut Value) -> Result<(), String> {
     field.get_mut("items").map_or(Ok(()), check_choices)
 }
 
-/// Whether the words of a text ask for a secret. `camelCase` and `snake_case` are words too.
+/// Whether a name or a title asks for a secret.
 fn asks_for_secret(text: &str) -> bool {
+    let words = words(text);
+    let whole = words.concat();
+    is_secret(&words)
+        || SECRETS.iter().any(|secret| secret.chars().count() >= LONG && whole.contains(secret))
+}
+
+/// Whether a sentence of a description tells a person to enter a secret. Another may forbid it.
+fn tells_to_enter_secret(text: &str) -> bool {
+    text.split(['.', '!', '?', ';', '\n']).any(|sentence| {
+        let words = words(sentence);
+        let verb = words.iter().position(|word| ENTER.contains(&&**word));
+        verb.is_some_and(|verb| is_secret(&words[verb..]))
+            && !words.iter().any(|word| NEVER.contains(&&**word))
+    })
+}
+
+fn is_secret(words: &[String]) -> bool {
+    let is_pair = |pair: &[String]| SECRET_PAIRS.contains(&(&*pair[0], &*pair[1]));
+    words.iter().any(|word| SECRETS.contains(&&**word)) || words.windows(2).any(is_pair)
+}
+
+/// The words of a text in small letters. `camelCase` and `snake_case` are words too.
+fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
     let mut was_small = false;
@@ -159,8 +195,7 @@ fn asks_for_secret(text: &str) -> bool {
     }
     words.push(word);
     words.retain(|word| !word.is_empty());
-    let is_pair = |pair: &[String]| SECRET_PAIRS.contains(&(&*pair[0], &*pair[1]));
-    words.iter().any(|word| SECRETS.contains(&&**word)) || words.windows(2).any(is_pair)
+    words
 }
 
 /// Checks an answer against the form.
@@ -232,13 +267,22 @@ mod tests {
 
     #[test]
     fn forms_for_secrets_are_refused() {
-        for name in ["password", "dbPassword", "API_KEY", "github-token", "pin", "privateKey"] {
+        for name in ["password", "dbPassword", "API_KEY", "github-token", "pin", "pw", "privateKey"]
+        {
             assert!(form(json!({ name: { "type": "string" } })).is_err(), "{name}");
         }
-        let titled = json!({ "a": { "type": "string", "title": "Your API key" } });
-        assert!(form(titled).is_err());
-        let warns = json!({ "a": { "type": "string", "description": "No PIN, please" } });
-        assert!(form(warns).is_ok());
+        let is_shown =
+            |key: &str, text: &str| form(json!({ "a": { "type": "string", key: text } }));
+        for title in
+            ["Your API key", "Pass\u{200b}word", "P a s s w o r d", "Kennwort", "Mot de passe"]
+        {
+            assert!(is_shown("title", title).is_err(), "{title}");
+        }
+        let asks = "Welcome back. Enter your GitHub password here";
+        assert!(is_shown("description", asks).is_err());
+        for description in ["No PIN, please", "Never enter a password", "The token limit"] {
+            assert!(is_shown("description", description).is_ok(), "{description}");
+        }
         for name in ["max_tokens", "spinner", "keyboard", "path"] {
             assert!(form(json!({ name: { "type": "string" } })).is_ok(), "{name}");
         }
