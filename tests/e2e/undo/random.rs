@@ -7,7 +7,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -158,7 +157,18 @@ impl Project {
 
     /// A command of `toolhold` in the project; from `/`, if the user may not go there.
     fn toolhold(&self, line: &[&str]) -> Command {
-        let mut command = self.as_user(Command::new(toolhold()));
+        self.start(Command::new(toolhold()), line)
+    }
+
+    /// Runs a command of `toolhold`, and kills it if it takes longer.
+    fn kill_after(&self, milliseconds: usize, line: &[&str]) {
+        let mut timeout = Command::new("timeout");
+        timeout.arg("--signal=KILL").arg(format!("0.{milliseconds:03}")).arg(toolhold());
+        self.start(timeout, line).output().expect("`timeout` runs");
+    }
+
+    fn start(&self, program: Command, line: &[&str]) -> Command {
+        let mut command = self.as_user(program);
         let may_enter =
             self.user == 0 || fs::metadata(self.work.path()).is_ok_and(|it| it.mode() & 0o100 != 0);
         let folder = if may_enter { self.work.path() } else { Path::new("/") };
@@ -261,18 +271,6 @@ fn line(usable: &[&str], random: &mut Random) -> String {
     (0..count).map(|_| one()).collect::<Vec<_>>().join("; ")
 }
 
-/// Runs a command, and kills it if it takes longer.
-fn kill_after(mut command: Command, time: Duration) {
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    reactor.expect("it is made").block_on(async {
-        let mut child = tokio::process::Command::from(command).spawn().expect("it starts");
-        if tokio::time::timeout(time, child.wait()).await.is_err() {
-            child.kill().await.expect("it can be killed");
-        }
-    });
-}
-
 /// Returns whether something was changed and came back.
 fn case(seed: u64, usable: &[&str]) -> Result<bool, String> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -285,12 +283,12 @@ fn case(seed: u64, usable: &[&str]) -> Result<bool, String> {
     for _ in 0..=random.below(2) {
         let line = line(usable, &mut random);
         let argument = format!("command={line}");
-        let mut call = project.toolhold(&["call", "bash", &argument, "timeout=20"]);
+        let call = ["call", "bash", &argument, "timeout=20"];
         if random.below(6) == 0 {
-            kill_after(call, Duration::from_millis(random.below(150) as u64));
+            project.kill_after(1 + random.below(150), &call);
             lines.push(format!("{line} (killed)"));
         } else {
-            let output = call.output().expect("toolhold runs");
+            let output = project.toolhold(&call).output().expect("toolhold runs");
             said.push_str(&String::from_utf8_lossy(&output.stderr));
             lines.push(line);
         }
@@ -300,8 +298,7 @@ fn case(seed: u64, usable: &[&str]) -> Result<bool, String> {
     for call in project.open_calls()? {
         if random.below(6) == 0 {
             is_cut = true;
-            let time = Duration::from_millis(random.below(60) as u64);
-            kill_after(project.toolhold(&["undo", "--yes", &call]), time);
+            project.kill_after(1 + random.below(60), &["undo", "--yes", &call]);
         }
         let undo = project.toolhold(&["undo", "--yes", &call]).output().expect("toolhold runs");
         said.push_str(&String::from_utf8_lossy(&undo.stderr));
