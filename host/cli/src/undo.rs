@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::json;
 use similar::TextDiff;
 use toolhold_core::HostError;
-use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::config::{self, Folders, Inputs, Loaded};
 use toolhold_core::jobs::{self, JobState, JobSummary};
 use toolhold_core::text::{counted, neutral, neutral_line};
 use toolhold_core::undo::{
@@ -33,7 +33,9 @@ const SHOWN_LINES: usize = 60;
 /// Runs the command.
 pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    let config = config::load(&folders, &options.inputs()?).map_err(HostError::from)?;
+    // Whatever a call made of the working directory and of a `toolhold.toml` in it, it is undone.
+    let inputs = Inputs { working_directory: None, ..options.inputs()? };
+    let config = config::load(&folders, &inputs).map_err(HostError::from)?;
     let store = undo::store(&config, &folders);
     let saved = store.list().map_err(HostError::io("reading what calls changed"))?;
     if arguments.list {

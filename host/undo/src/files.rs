@@ -222,12 +222,7 @@ impl<'a> Place<'a> {
     pub(crate) fn set_meta(&self, meta: &Meta) -> io::Result<()> {
         let Some(stat) = self.stat()? else { return Err(io::ErrorKind::NotFound.into()) };
         let owner = meta.owner.filter(|owner| *owner != (stat.st_uid, stat.st_gid));
-        if let Some((user, group)) = owner {
-            let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
-            let flags = AtFlags::SYMLINK_NOFOLLOW;
-            // Only root may; for others, the new file is their own.
-            let _ = rustix::fs::chownat(&self.directory, &self.name, user, group, flags);
-        }
+        self.set_owner(owner);
         self.access.keep(stat.st_dev, stat.st_ino);
         // A new owner takes some of them away.
         let is_other = owner.is_some() || stat.st_mode & 0o7777 != meta.mode;
@@ -237,6 +232,16 @@ impl<'a> Place<'a> {
             self.try_in(|| rustix::fs::chmodat(&self.directory, &self.name, mode, flags))?;
         }
         self.set_times(meta.accessed, meta.modified)
+    }
+
+    /// Sets the owner, of a link itself too, if this process may.
+    pub(crate) fn set_owner(&self, owner: Option<(u32, u32)>) {
+        if let Some((user, group)) = owner {
+            let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            // Only root may; for others, the new file is their own.
+            let _ = rustix::fs::chownat(&self.directory, &self.name, user, group, flags);
+        }
     }
 
     /// Sets the times, of a link itself too.

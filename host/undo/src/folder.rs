@@ -12,6 +12,12 @@ use toolhold_private::PrivateFolder;
 /// Journals that are looked at.
 const MAX_CALLS: usize = 100_000;
 
+/// The file with the states before a call.
+pub(crate) const JOURNAL: &str = "journal.jsonl";
+
+/// Newest calls that are looked at for changes at the same time.
+const MAX_BESIDE: usize = 20;
+
 /// A file that keeps room for the notes of an undo and for its entry in the audit log.
 const RESERVE: &str = "reserve";
 const RESERVED: usize = 64 * 1024;
@@ -214,6 +220,22 @@ impl Folder {
             }
         }
         Ok(calls)
+    }
+
+    /// The folders of the newest other calls that have saved something since a time, in nanoseconds
+    /// since 1970.
+    pub(crate) fn saved_since(&self, call: &str, time: u64) -> Vec<PrivateFolder> {
+        let since = UNIX_EPOCH + Duration::from_nanos(time);
+        let Some(root) = self.existing().ok().flatten() else { return Vec::new() };
+        let names = root.names(MAX_CALLS).unwrap_or_default();
+        let others = names.iter().rev().take(MAX_BESIDE);
+        let others = others.filter(|name| Name::parse(name).is_some_and(|name| name.call != call));
+        let folders = others.filter_map(|name| root.folder(name).ok());
+        let is_later = |folder: &PrivateFolder| {
+            let written = folder.file(JOURNAL).and_then(|file| file.metadata()?.modified());
+            written.is_ok_and(|written| written >= since)
+        };
+        folders.filter(is_later).collect()
     }
 
     /// The folder of a call.

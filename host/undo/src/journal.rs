@@ -1,5 +1,6 @@
 //! What one call changes, written down before it is changed.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,10 +18,10 @@ use toolhold_private::PrivateFolder;
 use super::access::Access;
 use super::caches::{Caches, KnownCaches};
 use super::files::{Meta, Place};
-use super::folder::{Folder, UndoEntry};
+use super::folder::{Folder, JOURNAL, UndoEntry};
 use super::git_index;
 use super::hex::hex;
-use super::lines::{Line, Move, finals, moves, present};
+use super::lines::{self, Line, Move, finals, first_saved, moves, present};
 use super::progress;
 use super::rules::Rule;
 use super::saved_path;
@@ -149,6 +150,20 @@ impl Journal {
         inner.saved.paths = inner.saved.lost.len();
         let access = Access::default();
         let mut caches = KnownCaches::default();
+        // What is as it was may be what another call needs: that one found this call's change.
+        let others = OnceCell::new();
+        let is_saved_later = |own: &[Line], path: &Path| {
+            let others: &Vec<Vec<Line>> = others.get_or_init(|| {
+                let began = own.iter().find_map(Line::at).unwrap_or_default();
+                let folders = self.store.saved_since(&self.about.call, began);
+                folders.iter().filter_map(|folder| lines::read(folder).ok()).collect()
+            });
+            !others.is_empty()
+                && first_saved(own, path).is_some_and(|(own, _)| {
+                    let mut found = others.iter().filter_map(|it| first_saved(it, path));
+                    found.any(|(at, _)| at > own)
+                })
+        };
         for (path, before) in finals(&lines, &moves) {
             // A build makes many large files, which are removed if they are as it left them.
             let is_light = before == State::Missing && caches.contain(&access, &path);
@@ -163,7 +178,11 @@ impl Journal {
                 }
                 (_, now) => now,
             };
-            changed |= !before.same(&now);
+            let is_directory = matches!(before, State::Directory { .. });
+            let is_back = !is_directory && before.same_contents(&now);
+            let is_first = is_back && is_saved_later(&lines, &path);
+            changed |= is_first || !before.same(&now);
+            only_times &= !is_first;
             let staged = staged_at(&access, &path, &now);
             only_times &= before.same_but_for_times(&now)
                 || staged.is_some() && staged == staged_before(&open.folder, &before);
@@ -396,7 +415,7 @@ impl Journal {
             inner.room = Some(self.store.room(&self.about));
         }
         let folder = self.store.begin(&self.about)?;
-        let journal = folder.appended("journal.jsonl")?;
+        let journal = folder.appended(JOURNAL)?;
         let open = Arc::new(Open { folder, journal });
         inner.open = Some(Arc::clone(&open));
         Ok(open)

@@ -1,12 +1,15 @@
 //! The lines of a journal, and which paths they mean after the call.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use toolhold_private::PrivateFolder;
 
 use super::access::Access;
 use super::files::Place;
+use super::folder::JOURNAL;
 use super::saved_path;
 use super::state::State;
 
@@ -35,6 +38,16 @@ pub(crate) enum Line {
     Moved { moved: bool },
 }
 
+impl Line {
+    /// When a state was saved.
+    pub(crate) fn at(&self) -> Option<u64> {
+        match self {
+            Self::Before { at, .. } => Some(*at),
+            _ => None,
+        }
+    }
+}
+
 /// Something that got another name: each path as it was at that time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Move {
@@ -61,6 +74,16 @@ impl Move {
         let stat = Place::find(&Access::default(), path).and_then(|place| place.stat());
         matches!(stat, Ok(Some(stat)) if (stat.st_dev, stat.st_ino) == (self.device, self.inode))
     }
+}
+
+/// The lines of a call's folder. If its process was killed, the last one may be incomplete; its
+/// change wasn't made.
+pub(crate) fn read(folder: &PrivateFolder) -> io::Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for line in BufReader::new(folder.file(JOURNAL)?).lines() {
+        lines.extend(serde_json::from_str(&line?).ok());
+    }
+    Ok(lines)
 }
 
 /// When the state of a path was saved first, and that state.

@@ -11,9 +11,9 @@ use super::files::Place;
 use super::folder::{Folder, UndoEntry};
 use super::journal::{After, contents, staged_at};
 use super::lines::{Line, Move, finals, first_saved, moves, present};
-use super::progress;
+use super::progress::{self, Step};
 use super::saved::SavedCall;
-use super::state::State;
+use super::state::{Depth, Identity, State};
 use super::tasks::{Action, Task, tasks};
 
 /// What an undo does, and what it leaves.
@@ -137,8 +137,17 @@ impl UndoPlan {
     ) -> io::Result<Self> {
         let moves = moves(&read.lines);
         let mut tasks = tasks(&read.lines, &moves);
-        let done = progress::read(&read.folder, tasks.len())?;
-        let is_open = |at: &usize| !done.get(*at).copied().unwrap_or_default();
+        let steps = progress::read(&read.folder, tasks.len())?;
+        // A move that an undo began before it was killed was made, or wasn't.
+        let is_moved_back = |made: &Move| {
+            let is_there = |path| State::at(access, path, Depth::Times);
+            let ends = [is_there(&made.to), is_there(&made.from)];
+            matches!(ends, [Ok(State::Missing), Ok(from)] if from != State::Missing)
+        };
+        let is_open = |at: &usize| match (&steps[*at], &tasks[*at].action) {
+            (Step::Begun, Action::MoveBack(made)) => !is_moved_back(made),
+            (step, _) => *step != Step::Done,
+        };
         let mut plan = Self {
             about: read.about.clone(),
             changes: Vec::new(),
@@ -147,6 +156,10 @@ impl UndoPlan {
             tasks: Vec::new(),
         };
         let open: HashSet<PathBuf> = plan.open.iter().map(|at| tasks[*at].after.clone()).collect();
+        let begun = tasks.iter().zip(&steps).filter(|(_, step)| **step != Step::Open);
+        let begun: HashSet<&Path> = begun.map(|(task, _)| &*task.after).collect();
+        let then = |path: &Path| read.after.as_ref()?.states.get(path)?.identity();
+        let begun_files = begun.iter().filter_map(|path| then(path)).collect();
         let back: Vec<&Move> = tasks
             .iter()
             .enumerate()
@@ -158,8 +171,18 @@ impl UndoPlan {
             .collect();
         let now = |path: &Path| back.iter().fold(path.to_owned(), |path, made| made.undone(path));
         let undone = OnceCell::new();
-        let compared =
-            Compared { access, all, read, moves: &moves, open: &open, only, now: &now, undone };
+        let compared = Compared {
+            access,
+            all,
+            read,
+            moves: &moves,
+            open: &open,
+            begun,
+            begun_files,
+            only,
+            now: &now,
+            undone,
+        };
         let (merged, unchanged) = compared.compare(&mut plan)?;
         let left: HashSet<PathBuf> = plan.conflicts.iter().map(|it| it.path.clone()).collect();
         plan.open.retain(|at| {
@@ -192,6 +215,10 @@ struct Compared<'a> {
     moves: &'a [Move],
     /// Paths after the call about which something is left to do.
     open: &'a HashSet<PathBuf>,
+    /// Those of them that an earlier undo has begun to restore.
+    begun: HashSet<&'a Path>,
+    /// The files that had these paths after the call. They may have other names.
+    begun_files: HashSet<Identity>,
     only: Option<&'a Path>,
     /// Where something is now that had a path after the call.
     now: &'a dyn Fn(&Path) -> PathBuf,
@@ -265,7 +292,11 @@ impl Compared<'_> {
             // It is as it was before both calls.
             Some(Order::Earlier) => return Ok(Found::Unchanged),
             Some(Order::Later) => true,
-            None => false,
+            None => {
+                let file = then.and_then(State::identity);
+                self.begun.contains(path)
+                    || file.is_some_and(|file| self.begun_files.contains(&file))
+            }
         };
         let is_directory = matches!(before, State::Directory { .. });
         let is_unchanged = then.is_some_and(|then| before.same(then));
@@ -334,16 +365,17 @@ impl Compared<'_> {
         let (own, _) = first_saved(&self.read.lines, path)?;
         let undone = self.undone.get_or_init(|| self.undone_calls());
         let (began, ended) = self.read.span()?;
-        let mut others = undone.iter().filter(|other| {
-            other.span().is_some_and(|(other_began, other_ended)| {
-                other_began <= ended && began <= other_ended
-            })
-        });
-        others.find_map(|other| {
+        undone.iter().find_map(|other| {
+            let (other_began, other_ended) = other.span()?;
+            if other_began > ended || began > other_ended {
+                return None;
+            }
             let (at, before) = first_saved(&other.lines, path)?;
             let after = other.after.as_ref()?.states.get(path)?;
             let order = if at < own { Order::Earlier } else { Order::Later };
-            let is_it = matches!(order, Order::Earlier) || after.same_contents(then);
+            // What this call left may be what the other one had left so far.
+            let is_it =
+                matches!(order, Order::Earlier) || other_ended > ended || after.same_contents(then);
             (is_it && before.same_contents(now)).then_some(order)
         })
     }

@@ -5,29 +5,54 @@ use std::os::unix::fs::FileExt as _;
 
 use toolhold_private::PrivateFolder;
 
-/// The file that has a byte for each step of an undo, and the two bytes.
+/// The file that has a byte for each step of an undo.
 const PROGRESS: &str = "progress";
-const OPEN: u8 = b'-';
-const DONE: u8 = b'+';
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Step {
+    Open = b'-',
+    /// An undo that was killed may have done it.
+    Begun = b'?',
+    Done = b'+',
+}
 
 /// Makes room for the notes of an undo of so many steps, which may find the disk full.
 pub(crate) fn reserve(folder: &PrivateFolder, steps: usize) -> io::Result<()> {
-    folder.updated(PROGRESS)?.write_all_at(&vec![OPEN; steps], 0)
+    folder.updated(PROGRESS)?.write_all_at(&vec![Step::Open as u8; steps], 0)
 }
 
-/// Which of so many steps are done.
-pub(crate) fn read(folder: &PrivateFolder, steps: usize) -> io::Result<Vec<bool>> {
+/// How far each of so many steps is.
+pub(crate) fn read(folder: &PrivateFolder, steps: usize) -> io::Result<Vec<Step>> {
     let mut bytes = Vec::new();
     match folder.file(PROGRESS) {
         Ok(file) => file.take(steps as u64).read_to_end(&mut bytes)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         Err(error) => return Err(error),
     };
-    Ok(bytes.into_iter().map(|byte| byte == DONE).collect())
+    bytes.resize(steps, Step::Open as u8);
+    let step = |byte| match byte {
+        b'+' => Step::Done,
+        b'?' => Step::Begun,
+        _ => Step::Open,
+    };
+    Ok(bytes.into_iter().map(step).collect())
 }
 
-/// Notes a step that is done. Without room for that, another undo does it once more.
-pub(crate) fn note(folder: &PrivateFolder, step: usize) {
+/// Notes how far a step is. Without room for that, another undo does it once more.
+pub(crate) fn note(folder: &PrivateFolder, at: usize, step: Step) {
+    #[cfg(test)]
+    NOTES_LEFT.with(|left| match left.get().checked_sub(1) {
+        Some(fewer) => left.set(fewer),
+        None => std::panic::resume_unwind(Box::new("killed")),
+    });
     let noted = folder.updated(PROGRESS);
-    let _ = noted.and_then(|file| file.write_all_at(&[DONE], step as u64));
+    let _ = noted.and_then(|file| file.write_all_at(&[step as u8], at as u64));
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// How many notes an undo of this thread makes before a test kills it.
+    pub(crate) static NOTES_LEFT: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
 }

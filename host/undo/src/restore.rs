@@ -5,12 +5,15 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
 use super::access::Access;
 use super::files::Place;
 use super::folder::Folder;
 use super::lines::Move;
 use super::plan::UndoConflict;
-use super::progress;
+use super::progress::{self, Step};
 use super::rules::Rule;
 use super::saved::SavedCall;
 use super::state::{Identity, State, kept_name};
@@ -58,9 +61,11 @@ impl<'a> Restoration<'a> {
             if failed.contains(after) {
                 continue;
             }
+            progress::note(&self.read.folder, *at, Step::Begun);
             match self.act(action) {
-                Ok(()) => progress::note(&self.read.folder, *at),
+                Ok(()) => progress::note(&self.read.folder, *at, Step::Done),
                 Err(error) => {
+                    progress::note(&self.read.folder, *at, Step::Open);
                     failed.insert(after);
                     left.push(UndoConflict::from_error(action.path(), &error));
                 }
@@ -79,7 +84,10 @@ impl<'a> Restoration<'a> {
                 let place = Place::find(self.access, path)?;
                 match before {
                     State::File { meta, .. } | State::Directory { meta } => place.set_meta(meta),
-                    State::Link { modified, .. } => place.set_times(*modified, *modified),
+                    State::Link { modified, owner, .. } => {
+                        place.set_owner(*owner);
+                        place.set_times(*modified, *modified)
+                    }
                     State::Missing | State::Other => Ok(()),
                 }
             }
@@ -103,7 +111,7 @@ impl<'a> Restoration<'a> {
 
     fn restore(&mut self, path: &Path, before: &State, merged: Option<&[u8]>) -> io::Result<()> {
         let now = State::at(self.access, path, before.depth())?;
-        if merged.is_none() && before.same_contents(&now) && !Self::is_cut_off(before, &now) {
+        if merged.is_none() && before.same_contents(&now) && !self.is_another(before, &now) {
             return Ok(());
         }
         let place = match Place::find(self.access, path) {
@@ -178,7 +186,13 @@ impl<'a> Restoration<'a> {
             }
             written => {
                 written.inspect_err(|_| drop(aside.remove()))?;
-                put(&aside, place)?;
+                match put(&aside, place) {
+                    // The file itself is a mount, as in a container.
+                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                        self.write_over(place, before, merged)?;
+                    }
+                    named => named?,
+                }
             }
         }
         if let State::File { identity: Some(identity), .. } = before {
@@ -250,15 +264,21 @@ impl<'a> Restoration<'a> {
         siblings.find(|place| is_it(place))
     }
 
-    /// Whether a file was one with other names that are left, and isn't any more.
-    fn is_cut_off(before: &State, now: &State) -> bool {
-        match (before, now) {
-            (
-                State::File { identity: Some(one), is_shared: true, .. },
-                State::File { identity: Some(other), is_shared: false, .. },
-            ) => one != other,
-            _ => false,
-        }
+    /// Whether a file is another one, and one of the two has other names: their contents are the
+    /// same only now.
+    fn is_another(&self, before: &State, now: &State) -> bool {
+        let (
+            State::File { identity: Some(one), is_shared, .. },
+            State::File { identity: Some(other), is_shared: is_shared_now, .. },
+        ) = (before, now)
+        else {
+            return false;
+        };
+        let made = || {
+            let place = Place::find(self.access, self.made.get(one)?).ok()?;
+            Identity::at(&place.handle().ok()?)
+        };
+        one != other && (*is_shared || *is_shared_now) && made() != Some(*other)
     }
 
     fn has_contents(&self, path: &Path, before: &State) -> bool {
@@ -278,14 +298,12 @@ impl<'a> Restoration<'a> {
             _ => 0,
         };
         let mut file = place.overwrite()?;
-        // The blocks that it has are enough if it was as large.
-        match self.write(&mut file, before, merged) {
-            Err(error) if is_full(&error) => {
-                self.all.use_reserve();
-                self.write(&mut place.overwrite()?, before, merged)?;
-            }
-            written => written?,
+        // Of a file that has no room, no part is written.
+        if matches!(make_room(&file, size), Err(error) if is_full(&error)) {
+            self.all.use_reserve();
+            make_room(&file, size)?;
         }
+        self.write(&mut file, before, merged)?;
         file.set_len(size)
     }
 
@@ -313,10 +331,22 @@ fn is_in_place(before: &State, now: &State) -> bool {
     }
 }
 
+/// Takes the blocks of a file of this size, and leaves its contents.
+fn make_room(file: &File, size: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, size.max(1)) {
+        // File systems that copy on write don't reserve.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        made => Ok(made?),
+    }
+}
+
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn put(aside: &Place<'_>, place: &Place<'_>) -> io::Result<()> {
-    aside.rename(place).inspect_err(|_| drop(aside.remove()))
+    let named = aside.rename(place);
+    // A rename does nothing if both are names of one file.
+    let _ = aside.remove();
+    named
 }

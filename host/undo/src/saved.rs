@@ -1,13 +1,13 @@
 //! A saved call, as it is read for its undo.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufReader};
 use std::path::Path;
 
 use toolhold_private::PrivateFolder;
 
 use super::folder::{Folder, UndoEntry};
 use super::journal::After;
-use super::lines::Line;
+use super::lines::{self, Line};
 
 /// A journal as it was read.
 pub(crate) struct SavedCall {
@@ -22,11 +22,7 @@ impl SavedCall {
     /// Reads a call. `None`: nothing of it is saved.
     pub(crate) fn read(all: &Folder, call: &str) -> io::Result<Option<Self>> {
         let Some((folder, entry)) = all.find(call)? else { return Ok(None) };
-        let mut lines = Vec::new();
-        for line in BufReader::new(folder.file("journal.jsonl")?).lines() {
-            // If the process was killed, the last line may be incomplete; its change wasn't made.
-            lines.extend(serde_json::from_str::<Line>(&line?).ok());
-        }
+        let lines = lines::read(&folder)?;
         let after = match folder.file("after.json") {
             Ok(file) => Some(serde_json::from_reader::<_, After>(BufReader::new(file))?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -37,14 +33,10 @@ impl SavedCall {
 
     /// When the first change was saved, and when the call ended, as far as is known.
     pub(crate) fn span(&self) -> Option<(u64, u64)> {
-        let at = |line: &Line| match line {
-            Line::Before { at, .. } => Some(*at),
-            _ => None,
-        };
-        let began = self.lines.iter().find_map(at)?;
+        let began = self.lines.iter().find_map(Line::at)?;
         let ended = match &self.after {
             Some(after) => after.at,
-            None => self.lines.iter().rev().find_map(at)?,
+            None => self.lines.iter().rev().find_map(Line::at)?,
         };
         Some((began, ended))
     }

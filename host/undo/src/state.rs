@@ -92,6 +92,7 @@ pub(crate) enum State {
         #[serde(with = "saved_path")]
         target: PathBuf,
         modified: (i64, u32),
+        owner: Option<(u32, u32)>,
     },
     /// A directory, without what is in it.
     Directory { meta: Meta },
@@ -141,7 +142,8 @@ impl State {
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(object, "", Vec::new())?;
-                Ok(Self::Link { target: files::path(target), modified: meta.modified })
+                let Meta { modified, owner, .. } = meta;
+                Ok(Self::Link { target: files::path(target), modified, owner })
             }
             FileType::Directory => Ok(Self::Directory { meta }),
             _ => Ok(Self::Other),
@@ -163,6 +165,14 @@ impl State {
     /// Permissions. `None`: it has none of its own.
     pub(crate) fn mode(&self) -> Option<u32> {
         self.meta().map(|meta| meta.mode)
+    }
+
+    /// What file it is.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        match self {
+            Self::File { identity, .. } => *identity,
+            _ => None,
+        }
     }
 
     pub(crate) fn meta(&self) -> Option<&Meta> {

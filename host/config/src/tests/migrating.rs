@@ -202,7 +202,7 @@ enabled = true
 provider = \"fast\"
 block_on_reject = true
 [tools.file]
-allowed_paths = [\"/home/user/project\"]
+allowed_paths = [\"/srv/project\"]
 [index]
 enabled = true
 vector_backend = \"qdrant\"

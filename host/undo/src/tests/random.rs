@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,6 +14,7 @@ use rustix::process::Uid;
 
 use super::not_tried::not_tried;
 use super::{changed, handle};
+use crate::progress::NOTES_LEFT;
 use crate::rules::Rule;
 use crate::*;
 use toolhold_contract::ChangeRecorder;
@@ -276,6 +278,8 @@ enum Kind {
     FullDisk,
     /// The process of the call is killed before the call ends.
     Killed,
+    /// The process of the undo is killed, and the undo is run again.
+    KilledUndo,
 }
 
 fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), String> {
@@ -293,7 +297,8 @@ fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), Str
     let before = seen(&root, |_| true);
     as_user(user, || {
         let (journal, commands) = recorder(&store, "1-1");
-        for _ in 0..=random.below(14) {
+        let most = number("TOOLHOLD_CHANGES").unwrap_or(14);
+        for _ in 0..=random.below(usize::try_from(most).expect("it is small")) {
             change(&commands, &root, &mut random);
         }
         drop(commands);
@@ -307,9 +312,15 @@ fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), Str
     if kind == Kind::FullDisk {
         fill(&folder.path().join("filler"));
     }
-    let left = as_user(user, || match store.undo("1-1") {
-        Ok(_) | Err(UndoError::NotSaved) => String::new(),
-        Err(error) => error.to_string(),
+    let notes = if kind == Kind::KilledUndo { 1 + random.below(30) } else { usize::MAX };
+    let left = as_user(user, || {
+        NOTES_LEFT.set(notes);
+        let undone = catch_unwind(AssertUnwindSafe(|| store.undo("1-1")));
+        NOTES_LEFT.set(usize::MAX);
+        match undone.unwrap_or_else(|_| store.undo("1-1")) {
+            Ok(_) | Err(UndoError::NotSaved) => String::new(),
+            Err(error) => error.to_string(),
+        }
     });
     // What calls made in a cache may stay there.
     let after = seen(&root, |path| before.contains_key(path) || !path.starts_with("target"));
@@ -348,21 +359,25 @@ fn two_callers(seed: u64, user: u32) -> Result<(), String> {
     });
     let before = seen(&root, |_| true);
     let left = as_user(user, || {
-        let callers = ["1-1", "2-1"].map(|call| recorder(&store, call));
-        for _ in 0..=random.below(14) {
-            let (_, commands) = &callers[random.below(2)];
-            change_contents(commands, &root, &mut random);
-        }
-        for (journal, commands) in callers {
+        let mut callers = Vec::from(["1-1", "2-1"].map(|call| recorder(&store, call)));
+        let first = random.below(2);
+        for one_is_over in [false, true] {
+            for _ in 0..=random.below(10) {
+                let (_, commands) = random.one(&callers.iter().collect::<Vec<_>>());
+                change_contents(commands, &root, &mut random);
+            }
+            let at = if one_is_over { 0 } else { first };
+            let (journal, commands) = callers.remove(at);
             drop(commands);
             journal.finish();
         }
+        // The later call may have changed a path first.
+        for call in ["2-1", "1-1", "2-1"] {
+            let _ = store.undo(call);
+        }
         let mut left = 0;
-        for call in ["2-1", "1-1"] {
+        for call in ["1-1", "2-1"] {
             if let Err(UndoError::Partial { left: paths, .. }) = store.undo(call) {
-                if std::env::var_os("TOOLHOLD_SHOW").is_some() {
-                    eprintln!("{call}: {paths:?}");
-                }
                 left += paths.len();
                 for conflict in paths {
                     let _ = store.undo_only(call, Some(&conflict.path));
@@ -379,16 +394,11 @@ fn two_callers(seed: u64, user: u32) -> Result<(), String> {
         return Ok(());
     }
     let differ = differences(&before, &after);
-    if std::env::var_os("TOOLHOLD_SHOW").is_some() {
-        for it in fs::read_dir(folder.path().join("undo")).into_iter().flatten().flatten() {
-            eprintln!(
-                "{}",
-                fs::read_to_string(it.path().join("journal.jsonl")).unwrap_or_default()
-            );
-            eprintln!("{}", fs::read_to_string(it.path().join("after.json")).unwrap_or_default());
-        }
-    }
     Err(format!("seed {seed}, user {user}, two callers, {left} left:\n{}", differ.join("\n")))
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 /// Takes all the room of a disk.
@@ -443,7 +453,6 @@ fn soak_calls_come_back_on_a_full_disk() {
 
 #[test]
 fn soak_random_calls_come_back() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let is_soak = std::env::var_os("TOOLHOLD_SOAK").is_some();
     let cases = if is_soak { 20_000 } else { number("TOOLHOLD_CASES").unwrap_or(100) };
     if !is_root() {
@@ -459,6 +468,7 @@ fn soak_random_calls_come_back() {
         let user = if seed % 2 == 0 { 0 } else { NOBODY };
         failed.extend(match seed % 7 {
             0 => case(seed, user, Kind::Killed, None).err(),
+            3 => case(seed, user, Kind::KilledUndo, None).err(),
             1 | 2 => two_callers(seed, user).err(),
             _ => case(seed, user, Kind::Whole, None).err(),
         });
