@@ -31,6 +31,7 @@ const NETWORK: &[&str] = &[
     "nslookup",
     "ping",
     "ping6",
+    "pnpx",
     "rclone",
     "scp",
     "sftp",
@@ -63,7 +64,16 @@ const NETWORK_FOR: &[(&[&str], &[&str])] = &[
         &["fetch", "install", "publish", "add", "update", "search", "login", "yank", "binstall"],
     ),
     (&["go"], &["get", "install"]),
+    (&["pipx"], &["run"]),
+    (&["docker", "podman", "nerdctl"], &["run", "create", "search"]),
+    (&["docker-compose"], &["up", "run", "create"]),
 ];
+
+/// Programs that start a package of a registry, with the commands that do so. Many of these
+/// packages are installed in the project, so only those are known to be fetched that a person
+/// wouldn't install, or that have a version.
+const PACKAGE_RUNNERS: &[(&[&str], &[&str])] =
+    &[(&["npx", "bunx"], &[]), (&["npm"], &["exec", "x"]), (&["bun"], &["x"])];
 
 /// Programs that need the network with certain arguments.
 const NETWORK_WITH: &[(&[&str], &[&str])] = &[
@@ -88,8 +98,29 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
             "-Syu",
         ],
     ),
-    (&["docker", "podman"], &["pull", "push", "login", "build"]),
-    (&["helm", "kubectl"], &["apply", "get", "install", "pull", "repo", "delete", "exec", "logs"]),
+    (&["docker", "podman", "nerdctl"], &["pull", "push", "login", "build"]),
+    (&["docker-compose"], &["pull", "push", "build"]),
+    (
+        &["helm", "kubectl"],
+        &[
+            "apply",
+            "create",
+            "delete",
+            "dependency",
+            "describe",
+            "exec",
+            "get",
+            "install",
+            "logs",
+            "pull",
+            "push",
+            "repo",
+            "rollback",
+            "rollout",
+            "uninstall",
+            "upgrade",
+        ],
+    ),
     (&["terraform", "tofu"], &["init", "apply", "destroy"]),
     (&["mvn", "mvnw", "gradle", "gradlew"], &["deploy", "publish", "dependency:go-offline"]),
 ];
@@ -106,16 +137,14 @@ pub(super) fn needs_network(program: &Program) -> bool {
                 .is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
     };
     let command = subcommand(name, arguments).map(|at| arguments[at].text.as_str());
-    // Its own options come before the program that it runs.
-    let own = arguments.iter().take_while(|word| word.text.starts_with('-'));
     NETWORK.contains(&name.as_str())
         || NETWORK_FOR.iter().any(|(programs, commands)| {
             programs.contains(&name.as_str()) && command.is_some_and(|it| commands.contains(&it))
         })
-        || name == "npx"
-            && own
-                .into_iter()
-                .any(|word| ["-y", "--yes", "-p", "--package"].contains(&word.text.as_str()))
+        || fetched_package(name, arguments)
+        || ["docker", "podman", "nerdctl"].contains(&name.as_str())
+            && command.is_some_and(|it| ["compose", "container"].contains(&it))
+            && takes(arguments, &["up", "run", "create"])
         || NETWORK_WITH
             .iter()
             .any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
@@ -130,6 +159,31 @@ pub(super) fn needs_network(program: &Program) -> bool {
             && has("pip")
             && (has("install") || has("download"))
         || arguments.iter().any(|word| is_socket(&word.text))
+}
+
+/// Whether a program starts a package that it fetches: `npx create-app`, `npm exec -- tool@2`.
+fn fetched_package(name: &str, arguments: &[Word]) -> bool {
+    let Some((_, commands)) = PACKAGE_RUNNERS.iter().find(|(names, _)| names.contains(&name))
+    else {
+        return false;
+    };
+    let arguments = match subcommand(name, arguments).map(|at| (at, arguments[at].text.as_str())) {
+        _ if commands.is_empty() => arguments,
+        Some((at, command)) if commands.contains(&command) => &arguments[at + 1..],
+        _ => return false,
+    };
+    // Its own options come before the package.
+    let is_option = |word: &&Word| word.text.starts_with('-');
+    let mut own = arguments.iter().take_while(is_option).map(|word| word.text.as_str());
+    let package = arguments.iter().find(|word| !is_option(word));
+    own.any(|word| {
+        let option = word.split_once('=').map_or(word, |(option, _)| option);
+        ["-y", "--yes", "-p", "--package"].contains(&option)
+    }) || package.is_some_and(|package| {
+        // `@scope/name@version`
+        let name = package.text.rsplit('/').next().unwrap_or_default();
+        name.starts_with("create-") || name.contains('@') || package.text.contains(':')
+    })
 }
 
 /// Whether a shell opens a network connection for this path.
