@@ -238,10 +238,9 @@ impl Command {
     fn highest(&self, risk: impl Fn(&Program, &str) -> Risk) -> (Risk, String) {
         let programs =
             self.programs.iter().map(|program| (risk(program, &self.whole), program.name.clone()));
-        let files = self
-            .redirects
-            .iter()
-            .map(|file| (risk::risk_of_writing(file), format!("> {}", file.target.text)));
+        let files = self.redirects.iter().map(|file| {
+            (risk::risk_of_writing(file), format!("{} {}", file.sign(), file.target.text))
+        });
         // Of several with the same risk, the first.
         programs.chain(files).fold((Risk::Low, String::new()), |highest, next| {
             if next.0 > highest.0 { next } else { highest }
@@ -269,11 +268,7 @@ impl Command {
         let file = |redirect: &Redirect| {
             let needs_network = network::is_socket(&redirect.target.text);
             (redirect.writes || needs_network).then(|| SimpleCommand {
-                text: format!(
-                    "{} {}",
-                    if redirect.writes { ">" } else { "<" },
-                    redirect.target.raw
-                ),
+                text: format!("{} {}", redirect.sign(), redirect.target.raw),
                 program: String::new(),
                 class: risk::risk_of_writing(redirect),
                 destructive: risk::overwrites(redirect),

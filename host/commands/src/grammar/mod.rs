@@ -69,6 +69,13 @@ pub(super) struct Redirect {
     pub(super) writes: bool,
 }
 
+impl Redirect {
+    /// The sign of its direction.
+    pub(super) fn sign(&self) -> &'static str {
+        if self.writes { ">" } else { "<" }
+    }
+}
+
 /// Parses a text. `steps` is the number of callbacks that the parser has left, and is reduced by
 /// those that it used. `variables` is what is known of the variables; the text's own assignments
 /// are added to it.

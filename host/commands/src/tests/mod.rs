@@ -263,6 +263,16 @@ fn risk_is_that_of_the_riskiest_part() {
 }
 
 #[test]
+fn risk_of_a_redirection_names_its_direction() {
+    for (text, file) in [
+        ("tr a b < /proc/2/cmdline", "< /proc/2/cmdline"),
+        ("echo 1 > /proc/sys/vm/x", "> /proc/sys/vm/x"),
+    ] {
+        assert_eq!(Command::read(text).risk(), (Risk::High, file.to_owned()), "{text}");
+    }
+}
+
+#[test]
 fn commands_that_a_shell_runs_are_not_read_as_text() {
     // Each of these runs `sudo x` in some shell.
     for text in [
