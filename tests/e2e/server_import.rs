@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
 use crate::support::Cli;
@@ -85,6 +86,30 @@ fn servers_move_behind_toolhold_and_their_credentials_into_secrets() {
     names.sort();
     assert_eq!(names, ["leaky", "mine", "toolhold"], "what Toolhold doesn't have stays");
     assert_eq!(left["theme"], "dark");
+}
+
+#[test]
+fn fifo_or_device_of_a_repository_is_refused_at_once() {
+    let cli = Cli::new();
+    for (client, file) in [("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json")] {
+        let path = write(&cli, &format!("work/{file}"), "");
+        fs::remove_file(&path).expect("it is removed");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO is made");
+        let shown = cli.run(&["mcp", "import", client, "--project", "--yes"]);
+        assert!(
+            shown.code != 0 && shown.stderr.contains("isn't a regular file"),
+            "{}",
+            shown.stderr
+        );
+        fs::remove_file(&path).expect("it is removed");
+        std::os::unix::fs::symlink("/dev/zero", &path).expect("a link is made");
+        let shown = cli.run(&["mcp", "import", client, "--project", "--yes"]);
+        assert!(
+            shown.code != 0 && shown.stderr.contains("isn't a regular file"),
+            "{}",
+            shown.stderr
+        );
+    }
 }
 
 #[test]

@@ -37,9 +37,10 @@ pub(crate) fn write_all(folder: &Path, files: &[Written], force: bool) -> Result
     let mut differing = Vec::new();
     for file in files {
         let path = folder.join(&file.path);
-        let there = match path.is_symlink() {
-            true => Err(std::io::ErrorKind::AlreadyExists.into()),
-            false => fs::read(&path),
+        let there = match path.symlink_metadata() {
+            // A link leads elsewhere, and the reading of a FIFO or a device may never end.
+            Ok(there) if !there.is_file() => Err(std::io::ErrorKind::AlreadyExists.into()),
+            _ => fs::read(&path),
         };
         match there {
             Ok(there) if there == file.bytes => {}

@@ -3,6 +3,7 @@
 
 pub mod folder;
 mod pinned;
+mod regular;
 mod repository;
 pub mod state;
 mod way;
@@ -19,6 +20,7 @@ use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsE
 use rustix::fs::{FileType, Mode, OFlags};
 
 pub use pinned::{NotKept, PinnedDirectory, keep_empty};
+pub use regular::read_regular;
 pub use repository::Repository;
 pub use way::Way;
 

@@ -1,7 +1,6 @@
 //! The servers in the files of MCP clients.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use toolhold_clients::{Client, NamedServer, ReadServer, ServerEntry, servers};
@@ -65,15 +64,9 @@ fn not_toolhold(entry: ServerEntry) -> ReadServer {
 
 /// The text of a file. `None`: it isn't there.
 fn read(path: &Path) -> Result<Option<String>, String> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
-    let mut text = String::new();
-    file.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if text.len() as u64 > LONGEST {
-        return Err(format!("it is larger than {} MiB", LONGEST >> 20));
+    match toolhold_private::read_regular(path, LONGEST) {
+        Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "it isn't UTF-8".to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
     }
-    Ok(Some(text))
 }
