@@ -40,6 +40,9 @@ const MAX_PATTERN: usize = 512;
 const MAX_PROBLEMS: usize = 256;
 const MAX_PROBLEM: usize = 1024;
 
+/// Most bytes that are filtered on the caller's thread.
+const MAX_BORROWED: usize = 64 * 1024;
+
 /// Asks a plugin that was just loaded for its filters.
 pub(crate) async fn list(plugin: &mut Loaded, code: &Code) -> Result<(), String> {
     let Some(exports) = code.filters.clone() else { return Ok(()) };
@@ -139,8 +142,11 @@ pub(crate) async fn apply(
         session: Arc::clone(session),
         _held: (place, plugin.runtime.engine.keep_ticking()),
     };
-    let (filter, input) = (filter.name.clone(), convert_input(input));
-    run::drive(watch, call.run(filter, input), false).await
+    // A long text takes longer than a tick, so it doesn't begin on the caller's thread.
+    let is_long = input.content.iter().map(Content::len).sum::<usize>() > MAX_BORROWED;
+    let filter = filter.name.clone();
+    let run = async move { call.run(filter, convert_input(input)).await };
+    run::drive(watch, run, is_long).await
 }
 
 impl Plugin {

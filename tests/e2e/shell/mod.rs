@@ -10,6 +10,7 @@ pub(crate) mod ended;
 mod environment;
 mod fallback;
 mod files;
+mod floods;
 mod job_servers;
 mod jobs;
 mod modes;

@@ -12,8 +12,11 @@ mod streams;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout_at};
 use toolhold_catalogue::{Audience, CallContext, Chain, Link, subjects};
 use toolhold_config as config;
 use toolhold_contract::text::cut;
@@ -24,6 +27,7 @@ use toolhold_contract::{
 use toolhold_policy::{SecurityLines, last_command};
 
 use crate::answer::{FilterSummary, GAIN, SHORT};
+use crate::blocking::{AT_ONCE, blocking};
 pub(crate) use counts::FilterCountTable;
 pub use counts::FilterCounts;
 use pieces::FilteredPieces;
@@ -34,6 +38,10 @@ use streams::Streams;
 const MAX_LINES: usize = 20;
 const MAX_LINE: usize = 400;
 
+/// Time for making one answer shorter. A flood of output takes longer, and keeps what isn't
+/// filtered by then.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Filters answers.
 #[derive(Debug)]
 pub struct FilterPipeline {
@@ -41,6 +49,9 @@ pub struct FilterPipeline {
     enabled: bool,
     /// Lines that no filter can remove.
     kept: Option<SecurityLines>,
+    /// Places for long answers: one for every two processors, so that floods of output leave other
+    /// calls their time.
+    places: Semaphore,
     /// Figures of each filter.
     pub counts: FilterCountTable,
 }
@@ -83,7 +94,18 @@ impl FilterPipeline {
                 "`extra_patterns` in [tools.filters.security] can't be used together: {reason}"
             ))
         })?;
-        Ok(Self { enabled: config.enabled, kept, counts: FilterCountTable::default() })
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let places = Semaphore::new((processors / 2).max(1));
+        Ok(Self { enabled: config.enabled, kept, places, counts: FilterCountTable::default() })
+    }
+
+    /// A place for an answer of this length. `None`: it is short, and needs none.
+    async fn place(&self, length: usize) -> Option<SemaphorePermit<'_>> {
+        match length {
+            0..=AT_ONCE => None,
+            // The semaphore is never closed.
+            _ => self.places.acquire().await.ok(),
+        }
     }
 
     /// Runs the matching filters on an outcome without secrets. Blocking filters come first, so
@@ -146,7 +168,8 @@ impl FilterPipeline {
             among_others,
             content: streams.parts.clone(),
         };
-        let mut asked = FilterRun { input, session: &context.session, cancel, by: Vec::new() };
+        let end = Instant::now() + PATIENCE;
+        let mut asked = FilterRun { input, session: &context.session, cancel, end, by: Vec::new() };
         let mut structured = None;
         if !security.is_empty() {
             asked.input.content.extend(streams.value(outcome));
@@ -173,9 +196,7 @@ impl FilterPipeline {
             }
             None if spooled.output.is_some() => (safe.clone(), asked.by),
             None => {
-                for link in cosmetic {
-                    asked.ask(link, &self.counts).await?;
-                }
+                asked.ask_in_time(&cosmetic, self).await?;
                 (asked.input.content, asked.by)
             }
         };
@@ -183,7 +204,7 @@ impl FilterPipeline {
         if let Some(kept) =
             self.kept.as_ref().filter(|_| by.len() > for_security && spooled.output.is_none())
         {
-            put_back(kept, &whole, &mut content);
+            content = with_security_lines(kept, &whole, content).await;
         }
         let before = match &spooled.output {
             Some(output) => [output.lines() as u64, output.bytes()],
@@ -227,11 +248,38 @@ struct FilterRun<'a> {
     input: FilterInput,
     session: &'a Arc<str>,
     cancel: &'a CancellationToken,
+    /// When the time for making the answer shorter is over.
+    end: Instant,
     /// Filters that replaced something, and how sure they are.
     by: Vec<(&'a Link, Confidence)>,
 }
 
 impl<'a> FilterRun<'a> {
+    /// Runs filters until the time for making the answer shorter is over. Returns whether it was
+    /// enough.
+    ///
+    /// # Errors
+    ///
+    /// The answer is withheld.
+    async fn ask_in_time(
+        &mut self,
+        links: &[&'a Link],
+        pipeline: &FilterPipeline,
+    ) -> Result<bool, Failure> {
+        let end = self.end;
+        let run = async {
+            let _place = pipeline.place(size(&self.input.content)).await;
+            for link in links {
+                self.ask(link, &pipeline.counts).await?;
+            }
+            Ok(())
+        };
+        match timeout_at(end, run).await {
+            Ok(ran) => ran.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+
     /// Runs one filter.
     ///
     /// # Errors
@@ -322,6 +370,24 @@ fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'st
     }
     let (before, after) = (size(before), size(after));
     (after > before).then_some("it would make the answer longer")
+}
+
+/// [`put_back`] on a thread on which a long text delays no other call.
+async fn with_security_lines(
+    kept: &SecurityLines,
+    whole: &str,
+    mut content: Vec<Content>,
+) -> Vec<Content> {
+    if whole.len() <= AT_ONCE {
+        put_back(kept, whole, &mut content);
+        return content;
+    }
+    let (kept, whole) = (kept.clone(), whole.to_owned());
+    blocking(move || {
+        put_back(&kept, &whole, &mut content);
+        content
+    })
+    .await
 }
 
 /// Puts back lines that matter for security, after the last text.

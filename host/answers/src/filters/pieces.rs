@@ -3,12 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use toolhold_catalogue::Link;
 use toolhold_contract::text::neutral_owned;
 use toolhold_contract::{Body, Confidence, Content, Failure, FilterInput};
 use toolhold_redaction::{self as redaction, Keys};
 
-use super::{FilterPipeline, FilterRun, put_back};
+use super::{FilterPipeline, FilterRun, with_security_lines};
 use crate::answer::SHORT;
 use crate::blocking::blocking;
 use crate::overflow::{OverflowStore, Rewriting, SpooledOutput};
@@ -16,6 +17,9 @@ use crate::overflow::{OverflowStore, Rewriting, SpooledOutput};
 /// Bytes that are shown of a filtered output: of its beginning, and of its end.
 const BEGINNING: usize = 1 << 20;
 const END: usize = 1 << 20;
+
+/// Bytes of the end that are shown unfiltered, if there was no time for it.
+const LATE_END: u64 = 16 << 10;
 
 /// The whole output of the command of a call, if it is too long for its answer.
 pub(crate) struct SpooledAnswer {
@@ -43,7 +47,8 @@ struct Bounded {
 
 impl FilterPipeline {
     /// Filters all of a spooled output. `links`: for security, and others. `None` if nothing is
-    /// left out for brevity.
+    /// left out for brevity. When there is no more time, the end of the output stays as it is; if
+    /// filters for security have to see it too, the output isn't kept.
     ///
     /// # Errors
     ///
@@ -65,10 +70,19 @@ impl FilterPipeline {
         for (stream, shown) in shown.iter_mut().enumerate() {
             let mut offset = 0;
             loop {
-                let piece = {
-                    let output = Arc::clone(&output);
-                    blocking(move || output.piece(stream, offset)).await
-                };
+                let is_late = Instant::now() >= run.end;
+                if is_late && !security.is_empty() {
+                    return Ok(lose(answer, &late()));
+                }
+                let output = Arc::clone(&output);
+                if is_late {
+                    match blocking(move || output.end(stream, offset, LATE_END)).await {
+                        Ok((left_out, text)) => shown.finish(left_out, text),
+                        Err(error) => return Ok(lose(answer, &error)),
+                    }
+                    break;
+                }
+                let piece = blocking(move || output.piece(stream, offset)).await;
                 let text = match piece {
                     Ok(text) if text.is_empty() => break,
                     Ok(text) => text,
@@ -76,8 +90,8 @@ impl FilterPipeline {
                 };
                 offset += text.len() as u64;
                 run.input.content = vec![Content::text(text)];
-                for link in security {
-                    run.ask(link, &self.counts).await?;
+                if !security.is_empty() && !run.ask_in_time(security, self).await? {
+                    return Ok(lose(answer, &late()));
                 }
                 if let Some(mut begun) = rewriting.take() {
                     let (text, keys) = (neutral_owned(run.text()), answer.keys);
@@ -137,14 +151,18 @@ impl FilterPipeline {
         if whole.len() < SHORT {
             return Ok(());
         }
-        for link in cosmetic {
-            run.ask(link, &self.counts).await?;
-        }
+        run.ask_in_time(cosmetic, self).await?;
         if let Some(kept) = self.kept.as_ref().filter(|_| run.by.len() > before) {
-            put_back(kept, &whole, &mut run.input.content);
+            let content = std::mem::take(&mut run.input.content);
+            run.input.content = with_security_lines(kept, &whole, content).await;
         }
         Ok(())
     }
+}
+
+/// Why an output is dropped that filters for security can't see in time.
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the filters for security need too much time for it")
 }
 
 /// Drops an output that can't be read or written.
@@ -183,6 +201,15 @@ impl Bounded {
             self.left_out += from;
             self.end.drain(..from);
         }
+    }
+
+    /// Adds the end of the text. `left_out`: bytes before it that are dropped.
+    fn finish(&mut self, left_out: u64, text: String) {
+        if left_out == 0 {
+            return self.push(&text);
+        }
+        self.left_out += self.end.len() + usize::try_from(left_out).unwrap_or(usize::MAX);
+        self.end = text;
     }
 
     fn into_text(self) -> String {

@@ -372,6 +372,26 @@ impl SpooledOutput {
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
+    /// The last whole lines of an output from an offset in it, of at most `most` bytes, and how
+    /// many bytes are before them.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read.
+    pub(crate) fn end(&self, output: usize, offset: u64, most: u64) -> io::Result<(u64, String)> {
+        let Range { start, end } = self.ranges[output];
+        let left = (end - start).saturating_sub(offset);
+        let mut bytes = self.file.read(end - left.min(most), most)?;
+        // Of two outputs, the second may follow.
+        bytes.truncate(usize::try_from(left.min(most)).map_err(io::Error::other)?);
+        if left > most {
+            let line = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            bytes.drain(..line);
+        }
+        let left_out = left - bytes.len() as u64;
+        Ok((left_out, String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
     /// Whether an output has anything.
     pub(crate) fn has(&self, output: usize) -> bool {
         !self.ranges[output].is_empty()

@@ -8,7 +8,7 @@ use toolhold_contract::{Body, CancellationToken, Category, Content, Denial, Fail
 use toolhold_redaction as redaction;
 
 use super::sources::Source;
-use crate::blocking::blocking;
+use crate::blocking::{AT_ONCE, blocking};
 use crate::terminal::Kind;
 
 /// Bytes of a failure's message.
@@ -16,10 +16,6 @@ const MAX_MESSAGE: usize = 8192;
 
 /// The longest wait that a tool can ask for.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
-
-/// Bytes of an answer that are processed at once. A longer one would delay the other calls on the
-/// thread.
-pub(super) const AT_ONCE: usize = 64 * 1024;
 
 /// Time limit for processing a longer answer. The longest needs a small part of it.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use toolhold_contract::{Content, Outcome};
 use toolhold_policy::injections;
 
-use super::clean::AT_ONCE;
-use crate::blocking::blocking;
+use crate::blocking::{AT_ONCE, blocking};
 
 /// Searches an outcome for injection patterns and lists the found ones in its metadata.
 pub(super) async fn flag(outcome: &mut Outcome) -> Vec<&'static str> {
