@@ -47,7 +47,7 @@ async fn number_of_processes_is_bounded() {
 }
 
 /// Root has other limits than users, so another user tries the same. `None` if that can't be tried.
-fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)> {
+pub(super) fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)> {
     use std::os::unix::process::CommandExt;
 
     const NOBODY: u32 = 65_534;

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::bounds::as_an_ordinary_user;
 use super::{run, scene, there_is};
 use crate::support::{Cli, Ended, Scene};
 
@@ -332,4 +333,16 @@ async fn forbidden_files_are_not_created_and_leave_no_stub() {
         left.is_empty() && fs::symlink_metadata(scene.granted.join("toolhold.toml")).is_err(),
         "{left:?}"
     );
+}
+
+#[test]
+fn settings_of_ssh_that_root_owns_are_covered_for_an_ordinary_user() {
+    let folder = Path::new("/etc/ssh/ssh_config.d");
+    if !there_is("ssh") || !folder.is_dir() {
+        return;
+    }
+    let command = "ssh -G example.org > /dev/null && echo it works; ls /etc/ssh/ssh_config.d";
+    let Some((_, ended)) = as_an_ordinary_user(&[], command) else { return };
+    let shown = ended.stdout + &ended.stderr;
+    assert!(shown.contains("it works") && shown.contains("Permission denied"), "{shown}");
 }

@@ -39,6 +39,10 @@ const SYSTEM: [&str; 12] = [
     "/sys/devices/system/cpu",
 ];
 
+/// Folders of settings for ssh. It refuses settings of another user, and root's files belong to
+/// nobody where an ordinary user's commands run.
+const SSH_SETTINGS: [&str; 2] = ["/etc/ssh/ssh_config.d", "/usr/etc/ssh/ssh_config.d"];
+
 /// Entries below the granted directories that are checked against globs.
 pub(super) const MAX_LOOKED_AT: usize = 1_000_000;
 
@@ -218,6 +222,10 @@ impl Places {
         denied.hidden.extend(kernels.iter().cloned());
         if rustix::process::geteuid().is_root() {
             denied.hidden.extend(private_settings());
+        } else if namespaces {
+            let settings =
+                SSH_SETTINGS.iter().filter_map(|path| Path::new(path).canonicalize().ok());
+            denied.hidden.extend(settings);
         }
         // Recognised by their names: they may not exist, or be outside of the trees. Those below
         // the trees are found later.
