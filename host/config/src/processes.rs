@@ -100,6 +100,10 @@ struct ProcessTable<'t> {
 /// `PATH` of processes if the operator's environment has none.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// AddressSanitizer without its search for leaks, which traces the program. The sandbox refuses to
+/// trace, and a program whose leaks can't be searched for fails.
+const LEAK_CHECK: (&str, &str) = ("ASAN_OPTIONS", "detect_leaks=0");
+
 /// `HOME` of processes if the user has no home directory: a private, empty folder.
 const NO_HOME: &str = "/tmp";
 
@@ -327,7 +331,11 @@ impl Loaded {
         let is_granted =
             |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
         let also_hidden = credentials.filter(|path| !is_granted(path)).collect();
-        let environment = environment(&variables, home.as_deref(), &presets, granted.env);
+        let mut environment = environment(&variables, home.as_deref(), &presets, granted.env);
+        let has_options = environment.iter().any(|(name, _)| name == LEAK_CHECK.0);
+        if shell.sandbox != SandboxMode::Off && !has_options {
+            environment.push((LEAK_CHECK.0.to_owned(), LEAK_CHECK.1.to_owned()));
+        }
         let limits = Limits::from(shell.limits);
         let is_used = |preset: &&Preset| presets.iter().any(|known| known.name == preset.name);
         let others = PRESETS.iter().filter(|preset| !is_used(preset));

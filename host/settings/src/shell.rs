@@ -158,7 +158,7 @@ section! {
     /// What the processes of one command may use.
     #[derive(Copy, Eq)]
     pub struct ProcessLimits {
-        /// MiB of memory, for each process and for all together.
+        /// MiB of memory in use, for all processes together. A reservation isn't counted.
         pub memory_mib: Bounded<16, 1_048_576> = Bounded::clamped(4096), Narrowing::Smaller;
         /// Processes and threads at the same time.
         pub processes: Bounded<4, 65_536> = Bounded::clamped(512), Narrowing::Smaller;

@@ -106,6 +106,43 @@ async fn memory_hog_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sanitizers_run_although_they_reserve_terabytes() {
+    if !there_is("gcc") {
+        return;
+    }
+    let scene = scene(&["tools.shell.limits.memory_mib=512"], |root| {
+        let write = |name: &str, text: &str| {
+            std::fs::write(root.join("granted").join(name), text).expect("a file is written");
+        };
+        // It leaks too, which can't be searched for.
+        write("fine.c", "#include <stdlib.h>\nint main(int n, char **a) { return malloc(n) == 0; }\n");
+        write("wrong.c", "#include <stdlib.h>\nint main(int n, char **a) { char *p = malloc(n); return p[n + n]; }\n");
+        write(
+            "race.c",
+            "#include <pthread.h>\nint x;\nvoid *f(void *a) { x++; return a; }\nint main() { pthread_t t; pthread_create(&t, 0, f, 0); x++; return pthread_join(t, 0); }\n",
+        );
+    })
+    .await;
+    let build = |kind: &str, name: &str| {
+        format!("gcc -g -fsanitize={kind} {name}.c -o {name}-{kind} && ./{name}-{kind}")
+    };
+    if run(&scene, "echo 'int main() {}' > e.c && gcc -fsanitize=address,undefined e.c").await.code
+        != 0
+    {
+        return not_tried("the libraries of sanitizers");
+    }
+    let ran = run(&scene, &build("address", "fine")).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = run(&scene, &build("address", "wrong")).await;
+    assert!(ran.stderr.contains("heap-buffer-overflow"), "{ran:?}");
+    if !run(&scene, "gcc -fsanitize=thread e.c").await.stderr.is_empty() {
+        return not_tried("ThreadSanitizer");
+    }
+    let ran = run(&scene, &build("thread", "race")).await;
+    assert!(ran.stderr.contains("ThreadSanitizer: data race"), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn endless_writer_ends() {
     let answer = beside_others(&[], "yes").await;
     let failure = answer.outcome.expect_err("it has no end");

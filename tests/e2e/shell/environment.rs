@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{Cli, Ended};
 
-const PLANTED: [(&str, &str); 7] = [
+const PLANTED: [(&str, &str); 8] = [
     ("AWS_SECRET_ACCESS_KEY", "planted-1"),
     ("GITHUB_TOKEN", "planted-2"),
     ("OPENAI_API_KEY", "planted-3"),
@@ -12,6 +12,7 @@ const PLANTED: [(&str, &str); 7] = [
     ("SSH_AUTH_SOCK", "/planted-5"),
     ("DOCKER_HOST", "unix:///planted-6"),
     ("BASH_ENV", "/planted-8"),
+    ("ASAN_OPTIONS", "abort_on_error=planted-9"),
 ];
 
 fn environment(cli: &Cli, settings: &[&str]) -> String {
@@ -53,4 +54,14 @@ fn only_named_variables_are_passed_on() {
     let seen = environment(&cli, &["tools.shell.env=[\"MY_SETTING\"]"]);
     assert!(seen.contains("MY_SETTING=planted-4"), "{seen}");
     assert_eq!(seen.matches("planted").count(), 2, "{seen}");
+}
+
+#[test]
+fn options_of_sanitizers_are_the_users_if_they_are_named() {
+    let cli = Cli::new();
+    let seen = environment(&cli, &[]);
+    assert!(seen.lines().any(|line| line == "ASAN_OPTIONS=detect_leaks=0"), "{seen}");
+    let named = environment(&cli, &["tools.shell.env=[\"ASAN_OPTIONS\"]"]);
+    assert!(named.contains("ASAN_OPTIONS=abort_on_error=planted-9"), "{named}");
+    assert!(!named.contains("detect_leaks"), "{named}");
 }

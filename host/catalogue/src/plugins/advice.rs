@@ -92,20 +92,11 @@ const LIMITS: [(&str, LimitKind, &[&str]); 15] = [
     ("cannot fork", LimitKind::Processes, &[]),
     ("pthread_create failed", LimitKind::Processes, &[]),
     ("unable to create native thread", LimitKind::Processes, &[]),
-    ("cannot allocate memory", LimitKind::Memory, &[]),
-    ("virtual memory exhausted", LimitKind::Memory, &[]),
-    ("memoryerror", LimitKind::Memory, &[]),
-    ("std::bad_alloc", LimitKind::Memory, &[]),
-    ("memory allocation of ", LimitKind::Memory, &[" failed"]),
-    ("out of memory", LimitKind::Memory, &["allocat", "fatal", "error"]),
     ("file too large", LimitKind::File, &[]),
     ("file size limit exceeded", LimitKind::File, &[]),
     ("too many open files", LimitKind::OpenFiles, &[]),
     ("emfile", LimitKind::OpenFiles, &[]),
 ];
-
-/// Texts about limits of other programs.
-const FOREIGN_LIMITS: [&str; 4] = ["javascript heap", "java heap space", "cuda", "oom-killer"];
 
 /// Private directories of each command, in addition to its home.
 const SCRATCH: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
@@ -119,7 +110,6 @@ const SYSTEM: [&str; 14] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LimitKind {
     Processes,
-    Memory,
     File,
     OpenFiles,
     Scratch,
@@ -415,9 +405,6 @@ impl SandboxAdvisor {
     }
 
     fn find_limit(&self, line: &str, low: &str) -> Option<LimitKind> {
-        if contains(low, &FOREIGN_LIMITS) {
-            return None;
-        }
         let found = LIMITS.iter().find(|(words, _, more)| {
             low.contains(words) && (more.is_empty() || contains(low, more))
         });
@@ -444,7 +431,6 @@ impl SandboxAdvisor {
             LimitKind::Processes => {
                 ("processes and threads", "processes", self.context.limits.processes)
             }
-            LimitKind::Memory => ("memory", "memory_mib", mebibytes(self.context.limits.memory)),
             LimitKind::File => {
                 ("the size of a file", "file_mib", mebibytes(self.context.limits.file_size))
             }

@@ -119,7 +119,7 @@ fn environment_starts_empty() {
     let plain = grants("[tools.shell]\npresets = [\"pip\"]\n");
     assert_eq!(
         names(&plain),
-        ["HOME", "LANG", "LC_ALL", "PATH", "SHELL", "TERM"],
+        ["HOME", "LANG", "LC_ALL", "PATH", "SHELL", "TERM", "ASAN_OPTIONS"],
         "{:?}",
         plain.environment
     );
@@ -132,7 +132,7 @@ fn environment_starts_empty() {
         grants("[tools.shell]\nenv = [\"MY_NAME\", \"API_TOKEN\", \"NOT_SET\", \"TERM\"]\n");
     assert_eq!(
         names(&named),
-        ["API_TOKEN", "HOME", "LANG", "LC_ALL", "MY_NAME", "PATH", "SHELL", "TERM"]
+        ["API_TOKEN", "HOME", "LANG", "LC_ALL", "MY_NAME", "PATH", "SHELL", "TERM", "ASAN_OPTIONS"]
     );
     assert_eq!(value(&named, "TERM"), Some("xterm"));
     // A program that embeds Toolhold may have no environment.

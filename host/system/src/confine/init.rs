@@ -89,7 +89,8 @@ fn reached(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     }
     // Shared memory was counted for each process. Only if the sum is too large is an exact count
     // worth its time.
-    let much = sum(|process| process.pages).saturating_mul(page_size()) > limits.memory;
+    let resident = sum(|process| process.pages).saturating_mul(page_size());
+    let much = resident.saturating_add(sum(|process| swapped(process.pid))) > limits.memory;
     (much && sum(|process| share(process.pid)) > limits.memory).then_some(Bound::Memory)
 }
 
@@ -119,12 +120,25 @@ fn page_size() -> u64 {
     *SIZE
 }
 
-/// Memory of a process in bytes; of shared memory, its share.
+/// Memory of a process in bytes, also what is swapped out; of shared memory, its share.
 fn share(pid: i32) -> u64 {
-    fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
-        .ok()
-        .and_then(|text| kibibytes(&text, "Pss:"))
-        .unwrap_or(0)
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let bytes = |name| kibibytes(&text, name).unwrap_or(0);
+    bytes("Pss:") + bytes("SwapPss:")
+}
+
+/// Memory of a process that is swapped out, in bytes. Most machines have no swap, so nothing is
+/// read there.
+fn swapped(pid: i32) -> u64 {
+    static HAS_SWAP: LazyLock<bool> = LazyLock::new(|| {
+        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        kibibytes(&text, "SwapTotal:").is_some_and(|bytes| bytes > 0)
+    });
+    if !*HAS_SWAP {
+        return 0;
+    }
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    kibibytes(&text, "VmSwap:").unwrap_or(0)
 }
 
 fn kibibytes(text: &str, name: &str) -> Option<u64> {

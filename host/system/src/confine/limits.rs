@@ -10,15 +10,14 @@ use super::spec::Limits;
 /// Process numbers that the kernel doesn't give out again. The limit of a namespace counts them.
 const RESERVED: u64 = 300;
 
-/// Limits this process and its descendants.
+/// Limits this process and its descendants. The watcher limits their memory: the kernel's limits
+/// count what a program reserves, and sanitizers reserve terabytes that they never use.
 ///
 /// # Errors
 ///
 /// The first limit that the kernel doesn't accept.
 pub(super) fn bound(limits: &Limits) -> Result<(), String> {
     let bounds = [
-        // A program's own memory, without mapped files.
-        (Resource::Data, limits.memory),
         // A second later than the watcher, which can name the limit.
         (Resource::Cpu, limits.cpu.saturating_add(1)),
         (Resource::Fsize, limits.file_size),

@@ -48,7 +48,7 @@ pub(crate) enum Recorded {
 /// Limits, of each process if it says "each"; otherwise of all processes of a command together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes of memory, each and together.
+    /// Bytes of memory in use. What is only reserved isn't counted.
     pub memory: u64,
     /// Processes and threads.
     pub processes: u64,
