@@ -60,6 +60,45 @@ async fn git_works() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn git_without_its_repository_names_the_missing_grant() {
+    if !there_is("git") {
+        return;
+    }
+    let git = |directory: &Path, line: &str| {
+        let names = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"];
+        let ended = Command::new("git")
+            .args(names)
+            .args(line.split(' '))
+            .current_dir(directory)
+            .output()
+            .expect("git starts");
+        assert!(ended.status.success(), "{line}: {ended:?}");
+    };
+    // A subfolder of a repository, and a linked working tree.
+    let subfolder = scene(&[], |root| git(root, "init -q")).await;
+    let linked = scene(&[], |root| {
+        let main = root.join("main");
+        fs::create_dir(&main).expect("a folder is made");
+        git(&main, "init -q");
+        git(&main, "commit -q --allow-empty -m first");
+        git(&main, "worktree add -q ../tree");
+        fs::rename(root.join("tree/.git"), root.join("granted/.git")).expect("it is moved");
+    })
+    .await;
+    let missing = [(&subfolder, subfolder.root()), (&linked, linked.root().join("main"))];
+    for (scene, missing) in missing {
+        let answer = super::call(&scene.host, json!({ "command": "git status" })).await;
+        let advice = answer.outcome.expect_err("it has no repository").suggestion;
+        let line = format!("`allowed_paths = [\".\", \"{}\"]` in [tools.shell]", missing.display());
+        assert!(advice.as_ref().is_some_and(|advice| advice.contains(&line)), "{line}: {advice:?}");
+    }
+    // With the line, it works.
+    let settings = ["tools.shell.allowed_paths=[\".\", \"{root}\"]"];
+    let granted = scene(&settings, |root| git(root, "init -q")).await;
+    succeeds(&granted, "git status").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cargo_works_on_vendored_crates() {
     let files = [
         (

@@ -2,7 +2,8 @@
 //!
 //! The advisor only reads the command's output, and a model may have made up that output. So advice
 //! reveals nothing beyond the output and the rules for commands. It doesn't say whether a hidden
-//! path exists or a variable is set.
+//! path exists or a variable is set. One exception: which directory around a granted one is a
+//! repository, since git is of no use without it.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -80,9 +81,22 @@ const MISSING_SETTINGS: [(&str, &str); 7] = [
     ("n/a: version \"", "node"),
 ];
 
+/// Texts of git if it can't sign a commit or a tag.
+const UNSIGNED: [&str; 4] = [
+    "failed to sign the data",
+    "couldn't load public key",
+    "unable to sign the tag",
+    "no private key found for public key",
+];
+
+/// Text of a sanitizer that can't trace its program, and the advice.
+const NO_LEAK_CHECK: &str = "leaksanitizer has encountered a fatal error";
+const NO_LEAKS: &str = "Leaks can't be searched for in the sandbox, which refuses to trace. To run the program without that: `ASAN_OPTIONS=detect_leaks=0` \
+     and `LSAN_OPTIONS=detect_leaks=0`.";
+
 /// Texts that mean that a limit was reached: the text, the limit, and further texts of which the
 /// line has to have one.
-const LIMITS: [(&str, LimitKind, &[&str]); 15] = [
+const LIMITS: [(&str, LimitKind, &[&str]); 9] = [
     (
         "resource temporarily unavailable",
         LimitKind::Processes,
@@ -153,7 +167,15 @@ impl SandboxAdvisor {
                     .find(|(words, _)| low.contains(words))
                     .map(|(_, preset)| *preset);
                 add(missing.and_then(|preset| self.advise_preset(preset)));
-                if contains(low, &UNUSABLE) {
+                if low.contains("not a git repository") {
+                    add(self.advise_repository(line));
+                }
+                if low.contains(NO_LEAK_CHECK) {
+                    add(Some(NO_LEAKS.to_owned()));
+                }
+                if contains(low, &UNSIGNED) {
+                    add(Some(self.advise_signing(line)));
+                } else if contains(low, &UNUSABLE) {
                     add(self.advise_paths(line, low, failed.path_rules));
                 }
             }
@@ -229,6 +251,66 @@ impl SandboxAdvisor {
             ));
         }
         paths(line).find_map(|written| self.advise_path(written, low, call))
+    }
+
+    /// Advice for a directory whose repository isn't granted: a subfolder, a linked working tree or
+    /// a submodule.
+    fn advise_repository(&self, line: &str) -> Option<String> {
+        let named = line.split_once("not a git repository: ").map_or("", |(_, path)| path);
+        let named = paths(named).filter_map(|path| self.resolve(path)).find_map(|path| {
+            // What git keeps of a linked working tree or of a submodule.
+            let is_kept = |above: &&Path| {
+                let part = path.strip_prefix(above).ok().and_then(|part| part.iter().next());
+                part.is_some_and(|part| part == "worktrees" || part == "modules")
+            };
+            let kept = path.ancestors().find(is_kept)?;
+            Some(if kept.ends_with(".git") { kept.parent()? } else { kept }.to_owned())
+        });
+        let is_granted =
+            |path: &Path| self.context.rules.grants().iter().any(|it| path.starts_with(&it.path));
+        let folder = named.or_else(|| self.repository_around()).filter(|it| !is_granted(it))?;
+        // A grant of the home or of all isn't proposed.
+        if self.context.home.as_ref().is_some_and(|home| home.starts_with(&folder)) {
+            return None;
+        }
+        let shown = self.below_home(&folder)?;
+        if shown.len() > MAX_PATH {
+            return None;
+        }
+        let written = self.allowed_with(&shown, PathAccess::ReadWrite);
+        Some(format!(
+            "git needs {}, which isn't granted. To grant it: `allowed_paths = {written}` in {}.",
+            neutral_line(&shown),
+            self.context.table
+        ))
+    }
+
+    /// The nearest directory around the granted ones that is a repository.
+    fn repository_around(&self) -> Option<PathBuf> {
+        let grants = self.context.rules.grants().iter().map(|grant| grant.path.as_path());
+        let mut around = std::iter::once(self.context.directory.as_path())
+            .chain(grants)
+            .filter_map(|path| path.ancestors().skip(1).find(|it| it.join(".git").exists()));
+        around.next().map(Path::to_owned)
+    }
+
+    /// Advice for a commit that can't be signed. `line` may name the key.
+    fn advise_signing(&self, line: &str) -> String {
+        let key = paths(line).filter(|path| path.starts_with(['/', '~']));
+        let folder = key.filter_map(|path| self.resolve(path)?.parent().map(Path::to_owned)).next();
+        let folder = folder.and_then(|folder| self.below_home(&folder));
+        let key = folder.filter(|folder| folder.len() <= MAX_PATH).map(|folder| {
+            let written = self.allowed_with(&folder, PathAccess::Read);
+            format!(
+                " To give commands the keys in {}: `allowed_paths = {written}` in {}.",
+                neutral_line(&folder),
+                self.context.table
+            )
+        });
+        format!(
+            "Commands have no key to sign with. To commit without a signature: `git -c commit.gpgsign=false commit`.{}",
+            key.unwrap_or_default()
+        )
     }
 
     /// The `.git` that a line is about, as a grant names it. `None`: it is granted.

@@ -72,6 +72,7 @@ fn sandbox_failures_name_the_line_to_change() {
     let network = "network = \"allow\"` in [tools.shell] of /c/toolhold.toml";
     let cargo = "presets = [\"git\", \"cargo\"]` in [tools.shell] of /c/toolhold.toml";
     let processes = "processes = 1024` in [tools.shell.limits] of /c/toolhold.toml";
+    let repository = "`allowed_paths = [\".\", \"~/main\"]` in [tools.shell] of /c/toolhold.toml";
     let scratch = "scratch_mib = 2048` in [tools.shell.limits] of /c/toolhold.toml";
     for (stderr, expected) in [
         ("curl: (6) Could not resolve host: example.com", network),
@@ -167,6 +168,18 @@ fn sandbox_failures_name_the_line_to_change() {
         ("thread 'main' panicked: environment variable not found: \"RPC_URL\"", "\"RPC_URL\"]"),
         ("bash: fork: retry: Resource temporarily unavailable", processes),
         ("RuntimeError: can't start new thread", processes),
+        ("fatal: not a git repository: /home/u/main/.git/worktrees/tree", repository),
+        ("fatal: not a git repository: /home/u/main/sub/../.git/modules/sub", repository),
+        ("fatal: not a git repository: /srv/main.git/worktrees/tree", "[\".\", \"/srv/main.git\"]"),
+        (
+            "error: Couldn't load public key /home/u/.ssh/sign.pub: No such file or directory?\n\nfatal: failed to write commit object",
+            "`allowed_paths = [\".\", { path = \"~/.ssh\", access = \"read\" }]` in [tools.shell]",
+        ),
+        (
+            "error: gpg failed to sign the data:\ngpg: signing failed: No secret key",
+            "`git -c commit.gpgsign=false commit`",
+        ),
+        ("==9==LeakSanitizer has encountered a fatal error.", "`ASAN_OPTIONS=detect_leaks=0`"),
         ("dd: error writing 'x': File too large", "file_mib = 8192` in [tools.shell.limits]"),
         (
             "OSError: [Errno 24] Too many open files: 'x'",
@@ -196,6 +209,25 @@ fn sandbox_failures_name_the_line_to_change() {
     assert!(advise_code(153)[0].contains("file_mib = 8192"));
     assert!(advise_code(152)[0].contains("cpu_secs = 7200"));
     assert!(advise_code(1).is_empty());
+}
+
+#[test]
+fn repository_around_a_granted_subfolder_is_named() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mono = root.path().join("mono");
+    std::fs::create_dir_all(mono.join("pkg/a")).expect("a folder is made");
+    let mut context = context();
+    context.directory = mono.join("pkg/a");
+    let grant =
+        Grant { path: mono.join("pkg/a"), access: Access::Write, place: "[tools.shell]".into() };
+    context.rules = FileRules::new(vec![grant], Vec::new());
+    let advisor = SandboxAdvisor { context };
+    let said = "fatal: not a git repository (or any parent up to mount point /)";
+    assert_eq!(advise(&advisor, said), [""; 0]);
+    std::fs::create_dir(mono.join(".git")).expect("a folder is made");
+    let line = format!("`allowed_paths = [\".\", \"{}\"]` in [tools.shell]", mono.display());
+    let notices = advise(&advisor, said);
+    assert!(matches!(&notices[..], [notice] if notice.contains(&line)), "{notices:?}");
 }
 
 #[test]
