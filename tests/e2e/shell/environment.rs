@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{Cli, Ended};
 
-const PLANTED: [(&str, &str); 8] = [
+const PLANTED: [(&str, &str); 9] = [
     ("AWS_SECRET_ACCESS_KEY", "planted-1"),
     ("GITHUB_TOKEN", "planted-2"),
     ("OPENAI_API_KEY", "planted-3"),
@@ -13,9 +13,14 @@ const PLANTED: [(&str, &str); 8] = [
     ("DOCKER_HOST", "unix:///planted-6"),
     ("BASH_ENV", "/planted-8"),
     ("ASAN_OPTIONS", "abort_on_error=planted-9"),
+    ("npm_config_fetch_retries", "planted-10"),
 ];
 
 fn environment(cli: &Cli, settings: &[&str]) -> String {
+    environment_of(cli, settings, false)
+}
+
+fn environment_of(cli: &Cli, settings: &[&str], network: bool) -> String {
     let mut line = vec![
         "call",
         "--yes",
@@ -24,6 +29,9 @@ fn environment(cli: &Cli, settings: &[&str]) -> String {
         "--set",
         "tools.autonomy=full",
     ];
+    if network {
+        line.extend(["network=true", "--set", "tools.shell.network=allow"]);
+    }
     for setting in settings {
         line.extend(["--set", setting]);
     }
@@ -54,6 +62,19 @@ fn only_named_variables_are_passed_on() {
     let seen = environment(&cli, &["tools.shell.env=[\"MY_SETTING\"]"]);
     assert!(seen.contains("MY_SETTING=planted-4"), "{seen}");
     assert_eq!(seen.matches("planted").count(), 2, "{seen}");
+}
+
+#[test]
+fn command_without_the_network_has_npm_fail_at_once() {
+    let cli = Cli::new();
+    let fast =
+        ["npm_config_fetch_retries=0", "npm_config_update_notifier=false", "NO_UPDATE_NOTIFIER=1"];
+    let count =
+        |seen: &str| fast.iter().filter(|wanted| seen.lines().any(|line| line == **wanted)).count();
+    assert_eq!(count(&environment(&cli, &[])), 3);
+    assert_eq!(count(&environment_of(&cli, &[], true)), 0);
+    let named = environment(&cli, &["tools.shell.env=[\"npm_config_fetch_retries\"]"]);
+    assert!(named.contains("npm_config_fetch_retries=planted-10") && count(&named) == 2, "{named}");
 }
 
 #[test]

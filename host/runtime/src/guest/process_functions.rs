@@ -13,7 +13,7 @@ use toolhold_policy::ConfigFile;
 use toolhold_policy::commands::{is_code_loading, is_variable_name};
 use toolhold_policy::files::Kind;
 use toolhold_redaction::{self as redaction, Keys};
-use toolhold_system::confine::Bound;
+use toolhold_system::confine::{Bound, Sandbox};
 use toolhold_system::process::{self, Command, Ending, StartError};
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
@@ -44,6 +44,14 @@ const MAX_CHILDREN: usize = 8;
 
 /// Bytes at the end of an output that the advisor gets.
 const MAX_ADVISOR_OUTPUT: usize = 16 * 1024;
+
+/// Variables of a command without the network: npm would try for minutes to reach its registry, and
+/// look for a version of itself.
+const WITHOUT_NETWORK: [(&str, &str); 3] = [
+    ("npm_config_fetch_retries", "0"),
+    ("npm_config_update_notifier", "false"),
+    ("NO_UPDATE_NOTIFIER", "1"),
+];
 
 /// A process of a guest.
 #[expect(unreachable_pub, reason = "the bindings name it in a public place")]
@@ -181,6 +189,9 @@ impl CallState {
                 let judged = judged.map_err(|failure| Refusal::Judged(Box::new(failure)))?;
                 (command.network, command.path_rules) = (judged.network, judged.path_rules);
             }
+            if !command.network && processes.policy.places.sandbox != Sandbox::Off {
+                add_missing(&mut command.environment, &WITHOUT_NETWORK);
+            }
             Ok((command, line.is_some(), Arc::clone(&processes.policy)))
         });
         match checked {
@@ -314,6 +325,15 @@ fn unavailable(reason: &str, file: &ConfigFile) -> String {
 type IsJudged = fn(&ProcessPolicy) -> bool;
 
 /// Why a command isn't started.
+/// Adds the variables that an environment doesn't have.
+fn add_missing(environment: &mut Vec<(String, String)>, variables: &[(&str, &str)]) {
+    for (name, value) in variables {
+        if environment.iter().all(|(known, _)| known != name) {
+            environment.push(((*name).to_owned(), (*value).to_owned()));
+        }
+    }
+}
+
 enum Refusal {
     Denied(Box<Denial>),
     Invalid(String),
