@@ -11,8 +11,8 @@ pub struct Process {
     /// Its number.
     pub pid: i32,
     parent: i32,
-    /// Whether it is a zombie.
-    ended: bool,
+    /// Whether it has ended, and perhaps waits for its parent to notice.
+    pub(crate) ended: bool,
     pub(crate) threads: u64,
     /// Processor time of itself and of the children that it has waited for.
     pub(crate) ticks: u64,
@@ -50,7 +50,7 @@ fn look_at(pid: i32) -> Option<Process> {
     let field = |number: usize| field(&stat, number);
     let parent = fields.get(1)?.parse().ok()?;
     let ticks = field(14) + field(15) + field(16) + field(17);
-    let ended = fields.first() == Some(&"Z");
+    let ended = matches!(fields.first(), Some(&("Z" | "X")));
     let (threads, pages) = if ended { (0, 0) } else { (field(20), field(24)) };
     Some(Process { pid, parent, ended, threads, ticks, pages })
 }

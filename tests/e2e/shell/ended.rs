@@ -134,3 +134,29 @@ async fn program_that_leaves_its_group_ends_with_its_call() {
         super::call(&scene.host, json!({ "command": "timeout 20 echo over", "timeout": 30 })).await;
     assert_eq!(super::ran(&answer).map(|ran| ran.stdout), Some("over\n".to_owned()), "{answer:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn process_that_is_left_behind_is_named() {
+    let scene = scene(&[], |_| {}).await;
+    let text = async |command: &str| {
+        let answer = super::call(&scene.host, json!({ "command": command })).await;
+        match answer.outcome {
+            Ok(output) => output.joined_text(),
+            Err(failure) => failure.suggestion.unwrap_or_default(),
+        }
+    };
+    for command in ["sleep 60 & echo started", "(sleep 60 &); echo started", "sleep 60 & exit 3"] {
+        let text = text(command).await;
+        assert!(text.contains("ended with the command: `sleep`."), "{command}: {text}");
+    }
+    for command in [
+        "echo x",
+        "sleep 0.01 & wait; echo x",
+        "yes | head -n 1",
+        "cat < <(echo x); echo y | tee >(cat > /dev/null)",
+        "false",
+    ] {
+        let text = text(command).await;
+        assert!(!text.contains("ended with"), "{command}: {text}");
+    }
+}

@@ -235,11 +235,12 @@ impl CallState {
         Ok(processes)
     }
 
-    /// Describes the end of a process, for the guest and for the audit.
+    /// Describes the end of a process, for the guest and for the audit. `missing`: the parts of the
+    /// sandbox that it ran without; `left`: the processes that it left behind.
     fn describe_end(
         &self,
         finished: &process::CommandResult,
-        missing: &[String],
+        [missing, left]: [&[String]; 2],
         stdout: &[u8],
         stderr: &[u8],
     ) -> wit::Finished {
@@ -262,6 +263,10 @@ impl CallState {
                     path_rules,
                 };
                 notices.extend(processes.policy.advisor.advice(&failed));
+            }
+            // Other plugins start programs that know nothing of jobs.
+            if processes.policy.shell {
+                notices.extend(left_notice(left, processes.jobs.is_some()));
             }
         }
         notices.extend(missing_notice(missing));
@@ -295,6 +300,20 @@ fn missing_notice(missing: &[String]) -> Option<String> {
     })
 }
 
+/// Notice about processes that were running when their command ended.
+fn left_notice(left: &[String], has_jobs: bool) -> Option<String> {
+    if left.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = left.iter().map(|name| format!("`{}`", neutral_line(name))).collect();
+    let remedy = if has_jobs {
+        "To keep a process running, start its command with `background: true`."
+    } else {
+        "No process outlives its command."
+    };
+    Some(format!("Still running, and ended with the command: {}. {remedy}", names.join(", ")))
+}
+
 /// Why a process wasn't started.
 pub(crate) fn not_started(error: &StartError, policy: &ProcessPolicy) -> Error {
     match error {
@@ -303,6 +322,15 @@ pub(crate) fn not_started(error: &StartError, policy: &ProcessPolicy) -> Error {
         }
         StartError::Places(error) => host_error("unavailable", error.to_string()),
         StartError::Moved(_) | StartError::Io(_) => host_error("failed", error.to_string()),
+    }
+}
+
+/// Adds the variables that an environment doesn't have.
+fn add_missing(environment: &mut Vec<(String, String)>, variables: &[(&str, &str)]) {
+    for (name, value) in variables {
+        if environment.iter().all(|(known, _)| known != name) {
+            environment.push(((*name).to_owned(), (*value).to_owned()));
+        }
     }
 }
 
@@ -325,15 +353,6 @@ fn unavailable(reason: &str, file: &ConfigFile) -> String {
 type IsJudged = fn(&ProcessPolicy) -> bool;
 
 /// Why a command isn't started.
-/// Adds the variables that an environment doesn't have.
-fn add_missing(environment: &mut Vec<(String, String)>, variables: &[(&str, &str)]) {
-    for (name, value) in variables {
-        if environment.iter().all(|(known, _)| known != name) {
-            environment.push(((*name).to_owned(), (*value).to_owned()));
-        }
-    }
-}
-
 enum Refusal {
     Denied(Box<Denial>),
     Invalid(String),
@@ -630,8 +649,8 @@ impl wit::Host for &mut CallState {
         let finished = child.wait_for_end(&mut |stream, bytes| live.add(stream, bytes)).clone();
         live.end();
         let output = output(child);
-        let finished =
-            self.describe_end(&finished, child.missing(), &output.stdout, &output.stderr);
+        let about = [child.missing(), child.left()];
+        let finished = self.describe_end(&finished, about, &output.stdout, &output.stderr);
         Ok(Ok((finished, output)))
     }
 }
@@ -715,8 +734,9 @@ impl CallState {
         this: &Resource<Child>,
     ) -> wasmtime::Result<Option<wit::Finished>> {
         let child = &self.table().get(this)?.child;
-        let missing = child.missing().to_vec();
+        let about = [child.missing().to_vec(), child.left().to_vec()];
         let Some(finished) = child.finished().cloned() else { return Ok(None) };
-        Ok(Some(self.describe_end(&finished, &missing, b"", b"")))
+        let about = about.each_ref().map(Vec::as_slice);
+        Ok(Some(self.describe_end(&finished, about, b"", b"")))
     }
 }

@@ -18,8 +18,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// How the program ended.
 pub(super) enum End {
-    /// Its exit code; 128 plus the signal if a signal ended it.
-    Exited(i32),
+    /// Its exit code, 128 plus the signal if a signal ended it; and the names of the processes that
+    /// it left behind.
+    Exited(i32, Vec<String>),
     /// All processes together reached a limit.
     Reached(Bound),
     /// No process waits for it any more.
@@ -64,7 +65,11 @@ pub(super) fn watch(
                     .unwrap_or(1);
                 // The kernel may have ended a process at its own limit before this watcher looked.
                 let spent = code != 0 && processor_time(&find(whose)) >= limits.cpu;
-                return if spent { End::Reached(Bound::Processor) } else { End::Exited(code) };
+                return if spent {
+                    End::Reached(Bound::Processor)
+                } else {
+                    End::Exited(code, left_behind(whose))
+                };
             }
         }
         if Instant::now() >= next {
@@ -99,6 +104,37 @@ fn find(whose: ProcessScope) -> Vec<Process> {
         ProcessScope::Namespace => processes::all(),
         ProcessScope::Below(pid) => processes::below(pid),
     }
+}
+
+/// Most names of processes that are reported.
+const MAX_NAMES: usize = 3;
+
+/// Time in which a process that is about to end anyway ends, such as one that a shell reads from.
+const MOMENT: Duration = Duration::from_millis(20);
+
+/// The names of the processes that go on after the program.
+fn left_behind(whose: ProcessScope) -> Vec<String> {
+    let before = running(whose);
+    if before.is_empty() {
+        return Vec::new();
+    }
+    std::thread::sleep(MOMENT);
+    let mut names: Vec<String> = Vec::new();
+    for pid in running(whose).into_iter().filter(|pid| before.contains(pid)) {
+        let Ok(name) = fs::read(format!("/proc/{pid}/comm")) else { continue };
+        let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+        if names.len() < MAX_NAMES && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The numbers of the other processes that haven't ended.
+fn running(whose: ProcessScope) -> Vec<i32> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let others = find(whose).into_iter().filter(|process| process.pid != own && !process.ended);
+    others.map(|process| process.pid).collect()
 }
 
 /// Seconds of processor time of these processes, and of those that this one has waited for.

@@ -183,7 +183,9 @@ fn watch(
     // The result is known and no process is left before this process removes its namespaces, which
     // takes a while.
     let _ = match end {
-        End::Exited(code) => messages::send(control, &HelperStatus::Exited { code }, None),
+        End::Exited(code, left) => {
+            messages::send(control, &HelperStatus::Exited { code, left }, None)
+        }
         End::Reached(bound) => messages::send(control, &HelperStatus::Reached(bound), None),
         End::Alone => Ok(()),
     };

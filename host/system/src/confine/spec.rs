@@ -164,6 +164,8 @@ pub(crate) enum HelperStatus {
     Exited {
         /// Its exit code; 128 plus the signal if a signal ended it.
         code: i32,
+        /// The names of processes that it left behind, which were ended.
+        left: Vec<String>,
     },
     /// All processes were ended at this limit.
     Reached(Bound),

@@ -174,6 +174,8 @@ pub struct Child {
     off: bool,
     finished: Option<CommandResult>,
     missing: Vec<String>,
+    /// The names of the processes that it left behind.
+    left: Vec<String>,
     cancel: CancellationToken,
     /// When its time limit ends.
     end: Instant,
@@ -329,6 +331,7 @@ impl Child {
             off,
             finished: None,
             missing: Vec::new(),
+            left: Vec::new(),
             cancel: task.cancel.clone(),
             end,
             look: LOOK,
@@ -424,6 +427,11 @@ impl Child {
     /// The parts of the sandbox that this machine doesn't have.
     pub fn missing(&self) -> &[String] {
         &self.missing
+    }
+
+    /// The names of some of the processes that it left behind, and that were ended with it.
+    pub fn left(&self) -> &[String] {
+        &self.left
     }
 
     /// The process above all of its processes.
@@ -526,7 +534,8 @@ impl Child {
     fn result(&mut self, reported: bool, ended: bool) -> Option<CommandResult> {
         if reported && let Some(control) = self.control.take() {
             match messages::receive(&control) {
-                Ok((HelperStatus::Exited { code }, _)) => {
+                Ok((HelperStatus::Exited { code, left }, _)) => {
+                    self.left = left;
                     return Some(CommandResult { code: Some(code), ending: Ending::Exited });
                 }
                 Ok((HelperStatus::Reached(bound), _)) => {
