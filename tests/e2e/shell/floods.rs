@@ -62,9 +62,10 @@ async fn floods_end_in_time_and_hold_up_no_other_session() {
     });
     let floods: Vec<_> = floods.collect();
     let mut beside = Vec::new();
+    let mut looks = tokio::time::interval(Duration::from_millis(2));
     while !floods.iter().all(tokio::task::JoinHandle::is_finished) {
         beside.push(read(&scene.host, &reader).await);
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        looks.tick().await;
     }
     for flood in floods {
         let (took, answer) = flood.await.expect("the host does not panic");

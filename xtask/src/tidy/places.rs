@@ -94,7 +94,7 @@ const OPEN_BENEATH: [&str; 10] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 44] = [
+const OPEN_OWN: [&str; 45] = [
     "host/memory/src/lib.rs",           // the working directory, for its name
     "host/agent/src/instructions.rs",   // AGENTS.md in the working directory and above
     "host/agent/src/record/store.rs",   // Toolhold's own sessions
@@ -118,6 +118,7 @@ const OPEN_OWN: [&str; 44] = [
     "host/core/src/builder.rs", // the working directory
     "host/doctor/src/folders.rs", // Toolhold's own folders behind links
     "host/schedule/src/book.rs", // Toolhold's own tasks
+    "host/catalogue/src/plugins/advice.rs", // whether git has a repository around the granted ones
     "host/catalogue/src/plugins/folder.rs", // components that the operator names
     "host/mcp/src/http/connections.rs", // the socket that the operator names
     "host/mcp/src/http/keys.rs", // the keys that the operator names
