@@ -95,7 +95,7 @@ fn reached(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     // Shared memory was counted for each process. Only if the sum is too large is an exact count
     // worth its time.
     let resident = sum(|process| process.pages).saturating_mul(page_size());
-    let much = resident.saturating_add(sum(|process| swapped(process.pid))) > limits.memory;
+    let much = resident.saturating_add(sum(|process| elsewhere(process.pid))) > limits.memory;
     (much && sum(|process| share(process.pid)) > limits.memory).then_some(Bound::Memory)
 }
 
@@ -159,22 +159,22 @@ fn page_size() -> u64 {
 /// Memory of a process in bytes, also what is swapped out; of shared memory, its share.
 fn share(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let bytes = |name| kibibytes(&text, name).unwrap_or(0);
-    bytes("Pss:") + bytes("SwapPss:")
+    let kinds = ["Pss:", "SwapPss:", "Private_Hugetlb:", "Shared_Hugetlb:"];
+    kinds.iter().filter_map(|kind| kibibytes(&text, kind)).sum()
 }
 
-/// Memory of a process that is swapped out, in bytes. Most machines have no swap, so nothing is
-/// read there.
-fn swapped(pid: i32) -> u64 {
-    static HAS_SWAP: LazyLock<bool> = LazyLock::new(|| {
+/// Memory of a process that isn't among its resident pages, in bytes: what is swapped out, and huge
+/// pages that the machine sets aside. Most machines have neither, so nothing is read there.
+fn elsewhere(pid: i32) -> u64 {
+    static EXISTS: LazyLock<bool> = LazyLock::new(|| {
         let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        kibibytes(&text, "SwapTotal:").is_some_and(|bytes| bytes > 0)
+        ["SwapTotal:", "Hugetlb:"].iter().any(|kind| kibibytes(&text, kind) > Some(0))
     });
-    if !*HAS_SWAP {
+    if !*EXISTS {
         return 0;
     }
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    kibibytes(&text, "VmSwap:").unwrap_or(0)
+    ["VmSwap:", "HugetlbPages:"].iter().filter_map(|kind| kibibytes(&text, kind)).sum()
 }
 
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
