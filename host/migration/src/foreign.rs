@@ -94,7 +94,7 @@ const KEYS: &[(&str, Instead)] = &[
     ("tools.utility.*", Nothing("[agent.utility] has `enabled`, `threshold` and `exempt_tools`")),
     (
         "tools.retry.parameter_reformat_provider",
-        Key("agent.parameter_reformat_provider", "parameter_reformat_provider = \"NAME\"", Same),
+        Key("agent.parameter_reformat_provider", "parameter_reformat_provider = \"small\"", Same),
     ),
     (
         "tools.overflow.retention_days",

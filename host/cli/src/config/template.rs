@@ -98,7 +98,7 @@ mod tests {
                 for name in names {
                     let begin = format!("#{name} = ");
                     let is_it = |line: &&str| line.starts_with(&begin) && !line.ends_with("null");
-                    assert!(lines.iter().any(|line| is_it(&line)), "{name} in {}", table.path);
+                    assert!(lines.iter().any(is_it), "{name} in {}", table.path);
                 }
             }
         }

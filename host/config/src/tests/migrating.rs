@@ -364,6 +364,7 @@ fn every_line_instead_sets_an_existing_key() {
         assert!(keys::known().iter().any(|key| key.path == path(new)), "{new} isn't a key");
         let (table, name) = new.rsplit_once('.').expect("it is in a table");
         assert!(line.starts_with(&format!("{name} = ")), "{line} sets another key");
-        Scene::new().load(&format!("[{table}]\n{line}\n"));
+        // A line may name a provider.
+        Scene::new().load(&format!("[{table}]\n{line}\n[providers.small]\nmodel = \"m\"\n"));
     }
 }
