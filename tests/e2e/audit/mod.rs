@@ -141,8 +141,8 @@ fn record_says_what_an_answer_comes_from() {
     let cli = Cli::new();
     for (line, source) in [
         (["memory_save", "content=Deploy with make", "key=deploy"], "memory"),
-        (["search_code", "query=first", "limit=1"], "code_search"),
-        (["diagnostics", "tools=[\"cargo\"]", "path=."], "diagnostics"),
+        (["search_code", "query=first", "max_results=1"], "code_search"),
+        (["diagnostics", "checkers=[\"cargo\"]", "path=."], "diagnostics"),
     ] {
         let line: Vec<&str> = ["call", "--yes"].into_iter().chain(line).collect();
         cli.run(&line);

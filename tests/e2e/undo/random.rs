@@ -274,7 +274,7 @@ fn line(usable: &[&str], random: &mut Random) -> String {
 /// Returns whether something was changed and came back.
 fn case(seed: u64, usable: &[&str]) -> Result<bool, String> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let user = if seed % 2 == 0 { 0 } else { NOBODY };
+    let user = if seed.is_multiple_of(2) { 0 } else { NOBODY };
     let project = Project::new(user, seed % 5 < 2);
     project.fill(&mut random);
     let mut before = project.seen();
