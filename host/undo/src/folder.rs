@@ -15,6 +15,9 @@ const MAX_CALLS: usize = 100_000;
 /// The file with the states before a call.
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 
+/// How far the times of files may be behind the clock, at most.
+const TICK: Duration = Duration::from_millis(20);
+
 /// Newest calls that are looked at for changes at the same time.
 const MAX_BESIDE: usize = 20;
 
@@ -225,7 +228,7 @@ impl Folder {
     /// The folders of the newest other calls that have saved something since a time, in nanoseconds
     /// since 1970.
     pub(crate) fn saved_since(&self, call: &str, time: u64) -> Vec<PrivateFolder> {
-        let since = UNIX_EPOCH + Duration::from_nanos(time);
+        let since = UNIX_EPOCH + Duration::from_nanos(time).saturating_sub(TICK);
         let Some(root) = self.existing().ok().flatten() else { return Vec::new() };
         let names = root.names(MAX_CALLS).unwrap_or_default();
         let others = names.iter().rev().take(MAX_BESIDE);

@@ -156,7 +156,9 @@ impl UndoPlan {
             tasks: Vec::new(),
         };
         let open: HashSet<PathBuf> = plan.open.iter().map(|at| tasks[*at].after.clone()).collect();
-        let begun = tasks.iter().zip(&steps).filter(|(_, step)| **step != Step::Open);
+        // Only a killed undo says nothing of what it left. After another, a change is the user's.
+        let is_cut = read.about.left == 0;
+        let begun = tasks.iter().zip(&steps).filter(|(_, step)| is_cut && **step != Step::Open);
         let begun: HashSet<&Path> = begun.map(|(task, _)| &*task.after).collect();
         let then = |path: &Path| read.after.as_ref()?.states.get(path)?.identity();
         let begun_files = begun.iter().filter_map(|path| then(path)).collect();
