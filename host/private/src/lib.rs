@@ -169,6 +169,17 @@ impl PrivateFolder {
         Ok(rustix::fs::linkat(rustix::fs::CWD, object, &self.0, name, follow)?)
     }
 
+    /// Opens such a file for reading, whoever else may write it.
+    ///
+    /// # Errors
+    ///
+    /// The system's, or it isn't a regular file.
+    pub fn linked(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let file = self.0.open_with(name, options.read(true).custom_flags(UNFOLLOWED))?.into_std();
+        if file.metadata()?.is_file() { Ok(file) } else { Err(refused("it is not a regular file")) }
+    }
+
     /// Gives a file in here a name in another directory of the same file system too.
     ///
     /// # Errors

@@ -4,12 +4,17 @@
 //! undo needs them, and then are as they were.
 
 use std::cell::RefCell;
+use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, CWD, Mode};
+use rustix::fs::{AtFlags, CWD, Mode, Stat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::rules::Rule;
+use super::saved_path;
 
 /// What an owner needs of a directory, and of a file that is read or written.
 const DIRECTORY: u32 = 0o700;
@@ -18,19 +23,42 @@ const FILE: u32 = 0o600;
 /// The permissions that are given. They are taken back when it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
-    given: RefCell<Vec<Given>>,
+    given: RefCell<Vec<(OwnedFd, Given)>>,
+    /// Has a line for each, in case this process is killed.
+    notes: Option<File>,
 }
 
-#[derive(Debug)]
-struct Given {
-    handle: OwnedFd,
+/// A permission that is given for a time.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Given {
+    #[serde(with = "saved_path")]
+    pub(crate) path: PathBuf,
     device: u64,
     inode: u64,
     before: u32,
     now: u32,
 }
 
+impl Given {
+    /// Takes it back, unless somebody has set the permissions since.
+    pub(crate) fn take_back(&self, handle: BorrowedFd<'_>) {
+        let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH);
+        let is_it = stat.is_ok_and(|stat| {
+            (stat.st_dev, stat.st_ino) == (self.device, self.inode)
+                && stat.st_mode & 0o7777 == self.now
+        });
+        if is_it {
+            let _ = set(handle, self.before);
+        }
+    }
+}
+
 impl Access {
+    /// Notes each permission in a file.
+    pub(crate) fn noting(notes: File) -> Self {
+        Self { notes: Some(notes), given: RefCell::default() }
+    }
+
     /// Gives the owner what is needed of a directory.
     ///
     /// # Errors
@@ -51,7 +79,17 @@ impl Access {
 
     /// The permissions of an object are set for good.
     pub(crate) fn keep(&self, device: u64, inode: u64) {
-        self.given.borrow_mut().retain(|given| (given.device, given.inode) != (device, inode));
+        self.given.borrow_mut().retain(|(_, given)| (given.device, given.inode) != (device, inode));
+    }
+
+    /// The permissions of an object, without those that it has for a time.
+    pub(crate) fn own_mode(&self, stat: &Stat) -> u32 {
+        let mode = stat.st_mode & 0o7777;
+        let given = self.given.borrow();
+        let mut it = given.iter().map(|(_, given)| given).filter(|given| {
+            (given.device, given.inode, given.now) == (stat.st_dev, stat.st_ino, mode)
+        });
+        it.next().map_or(mode, |given| given.before)
     }
 
     fn give(&self, handle: BorrowedFd<'_>, bits: u32) -> Result<(), Errno> {
@@ -62,21 +100,28 @@ impl Access {
             return Err(Errno::ACCESS);
         }
         let now = before | bits;
+        let path = std::fs::read_link(link(handle)).unwrap_or_default();
+        let given = Given { path, device: stat.st_dev, inode: stat.st_ino, before, now };
+        if let Some(mut notes) = self.notes.as_ref() {
+            let mut line = serde_json::to_vec(&given).unwrap_or_default();
+            line.push(b'\n');
+            // A full disk has no room for it.
+            let _ = notes.write_all(&line);
+        }
         set(handle, now)?;
         let handle = rustix::io::fcntl_dupfd_cloexec(handle, 0)?;
-        let (device, inode) = (stat.st_dev, stat.st_ino);
-        self.given.borrow_mut().push(Given { handle, device, inode, before, now });
+        self.given.borrow_mut().push((handle, given));
         Ok(())
     }
 }
 
 impl Drop for Access {
     fn drop(&mut self) {
-        for given in self.given.take().into_iter().rev() {
-            let stat = rustix::fs::statat(&given.handle, "", AtFlags::EMPTY_PATH);
-            if stat.is_ok_and(|stat| stat.st_mode & 0o7777 == given.now) {
-                let _ = set(given.handle.as_fd(), given.before);
-            }
+        for (handle, given) in self.given.take().into_iter().rev() {
+            given.take_back(handle.as_fd());
+        }
+        if let Some(notes) = &self.notes {
+            let _ = notes.set_len(0);
         }
     }
 }

@@ -36,6 +36,9 @@ const MAX_LIST: u64 = 8 << 20;
 /// Bytes of a file with patterns of git.
 const MAX_PATTERNS: u64 = 1 << 20;
 
+/// How far the times of files may be behind the clock, in nanoseconds.
+const TICK: u64 = 20_000_000;
+
 /// The folder with these lists, in that of all saved calls.
 const LISTS: &str = "caches";
 
@@ -96,7 +99,9 @@ impl Caches {
         if changed.path.ancestors().any(|above| seen.saved.contains(above)) {
             return false;
         }
-        let is_made = seen.made.contains(changed.path)
+        // An older file may have got a name there meanwhile.
+        let is_new = || identity(changed).is_none_or(|it| it.born() + TICK >= self.about.at);
+        let is_made = seen.made.contains(changed.path) && is_new()
             || Rule::Caches.is_off()
             || match changed.object {
                 None => true,
@@ -165,16 +170,8 @@ impl Caches {
         if identity.born() >= since || !is_tagged(&access, folder) || !is_ignored(folder) {
             return None;
         }
-        let made = self.read(&identity).unwrap_or_default();
+        let made = made_in(&self.store, &identity).unwrap_or_default();
         Some(Cache { identity, made, is_cut: false })
-    }
-
-    fn read(&self, cache: &Identity) -> io::Result<HashSet<Identity>> {
-        let Some(root) = self.store.existing()? else { return Ok(HashSet::new()) };
-        let list = root.folder(LISTS)?.file(&cache.to_string())?;
-        let mut text = String::new();
-        list.take(MAX_LIST).read_to_string(&mut text)?;
-        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
     /// Adds what this call has made to the lists.
@@ -265,6 +262,31 @@ fn identity(changed: &ChangedPath<'_>) -> Option<Identity> {
         FileType::Directory => None,
         _ => Identity::from_stat(object, &stat),
     }
+}
+
+/// The files that calls have made in a cache.
+fn made_in(store: &Folder, cache: &Identity) -> io::Result<HashSet<Identity>> {
+    let Some(root) = store.existing()? else { return Ok(HashSet::new()) };
+    let list = root.folder(LISTS)?.file(&cache.to_string())?;
+    let mut text = String::new();
+    list.take(MAX_LIST).read_to_string(&mut text)?;
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+/// Whether a file is one that a call has made in a cache: nothing of it is saved, so anything may
+/// take its place.
+pub(crate) fn is_made_in_cache(
+    store: &Folder,
+    access: &Access,
+    path: &Path,
+    file: &Identity,
+) -> bool {
+    let Some(folder) = path.ancestors().skip(1).find(|folder| is_named(folder)) else {
+        return false;
+    };
+    let cache = Place::find(access, folder).and_then(|place| place.handle());
+    let cache = cache.ok().and_then(|handle| Identity::at(&handle));
+    cache.and_then(|cache| made_in(store, &cache).ok()).is_some_and(|made| made.contains(file))
 }
 
 /// Whether git ignores what is in a folder, by the patterns of its repository.

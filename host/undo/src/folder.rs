@@ -9,6 +9,8 @@ use rustix::fs::StatVfs;
 use serde::{Deserialize, Serialize};
 use toolhold_private::PrivateFolder;
 
+use super::beside::RunningCalls;
+
 /// Journals that are looked at.
 const MAX_CALLS: usize = 100_000;
 
@@ -76,6 +78,9 @@ pub struct UndoEntry {
     /// How many paths an undo has left.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left: usize,
+    /// When the last undo of it ended, in nanoseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) undo_at: Option<u64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -89,7 +94,17 @@ impl UndoEntry {
         let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         let [call, tool, session] = [call, tool, session].map(str::to_owned);
-        Self { call, tool, session, at, undone: false, only_times: false, turn: None, left: 0 }
+        Self {
+            call,
+            tool,
+            session,
+            at,
+            undone: false,
+            only_times: false,
+            turn: None,
+            left: 0,
+            undo_at: None,
+        }
     }
 
     /// The same in a turn of the agent.
@@ -124,6 +139,7 @@ impl UndoEntry {
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
     pub(crate) bounds: UndoLimits,
+    pub(crate) running: RunningCalls,
 }
 
 impl Folder {
@@ -284,7 +300,7 @@ fn young_since() -> u64 {
     u64::try_from(now.saturating_sub(DAY).as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn entry(folder: &PrivateFolder) -> io::Result<UndoEntry> {
+pub(crate) fn entry(folder: &PrivateFolder) -> io::Result<UndoEntry> {
     Ok(serde_json::from_reader(BufReader::new(folder.file("about.json")?))?)
 }
 

@@ -1,6 +1,5 @@
 //! What one call changes, written down before it is changed.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::{AtFlags, FileType, FlockOperation};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toolhold_contract::{ChangeRecorder, ChangedPath};
@@ -21,11 +20,12 @@ use super::files::{Meta, Place};
 use super::folder::{Folder, JOURNAL, UndoEntry};
 use super::git_index;
 use super::hex::hex;
-use super::lines::{self, Line, Move, finals, first_saved, moves, present};
+use super::later::LaterSaves;
+use super::lines::{Line, Move, finals, moves, present};
 use super::progress;
 use super::rules::Rule;
 use super::saved_path;
-use super::state::{Content, Depth, Identity, State};
+use super::state::{Content, Depth, Identity, State, digest_of, kept_name};
 use super::tasks::tasks;
 
 /// Bytes of a text whose contents after the call are saved as well, so that a later change can be
@@ -44,6 +44,10 @@ pub(crate) struct After {
     /// Of each of them that is git's index: a digest of what is staged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "saved_path::map")]
     pub(crate) staged: BTreeMap<PathBuf, String>,
+    /// Of the files of which only other names are left, by the number of the copy: a digest of the
+    /// contents.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) kept: BTreeMap<u32, String>,
     /// When the call ended, in nanoseconds since 1970.
     pub(crate) at: u64,
 }
@@ -137,10 +141,13 @@ impl Journal {
     pub fn finish(&self) -> Option<SavedChanges> {
         let mut inner = self.inner();
         inner.ended = true;
+        self.store.running.end(&self.about.call);
         if let Err(error) = self.settle(&mut inner) {
             tracing::warn!("the end of what a call changed can't be saved: {error}");
         }
         let open = inner.open.take()?;
+        // A process that starts right now may have the file open for a moment.
+        let _ = rustix::fs::flock(&open.journal, FlockOperation::Unlock);
         let inner = &mut *inner;
         let lines = std::mem::take(&mut inner.lines);
         let moves = moves(&lines);
@@ -150,20 +157,7 @@ impl Journal {
         inner.saved.paths = inner.saved.lost.len();
         let access = Access::default();
         let mut caches = KnownCaches::default();
-        // What is as it was may be what another call needs: that one found this call's change.
-        let others = OnceCell::new();
-        let is_saved_later = |own: &[Line], path: &Path| {
-            let others: &Vec<Vec<Line>> = others.get_or_init(|| {
-                let began = own.iter().find_map(Line::at).unwrap_or_default();
-                let folders = self.store.saved_since(&self.about.call, began);
-                folders.iter().filter_map(|folder| lines::read(folder).ok()).collect()
-            });
-            !others.is_empty()
-                && first_saved(own, path).is_some_and(|(own, _)| {
-                    let mut found = others.iter().filter_map(|it| first_saved(it, path));
-                    found.any(|(at, _)| at > own)
-                })
-        };
+        let later = LaterSaves::new(&self.store, &self.about.call, &lines);
         for (path, before) in finals(&lines, &moves) {
             // A build makes many large files, which are removed if they are as it left them.
             let is_light = before == State::Missing && caches.contain(&access, &path);
@@ -178,9 +172,15 @@ impl Journal {
                 }
                 (_, now) => now,
             };
+            if let State::File { copy: Some(copy), is_shared: true, identity, .. } = &before
+                && now.identity() != *identity
+                && let Ok(digest) = kept_digest(&open.folder, *copy)
+            {
+                after.kept.insert(*copy, digest);
+            }
             let is_directory = matches!(before, State::Directory { .. });
             let is_back = !is_directory && before.same_contents(&now);
-            let is_first = is_back && is_saved_later(&lines, &path);
+            let is_first = is_back && later.have_seen_another(&path, &before);
             changed |= is_first || !before.same(&now);
             only_times &= !is_first;
             let staged = staged_at(&access, &path, &now);
@@ -218,6 +218,19 @@ impl Journal {
         }
         inner.saved.warning = self.store.end(&self.about, inner.saved.bytes, self.rules.required);
         Some(inner.saved.clone())
+    }
+}
+
+#[cfg(test)]
+impl Journal {
+    /// As if the process were killed.
+    pub(crate) fn kill(&self) {
+        let mut inner = self.inner();
+        inner.ended = true;
+        if let Some(open) = inner.open.take() {
+            let _ = rustix::fs::flock(&open.journal, FlockOperation::Unlock);
+        }
+        self.store.running.end(&self.about.call);
     }
 }
 
@@ -283,6 +296,8 @@ impl Journal {
         if !is_directory && is_made || Rule::Moved.is_off() {
             return Ok(());
         }
+        let is_changed = self.store.running.rename(&self.about.call, from.path, to.path);
+        self.check_alone(&mut inner, from.path, is_changed, rules)?;
         inner.pending = Some(Move {
             from: from.path.to_owned(),
             to: to.path.to_owned(),
@@ -305,6 +320,8 @@ impl Journal {
         if inner.segment.contains_key(changed.path) || Rule::Saved.is_off() {
             return Ok(());
         }
+        let is_moved = self.store.running.change(&self.about.call, changed.path);
+        self.check_alone(inner, changed.path, is_moved, rules)?;
         let path = changed.path.to_owned();
         let state = match changed.object {
             None => Ok(State::Missing),
@@ -320,7 +337,7 @@ impl Journal {
                 match State::from_object(&access, &object, copy)? {
                     State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
                     state if changed.parent.is_some() && !state.is_restorable() => {
-                        Err(io::Error::other("only root can give it back to its owner"))
+                        Err(io::Error::other("only root can give it back to its owner and group"))
                     }
                     state => Ok(inner.first_state(state)),
                 }
@@ -335,6 +352,23 @@ impl Journal {
             state => state,
         };
         self.note(inner, path, state)
+    }
+
+    /// Refuses a change that no undo could bring back, because another call moves what this one
+    /// changes, or the other way round.
+    fn check_alone(
+        &self,
+        inner: &mut Inner,
+        path: &Path,
+        is_shared: bool,
+        rules: SaveRules,
+    ) -> io::Result<()> {
+        if !is_shared || !rules.required || Rule::Alone.is_off() {
+            return Ok(());
+        }
+        let why = "another call that runs at the same time moves or changes it";
+        inner.refused.get_or_insert((path.to_owned(), why.to_owned()));
+        Err(rustix::io::Errno::DQUOT.into())
     }
 
     /// A path is about to change that isn't saved.
@@ -416,6 +450,8 @@ impl Journal {
         }
         let folder = self.store.begin(&self.about)?;
         let journal = folder.appended(JOURNAL)?;
+        // An undo waits for the end of the call, where the file system has locks.
+        let _ = rustix::fs::flock(&journal, FlockOperation::NonBlockingLockExclusive);
         let open = Arc::new(Open { folder, journal });
         inner.open = Some(Arc::clone(&open));
         Ok(open)
@@ -515,7 +551,7 @@ impl Inner {
     }
 }
 
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -545,6 +581,11 @@ pub(crate) fn staged_at(access: &Access, path: &Path, now: &State) -> Option<Str
 fn staged_before(folder: &PrivateFolder, before: &State) -> Option<String> {
     let State::File { copy: Some(copy), size, .. } = before else { return None };
     git_index::staged(|| Ok((folder.file(&copy.to_string())?, *size)))
+}
+
+/// A digest of what a file has now that is kept beside its copy.
+pub(crate) fn kept_digest(folder: &PrivateFolder, copy: u32) -> io::Result<String> {
+    digest_of(folder.linked(&kept_name(copy))?)
 }
 
 /// Reads the contents of a copy.

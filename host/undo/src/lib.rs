@@ -11,13 +11,16 @@
 //! for each path and each move, `after.json`, and the contents of files by number.
 
 mod access;
+mod beside;
 mod caches;
 mod commands;
 mod files;
 mod folder;
 mod git_index;
+mod given;
 mod hex;
 mod journal;
+mod later;
 mod lines;
 mod plan;
 mod progress;

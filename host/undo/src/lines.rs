@@ -11,7 +11,7 @@ use super::access::Access;
 use super::files::Place;
 use super::folder::JOURNAL;
 use super::saved_path;
-use super::state::State;
+use super::state::{Identity, State};
 
 /// A line of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -90,6 +90,14 @@ pub(crate) fn read(folder: &PrivateFolder) -> io::Result<Vec<Line>> {
 pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'a State)> {
     lines.iter().find_map(|line| match line {
         Line::Before { path: saved, before, at } if saved == path => Some((*at, before)),
+        _ => None,
+    })
+}
+
+/// When a file was saved first, by whatever name.
+pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
+    lines.iter().find_map(|line| match line {
+        Line::Before { before, at, .. } if before.identity() == Some(file) => Some(*at),
         _ => None,
     })
 }

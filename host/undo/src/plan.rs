@@ -7,10 +7,12 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::access::Access;
-use super::files::Place;
+use super::caches::is_made_in_cache;
+use super::files::{Meta, Place};
 use super::folder::{Folder, UndoEntry};
 use super::journal::{After, contents, staged_at};
-use super::lines::{Line, Move, finals, first_saved, moves, present};
+use super::later::LaterSaves;
+use super::lines::{Line, Move, finals, first_saved, moves, present, saved_file};
 use super::progress::{self, Step};
 use super::saved::SavedCall;
 use super::state::{Depth, Identity, State};
@@ -28,6 +30,8 @@ pub struct UndoPlan {
     pub(crate) tasks: Vec<Task>,
     /// The tasks that are not done yet, by their number.
     pub(crate) open: Vec<usize>,
+    /// The paths after the call that are left, but may be restored by another undo.
+    pub(crate) left: HashSet<PathBuf>,
 }
 
 /// One change of an undo.
@@ -106,6 +110,12 @@ impl UndoConflict {
         Self { path, why: error.to_string(), fix, texts: None, is_lost: false }
     }
 
+    /// A path that was moved together with something that is left.
+    pub(crate) fn stuck(path: &Path) -> Self {
+        let why = "something that was moved with it is left";
+        Self::later(path, why, "undo the call again when that is restored")
+    }
+
     fn later(path: &Path, why: &str, fix: &str) -> Self {
         let [why, fix] = [why, fix].map(str::to_owned);
         Self { path: path.to_owned(), why, fix, texts: None, is_lost: false }
@@ -124,8 +134,8 @@ const SHOWN: u64 = 1 << 20;
 /// Calls that are looked at for the reason why a path isn't as a call left it.
 const MAX_UNDONE: usize = 50;
 
-/// The fix for a path that was changed since the call.
-const RESTORE_ONE: &str = "`toolhold undo --path PATH CALL` restores it without the later change";
+/// The fix for a path that the undo of another call brings back.
+const UNDO_OTHER: &str = "undo that call, and then this one again";
 
 impl UndoPlan {
     /// `only`: the one path that is restored, without what was changed in it since.
@@ -154,6 +164,7 @@ impl UndoPlan {
             conflicts: Vec::new(),
             open: (0..tasks.len()).filter(is_open).collect(),
             tasks: Vec::new(),
+            left: HashSet::new(),
         };
         let open: HashSet<PathBuf> = plan.open.iter().map(|at| tasks[*at].after.clone()).collect();
         // Only a killed undo says nothing of what it left. After another, a change is the user's.
@@ -183,9 +194,10 @@ impl UndoPlan {
             begun_files,
             only,
             now: &now,
+            later: LaterSaves::new(all, &read.about.call, &read.lines),
             undone,
         };
-        let (merged, unchanged) = compared.compare(&mut plan)?;
+        let Outcome { merged, unchanged, modes } = compared.compare(&mut plan)?;
         let left: HashSet<PathBuf> = plan.conflicts.iter().map(|it| it.path.clone()).collect();
         plan.open.retain(|at| {
             let Task { after, .. } = &tasks[*at];
@@ -197,7 +209,16 @@ impl UndoPlan {
             if let Action::Restore { path, merged: both, .. } = &mut task.action {
                 *both = merged.get(path).cloned();
             }
+            if let Some(mode) = modes.get(&task.after)
+                && let Action::Restore { before, .. } | Action::Meta { before, .. } =
+                    &mut task.action
+                && let State::File { meta, .. } | State::Directory { meta } = before
+            {
+                (meta.mode, meta.owner) = (mode.mode, mode.owner);
+            }
         }
+        let left = plan.conflicts.iter().filter(|it| !it.is_lost);
+        plan.left = left.map(|it| it.path.clone()).collect();
         plan.tasks = tasks;
         Ok(plan)
     }
@@ -224,12 +245,21 @@ struct Compared<'a> {
     only: Option<&'a Path>,
     /// Where something is now that had a path after the call.
     now: &'a dyn Fn(&Path) -> PathBuf,
+    later: LaterSaves<'a>,
     /// The calls that are undone, once they are needed.
     undone: OnceCell<Vec<SavedCall>>,
 }
 
-/// The texts that are merged, and the paths that need nothing.
-type Outcome = (HashMap<PathBuf, Vec<u8>>, HashSet<PathBuf>);
+/// What has to be done otherwise than the journal says, by the paths after the call.
+#[derive(Default)]
+struct Outcome {
+    /// The texts that are merged.
+    merged: HashMap<PathBuf, Vec<u8>>,
+    /// The paths that need nothing.
+    unchanged: HashSet<PathBuf>,
+    /// Permissions and owners that others changed and the call didn't.
+    modes: HashMap<PathBuf, Meta>,
+}
 
 impl Compared<'_> {
     fn compare(&self, plan: &mut UndoPlan) -> io::Result<Outcome> {
@@ -246,32 +276,41 @@ impl Compared<'_> {
                 plan.conflicts.push(UndoConflict { is_lost: true, ..conflict });
             }
         }
-        let mut moved = HashSet::new();
+        let (mut moved, mut left) = (HashSet::new(), HashSet::new());
         for (at, made) in self.moves.iter().enumerate() {
             let path = present(&self.moves[at + 1..], &made.to);
-            if wanted(&path) {
+            if !wanted(&path) {
+                continue;
+            }
+            if self.only.is_none() && self.later.have_changed_below(&path, made) {
+                let why = "another call has changed it since";
+                plan.conflicts.push(UndoConflict::later(&path, why, UNDO_OTHER));
+                left.insert(path);
+            } else {
                 moved.insert(path.clone());
                 let what = ChangeKind::MovedBack(made.from.clone());
                 plan.changes.push(UndoChange { path, what, texts: None });
             }
         }
-        let (mut merged, mut unchanged) = Outcome::default();
-        for (path, before) in finals.iter().filter(|(path, _)| wanted(path)) {
+        let mut outcome = Outcome::default();
+        let is_open = |path: &&PathBuf| wanted(path) && !left.contains(*path);
+        for (path, before) in finals.iter().filter(|(path, _)| is_open(path)) {
             match self.change(path, before, &finals, moved.contains(path)) {
                 Ok(Found::Unchanged) => {
-                    unchanged.insert(path.clone());
+                    outcome.unchanged.insert(path.clone());
                 }
                 Ok(Found::Left(conflicts)) => plan.conflicts.extend(conflicts),
                 Ok(Found::Change { .. } | Found::Nothing) if moved.contains(path) => {}
                 Ok(Found::Nothing) => {}
-                Ok(Found::Change { change, both }) => {
-                    merged.extend(both.map(|both| (path.clone(), both)));
+                Ok(Found::Change { change, both, mode }) => {
+                    outcome.merged.extend(both.map(|both| (path.clone(), both)));
+                    outcome.modes.extend(mode.map(|mode| (path.clone(), mode)));
                     plan.changes.push(change);
                 }
                 Err(error) => plan.conflicts.push(UndoConflict::from_error(path, &error)),
             }
         }
-        Ok((merged, unchanged))
+        Ok(outcome)
     }
 
     /// What an undo does with a path.
@@ -298,11 +337,40 @@ impl Compared<'_> {
                 let file = then.and_then(State::identity);
                 self.begun.contains(path)
                     || file.is_some_and(|file| self.begun_files.contains(&file))
+                    || now
+                        .identity()
+                        .is_some_and(|file| is_made_in_cache(self.all, self.access, &at, &file))
             }
         };
+        let is_there = then.is_some_and(|then| *then != State::Missing);
+        if is_there && self.only.is_none() && self.later.have_moved(path) {
+            let why = "another call has moved it since";
+            return Ok(Found::Left(vec![UndoConflict::later(path, why, UNDO_OTHER)]));
+        }
         let is_directory = matches!(before, State::Directory { .. });
         let is_unchanged = then.is_some_and(|then| before.same(then));
         if is_plain && is_unchanged && !is_directory && !is_explained {
+            // Once the undo of that call has brought its state back, this one removes it.
+            let is_open = !before.same_contents(&now)
+                && self.only.is_none()
+                && self.later.have_seen_another(path, before);
+            if is_open {
+                let why = "another call has changed it since";
+                return Ok(Found::Left(vec![UndoConflict::later(path, why, UNDO_OTHER)]));
+            }
+            return Ok(Found::Unchanged);
+        }
+        // The call has left the permissions alone, so what others made of them stays.
+        let is_own = match (then.and_then(State::meta), before.meta()) {
+            (Some(then), Some(before)) => (then.mode, then.owner) != (before.mode, before.owner),
+            _ => true,
+        };
+        let mode = now.meta().copied().filter(|now| {
+            let is_later =
+                before.meta().is_some_and(|it| (it.mode, it.owner) != (now.mode, now.owner));
+            is_plain && !is_own && is_later && self.only.is_none()
+        });
+        if is_directory && mode.is_some() {
             return Ok(Found::Unchanged);
         }
         let mut what = match (before, &now) {
@@ -320,7 +388,11 @@ impl Compared<'_> {
             let later = then.is_some_and(|then| then.has_contents() && then.mode() != now.mode());
             if later && before.mode() != now.mode() && self.only.is_none() {
                 let why = "its permissions were changed since the call";
-                return Ok(Found::Left(vec![UndoConflict::later(path, why, RESTORE_ONE)]));
+                return Ok(Found::Left(vec![UndoConflict::later(
+                    path,
+                    why,
+                    &self.restore_one(path),
+                )]));
             }
         }
         let mut wanted = copy_of(self.read, before)?;
@@ -335,8 +407,11 @@ impl Compared<'_> {
                 both = merge(self.access, self.read, &at, before, then, &now)?;
             }
             let Some(merged) = &both else {
-                let conflict =
-                    UndoConflict::later(path, "it was changed since the call", RESTORE_ONE);
+                let conflict = UndoConflict::later(
+                    path,
+                    "it was changed since the call",
+                    &self.restore_one(path),
+                );
                 let texts = text_at(self.access, &at, &now)
                     .zip(wanted.map_or(Some(String::new()), |bytes| text(&bytes)));
                 return Ok(Found::Left(vec![UndoConflict { texts, ..conflict }]));
@@ -358,33 +433,52 @@ impl Compared<'_> {
             _ => text_at(self.access, &at, &now)
                 .zip(wanted.map_or(Some(String::new()), |bytes| text(&bytes))),
         };
-        Ok(Found::Change { change: UndoChange { path: path.to_owned(), what, texts }, both })
+        let change = UndoChange { path: path.to_owned(), what, texts };
+        Ok(Found::Change { change, both, mode })
     }
 
-    /// Another call that ran at the same time, whose change of a path was the last and is undone:
-    /// so the path isn't as this call left it. Says which of them saved the path first.
+    /// The fix for a path that was changed since the call.
+    fn restore_one(&self, path: &Path) -> String {
+        let (path, call) = (path.display(), &self.read.about.call);
+        format!("`toolhold undo --path '{path}' {call}` restores it without the later change")
+    }
+
+    /// Another call that changed a path too and is undone, so that the path isn't as this call left
+    /// it. Says which of them saved the path first.
     fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
         let (own, _) = first_saved(&self.read.lines, path)?;
         let undone = self.undone.get_or_init(|| self.undone_calls());
         let (began, ended) = self.read.span()?;
-        undone.iter().find_map(|other| {
-            let (other_began, other_ended) = other.span()?;
-            if other_began > ended || began > other_ended {
+        let orders = undone.iter().filter_map(|other| {
+            let (at, before) = first_saved(&other.lines, path)?;
+            if !before.same_contents(now) {
                 return None;
             }
-            let (at, before) = first_saved(&other.lines, path)?;
+            // It may have changed the file by another name before.
+            let at =
+                before.identity().and_then(|file| saved_file(&other.lines, file)).unwrap_or(at);
+            if at < own {
+                // What this call saved is what the other one had left so far.
+                let is_it = other.about.undo_at? > own
+                    && before.same_but_for_times(now)
+                    && other.has_restored(path);
+                let is_directory = matches!(now, State::Directory { .. });
+                return (is_it && !is_directory).then_some(Order::Earlier);
+            }
+            let (other_began, other_ended) = other.span()?;
+            let is_beside = other_began <= ended && began <= other_ended;
             let after = other.after.as_ref()?.states.get(path)?;
-            let order = if at < own { Order::Earlier } else { Order::Later };
             // What this call left may be what the other one had left so far.
-            let is_it =
-                matches!(order, Order::Earlier) || other_ended > ended || after.same_contents(then);
-            (is_it && before.same_contents(now)).then_some(order)
-        })
+            let is_last = other_ended > ended || after.same_contents(then);
+            (is_beside && is_last).then_some(Order::Later)
+        });
+        orders.min()
     }
 
     fn undone_calls(&self) -> Vec<SavedCall> {
         let saved = self.all.list().unwrap_or_default();
-        let undone = saved.into_iter().filter(|about| about.undone || about.left > 0);
+        let others = saved.into_iter().filter(|about| about.call != self.read.about.call);
+        let undone = others.filter(|about| about.undone || about.left > 0);
         let read =
             undone.take(MAX_UNDONE).filter_map(|it| SavedCall::read(self.all, &it.call).ok());
         read.flatten().collect()
@@ -418,6 +512,7 @@ impl Compared<'_> {
 }
 
 /// Whether another call saved a path before or after this one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Earlier,
     Later,
@@ -434,6 +529,7 @@ enum Found {
     Change {
         change: UndoChange,
         both: Option<Vec<u8>>,
+        mode: Option<Meta>,
     },
 }
 

@@ -9,8 +9,10 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::access::Access;
+use super::caches::is_made_in_cache;
 use super::files::Place;
 use super::folder::Folder;
+use super::journal::kept_digest;
 use super::lines::Move;
 use super::plan::UndoConflict;
 use super::progress::{self, Step};
@@ -52,26 +54,47 @@ impl<'a> Restoration<'a> {
         Self { access, all, read, tasks, names, made: HashMap::new() }
     }
 
-    /// Does the tasks of these numbers. Returns what is left.
-    pub(crate) fn run(mut self, open: &[usize]) -> Vec<UndoConflict> {
-        let mut left = Vec::new();
-        let mut failed = HashSet::new();
-        for at in open {
-            let Task { after, action } = &self.tasks[*at];
-            if failed.contains(after) {
+    /// Does the tasks of these numbers, without those of paths that are `left`. Returns what is left
+    /// besides.
+    pub(crate) fn run(mut self, open: &[usize], left: &HashSet<PathBuf>) -> Vec<UndoConflict> {
+        let open: HashSet<usize> = open.iter().copied().collect();
+        let mut conflicts = Vec::new();
+        let mut failed: HashSet<&Path> = left.iter().map(PathBuf::as_path).collect();
+        // Each path as it was at the time that the undo has come to.
+        let mut waiting: Vec<&Path> = Vec::new();
+        let mut unmoved: Vec<&Path> = Vec::new();
+        for (at, Task { after, action }) in self.tasks.iter().enumerate() {
+            let is_below = |path: &Path| unmoved.iter().any(|from| path.starts_with(from));
+            let is_stuck = match action {
+                Action::MoveBack(made) => {
+                    is_below(&made.to) || waiting.iter().any(|path| path.starts_with(&made.to))
+                }
+                action => is_below(action.path()),
+            };
+            if open.contains(&at) && !failed.contains(&**after) && !is_stuck {
+                progress::note(&self.read.folder, at, Step::Begun);
+                match self.act(action) {
+                    Ok(()) => {
+                        progress::note(&self.read.folder, at, Step::Done);
+                        continue;
+                    }
+                    Err(error) => {
+                        progress::note(&self.read.folder, at, Step::Open);
+                        failed.insert(after);
+                        conflicts.push(UndoConflict::from_error(action.path(), &error));
+                    }
+                }
+            } else if is_stuck && open.contains(&at) && failed.insert(after) {
+                conflicts.push(UndoConflict::stuck(after));
+            } else if !failed.contains(&**after) {
                 continue;
             }
-            progress::note(&self.read.folder, *at, Step::Begun);
-            match self.act(action) {
-                Ok(()) => progress::note(&self.read.folder, *at, Step::Done),
-                Err(error) => {
-                    progress::note(&self.read.folder, *at, Step::Open);
-                    failed.insert(after);
-                    left.push(UndoConflict::from_error(action.path(), &error));
-                }
+            match action {
+                Action::MoveBack(made) => unmoved.push(&made.from),
+                action => waiting.push(action.path()),
             }
         }
-        left
+        conflicts
     }
 
     /// Does one. What is done already is done again without harm.
@@ -106,7 +129,19 @@ impl<'a> Restoration<'a> {
         if !is_there && back.stat()?.is_some() {
             return Ok(());
         }
-        there?.rename_new(&back)
+        let there = there?;
+        match there.rename_new(&back) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let file = Identity::at(&back.handle()?);
+                let is_made = |file| is_made_in_cache(self.all, self.access, &made.from, &file);
+                if !file.is_some_and(is_made) {
+                    return Err(error);
+                }
+                back.remove()?;
+                there.rename_new(&back)
+            }
+            renamed => renamed,
+        }
     }
 
     fn restore(&mut self, path: &Path, before: &State, merged: Option<&[u8]>) -> io::Result<()> {
@@ -168,7 +203,9 @@ impl<'a> Restoration<'a> {
             || self.other_name(path, before).is_some_and(|it| aside.name_of(&it).is_ok())
         {
             put(&aside, place)?;
-            return if merged.is_some() || !self.has_contents(path, before) {
+            // By its other names, the file may have got contents since that aren't the call's.
+            let is_own = self.is_as_left(before);
+            return if merged.is_some() || is_own && !self.has_contents(path, before) {
                 self.write_over(place, before, merged)
             } else {
                 Ok(())
@@ -225,6 +262,15 @@ impl<'a> Restoration<'a> {
         let aside = place.beside(&format!(".toolhold-undo-{}.tmp", self.read.about.call))?;
         let _ = aside.remove();
         Ok(aside)
+    }
+
+    /// Whether the file that is kept has the contents that the call left.
+    fn is_as_left(&self, before: &State) -> bool {
+        let State::File { copy: Some(copy), .. } = before else { return true };
+        let left = self.read.after.as_ref().and_then(|after| after.kept.get(copy));
+        left.is_none_or(|left| {
+            kept_digest(&self.read.folder, *copy).is_ok_and(|digest| digest == *left)
+        })
     }
 
     /// Whether the file itself is kept, and has a name again.

@@ -20,11 +20,13 @@ pub(crate) enum Rule {
     Caches,
     /// On a full disk, the saved copy becomes the file.
     Room,
+    /// What another call moves at the same time isn't changed.
+    Alone,
 }
 
 #[cfg(test)]
 impl Rule {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Saved,
         Self::Moved,
         Self::Permissions,
@@ -33,6 +35,7 @@ impl Rule {
         Self::InPlace,
         Self::Caches,
         Self::Room,
+        Self::Alone,
     ];
 
     /// The variable that names the rule that is off in this process.

@@ -3,11 +3,15 @@
 use std::io::{self, BufReader};
 use std::path::Path;
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use toolhold_private::PrivateFolder;
 
-use super::folder::{Folder, UndoEntry};
-use super::journal::After;
-use super::lines::{self, Line};
+use super::folder::{Folder, JOURNAL, UndoEntry};
+use super::journal::{After, now};
+use super::lines::{self, Line, moves};
+use super::progress::{self, Step};
+use super::tasks::{Action, tasks};
 
 /// A journal as it was read.
 pub(crate) struct SavedCall {
@@ -50,6 +54,27 @@ impl SavedCall {
         })
     }
 
+    /// Whether an undo of the call has restored a path.
+    pub(crate) fn has_restored(&self, path: &Path) -> bool {
+        if self.about.undone {
+            return true;
+        }
+        let tasks = tasks(&self.lines, &moves(&self.lines));
+        let Ok(steps) = progress::read(&self.folder, tasks.len()) else { return false };
+        let mut of_path = tasks.iter().zip(steps).filter(|(task, _)| match &task.action {
+            Action::MoveBack(made) => made.to == path || made.from == path,
+            action => action.path() == path,
+        });
+        of_path.all(|(_, step)| step == Step::Done)
+    }
+
+    /// Whether the call still runs, in whatever process.
+    pub(crate) fn is_running(&self) -> bool {
+        let journal = self.folder.file(JOURNAL);
+        let shared = FlockOperation::NonBlockingLockShared;
+        journal.is_ok_and(|file| rustix::fs::flock(&file, shared) == Err(Errno::WOULDBLOCK))
+    }
+
     /// The call is undone. Its copies make room.
     pub(crate) fn mark_undone(&self) -> io::Result<()> {
         for name in self.folder.names(usize::MAX)? {
@@ -58,11 +83,11 @@ impl SavedCall {
                 self.folder.remove(&name)?;
             }
         }
-        UndoEntry { undone: true, ..self.about.clone() }.save(&self.folder)
+        UndoEntry { undone: true, undo_at: Some(now()), ..self.about.clone() }.save(&self.folder)
     }
 
     /// So many paths are left.
     pub(crate) fn mark_left(&self, left: usize) -> io::Result<()> {
-        UndoEntry { left, ..self.about.clone() }.save(&self.folder)
+        UndoEntry { left, undo_at: Some(now()), ..self.about.clone() }.save(&self.folder)
     }
 }

@@ -117,7 +117,13 @@ impl State {
             handle => handle?,
         };
         Self::from_object(access, &handle, |file, _| match depth {
-            Depth::Contents => Ok((None, digest(file)?)),
+            Depth::Contents => match digest(file) {
+                // Its name can be moved back nevertheless.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    Ok((None, String::new()))
+                }
+                digest => Ok((None, digest?)),
+            },
             Depth::Times => Ok((None, String::new())),
         })
     }
@@ -130,7 +136,7 @@ impl State {
         copy: impl FnOnce(&Content<'_>, u64) -> io::Result<(Option<u32>, String)>,
     ) -> io::Result<Self> {
         let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
-        let meta = Meta::from_stat(&stat);
+        let meta = Meta { mode: access.own_mode(&stat), ..Meta::from_stat(&stat) };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let size = stat.st_size.cast_unsigned();
@@ -187,7 +193,10 @@ impl State {
         let user = rustix::process::geteuid();
         match self {
             Self::File { meta, .. } | Self::Directory { meta } => {
-                user.is_root() || meta.owner.is_none_or(|(owner, _)| owner == user.as_raw())
+                user.is_root()
+                    || meta
+                        .owner
+                        .is_none_or(|(owner, group)| owner == user.as_raw() && is_in_group(group))
             }
             Self::Missing | Self::Link { .. } | Self::Other => true,
         }
@@ -247,6 +256,13 @@ impl State {
     }
 }
 
+/// Whether this user may give its files to a group.
+fn is_in_group(group: u32) -> bool {
+    group == rustix::process::getegid().as_raw()
+        || rustix::process::getgroups()
+            .is_ok_and(|groups| groups.iter().any(|it| it.as_raw() == group))
+}
+
 /// A file whose state is saved.
 pub(crate) struct Content<'a> {
     access: &'a Access,
@@ -277,9 +293,12 @@ pub(crate) fn kept_name(copy: u32) -> String {
     format!("kept-{copy}")
 }
 
-/// SHA-256 of all that a file has from here on, in hexadecimal.
 fn digest(content: &Content<'_>) -> io::Result<String> {
-    let mut file = content.open()?;
+    digest_of(content.open()?)
+}
+
+/// SHA-256 of all that a file has from here on, in hexadecimal.
+pub(crate) fn digest_of(mut file: File) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {

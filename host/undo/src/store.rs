@@ -8,7 +8,9 @@ use std::sync::Arc;
 use toolhold_contract::text::counted;
 
 use super::access::Access;
+use super::beside::RunningCalls;
 use super::folder::{Folder, UndoEntry, UndoLimits};
+use super::given::access_for;
 use super::journal::{Journal, SaveRules};
 use super::plan::{UndoConflict, UndoPlan};
 use super::restore::Restoration;
@@ -21,6 +23,8 @@ pub enum UndoError {
     NotSaved,
     /// The call is undone already.
     AlreadyUndone,
+    /// The call still runs.
+    Running,
     /// What was saved can't be read. Nothing was changed.
     Unreadable(io::Error),
     /// Some paths are left. All others are as before the call. Another undo of the call goes on
@@ -40,6 +44,9 @@ impl fmt::Display for UndoError {
         match self {
             Self::NotSaved => f.write_str("no changes of this call are saved"),
             Self::AlreadyUndone => f.write_str("this call is undone already"),
+            Self::Running => {
+                f.write_str("this call still runs; nothing was changed: undo it when it has ended")
+            }
             Self::Unreadable(error) => write!(f, "nothing was changed: {error}"),
             Self::Partial { done, left } => {
                 write!(f, "{} restored; not restored:", counted(*done, "path"))?;
@@ -62,7 +69,7 @@ pub struct UndoStore(Arc<Folder>);
 impl UndoStore {
     /// The store in a folder, which is created at the first change.
     pub fn in_folder(path: PathBuf, bounds: UndoLimits) -> Self {
-        Self(Arc::new(Folder { path, bounds }))
+        Self(Arc::new(Folder { path, bounds, running: RunningCalls::default() }))
     }
 
     /// The journal of a call that begins. `required`: a change whose old state can't be saved is
@@ -120,7 +127,8 @@ impl UndoStore {
     ///
     /// # Errors
     ///
-    /// [`UndoError::NotSaved`], [`UndoError::AlreadyUndone`] and [`UndoError::Unreadable`].
+    /// [`UndoError::NotSaved`], [`UndoError::AlreadyUndone`], [`UndoError::Running`] and
+    /// [`UndoError::Unreadable`].
     pub fn plan(&self, call: &str) -> Result<UndoPlan, UndoError> {
         self.plan_only(call, None)
     }
@@ -151,11 +159,12 @@ impl UndoStore {
     /// [`UndoError`].
     pub fn undo_only(&self, call: &str, only: Option<&Path>) -> Result<UndoPlan, UndoError> {
         let _lock = self.0.lock().map_err(UndoError::Unreadable)?;
-        let access = Access::default();
         let read = self.saved(call)?;
+        let access = access_for(&read.folder);
         let mut plan =
             UndoPlan::new(&access, &self.0, &read, only).map_err(UndoError::Unreadable)?;
-        let left = Restoration::new(&access, &self.0, &read, &plan.tasks).run(&plan.open);
+        let left =
+            Restoration::new(&access, &self.0, &read, &plan.tasks).run(&plan.open, &plan.left);
         // The permissions are as they were before anything is said about them.
         drop(access);
         plan.conflicts.extend(left);
@@ -190,6 +199,10 @@ impl UndoStore {
         let read = SavedCall::read(&self.0, call)
             .map_err(UndoError::Unreadable)?
             .ok_or(UndoError::NotSaved)?;
-        if read.about.undone { Err(UndoError::AlreadyUndone) } else { Ok(read) }
+        match () {
+            () if read.about.undone => Err(UndoError::AlreadyUndone),
+            () if read.is_running() => Err(UndoError::Running),
+            () => Ok(read),
+        }
     }
 }

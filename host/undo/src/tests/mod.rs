@@ -456,3 +456,307 @@ fn call_without_approval_drops_nothing_of_the_last_day() {
     change("3-1", false).expect("a person approved it");
     assert!(matches!(store.plan("1-1"), Err(UndoError::NotSaved)));
 }
+
+#[test]
+fn undo_of_two_calls_in_the_order_they_ran_leaves_nothing_of_the_first() {
+    let scene = Scene::new();
+    let path = scene.path("file");
+    let first = scene.journal("1-1");
+    first.before(&path).expect("it is saved");
+    fs::write(&path, "first").expect("it is written");
+    first.finish().expect("it changed something");
+    let second = scene.journal("2-1");
+    second.before(&path).expect("it is saved");
+    fs::remove_file(&path).expect("it is removed");
+    second.finish().expect("it changed something");
+    scene.store.undo("1-1").expect("the file is gone already");
+    scene.store.undo("2-1").expect("it is undone");
+    assert!(!path.exists());
+}
+
+#[test]
+fn removal_of_a_file_that_is_new_after_an_undo_is_undone() {
+    let scene = Scene::new();
+    let path = scene.path("file");
+    let first = scene.journal("1-1");
+    first.before(&path).expect("it is saved");
+    fs::write(&path, "first").expect("it is written");
+    first.finish().expect("it changed something");
+    scene.store.undo("1-1").expect("it is undone");
+    fs::write(&path, "mine").expect("it is written");
+    let second = scene.journal("2-1");
+    second.before(&path).expect("it is saved");
+    fs::remove_file(&path).expect("it is removed");
+    second.finish().expect("it changed something");
+    scene.store.undo("2-1").expect("it is undone");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "mine");
+}
+
+#[test]
+fn file_of_the_user_replaces_what_a_later_call_made_in_a_cache() {
+    let scene = Scene::new();
+    let root = scene.path("").components().collect::<PathBuf>();
+    random::make(&root, &mut random::Random(1));
+    let path = root.join("target/mine");
+    fs::write(&path, "mine").expect("it is written");
+    let (journal, commands) = random::recorder(&scene.store, "1-1");
+    random::remove(&commands, &path).expect("it is removed");
+    drop(commands);
+    journal.finish().expect("it changed something");
+    let (journal, commands) = random::recorder(&scene.store, "2-1");
+    random::write(&commands, &path, b"made", false).expect("it is written");
+    drop(commands);
+    assert_eq!(journal.finish(), None, "what calls make in a cache isn't saved");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "mine");
+}
+
+#[test]
+fn file_that_is_a_mount_comes_back() {
+    let mount = "echo old > \"$1/file\" && mount --bind \"$1/file\" \"$1/file\"";
+    let Some(folder) = random::mounted(mount, "file_that_is_a_mount_comes_back") else { return };
+    let scene = Scene::new();
+    let path = folder.join("file");
+    let journal = scene.journal("1-1");
+    journal.before(&path).expect("it is saved");
+    fs::write(&path, "new").expect("it is written");
+    journal.finish().expect("it changed something");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "old\n");
+    fs::remove_file(&path).expect_err("it is a mount");
+}
+
+#[test]
+fn file_with_several_names_is_whole_on_a_full_disk() {
+    let test = "file_with_several_names_is_whole_on_a_full_disk";
+    let Some(disk) = random::mounted(random::SMALL_DISK, test) else { return };
+    let store = UndoStore::in_folder(disk.join("undo"), UndoLimits::default());
+    let [one, other, filler] = ["one", "other", "filler"].map(|name| disk.join(name));
+    let old = vec![b'o'; 300 << 10];
+    fs::write(&one, &old).expect("it is written");
+    fs::hard_link(&one, &other).expect("it gets a name");
+    let journal = store.journal(UndoEntry::new("1-1", "write", "s", SystemTime::now()), true);
+    journal.before(&one).expect("it is saved");
+    fs::write(&one, "new").expect("it is written");
+    journal.finish().expect("it changed something");
+    random::fill(&filler);
+    store.undo("1-1").expect_err("there is no room");
+    assert_eq!(fs::read(&other).expect("it is there"), b"new");
+    fs::remove_file(&filler).expect("it is removed");
+    store.undo("1-1").expect("there is room");
+    assert_eq!(fs::read(&other).expect("it is there"), old);
+    let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
+    assert_eq!(inode(&one), inode(&other));
+}
+
+#[test]
+fn owner_of_a_link_comes_back() {
+    if !random::is_root() {
+        return;
+    }
+    let scene = Scene::new();
+    let path = scene.path("link");
+    symlink("anywhere", &path).expect("a link is made");
+    std::os::unix::fs::lchown(&path, Some(65_534), Some(65_534)).expect("root may");
+    let journal = scene.journal("1-1");
+    journal.before(&path).expect("it is saved");
+    fs::remove_file(&path).expect("it is removed");
+    journal.finish().expect("it changed something");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(fs::symlink_metadata(&path).expect("it is there").uid(), 65_534);
+}
+
+#[test]
+fn permission_that_a_killed_undo_gave_is_taken_back_by_the_next() {
+    let scene = Scene::new();
+    let (file, other) = (scene.path("file"), scene.path("other"));
+    fs::write(&file, "old").expect("it is written");
+    let journal = scene.journal("1-1");
+    journal.before(&file).expect("it is saved");
+    fs::write(&file, "new").expect("it is written");
+    journal.finish().expect("it changed something");
+    fs::write(&other, "").expect("it is written");
+    fs::set_permissions(&other, Permissions::from_mode(0o000)).expect("it is set");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+    let store = scene.root.path().join("undo");
+    let call = fs::read_dir(store).expect("it is read").map(|entry| entry.expect("one").path());
+    let call = call.into_iter().find(|path| path.join("journal.jsonl").exists());
+    let folder =
+        toolhold_private::PrivateFolder::open(&call.expect("it is saved")).expect("it opens");
+    let access = given::access_for(&folder);
+    let object = handle(&other).expect("it is there");
+    access.give_file(object.as_fd()).expect("its owner may");
+    assert_eq!(mode(&other), 0o600);
+    // As if the process were killed here.
+    std::mem::forget(access);
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(mode(&other), 0);
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "old");
+}
+
+/// A call, and what it does.
+type TestCall<'a> = (&'a str, &'a dyn Fn(&Journal));
+
+/// Calls that end one after the other.
+fn calls(scene: &Scene, each: &[TestCall<'_>]) {
+    for (call, act) in each {
+        let journal = scene.journal(call);
+        act(&journal);
+        journal.finish().expect("it changed something");
+    }
+}
+
+fn moved(journal: &Journal, from: &Path, to: &Path) {
+    journal.before_move(from, to).expect("it is saved");
+    fs::rename(from, to).expect("it is moved");
+}
+
+#[test]
+fn what_a_later_call_changed_of_a_moved_file_is_undone_first() {
+    let scene = Scene::new();
+    let (one, other) = (scene.path("one"), scene.path("other"));
+    fs::write(&one, "precious").expect("it is written");
+    let remove = |journal: &Journal| {
+        journal.before(&other).expect("it is saved");
+        fs::remove_file(&other).expect("it is removed");
+    };
+    calls(&scene, &[("1-1", &|journal| moved(journal, &one, &other)), ("2-1", &remove)]);
+    let left = scene.store.undo("1-1").expect_err("the file is gone").to_string();
+    assert!(left.contains("another call has changed it since"), "{left}");
+    scene.store.undo("2-1").expect("it is undone");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(fs::read_to_string(&one).expect("it is there"), "precious");
+    assert!(!other.exists());
+}
+
+#[test]
+fn what_a_later_call_moved_is_undone_first() {
+    let scene = Scene::new();
+    let (one, other) = (scene.path("one"), scene.path("other"));
+    let make = |journal: &Journal| {
+        journal.before(&one).expect("it is saved");
+        fs::write(&one, "made").expect("it is written");
+    };
+    calls(&scene, &[("1-1", &make), ("2-1", &|journal| moved(journal, &one, &other))]);
+    let left = scene.store.undo("1-1").expect_err("it is elsewhere").to_string();
+    assert!(left.contains("another call has moved it since"), "{left}");
+    scene.store.undo("2-1").expect("it is undone");
+    scene.store.undo("1-1").expect("it is undone");
+    assert!(!one.exists() && !other.exists());
+}
+
+#[test]
+fn directory_stays_moved_while_something_in_it_is_left() {
+    let scene = Scene::new();
+    let [from, to] = ["from", "to"].map(|name| scene.path(name));
+    fs::create_dir(&from).expect("a folder is made");
+    fs::write(from.join("file"), "old").expect("it is written");
+    let change = |journal: &Journal| {
+        moved(journal, &from, &to);
+        journal.before(&to.join("file")).expect("it is saved");
+        fs::write(to.join("file"), "new").expect("it is written");
+    };
+    calls(&scene, &[("1-1", &change)]);
+    fs::write(to.join("file"), "mine").expect("it is written");
+    scene.store.undo("1-1").expect_err("the file was changed");
+    scene.store.undo_only("1-1", Some(&to.join("file"))).expect("it is restored");
+    scene.store.undo("1-1").expect("nothing is left");
+    assert_eq!(fs::read_to_string(from.join("file")).expect("it is there"), "old");
+    assert!(!to.exists());
+}
+
+#[test]
+fn move_that_is_in_the_way_of_another_one_waits_for_it() {
+    let scene = Scene::new();
+    let [a, b, n] = ["a", "b", "n"].map(|name| scene.path(name));
+    fs::create_dir_all(b.join("d")).expect("folders are made");
+    fs::create_dir(&a).expect("a folder is made");
+    let change = |journal: &Journal| {
+        moved(journal, &b, &a.join("c"));
+        moved(journal, &a, &n);
+    };
+    calls(&scene, &[("1-1", &change)]);
+    fs::create_dir(&a).expect("a folder is made");
+    scene.store.undo("1-1").expect_err("something is in the way");
+    assert!(n.join("c/d").is_dir() && !b.exists());
+    fs::remove_dir(&a).expect("it is removed");
+    scene.store.undo("1-1").expect("it is undone");
+    assert!(b.join("d").is_dir() && a.is_dir() && !a.join("c").exists() && !n.exists());
+}
+
+#[test]
+fn call_that_runs_is_not_undone() {
+    let scene = Scene::new();
+    let path = scene.path("file");
+    fs::write(&path, "old").expect("it is written");
+    let journal = scene.journal("1-1");
+    journal.before(&path).expect("it is saved");
+    fs::write(&path, "new").expect("it is written");
+    assert!(matches!(scene.store.undo("1-1"), Err(UndoError::Running)));
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "new");
+    journal.finish().expect("it changed something");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "old");
+}
+
+#[test]
+fn later_contents_of_another_name_stay() {
+    let scene = Scene::new();
+    let [one, other] = ["one", "other"].map(|name| scene.path(name));
+    fs::write(&one, "old").expect("it is written");
+    fs::hard_link(&one, &other).expect("it gets a name");
+    let remove = |journal: &Journal| {
+        journal.before(&one).expect("it is saved");
+        fs::remove_file(&one).expect("it is removed");
+    };
+    calls(&scene, &[("1-1", &remove)]);
+    fs::write(&other, "mine").expect("it is written");
+    scene.store.undo("1-1").expect("it is undone");
+    let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
+    assert_eq!(inode(&one), inode(&other));
+    assert_eq!(fs::read_to_string(&other).expect("it is there"), "mine");
+}
+
+#[test]
+fn later_permissions_stay() {
+    let scene = Scene::new();
+    let (file, folder) = (scene.path("file"), scene.path("folder"));
+    fs::write(&file, "old").expect("it is written");
+    fs::create_dir(&folder).expect("a folder is made");
+    let change = |journal: &Journal| {
+        journal.before(&file).expect("it is saved");
+        fs::write(&file, "new").expect("it is written");
+        journal.before(&folder.join("made")).expect("it is saved");
+        fs::write(folder.join("made"), "").expect("it is written");
+    };
+    calls(&scene, &[("1-1", &change)]);
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("they are set");
+    fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("they are set");
+    scene.store.undo("1-1").expect("it is undone");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+    assert_eq!((mode(&file), mode(&folder)), (0o600, 0o700));
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "old");
+    assert!(!folder.join("made").exists());
+}
+
+#[test]
+fn file_of_the_user_that_got_a_name_in_a_cache_is_saved() {
+    let scene = Scene::new();
+    let root = scene.path("").components().collect::<PathBuf>();
+    random::make(&root, &mut random::Random(1));
+    let (own, name) = (root.join("own"), root.join("target/name"));
+    fs::write(&own, "mine").expect("it is written");
+    let old = SystemTime::now() + std::time::Duration::from_secs(1);
+    let about = UndoEntry::new("1-1", "bash", "s", old);
+    let journal = std::sync::Arc::new(scene.store.journal(about, true));
+    let rules = SaveRules { required: true, call_bytes: 1 << 20 };
+    let commands = CommandJournal::new(std::sync::Arc::clone(&journal), rules, None, true);
+    let parent = handle(&root.join("target"));
+    commands.before_change(&changed(&name, &[None, parent])).expect("it goes on");
+    fs::hard_link(&own, &name).expect("it gets a name");
+    random::write(&commands, &name, b"made", false).expect("it is written");
+    drop(commands);
+    journal.finish().expect("it changed something");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(fs::read_to_string(&own).expect("it is there"), "mine");
+}

@@ -1,0 +1,28 @@
+//! Permissions that an undo gave for a time, and was killed before it took them back.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::AsFd as _;
+
+use toolhold_private::PrivateFolder;
+
+use super::access::{Access, Given};
+use super::files::Place;
+
+/// The file of a call's folder that names them.
+const NOTES: &str = "given";
+
+/// Takes back what an earlier undo of the call gave. What this one gives is noted, unless the disk
+/// has no room for that.
+pub(crate) fn access_for(folder: &PrivateFolder) -> Access {
+    let Ok(notes) = folder.appended(NOTES) else { return Access::default() };
+    let lines = BufReader::new(&notes).lines().map_while(Result::ok);
+    let given: Vec<Given> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
+    let access = Access::default();
+    for one in given.iter().rev() {
+        if let Ok(object) = Place::find(&access, &one.path).and_then(|place| place.handle()) {
+            one.take_back(object.as_fd());
+        }
+    }
+    let _ = notes.set_len(0);
+    Access::noting(notes)
+}

@@ -1,0 +1,89 @@
+//! What other calls saved while a call went on, or after it.
+
+use std::cell::OnceCell;
+use std::path::Path;
+
+use toolhold_private::PrivateFolder;
+
+use super::folder::{Folder, entry};
+use super::lines::{self, Line, Move, first_saved};
+use super::state::State;
+
+/// What other calls saved while a call went on, or after it.
+pub(crate) struct LaterSaves<'a> {
+    all: &'a Folder,
+    call: &'a str,
+    own: &'a [Line],
+    others: OnceCell<Vec<OtherCall>>,
+}
+
+struct OtherCall {
+    lines: Vec<Line>,
+    is_undone: bool,
+}
+
+impl<'a> LaterSaves<'a> {
+    pub(crate) fn new(all: &'a Folder, call: &'a str, own: &'a [Line]) -> Self {
+        Self { all, call, own, others: OnceCell::new() }
+    }
+
+    fn others(&self) -> &[OtherCall] {
+        self.others.get_or_init(|| {
+            let began = self.own.iter().find_map(Line::at).unwrap_or_default();
+            let folders = self.all.saved_since(self.call, began);
+            let read = |folder: &PrivateFolder| {
+                let is_undone = entry(folder).is_ok_and(|entry| entry.undone);
+                Some(OtherCall { lines: lines::read(folder).ok()?, is_undone })
+            };
+            folders.iter().filter_map(read).collect()
+        })
+    }
+
+    /// Whether another call found a path that this one had changed. Its undo restores that state,
+    /// even if this call has put back what was there before.
+    pub(crate) fn have_seen_another(&self, path: &Path, before: &State) -> bool {
+        let others = self.others();
+        let own = if others.is_empty() { None } else { first_saved(self.own, path) };
+        own.is_some_and(|(own, _)| {
+            let mut found = others.iter().filter_map(|it| first_saved(&it.lines, path));
+            found.any(|(at, state)| at > own && !state.same_contents(before))
+        })
+    }
+
+    /// Whether another call has changed something at or below a path since it was moved there.
+    pub(crate) fn have_changed_below(&self, path: &Path, made: &Move) -> bool {
+        let mut since = 0;
+        for line in self.own {
+            since = line.at().unwrap_or(since);
+            if matches!(line, Line::Move(this) if this == made) {
+                break;
+            }
+        }
+        self.others().iter().filter(|other| !other.is_undone).any(|other| {
+            let mut time = 0;
+            other.lines.iter().any(|line| {
+                time = line.at().unwrap_or(time);
+                let is_below = match line {
+                    Line::Before { path: changed, .. } | Line::Lost { path: changed, .. } => {
+                        changed.starts_with(path)
+                    }
+                    Line::Move(made) => made.from.starts_with(path) || made.to.starts_with(path),
+                    Line::Moved { .. } => false,
+                };
+                time > since && is_below
+            })
+        })
+    }
+
+    /// Whether another call has moved away what this one left at a path. Its undo moves it back.
+    pub(crate) fn have_moved(&self, path: &Path) -> bool {
+        let Some((own, _)) = first_saved(self.own, path) else { return false };
+        self.others().iter().filter(|other| !other.is_undone).any(|other| {
+            let mut at = 0;
+            other.lines.iter().any(|line| {
+                at = line.at().unwrap_or(at);
+                matches!(line, Line::Move(made) if at > own && path.starts_with(&made.from))
+            })
+        })
+    }
+}
