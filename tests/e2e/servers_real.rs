@@ -277,6 +277,7 @@ fn server_filesystem_works() {
     let Some(npm) = Npm::fetched() else { return };
     let command = [&npm.node, &npm.script("server-filesystem"), Path::new(".")];
     let cli = with_program("files", &command, &[&npm.folder]);
+    fs::write(cli.work().join("toolhold.toml"), "").expect("it is written");
     let mut client = Client::new(&cli, &[], MODERN, false);
     let read = client.call("files__read_text_file", json!({ "path": "notes.txt" }));
     assert!(text(&read).contains("first\nsecond"), "{read}");
@@ -287,7 +288,7 @@ fn server_filesystem_works() {
     let script = json!({ "path": "toolhold.toml", "content": "[tools]\nautonomy = \"full\"" });
     assert_eq!(client.call("files__write_file", script)["isError"], true);
     client.leave();
-    assert!(!cli.work().join("toolhold.toml").exists());
+    assert_eq!(fs::read_to_string(cli.work().join("toolhold.toml")).expect("it is there"), "");
 }
 
 #[test]

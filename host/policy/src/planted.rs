@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Folders whose files run later, by the names of the path.
-const FOLDERS: [&[&str]; 22] = [
+const FOLDERS: [&[&str]; 23] = [
     &[".circleci"],
     &[".claude"],
     &[".config", "autostart"],
@@ -24,20 +24,27 @@ const FOLDERS: [&[&str]; 22] = [
     &["env", "bin"],
     &["node_modules", ".bin"],
     &["venv", "bin"],
-    &[".zed"],
     &[".woodpecker"],
+    &[".yarn", "releases"],
+    &[".zed"],
 ];
 
 /// Files that run later, or that make something else run.
-const FILES: [&[&str]; 38] = [
+const FILES: [&[&str]; 53] = [
+    &[".autoenv"],
     &[".bash_login"],
     &[".bash_logout"],
     &[".bash_profile"],
     &[".bashrc"],
     &[".cargo", "config"],
     &[".cargo", "config.toml"],
+    &[".codex", "config.toml"],
+    &[".dir-locals.el"],
     &[".drone.yml"],
     &[".envrc"],
+    &[".exrc"],
+    &[".gdbinit"],
+    &[".gemini", "settings.json"],
     // A file or a folder that is put there names or is a repository, with its configuration.
     &[".git"],
     &[".git", "config"],
@@ -51,6 +58,7 @@ const FILES: [&[&str]; 38] = [
     &[".mcp.json"],
     &[".mise.toml"],
     &[".npmrc"],
+    &[".nvim.lua"],
     &[".pnpmfile.cjs"],
     &[".pre-commit-config.yaml"],
     &[".profile"],
@@ -63,12 +71,20 @@ const FILES: [&[&str]; 38] = [
     &[".zprofile"],
     &[".zshenv"],
     &[".zshrc"],
+    &["AGENTS.md"],
+    &["CLAUDE.md"],
+    &["GEMINI.md"],
     &["Jenkinsfile"],
     &["azure-pipelines.yml"],
     &["bitbucket-pipelines.yml"],
+    &["filters.toml"],
+    &["flake.nix"],
     &["lefthook.yml"],
     &["mise.toml"],
+    &["opencode.json"],
+    &["shell.nix"],
     &["sitecustomize.py"],
+    &["toolhold.toml"],
 ];
 
 /// Whether other programs run or obey a file later, outside of any sandbox: a shell, an editor,
@@ -81,7 +97,34 @@ pub fn runs_later(path: &Path) -> bool {
         return false;
     }
     FILES.iter().any(|file| names.ends_with(file))
+        || names.last().is_some_and(|name| name.ends_with(".code-workspace"))
+        || is_in_repository(&names)
         || FOLDERS.iter().any(|folder| folders.windows(folder.len()).any(|part| part == *folder))
+}
+
+/// Whether git runs or obeys a file of a repository, also of one of a submodule or a worktree.
+fn is_in_repository(names: &[&str]) -> bool {
+    let Some(git) = names.iter().position(|name| *name == ".git") else { return false };
+    match &names[git + 1..] {
+        ["commondir" | "config.worktree"] => true,
+        ["modules" | "worktrees", inner @ .., name] => {
+            ["commondir", "config", "config.worktree", "gitdir"].contains(name)
+                || inner.contains(&"hooks")
+        }
+        _ => false,
+    }
+}
+
+/// Whether a file is a part of a package that a package manager has unpacked: nothing outside of
+/// the package's own use obeys it.
+pub fn is_unpacked(path: &Path) -> bool {
+    let names: Vec<&str> = path.iter().map(|name| name.to_str().unwrap_or_default()).collect();
+    let is_module = names.windows(2).any(|part| part[0] == "node_modules" && part[1] != ".bin");
+    is_module
+        || names.contains(&"site-packages")
+        || names.windows(2).any(|part| {
+            matches!(part, [".cargo", "git" | "registry"] | [".npm", "_cacache"] | ["mod", "cache"])
+        })
 }
 
 /// Whether a link stands for a folder in which files run later, or is on the way to one.
@@ -110,6 +153,20 @@ mod tests {
     }
 
     #[test]
+    fn files_of_packages_are_no_plants() {
+        for path in [
+            "/w/node_modules/left-pad/.travis.yml",
+            "/w/.venv/lib/python3.13/site-packages/x/.github/workflows/ci.yml",
+            "/home/u/.cargo/registry/src/index/x-1.0.0/.github/workflows/ci.yml",
+        ] {
+            assert!(is_unpacked(Path::new(path)), "{path}");
+        }
+        for path in ["/w/node_modules/.bin/tsc", "/w/.venv/bin/python", "/w/.envrc"] {
+            assert!(!is_unpacked(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
     fn files_that_run_later_are_known_at_every_depth() {
         for path in [
             "/w/.envrc",
@@ -118,10 +175,25 @@ mod tests {
             "/w/.github/workflows/ci.yml",
             "/w/.venv/bin/python",
             "/home/u/.ssh/authorized_keys",
+            "/w/.git/commondir",
+            "/w/.git/config.worktree",
+            "/w/.git/modules/a/b/config",
+            "/w/.git/modules/a/hooks/pre-commit",
+            "/w/.git/worktrees/one/commondir",
+            "/w/all.code-workspace",
+            "/w/sub/AGENTS.md",
         ] {
             assert!(runs_later(Path::new(path)), "{path}");
         }
-        for path in ["/w/src/main.rs", "/w/vscode/x", "/w/.git/index", "/w/bin/run", "/w/.vscode"] {
+        for path in [
+            "/w/src/main.rs",
+            "/w/vscode/x",
+            "/w/.git/index",
+            "/w/.git/refs/heads/config",
+            "/w/.git/worktrees/one/HEAD",
+            "/w/bin/run",
+            "/w/.vscode",
+        ] {
             assert!(!runs_later(Path::new(path)), "{path}");
         }
         // They run when a person builds the project, as all of its sources do.

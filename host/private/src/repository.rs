@@ -17,6 +17,14 @@ const MAX_NAMING: u64 = 8 << 10;
 /// name programs to run.
 const RUN_LATER: [&str; 3] = ["hooks", "config", "config.worktree"];
 
+/// The parts of a repository in another one's folder that lead to something else.
+const LEADING: [&str; 2] = ["commondir", "gitdir"];
+
+/// Folders that are looked at for repositories of submodules and worktrees, and how many of them may
+/// be in each other.
+const MAX_FOLDERS: usize = 500;
+const MAX_DEPTH: usize = 4;
+
 /// The repository of a directory: what has to stay as it is.
 #[derive(Debug, Default)]
 pub struct Repository {
@@ -30,6 +38,8 @@ pub struct Repository {
     /// What git sees as a repository or would, if something were there: where the links and the
     /// file lead.
     pub folder: PathBuf,
+    /// The same of the repositories in its folder: those of submodules and worktrees.
+    pub inner: Vec<PathBuf>,
 }
 
 impl Repository {
@@ -43,6 +53,10 @@ impl Repository {
         }
         if git.is_dir() {
             found.later = RUN_LATER.map(|name| found.follow(&git.join(name))).to_vec();
+            let mut left = MAX_FOLDERS;
+            for folder in ["modules", "worktrees"] {
+                find_inner(&git.join(folder), MAX_DEPTH, &mut left, &mut found.inner);
+            }
         }
         found.folder = git;
         found
@@ -58,11 +72,46 @@ impl Repository {
         self.parts().find_map(|(known, real)| (known == name).then_some(real))
     }
 
+    /// What git would run of the repositories in its folder, as far as it exists.
+    pub fn inner_parts(&self) -> impl Iterator<Item = PathBuf> {
+        let names = || RUN_LATER.into_iter().chain(LEADING);
+        let all = self.inner.iter().flat_map(move |inner| names().map(|name| inner.join(name)));
+        all.filter(|path| path.symlink_metadata().is_ok())
+    }
+
+    /// The folders of hooks that submodules would have.
+    pub fn inner_hooks(&self) -> impl Iterator<Item = PathBuf> {
+        let modules = self.inner.iter().filter(|inner| inner.join("config").exists());
+        modules.map(|inner| inner.join("hooks"))
+    }
+
     fn follow(&mut self, path: &Path) -> PathBuf {
         let Way { real, links, left } = Way::as_far_as_it_exists(path);
         self.names.extend(links);
         self.left.extend(left);
         real
+    }
+}
+
+/// Adds the repositories below a folder, of which `left` are looked at. The name of a submodule may
+/// have slashes.
+fn find_inner(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_folder || *left == 0 {
+            continue;
+        }
+        *left -= 1;
+        let path = entry.path();
+        let is_repository = path.join("HEAD").is_file();
+        if depth > 0 {
+            let inner = if is_repository { path.join("modules") } else { path.clone() };
+            find_inner(&inner, depth - 1, left, found);
+        }
+        if is_repository {
+            found.push(path);
+        }
     }
 }
 

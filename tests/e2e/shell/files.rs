@@ -131,15 +131,28 @@ async fn denied_files_are_unreadable_for_programs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn protected_files_stay_unchanged() {
+    let files = [
+        "locked.txt",
+        ".git/config",
+        ".git/hooks/pre-commit",
+        ".git/modules/deep/sub/config",
+        ".git/worktrees/one/commondir",
+        ".git/worktrees/one/gitdir",
+        "toolhold.toml",
+    ];
     let plant = |root: &Path| {
         let granted = root.join("granted");
-        fs::create_dir_all(granted.join(".git/hooks")).expect("folders are made");
-        for file in ["locked.txt", ".git/config", ".git/hooks/pre-commit", "toolhold.toml"] {
+        for folder in ["hooks", "modules/deep/sub", "worktrees/one"] {
+            fs::create_dir_all(granted.join(".git").join(folder)).expect("folders are made");
+        }
+        for file in
+            files.into_iter().chain([".git/modules/deep/sub/HEAD", ".git/worktrees/one/HEAD"])
+        {
             fs::write(granted.join(file), "").expect("a file is written");
         }
     };
     let scene = scene(&["tools.file.deny_write=[\"locked.txt\"]"], plant).await;
-    for file in ["locked.txt", ".git/config", ".git/hooks/pre-commit", "toolhold.toml"] {
+    for file in files {
         for (_, way) in WRITERS.iter().filter(|(program, _)| there_is(program)) {
             run(&scene, &way.replace("FILE", file)).await;
             let path = scene.granted.join(file);
@@ -153,6 +166,9 @@ async fn protected_files_stay_unchanged() {
     }
     assert_ne!(run(&scene, "echo x > .git/hooks/post-commit").await.code, 0);
     assert!(!scene.granted.join(".git/hooks/post-commit").exists());
+    let hooks = ".git/modules/deep/sub/hooks";
+    assert_ne!(run(&scene, &format!("mkdir -p {hooks}; echo x > {hooks}/update")).await.code, 0);
+    assert!(!scene.granted.join(hooks).exists());
     run(&scene, "mv .git .old; mkdir -p .git/hooks; echo x > .git/config; echo x > .git/hooks/pre-commit; rm -rf .git").await;
     assert!(!scene.granted.join(".old").exists());
     assert_eq!(
@@ -303,15 +319,6 @@ async fn forbidden_files_are_not_created_and_leave_no_stub() {
             .expect("a file is written");
     };
     let scene = scene(&[], plant).await;
-    for way in [
-        "echo '][' > toolhold.toml",
-        "rm -rf toolhold.toml; echo x > toolhold.toml",
-        "echo x > new; mv -fT new toolhold.toml",
-        "ln -sfT new toolhold.toml",
-    ] {
-        run(&scene, way).await;
-        assert!(fs::symlink_metadata(scene.granted.join("toolhold.toml")).is_err(), "{way}");
-    }
     run(&scene, "echo x > .git/hooks/pre-commit; mkdir -p .git/hooks; rmdir .git/hooks; ln -s /tmp .git/hooks").await;
     assert!(fs::symlink_metadata(scene.granted.join(".git/hooks")).is_err());
     run(&scene, "echo x > sub/toolhold.toml; rm -f sub/toolhold.toml; mv sub other").await;
@@ -320,7 +327,7 @@ async fn forbidden_files_are_not_created_and_leave_no_stub() {
         "tools.call = 5\n"
     );
     // While one command runs, another ends: the first stays confined.
-    let slow = run(&scene, "sleep 1; echo x > .git/hooks/pre-commit; echo x > toolhold.toml");
+    let slow = run(&scene, "sleep 1; echo x > .git/hooks/pre-commit");
     let quick = async {
         for _ in 0..5 {
             run(&scene, "true").await;
@@ -329,10 +336,25 @@ async fn forbidden_files_are_not_created_and_leave_no_stub() {
     tokio::join!(slow, quick);
     let left: Vec<_> =
         fs::read_dir(scene.granted.join(".git")).expect("it is there").flatten().collect();
-    assert!(
-        left.is_empty() && fs::symlink_metadata(scene.granted.join("toolhold.toml")).is_err(),
-        "{left:?}"
-    );
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn new_configuration_of_the_project_only_narrows_and_is_told() {
+    let cli = Cli::new();
+    // Nothing stands in its place that a program could find.
+    let listed = cli.run(&["call", "bash", "find . -name toolhold.toml"]).ends(0).stdout;
+    assert!(!listed.contains("toolhold.toml"), "{listed}");
+    let wider = "command=printf '[tools.shell]\\nnetwork = \"allow\"\\n' > toolhold.toml";
+    let told = cli.run(&["call", "bash", wider]).ends(0).stdout;
+    assert!(told.contains("toolhold.toml, which other programs run or obey later"), "{told}");
+    assert!(cli.work().join("toolhold.toml").exists());
+    let refused = cli.run(&["call", "bash", "command=cat < /dev/null", "network=true"]);
+    assert!(refused.code == 3 && refused.stderr.contains("is ignored"), "{}", refused.stderr);
+    // One that nobody can read stops no undo.
+    cli.run(&["call", "bash", "echo '][' > toolhold.toml"]);
+    cli.run(&["undo", "--yes"]).ends(0);
+    assert!(!cli.work().join("toolhold.toml").exists());
 }
 
 #[test]

@@ -303,8 +303,6 @@ fn case(seed: u64, usable: &[&str]) -> Result<bool, String> {
         let undo = project.toolhold(&["undo", "--yes", &call]).output().expect("toolhold runs");
         said.push_str(&String::from_utf8_lossy(&undo.stderr));
     }
-    // The next command removes what a killed one has put in the place of a `toolhold.toml`.
-    project.toolhold(&["tools", "read"]).output().expect("toolhold runs");
     let mut after = project.seen();
     if is_cut {
         // An undo that is killed has changed the times of directories.

@@ -9,7 +9,7 @@ use toolhold_config::{Folders, Loaded};
 use toolhold_contract::text::{counted, neutral_line};
 use toolhold_contract::{ChangeRecorder, Events, HostError, Report, Rollback, Snapshot};
 use toolhold_policy::OwnTable;
-use toolhold_policy::planted::{link_runs_later, runs_later};
+use toolhold_policy::planted::{is_unpacked, link_runs_later, runs_later};
 use toolhold_undo::{CommandJournal, Journal, SaveRules, SavedChanges, Scope};
 use toolhold_undo::{UndoEntry, UndoError, UndoStore};
 
@@ -151,9 +151,10 @@ fn planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> 
         texts.is_none_or(|(now, before)| scripts(now) != scripts(before))
     };
     let runs = |path: &&PathBuf| {
-        runs_later(path)
-            || is_package(path) && has_new_scripts(path)
-            || (path.is_symlink() || path.is_dir()) && link_runs_later(path)
+        !is_unpacked(path)
+            && (runs_later(path)
+                || is_package(path) && has_new_scripts(path)
+                || (path.is_symlink() || path.is_dir()) && link_runs_later(path))
     };
     saved.written.iter().filter(runs).cloned().collect()
 }

@@ -378,13 +378,8 @@ impl Places {
                 .is_some_and(|tree| tree.access == TreeAccess::Write)
         };
         for root in &roots {
-            // A file of this name would count the next time, or stop Toolhold from starting there.
-            let configuration = root.join(OWN_NAMES[0]);
-            if writable(root)
-                && std::fs::symlink_metadata(&configuration).map_or(true, |there| there.is_dir())
-            {
-                held.extend(PinnedDirectory::at(&configuration));
-            }
+            // A new one only narrows, and the answer tells of it. Something in its place would be
+            // seen by every program that lists the directory.
             denied
                 .frozen
                 .extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
@@ -412,6 +407,12 @@ impl Places {
                 let is_missing = |path: &&Path| is_one && path.symlink_metadata().is_err();
                 if let Some(config) = part("config").filter(is_missing) {
                     toolhold_private::keep_empty(config)?;
+                }
+                if writable(folder) {
+                    for hooks in repository.inner_hooks() {
+                        held.extend(PinnedDirectory::keep_free(&hooks)?);
+                    }
+                    denied.frozen.extend(repository.inner_parts());
                 }
             }
             denied.frozen.extend(repository.names.iter().cloned());
