@@ -361,6 +361,48 @@ fn approval_does_not_cover_a_file_that_changed_since() {
 }
 
 #[test]
+fn approval_does_not_cover_a_script_that_changed_since() {
+    /// Approves a command, and exchanges a script that it starts.
+    struct Exchanging(std::path::PathBuf);
+    impl Approver for Exchanging {
+        fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
+            fs::write(&self.0, "touch exchanged\n").expect("a file is written");
+            Box::pin(async { Reply::Yes { scope: Scope::Session, by: "a test".to_owned() } })
+        }
+    }
+    run(async {
+        let scene = supervised(&[]).await;
+        let folder = scene.granted.join("sub");
+        fs::create_dir(&folder).expect("a folder is made");
+        let session = Session::new("s");
+        let call = |command: &str, approver: Option<Arc<dyn Approver>>| {
+            let request = Request::new("bash", json!({ "command": command }));
+            scene.host.call(Request { approver, session: Some(session.clone()), ..request })
+        };
+        for (command, file) in [
+            ("bash sub/deploy.sh", "deploy.sh"),
+            ("cd sub && sh -e ./other.sh", "other.sh"),
+            ("make -f sub/rules.mk", "rules.mk"),
+        ] {
+            let script = folder.join(file);
+            fs::write(&script, "touch first\n").expect("a file is written");
+            let answer = call(command, Some(Arc::new(Exchanging(script.clone())))).await;
+            let denied = category(&answer.outcome);
+            assert_eq!(denied, Some(Category::ConfirmationRequired), "{command}: {answer:?}");
+            // Approved for the session, it counts until the script changes.
+            fs::write(&script, "exit 0\n").expect("a file is written");
+            call(command, Some(Person::yes(Scope::Session))).await;
+            assert_ne!(category(&call(command, None).await.outcome), denied, "{command}");
+            fs::write(&script, "touch exchanged\n").expect("a file is written");
+            assert_eq!(category(&call(command, None).await.outcome), denied, "{command}");
+        }
+        for made in ["exchanged", "first", "sub/exchanged", "sub/first"] {
+            assert!(!scene.granted.join(made).exists(), "{made}");
+        }
+    });
+}
+
+#[test]
 fn approval_does_not_cover_a_link_that_changed_since() {
     /// Approves, and makes a link lead elsewhere meanwhile.
     struct Swapped(std::path::PathBuf);

@@ -123,6 +123,31 @@ fn alias_of_a_command_does_not_bypass_a_rule() {
 /// A command that prints something, waits until it was seen, and prints something else.
 const WAITS: &str = "echo first; until test -e go; do sleep 0.01; done; echo second";
 
+#[test]
+fn alias_of_git_is_the_command_that_it_stands_for() {
+    let cli = Cli::new();
+    cli.configure("tools.autonomy = \"full\"\n[[tools.permissions.bash]]\npattern = \"git tag *\"\naction = \"deny\"\n");
+    let has_git = crate::shell::there_is("git");
+    if has_git {
+        let made = Command::new("git").args(["init", "-q"]).arg(cli.work()).status();
+        assert!(made.expect("git runs").success());
+    }
+    fs::create_dir_all(cli.work().join(".git")).expect("a folder is made");
+    let config = cli.work().join(".git/config");
+    let aliases = "[alias]\n  mark = tag -f\n  get = \"!curl https://a.example\"\n  twice = mark one\n  make = !touch made\n";
+    let before = fs::read_to_string(&config).unwrap_or_default();
+    fs::write(config, before + aliases).expect("it is written");
+    for command in ["git mark one", "git -C . twice", "true && git get"] {
+        let refused = cli.run(&["call", "bash", command]).ends(3).stderr;
+        assert!(refused.contains("policy_blocked"), "{command}: {refused}");
+    }
+    // What no rule denies runs, with the alias.
+    if has_git {
+        cli.run(&["call", "bash", "git make"]).ends(0);
+        assert!(cli.work().join("made").exists());
+    }
+}
+
 /// At a terminal, output appears before the command ends, and isn't repeated at the end.
 #[test]
 fn terminal_shows_output_live_and_once() {

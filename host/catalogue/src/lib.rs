@@ -6,6 +6,7 @@ mod catalogue;
 mod coerce;
 mod context;
 mod filter_chain;
+mod git_aliases;
 pub mod plugins;
 pub mod schema;
 pub mod subjects;

@@ -16,6 +16,7 @@ use toolhold_runtime::Plugin;
 use toolhold_system::files::{FileError, FileView, LastLink, real_or_given};
 
 use crate::catalogue::Tool;
+use crate::git_aliases;
 
 /// Bytes of a path: the kernel's limit. Resolving a longer path would take long before it fails.
 const MAX_PATH: usize = 4096;
@@ -208,6 +209,11 @@ fn resolve_subjects(
                     add(located.real);
                 }
                 None if subject.kind == SubjectKind::Url => add(url(tool, text)?),
+                None if subject.kind == SubjectKind::Command => {
+                    let behind = behind_aliases(tool, home, text, cached)?;
+                    add(text.clone());
+                    behind.into_iter().for_each(&mut add);
+                }
                 None => add(text.clone()),
             }
             Ok::<(), SubjectError>(())
@@ -240,6 +246,31 @@ fn resolve_subjects(
         }
     }
     Ok(())
+}
+
+/// The commands that the aliases of git in a command stand for.
+///
+/// # Errors
+///
+/// With `cached`, there may be some, and git's configuration would have to be read.
+fn behind_aliases(
+    tool: &Tool,
+    home: Option<&Path>,
+    command: &str,
+    cached: bool,
+) -> Result<Vec<String>, SubjectError> {
+    let Some(plugin) = tool.plugin.as_ref() else { return Ok(Vec::new()) };
+    let policy = plugin.policy();
+    match &policy.working_directory {
+        Some(directory) if git_aliases::may_be_used(command) => {
+            if cached {
+                let (path, time) = (directory.clone(), policy.limits.call);
+                return Err(SubjectError::Uncached { path, time });
+            }
+            Ok(git_aliases::expanded(directory, home, command))
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// A URL in the normalised form that rules match. Built-in tools get the same form, so that they

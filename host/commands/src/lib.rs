@@ -21,6 +21,7 @@ mod network;
 mod options;
 mod programs;
 mod risk;
+mod started;
 mod variables;
 mod word;
 mod wrappers;
@@ -223,6 +224,26 @@ impl Command {
     /// `/usr/bin/git -C . push` too.
     pub fn spellings(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.programs.iter().map(|program| (program.text.as_str(), program.spellings.as_slice()))
+    }
+
+    /// The commands of git in it that aren't among the usual ones, and so may be aliases, each with
+    /// its arguments.
+    pub fn git_commands(&self) -> impl Iterator<Item = (String, String)> {
+        let programs = self.programs.iter().filter(|program| program.name == "git");
+        let texts = programs
+            .flat_map(|program| program.spellings.iter().chain(std::iter::once(&program.text)));
+        texts.filter_map(|text| {
+            let (name, rest) =
+                text.strip_prefix("git ")?.split_once(' ').unwrap_or((&text[4..], ""));
+            let may_be = !name.starts_with('-') && !options::GIT_COMMANDS.contains(&name);
+            may_be.then(|| (name.to_owned(), rest.to_owned()))
+        })
+    }
+
+    /// The paths of the files that it may start, such as scripts and Makefiles, as it says them.
+    /// Not all of them exist.
+    pub fn started_files(&self) -> Vec<String> {
+        started::files(&self.programs)
     }
 
     /// The highest risk of its parts, and the program or file with this risk.

@@ -1,8 +1,8 @@
 //! The step of a call at which a person approves it, where the gates say so.
 //!
 //! An approval is bound to a [`Fingerprint`] of the call and to the session. Other arguments,
-//! another version of the plugin, another session, or another state of the file whose change was
-//! shown ask again. It skips the question and nothing else: the journey decides anew.
+//! another version of the plugin, another session, another state of the file whose change was
+//! shown, or other content of a script that a command starts ask again. It skips the question and nothing else: the journey decides anew.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,7 +14,7 @@ use toolhold_contract::{Access, Annotations, CancellationToken, Category, Failur
 use toolhold_policy::{Action, Decision, Gate, ResolvedSubject, Verdict};
 
 use crate::approvals::{
-    Always, ApprovalDesk, Approver, Question, Reply, always, fingerprint, preview,
+    Always, ApprovalDesk, Approver, Question, Reply, always, fingerprint, preview, started,
 };
 use crate::audit::Audit;
 use crate::fingerprint::Fingerprint;
@@ -56,7 +56,10 @@ impl ApprovalStep<'_> {
     ) -> Result<Approval, Failure> {
         let context = self.context;
         let seen = self.check_preview(preview::preview(context).await)?;
-        let before = seen.as_ref().map(|seen| seen.before);
+        let before = match &seen {
+            Some(seen) => Some(seen.before),
+            None => started::digest(context).await,
+        };
         let settled = seen.as_ref().and_then(|seen| seen.settled);
         let fingerprint = self.fingerprint(before.as_ref());
         let of_hosts = self.fingerprint_of_hosts();
@@ -118,8 +121,9 @@ impl ApprovalStep<'_> {
     ///
     /// What the call comes to before anyone is asked.
     pub(crate) fn find_earlier(&self) -> Result<Option<String>, Failure> {
+        let seen = self.check_preview(preview::of_blocking(self.context))?;
         let before =
-            self.check_preview(preview::of_blocking(self.context))?.map(|seen| seen.before);
+            seen.map(|seen| seen.before).or_else(|| started::digest_blocking(self.context));
         self.earlier_approval([
             Some(self.fingerprint(before.as_ref())),
             self.fingerprint_of_hosts(),
@@ -193,10 +197,11 @@ impl ApprovalStep<'_> {
         let (mut arguments, mut acted_on) = (Arc::clone(&self.context.arguments), Vec::new());
         self.lookups.decide(tool, &mut arguments, &mut acted_on, cancel).await?;
         self.context.carry_into(&mut acted_on);
-        let is_same = acted_on == self.context.subjects
-            && self.check_preview(preview::preview(self.context).await)?.map(|seen| seen.before)
-                == before;
-        if is_same {
+        let now = match self.check_preview(preview::preview(self.context).await)? {
+            Some(seen) => Some(seen.before),
+            None => started::digest(self.context).await,
+        };
+        if acted_on == self.context.subjects && now == before {
             Ok(())
         } else {
             Err(self.not_asked("what it acts on has changed while one was asked"))

@@ -11,7 +11,7 @@ use crate::fingerprint::Fingerprint;
 impl Fingerprint {
     /// The fingerprint of a call whose subjects are resolved. Paths are real paths, so another
     /// spelling is the same call, and a link that now leads elsewhere makes another call. `file`:
-    /// the SHA-256 of the file that the preview shows, if there is one.
+    /// the SHA-256 of the file that the preview shows, or of those that a command starts.
     pub(crate) fn for_call(context: &CallContext, file: Option<&[u8; 32]>) -> Self {
         let mut hash = Sha256::new();
         // The length comes before each part, so that text can't move from one part to the next.

@@ -6,6 +6,7 @@ mod outdated;
 mod posted;
 pub(crate) mod preview;
 mod question;
+pub(crate) mod started;
 mod words;
 
 use std::collections::HashMap;

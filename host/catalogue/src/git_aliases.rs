@@ -1,0 +1,154 @@
+//! The aliases of git that a command uses. A rule is about the command that an alias stands for, so
+//! that command is decided on as well.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use toolhold_policy::commands::Command;
+use toolhold_private::{Repository, read_regular};
+
+/// Bytes of a configuration that are read.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Configurations that others include, and aliases that use others.
+const MAX_FILES: usize = 20;
+const MAX_STEPS: usize = 10;
+
+/// Whether a command starts git with something that isn't one of its usual commands.
+pub(crate) fn may_be_used(text: &str) -> bool {
+    text.contains("git") && Command::read(text).git_commands().next().is_some()
+}
+
+/// The commands that the aliases of a command stand for. Blocks.
+pub(crate) fn expanded(directory: &Path, home: Option<&Path>, text: &str) -> Vec<String> {
+    let aliases = aliases(directory, home);
+    let mut found = Vec::new();
+    let mut open: Vec<(String, usize)> = vec![(text.to_owned(), 0)];
+    while let Some((text, steps)) = open.pop() {
+        for (name, rest) in Command::read(&text).git_commands() {
+            let Some(alias) = aliases.get(&name.to_lowercase()) else { continue };
+            let command = match alias.strip_prefix('!') {
+                Some(script) => format!("{script} {rest}"),
+                None => format!("git {alias} {rest}"),
+            };
+            let command = command.trim_end().to_owned();
+            if steps < MAX_STEPS && !found.contains(&command) {
+                open.push((command.clone(), steps + 1));
+                found.push(command);
+            }
+        }
+    }
+    found
+}
+
+/// All aliases, by their names in small letters: those of the repository before the user's.
+fn aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String> {
+    let repository = Repository::find(directory);
+    let own = ["config", "config.worktree"].map(|name| repository.part(name).map(Path::to_owned));
+    let of_user = home
+        .into_iter()
+        .flat_map(|home| [".config/git/config", ".gitconfig"].map(|name| home.join(name)));
+    let mut files: Vec<PathBuf> =
+        [PathBuf::from("/etc/gitconfig")].into_iter().chain(of_user).collect();
+    files.extend(own.into_iter().flatten());
+    // What `git push` itself starts.
+    let mut aliases = HashMap::from([("send-pack".to_owned(), "push".to_owned())]);
+    let mut read = 0;
+    while !files.is_empty() && read < MAX_FILES {
+        let file = files.remove(0);
+        read += 1;
+        let Ok(bytes) = read_regular(&file, MAX_BYTES) else { continue };
+        for (key, value) in entries(&String::from_utf8_lossy(&bytes)) {
+            if let Some(name) = key.strip_prefix("alias.") {
+                aliases.insert(name.to_owned(), value);
+            } else if key == "include.path" {
+                let path = match (value.strip_prefix("~/"), home) {
+                    (Some(below), Some(home)) => home.join(below),
+                    _ => file.with_file_name(value),
+                };
+                files.insert(0, path);
+            }
+        }
+    }
+    aliases
+}
+
+/// The keys of a configuration of git, in small letters, with their values. A conditional include
+/// counts as one without a condition.
+fn entries(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut section = String::new();
+    let text = text.replace("\\\r\n", "").replace("\\\n", "");
+    for line in text.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix('[') {
+            let name = rest.split(']').next().unwrap_or_default().to_lowercase();
+            section = match name.split_once(|letter: char| letter.is_whitespace() || letter == '.')
+            {
+                Some(("includeif", _)) => "include".to_owned(),
+                Some(("alias", name)) => format!("alias.{}", name.trim().trim_matches('"')),
+                Some((section, _)) => format!("{section}.*"),
+                None => name,
+            };
+        } else if let Some((key, value)) = line.split_once('=') {
+            let key = key.trim().to_lowercase();
+            let key = match section.strip_prefix("alias.") {
+                Some(name) if key == "command" => format!("alias.{name}"),
+                _ => format!("{section}.{key}"),
+            };
+            found.push((key, unquoted(value.trim())));
+        }
+    }
+    found
+}
+
+/// A value without its quotes, escapes and comment.
+fn unquoted(value: &str) -> String {
+    let mut text = String::new();
+    let mut is_quoted = false;
+    let mut letters = value.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => is_quoted = !is_quoted,
+            '#' | ';' if !is_quoted => break,
+            '\\' => match letters.next() {
+                Some('n') => text.push('\n'),
+                Some('t') => text.push('\t'),
+                Some(other) => text.push(other),
+                None => {}
+            },
+            other => text.push(other),
+        }
+    }
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_behind_aliases_are_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        std::fs::create_dir(root.join(".git")).expect("a folder is made");
+        let config = "[core]\n\tbare = false\n[Alias]\n  yolo = push --force # now\n\twipe = \"!rm -rf \\\"$HOME\\\"\"\n  twice = yolo origin\n[include]\n\tpath = more\n[alias \"Own\"]\n\tcommand = !id\n";
+        std::fs::write(root.join(".git/config"), config).expect("it is written");
+        std::fs::write(root.join(".git/more"), "[alias]\nfar=ls-remote \\\n  x\n")
+            .expect("it is written");
+        std::fs::write(root.join(".gitconfig"), "[alias]\nyolo = status\nmine = clean -fdx\n")
+            .expect("it is written");
+        for (command, expected) in [
+            ("git yolo origin main", &["git push --force origin main"][..]),
+            ("cd x && git -C . --no-pager wipe", &["rm -rf \"$HOME\""]),
+            ("git twice", &["git yolo origin", "git push --force origin"]),
+            ("git FAR", &["git ls-remote   x"]),
+            ("git mine", &["git clean -fdx"]),
+            ("git own", &["id"]),
+            ("git -C . send-pack origin", &["git push origin"]),
+            ("git unknown; git push", &[]),
+        ] {
+            assert_eq!(expanded(root, Some(root), command), expected, "{command}");
+        }
+        assert!(may_be_used("git yolo") && !may_be_used("git push") && !may_be_used("ls"));
+    }
+}

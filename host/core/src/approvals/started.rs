@@ -1,0 +1,80 @@
+//! The project's files that a command starts: an approval counts for their content.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+use sha2::{Digest, Sha256};
+use toolhold_catalogue::CallContext;
+use toolhold_contract::SubjectKind;
+use toolhold_policy::commands::Command;
+use toolhold_system::files::{FileView, Grants, OpenOptions};
+
+use super::preview::MAX_COMPARED;
+
+/// Files of one call that are looked at.
+const MAX_FILES: usize = 100;
+
+/// A digest of the files that the commands of a call start. `None`: they start none of those that
+/// the call may change.
+pub(crate) async fn digest(context: &CallContext) -> Option<[u8; 32]> {
+    let look = look(context)?;
+    // Reading may wait for a disk or a network.
+    tokio::task::spawn_blocking(look).await.unwrap_or(None)
+}
+
+/// As the asynchronous function; blocks.
+pub(crate) fn digest_blocking(context: &CallContext) -> Option<[u8; 32]> {
+    look(context)?()
+}
+
+fn look(context: &CallContext) -> Option<impl FnOnce() -> Option<[u8; 32]> + Send + 'static> {
+    let policy = context.tool.as_deref()?.plugin.as_ref()?.policy();
+    let grants = Arc::clone(&policy.process.as_ref()?.places.grants);
+    let carried = context.carried.directory.as_ref().map(PathBuf::from);
+    let directory = carried.or_else(|| policy.working_directory.clone())?;
+    let commands = context.subjects.iter().filter(|it| it.kind == SubjectKind::Command);
+    let files: Vec<PathBuf> = commands
+        .flat_map(|command| Command::read(&command.text).started_files())
+        .map(|file| directory.join(file))
+        .take(MAX_FILES)
+        .collect();
+    (!files.is_empty()).then_some(move || of_files(&grants, &files))
+}
+
+fn of_files(grants: &Arc<Grants>, files: &[PathBuf]) -> Option<[u8; 32]> {
+    let mut hash = Sha256::new();
+    let mut is_any = false;
+    for file in files {
+        if let Some((size, bytes)) = read(grants, file) {
+            is_any = true;
+            hash.update((file.as_os_str().len() as u64).to_le_bytes());
+            hash.update(file.as_os_str().as_encoded_bytes());
+            hash.update(size.to_le_bytes());
+            hash.update(Sha256::digest(bytes));
+        }
+    }
+    is_any.then(|| hash.finalize().into())
+}
+
+/// The size of a granted file, and its content; of a large one, its beginning and when it was
+/// changed.
+fn read(grants: &Arc<Grants>, path: &Path) -> Option<(u64, Vec<u8>)> {
+    let options = OpenOptions { read: true, ..OpenOptions::default() };
+    let opened = FileView::new(Arc::clone(grants), true).open(path, options).ok()?;
+    if opened.kind != FileType::RegularFile {
+        return None;
+    }
+    let file = File::from(opened.handle);
+    let about = file.metadata().ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_COMPARED as u64).read_to_end(&mut bytes).ok()?;
+    if about.len() > bytes.len() as u64 {
+        bytes.extend(about.mtime().to_le_bytes());
+        bytes.extend(about.mtime_nsec().to_le_bytes());
+    }
+    Some((about.len(), bytes))
+}
