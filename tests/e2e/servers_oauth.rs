@@ -193,6 +193,8 @@ fn hostile_authorization_servers_get_nothing() {
         ("iss_wrong", "issuer mismatch"),
         ("iss_missing", "missing required issuer"),
         ("refused", "access_denied"),
+        ("token_empty", "token is empty"),
+        ("token_lines", "characters that no header may have"),
     ] {
         let scene = Scene::new(&[file], "");
         let (is_in, told) = scene.login(None);

@@ -172,6 +172,9 @@ class Server(http.server.BaseHTTPRequestHandler):
             return self.whole({"error": "invalid_grant"}, status=400)
         ACCESS.clear()
         access, refresh = "access-" + secrets.token_urlsafe(), "refresh-" + secrets.token_urlsafe()
+        if there("token_empty") or there("token_lines"):
+            access = "" if there("token_empty") else access + "\r\nX-Other: yes"
+            return self.whole({"access_token": access, "token_type": "Bearer", "expires_in": 3600})
         ACCESS.add(access)
         REFRESH.add(refresh)
         note("tokens", f"{access}\n{refresh}")

@@ -19,6 +19,7 @@ use crate::login::{login, logout};
 use crate::oauth::TokenFile;
 use crate::packages;
 use crate::pins::{Pins, ToolDifference};
+use crate::shown_tool;
 use crate::written::{self, Start};
 
 /// Most packages that are shown.
@@ -298,7 +299,7 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
         match difference {
             ToolDifference::New(tool) => {
                 let name = neutral_line(&tool.name);
-                writeln!(out, "+ {word}{name}\n  {}", neutral(&tool.definition))?;
+                write!(out, "+ {word}{name}\n{}", shown_tool::lines(&tool.definition))?;
             }
             ToolDifference::Missing(name) => writeln!(out, "- {word}{}", neutral_line(name))?,
             ToolDifference::Changed(name, parts) => {

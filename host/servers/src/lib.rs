@@ -37,6 +37,7 @@ mod reason;
 mod registry;
 mod running;
 mod server;
+mod shown_tool;
 mod words;
 mod written;
 

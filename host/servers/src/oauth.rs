@@ -152,6 +152,11 @@ impl CredentialStore for TokenFile {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let tokens = serde_json::to_value(&credentials.token_response);
+        let tokens = tokens.map_err(|error| AuthError::CredentialStoreError(error.to_string()))?;
+        if let Some(token) = tokens["access_token"].as_str() {
+            check_token(token).map_err(|why| AuthError::CredentialStoreError(why.to_owned()))?;
+        }
         self.blocking(|file| file.write(Some(credentials)).map_err(|error| error.to_string())).await
     }
 
@@ -167,6 +172,19 @@ impl CredentialStore for TokenFile {
         };
         Ok(Some(CredentialRefreshGuard::new(self.blocking(lock).await?)))
     }
+}
+
+/// Checks that a token can be sent in a header.
+///
+/// # Errors
+///
+/// Why it can't, for people.
+fn check_token(token: &str) -> Result<HeaderValue, &'static str> {
+    if token.is_empty() {
+        return Err("the authorization server's token is empty");
+    }
+    HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|_| "the authorization server's token has characters that no header may have")
 }
 
 /// The door, for the library.
@@ -348,8 +366,7 @@ impl Tokens {
     /// There is no token any more, for people.
     pub(crate) async fn current(&self, ended: &Ended) -> Result<HeaderValue, String> {
         let token = self.manager.get_access_token().await.map_err(|error| explain(&error))?;
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| "its token isn't valid in a header".to_owned())?;
+        let mut value = check_token(&token).map_err(str::to_owned)?;
         value.set_sensitive(true);
         ended.learns("token", &Arc::new(SecretValue::new(token)));
         Ok(value)

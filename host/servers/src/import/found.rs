@@ -10,14 +10,29 @@ use toolhold_core::{HostError, NAME};
 /// Largest file of a client, in bytes. Some keep their whole history in it.
 const LONGEST: u64 = 64 << 20;
 
+/// Servers of one file. Nobody reads more before they are imported.
+const MOST: usize = 200;
+
 /// The servers of a client's file by their names there: how each is reached, or why it can't be
-/// used. `None`: there is no such file.
+/// used. `None`: there is no such file. `is_of_project`: others may have written it, so a link in
+/// its place isn't followed.
 pub(super) fn found(
     client: &Client,
     path: &Path,
+    is_of_project: bool,
 ) -> Result<Option<Vec<(String, ReadServer)>>, String> {
+    if is_of_project && path.is_symlink() {
+        return Err(
+            "it isn't a regular file but a link, which may lead to a file of yours: copy the file"
+                .to_owned(),
+        );
+    }
     let Some(text) = read(path)? else { return Ok(None) };
-    let all = servers(client, &text)?.into_iter();
+    let all = servers(client, &text)?;
+    if all.len() > MOST {
+        return Err(format!("it names {} servers, and the limit is {MOST}", all.len()));
+    }
+    let all = all.into_iter();
     Ok(Some(all.map(|(name, server)| (name, server.and_then(not_toolhold))).collect()))
 }
 

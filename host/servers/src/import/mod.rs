@@ -132,7 +132,7 @@ fn read_all(
         };
         let Some(path) = path else { continue };
         let shown = neutral_line(&path.display().to_string());
-        let all = match found(client, &path) {
+        let all = match found(client, &path, arguments.project) {
             Ok(None) => {
                 read.absent.push(shown);
                 continue;

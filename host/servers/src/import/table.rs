@@ -1,8 +1,12 @@
 //! The table of an imported server.
 
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE,
+};
 use toml_edit::{Array, InlineTable, Item, Table, Value, value};
 use toolhold_clients::{NamedServer, ServerEntry, variable};
 use toolhold_core::config::Loaded;
+use toolhold_core::text::{cut, neutral_line};
 use toolhold_redaction::{Keys, field, text};
 use toolhold_requests::check_url;
 
@@ -10,6 +14,31 @@ use super::SECRETS;
 
 /// Most characters of a name.
 const MAX_NAME: usize = 24;
+
+/// Headers that a connection sets itself.
+const OF_CONNECTION: [HeaderName; 5] =
+    [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE];
+
+/// Words in the names of variables and options whose values are credentials.
+const SECRET_WORDS: [&str; 17] = [
+    "apikey",
+    "auth",
+    "cookie",
+    "credential",
+    "credentials",
+    "key",
+    "pass",
+    "passphrase",
+    "passwd",
+    "password",
+    "pat",
+    "pin",
+    "pw",
+    "pwd",
+    "secret",
+    "secrets",
+    "token",
+];
 
 /// A server as it is added to `toolhold.toml`.
 #[derive(Debug)]
@@ -101,11 +130,18 @@ pub(crate) fn check_command(words: &[String]) -> Result<(), String> {
     if words.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(EMPTY.to_owned());
     }
-    match words.iter().skip(1).position(|word| has_secret(word)) {
+    let value_at = |at: usize| match words[at].split_once('=') {
+        Some((option, value)) if option.starts_with('-') => (option, value),
+        _ => (&*words[at - 1], &*words[at]),
+    };
+    let is_secret_at = |at: &usize| {
+        let (option, value) = value_at(*at);
+        has_secret(&words[*at]) || (is_secret_option(option) && is_long(value))
+    };
+    match (1..words.len()).find(is_secret_at) {
         Some(at) => Err(format!(
-            "its argument {} looks like a credential, which a toolhold.toml is no place for: pass it \
-             in a variable",
-            at + 1
+            "its argument {at} looks like a credential, which a toolhold.toml is no place for: pass it \
+             in a variable"
         )),
         None => Ok(()),
     }
@@ -134,6 +170,10 @@ pub(super) fn credentials<'s>(server: &'s NamedServer) -> Vec<(&'s str, &'s str,
         (is_secret && !is_reference).then_some((name.as_str(), prefix, rest))
     };
     pairs.iter().filter_map(credential).collect()
+}
+
+fn is_value(text: &str) -> bool {
+    HeaderValue::from_str(text).is_ok()
 }
 
 fn is_authorization(header: &str) -> bool {
@@ -180,6 +220,11 @@ impl Imported {
     }
 
     fn add_header(&mut self, name: &str, text: &str, place: &Place<'_>) -> Result<(), String> {
+        let known = HeaderName::try_from(name).ok();
+        if known.is_none_or(|name| OF_CONNECTION.contains(&name)) || !is_value(text) {
+            let shown = neutral_line(cut(name, 128));
+            return Err(format!("no request may have the header `{shown}` with that value"));
+        }
         let (prefix, rest) = split(name, text);
         let more = [("header", name), ("prefix", prefix)];
         match variable(rest) {
@@ -241,21 +286,53 @@ impl Imported {
 
 /// A server's name in Toolhold: small letters, digits and `-`.
 pub(super) fn fitted(name: &str) -> Result<String, String> {
+    let is_path = name.contains("..") || name.chars().any(char::is_control);
     let fit = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9') => letter,
         _ => '-',
     };
     let fitted: String = name.chars().map(fit).collect();
     let fitted = fitted.trim_matches('-');
-    if fitted.len() <= MAX_NAME && fitted.starts_with(|first: char| first.is_ascii_lowercase()) {
+    if !is_path
+        && fitted.len() <= MAX_NAME
+        && fitted.starts_with(|first: char| first.is_ascii_lowercase())
+    {
         return Ok(fitted.to_owned());
     }
     Err(format!("its name doesn't fit: at most {MAX_NAME} of a-z, 0-9 and `-`, a letter first"))
 }
 
-/// Whether a value looks like a credential, by its name or by itself.
+/// Whether a value looks like a credential, by its name or by itself. It is kept as one also where
+/// that may be wrong: nothing is lost by it.
 fn is_secret(name: &str, value: &str) -> bool {
-    field(name, value, Keys::Settings) != value || has_secret(value)
+    field(name, value, Keys::Settings) != value
+        || has_secret(value)
+        || (names_secret(name) && !is_plain(value))
+}
+
+/// Whether the value of an option is a credential by the option's name.
+fn is_secret_option(option: &str) -> bool {
+    let last = option.rsplit('-').next().unwrap_or_default();
+    option.starts_with('-') && !["auth", "cookie", "pin"].contains(&last) && names_secret(last)
+}
+
+/// Whether a value is long enough for a credential, and not an obvious setting.
+fn is_long(value: &str) -> bool {
+    value.len() >= 6 && !value.starts_with('-') && !is_plain(value) && variable(value).is_none()
+}
+
+/// Whether a value is a path, a number or a switch.
+fn is_plain(value: &str) -> bool {
+    value.is_empty()
+        || value.starts_with('/')
+        || value.parse::<f64>().is_ok()
+        || ["true", "false"].contains(&value)
+}
+
+/// Whether a name has a word that stands for a credential.
+fn names_secret(name: &str) -> bool {
+    let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.any(|word| SECRET_WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
 }
 
 fn has_secret(value: &str) -> bool {
@@ -341,7 +418,26 @@ mod tests {
         assert!(program(&["x", "--token", &token], &[]).is_err());
         assert!(program(&["x"], &[("A", "${input:token}")]).is_err());
         assert!(program(&[], &[]).is_err());
-        assert!(fitted("0").is_err());
+        assert!(program(&["x", "--password", "hunter2hunter"], &[]).is_err());
+        assert!(program(&["x", "--api-key=hunter2hunter"], &[]).is_err());
+        for argument in
+            ["--port=8080", "--key=/etc/key", "--max-tokens=100000", "--auth=oauth2pkce"]
+        {
+            assert!(program(&["x", argument], &[]).is_ok(), "{argument}");
+        }
+        let short = program(&["x"], &[("PW", "hunter2"), ("SECRET", "abc"), ("KEYBOARD", "us")]);
+        let short = short.expect("it is imported");
+        let kept: Vec<&str> = short.secrets.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(kept, ["hunter2", "abc"]);
+        for (name, text) in [("Host", "a.example"), ("X-A", "b\r\nHost: c"), ("X A", "b")] {
+            let url = "https://h.example/mcp".to_owned();
+            let headers = map(&[(name, text)]);
+            let server = NamedServer::Url { url, headers, token_variable: None };
+            assert!(read("a", server, &[]).is_err(), "{name}");
+        }
+        for name in ["0", "../../x", "\u{8}ash"] {
+            assert!(fitted(name).is_err(), "{name}");
+        }
         assert!(fitted(&"a".repeat(25)).is_err());
         assert_eq!(fitted("@acme/Server_1").as_deref(), Ok("acme-server-1"));
     }

@@ -49,11 +49,17 @@ fn of_npm(lock: &str) -> Vec<(String, String, bool)> {
     let each = packages.filter(|(place, _)| !place.is_empty()).map(|(place, package)| {
         let name = place.strip_prefix("node_modules/").unwrap_or(place);
         let version = package["version"].as_str().unwrap_or_default();
+        let integrity = package["integrity"].as_str().unwrap_or_default();
         let is_pinned = package["link"] != true
-            && (package["integrity"].is_string() || package["inBundle"] == true);
+            && (integrity.split_whitespace().any(is_strong) || package["inBundle"] == true);
         (shown(name), shown(version), is_pinned)
     });
     each.collect()
+}
+
+/// Whether nobody can make another archive with this digest. Old packages have one of SHA-1.
+fn is_strong(digest: &str) -> bool {
+    ["sha256-", "sha384-", "sha512-"].iter().any(|kind| digest.starts_with(kind))
 }
 
 /// Name, version, and whether its hashes are there.
@@ -93,6 +99,7 @@ mod tests {
         for worse in [
             npm.replace(r#","integrity":"sha512-y""#, ""),
             npm.replace(r#""integrity":"sha512-y""#, r#""integrity":"sha512-y","link":true"#),
+            npm.replace("sha512-y", "sha1-y"),
             "{}".to_owned(),
             "[".to_owned(),
         ] {
