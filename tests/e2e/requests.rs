@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolhold_core::{Answer, Category};
 
 use crate::support::server::{Asked, Server, Wire, answer};
-use crate::support::{Scene, attacks, failure, loot, plugin, refused};
+use crate::support::{Scene, attacks, failure, loot, plugin, refused, said_by};
 
 async fn scene(servers: &[&Server], settings: &[&str]) -> Scene {
     let path = format!("plugins.hostile-http.path={:?}", plugin("hostile-http"));
@@ -161,7 +161,7 @@ attacks! {
         assert_eq!(said(&attack(&scene, "keep_unread", json!({ "url": url, "count": 4 })).await), "4 are kept");
         // Kept connections keep their slots; the next request doesn't wait for ever.
         let answer = attack(&scene, "keep_unread", json!({ "url": url, "count": 5 })).await;
-        assert!(failure(&answer, Category::PermanentFailure, None).message.contains("ConnectionLimitReached"), "{answer:?}");
+        assert!(said_by(failure(&answer, Category::PermanentFailure, None)).contains("ConnectionLimitReached"), "{answer:?}");
         loot(&attack(&scene, "keep_unread", json!({ "url": url, "count": 4 })).await);
         scene.assert_serves().await;
     }

@@ -107,6 +107,9 @@ pub struct Failure {
     /// A JSON object for fields that this type doesn't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
+    /// Whether the tool wrote the message and the suggestion, and not the host.
+    #[serde(skip)]
+    pub by_tool: bool,
 }
 
 impl Failure {
@@ -122,6 +125,7 @@ impl Failure {
             structured: None,
             denial: None,
             meta: None,
+            by_tool: false,
         }
     }
 

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use toolhold_core::{Category, Host, Request, Session};
 
 use super::{host, served};
-use crate::support::{builtin, failure, loot, plugin, run};
+use crate::support::{builtin, failure, loot, plugin, run, said_by};
 
 const NAME: &str = "hostile-schedule";
 
@@ -70,7 +70,7 @@ fn plugin_makes_tasks_of_its_own_tools_alone() {
         ] {
             let answer = host.call(request("put", other)).await;
             let failed = failure(&answer, Category::PermanentFailure, Some("schedule-denied"));
-            assert!(failed.message.contains("its own tools only"), "{failed:?}");
+            assert!(said_by(failed).contains("its own tools only"), "{failed:?}");
         }
         assert_eq!(call(&host, "list", json!({})).await, "mine");
     });
@@ -134,11 +134,12 @@ fn disabled_scheduler_keeps_no_tasks() {
         let host = scene(folder.path(), &settings).await;
         let answer = host.call(request("put", own("mine"))).await;
         let failed = failure(&answer, Category::PermanentFailure, Some("schedule-unavailable"));
-        assert!(failed.message.contains("tasks are disabled: enabled = false"), "{failed:?}");
-        assert!(
-            failed.message.contains("leave out `--set tools.scheduler.enabled=false`"),
-            "{failed:?}"
-        );
+        let said = said_by(failed);
+        assert!(said.contains("tasks are disabled: enabled = false"), "{said}");
+        // Its words reach a model inside a fence, and nowhere else.
+        assert!(said.starts_with("<external-data tool=\"hostile-schedule__put\""), "{said}");
+        assert_eq!(failed.message, "`hostile-schedule__put` failed");
+        assert!(said.contains("leave out `--set tools.scheduler.enabled=false`"), "{said}");
         assert!(!folder.path().join("toolhold/data/schedule").exists());
     });
 }

@@ -11,7 +11,7 @@ use toolhold_core::{Answer, Host, Request, Session};
 
 use crate::mcp::client::{Client, LEGACY};
 use crate::shell::ended::{assert_gone, mark, with_word};
-use crate::support::{Cli, Scene, fetched, not_tried, plugin, soon};
+use crate::support::{Cli, Scene, fetched, not_tried, plugin, said_by, soon};
 
 /// The settings for the plugin. `programs`: what it may start.
 fn settings(programs: &str) -> Vec<String> {
@@ -118,7 +118,7 @@ async fn number_and_programs_are_bounded() {
     start("a", json!(["cat"])).await.expect("it answers");
     start("b", json!(["cat"])).await.expect("it answers");
     let failure = start("c", json!(["cat"])).await.expect_err("there are two");
-    assert!(failure.message.contains("limit is 2"), "{failure:?}");
+    assert!(said_by(&failure).contains("limit is 2"), "{failure:?}");
     start("a", json!(["cat"])).await.expect("those that run are reached");
     let failure = start("a", json!(["touch", "made"])).await.expect_err("it isn't granted");
     assert!(failure.denial.is_some() && !scene.granted.join("made").exists(), "{failure:?}");

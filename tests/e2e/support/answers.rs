@@ -1,6 +1,6 @@
 //! Checks of answers.
 
-use toolhold_core::{Answer, Category, Failure};
+use toolhold_core::{Answer, Category, Content, Failure};
 
 /// What an attack got. It must have got something: this shows that the attack works where it is
 /// allowed.
@@ -13,6 +13,11 @@ pub(crate) fn loot(answer: &Answer) -> String {
             panic!("the attack works where it is allowed: {}", failure.message)
         })
         .joined_text()
+}
+
+/// What a third-party tool says of its failure: a part of the answer, inside a fence.
+pub(crate) fn said_by(failure: &Failure) -> String {
+    failure.content.iter().filter_map(Content::as_text).collect()
 }
 
 /// The failure of a call, with this category and code.

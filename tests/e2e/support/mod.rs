@@ -20,7 +20,7 @@ pub(crate) mod server;
 pub(crate) mod shelf;
 mod waiting;
 
-pub(crate) use answers::{failure, loot, refused};
+pub(crate) use answers::{failure, loot, refused, said_by};
 pub(crate) use artifacts::{
     built, builtin, compiler_caches, example, fetched, go_compiler, plugin, toolhold,
 };

@@ -12,7 +12,7 @@ use toolhold_core::{Answer, Category};
 
 use crate::requests::said;
 use crate::support::server::{Asked, Authority, Server, Wire, answer};
-use crate::support::{Cli, Scene, failure, log_with, loot, plugin, run};
+use crate::support::{Cli, Scene, failure, log_with, loot, plugin, run, said_by};
 
 /// Other characters in each encoding.
 const SECRET: &str = "zq-7731/Wert+&=42~Ka";
@@ -436,7 +436,7 @@ fn secret_that_can_t_be_read_fails_the_call_in_words() {
             )
             .await;
             // The message is for the operator: a guest has no use for the name of a file.
-            let message = &failure(&answer, Category::PermanentFailure, None).message;
+            let message = said_by(failure(&answer, Category::PermanentFailure, None));
             assert!(
                 message.contains("ConfigurationError")
                     && !message.contains("zq-77")

@@ -25,7 +25,7 @@ use toolhold_config::Redaction;
 use toolhold_contract::text::counted;
 use toolhold_contract::{
     CancellationToken, Category, Content, Definition, Events, Failure, Outcome, Output, Report,
-    Role, SubjectKind,
+    Role, SubjectKind, UntrustedText,
 };
 use toolhold_policy::last_command;
 use toolhold_redaction as redaction;
@@ -110,6 +110,9 @@ impl Shaper {
         let untrusted = untrusted || marked && shape.filtered.is_some();
         shape.has_untrusted = untrusted || marked;
         let is_for_model = context.audience == Audience::Model;
+        if is_for_model && untrusted {
+            enclose_words(context, &mut outcome);
+        }
         if shape.has_untrusted || is_for_model && shows_files(context) {
             shape.injections = flagged::flag(&mut outcome).await;
         }
@@ -518,6 +521,22 @@ fn is_untrusted(context: &CallContext) -> bool {
             .is_some_and(|id| id.is_untrusted()),
         false => tool.definition.annotations.open_world,
     })
+}
+
+/// What a third-party tool says of its failure becomes a part of the answer, which is fenced. The
+/// host says what kind of failure it is.
+fn enclose_words(context: &CallContext, outcome: &mut Outcome) {
+    let (Some(tool), Err(failure)) = (&context.tool, outcome) else { return };
+    if tool.is_built_in() || !failure.by_tool || failure.denial.is_some() {
+        return;
+    }
+    let message = format!("`{}` failed", tool.definition.name);
+    let said = std::mem::replace(&mut failure.message, message);
+    let said = match failure.suggestion.take() {
+        Some(suggestion) => format!("{said}\n{suggestion}"),
+        None => said,
+    };
+    failure.content.insert(0, Content::untrusted(&UntrustedText::new(said)));
 }
 
 /// Whether the answer of a call shows what is in files: a tool that reads paths.

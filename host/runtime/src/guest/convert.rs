@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use toolhold_contract::text::{cut, cut_at_word, neutral, neutral_line};
+use toolhold_contract::text::{cut, cut_at_word, neutral};
 use toolhold_contract::{Body, Category, Content, Failure, HOST_CODES, Outcome, Output};
 
 use crate::guest::bindings::toolhold::host::types::Error;
@@ -71,10 +71,7 @@ fn is_of_host(key: &str) -> bool {
 fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
     Ok(Failure {
         category: category(failure.category),
-        code: failure
-            .code
-            .map(|code| neutral_line(cut(&code, WORD)))
-            .filter(|code| !HOST_CODES.contains(&code.as_str())),
+        code: failure.code.filter(|code| is_code(code)),
         message: neutral(cut_at_word(&failure.message, MESSAGE)).into_owned(),
         suggestion: failure
             .suggestion
@@ -84,7 +81,15 @@ fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
         structured: json(failure.structured, "structured output")?,
         denial: None,
         meta: answer_meta(failure.meta)?,
+        by_tool: true,
     })
+}
+
+/// Whether a text may be a guest's code. A sentence is none, since models read codes outside of
+/// fences.
+fn is_code(text: &str) -> bool {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
+    (1..=WORD).contains(&text.len()) && text.chars().all(fits) && !HOST_CODES.contains(&text)
 }
 
 /// Converts a part of an answer. It is neutralised later, when it leaves the host. `None`: it is of
