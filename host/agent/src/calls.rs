@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolhold_core::Definition;
+use toolhold_core::text::neutral_line;
 use toolhold_models::{CallResult, ModelAnswer, ModelTool, Part, RawJson, TurnMessage};
 
 use crate::chosen::{CALL, CALL_TOOL, FIND, unwrapped};
 use crate::context::COMPRESS;
 use crate::conversation::Conversation;
 use crate::events::text_of;
+use crate::schemas::for_providers;
 use crate::settings::AgentSettings;
 use crate::think::Augmenter;
 use toolhold_texts::{
@@ -199,21 +201,31 @@ pub(crate) fn offered(
     }
     let augmenter = settings.thoughts.map(Augmenter::new);
     let tool = |tool: &Arc<Definition>| {
-        let augmented =
-            augmenter.as_ref().and_then(|augmenter| augmenter.augment(&tool.input_schema));
-        ModelTool {
+        let schema = match for_providers(&tool.input_schema) {
+            Ok(schema) => schema,
+            Err(name) => {
+                let (tool, name) = (&tool.name, neutral_line(&name));
+                tracing::warn!(
+                    "`{tool}` isn't offered: it requires the argument `{name}`, and providers of models refuse that name"
+                );
+                return None;
+            }
+        };
+        let augmented = augmenter.as_ref().and_then(|augmenter| augmenter.augment(&schema));
+        Some(ModelTool {
             name: tool.name.clone(),
             description: tool.description.clone(),
-            schema: RawJson::from_value(augmented.as_ref().unwrap_or(&tool.input_schema)),
-        }
+            schema: RawJson::from_value(augmented.as_ref().unwrap_or(&schema)),
+        })
     };
     let compress = ModelTool {
         name: COMPRESS.to_owned(),
         description: "Summarises the older part of this conversation, to make room. Call it when much of it no longer matters.".to_owned(),
         schema: RawJson::from_value(&json!({ "type": "object", "properties": {}, "additionalProperties": false })),
     };
-    let others = has_more.then(|| [tool(&FIND), tool(&CALL)]);
-    tools.iter().map(tool).chain([compress]).chain(others.into_iter().flatten()).collect()
+    let others: &[&Arc<Definition>] = if has_more { &[&FIND, &CALL] } else { &[] };
+    let others = others.iter().copied().filter_map(tool);
+    tools.iter().filter_map(tool).chain([compress]).chain(others).collect()
 }
 
 /// The system text, with the tools if the model calls them in its text.

@@ -21,6 +21,7 @@ mod parts;
 mod plausible;
 mod record;
 mod replay;
+mod schemas;
 mod settings;
 mod start;
 #[cfg(test)]

@@ -1,0 +1,111 @@
+//! The schemas of tools in the form that every provider of models takes. A provider that refuses
+//! the schema of one tool refuses the whole request.
+
+use serde_json::{Value, json};
+
+/// Keywords that providers of models refuse at the top of an input schema.
+const CHOICES: [&str; 8] = ["allOf", "anyOf", "else", "enum", "if", "not", "oneOf", "then"];
+
+/// Schemas in each other that are looked into for these.
+const MAX_NESTED: usize = 3;
+
+/// Most characters of the name of an argument.
+const MAX_ARGUMENT: usize = 64;
+
+/// An input schema without a choice between schemas at the top, and without names of arguments that
+/// a provider refuses. What is left out here is checked when the tool is called.
+///
+/// # Errors
+///
+/// The required argument that has such a name.
+pub(crate) fn for_providers(schema: &Value) -> Result<Value, String> {
+    let parts = parts(schema, schema, MAX_NESTED);
+    let mut schema = schema.clone();
+    let Value::Object(fields) = &mut schema else { return Ok(schema) };
+    fields.retain(|key, _| !CHOICES.contains(&&**key));
+    for (choice, part) in parts {
+        if let Some(Value::Object(properties)) = part.get("properties") {
+            let all = fields.entry("properties").or_insert_with(|| json!({}));
+            let Some(all) = all.as_object_mut() else { continue };
+            for (name, property) in properties {
+                let property = if property.is_object() { property.clone() } else { json!({}) };
+                all.entry(name).or_insert(property);
+            }
+        }
+        if let (true, Some(Value::Array(names))) = (choice == "allOf", part.get("required")) {
+            let all = fields.entry("required").or_insert_with(|| json!([]));
+            let Some(all) = all.as_array_mut() else { continue };
+            all.extend(names.iter().cloned());
+        }
+    }
+    let is_fit = |name: &str| {
+        let fits = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
+        !name.is_empty() && name.len() <= MAX_ARGUMENT && name.chars().all(fits)
+    };
+    let required = schema["required"].as_array().into_iter().flatten();
+    if let Some(name) = required.filter_map(Value::as_str).find(|name| !is_fit(name)) {
+        return Err(name.to_owned());
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.retain(|name, _| is_fit(name));
+    }
+    Ok(schema)
+}
+
+/// The schemas between which the top of a schema chooses, each with the kind of the choice.
+fn parts(schema: &Value, whole: &Value, depth: usize) -> Vec<(&'static str, Value)> {
+    let mut found = Vec::new();
+    for choice in ["allOf", "anyOf", "oneOf"] {
+        for part in schema.get(choice).and_then(Value::as_array).into_iter().flatten() {
+            let referred = part.get("$ref").and_then(Value::as_str);
+            let referred = referred.and_then(|place| whole.pointer(place.strip_prefix('#')?));
+            let part = referred.unwrap_or(part);
+            if depth > 0 {
+                let inner = parts(part, whole, depth - 1);
+                // What only one of several parts requires isn't required.
+                found.extend(
+                    inner.into_iter().map(|(inner, part)| {
+                        (if choice == "allOf" { inner } else { choice }, part)
+                    }),
+                );
+            }
+            found.push((choice, part.clone()));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_provider_refuses_isnt_in_an_input_schema() {
+        let (text, number) = (json!({ "type": "string" }), json!({ "type": "number" }));
+        let branch = |name: &str| json!({ "properties": { name: text }, "required": [name] });
+        for (odd, expected) in [
+            (
+                json!({ "type": "object", "anyOf": [branch("id"), branch("name")], "not": { "required": ["x"] } }),
+                json!({ "type": "object", "properties": { "id": text, "name": text } }),
+            ),
+            (
+                json!({ "type": "object", "properties": { "a": number }, "required": ["a"], "allOf": [{ "$ref": "#/$defs/b" }], "$defs": { "b": branch("b") } }),
+                json!({ "type": "object", "properties": { "a": number, "b": text }, "required": ["a", "b"], "$defs": { "b": branch("b") } }),
+            ),
+            (
+                json!({ "type": "object", "oneOf": [{ "allOf": [branch("deep")] }, true, 7], "properties": { "deep": number } }),
+                json!({ "type": "object", "properties": { "deep": number } }),
+            ),
+            (
+                json!({ "type": "object", "properties": { "$filter": text, "a b": text, "a.b-c_1": text } }),
+                json!({ "type": "object", "properties": { "a.b-c_1": text } }),
+            ),
+        ] {
+            assert_eq!(for_providers(&odd), Ok(expected), "{odd}");
+        }
+        let needed = branch("$filter");
+        assert!(for_providers(&needed) == Err("$filter".to_owned()));
+        let round = json!({ "$defs": { "a": { "anyOf": [{ "$ref": "#/$defs/a" }] } }, "anyOf": [{ "$ref": "#/$defs/a" }] });
+        assert!(for_providers(&round).is_ok());
+    }
+}
