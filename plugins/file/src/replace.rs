@@ -1,9 +1,10 @@
 //! Replaces the content of a file in one step, so that no reader sees half of it.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
 use toolhold_sdk::Failure;
 
 use crate::temporary::Temporary;
@@ -13,8 +14,18 @@ const MAX_LINKS: usize = 8;
 
 /// Replaces the content of the file at `path` by `bytes`. It writes and flushes a temporary file in
 /// the same directory, then renames it. If this fails, the file is unchanged and the temporary file
-/// is removed. The directory has to exist.
+/// is removed. The directory has to exist. A file with several names is written over, since a
+/// rename would leave the others with the old content.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let is_shared = |stat: rustix::fs::Stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1
+    };
+    if rustix::fs::lstat(path).is_ok_and(is_shared) {
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        file.write_all(bytes)?;
+        file.set_len(bytes.len() as u64)?;
+        return file.sync_all();
+    }
     let (temporary, mut file) = Temporary::file(path)?;
     file.write_all(bytes)?;
     file.sync_all()?;
@@ -69,6 +80,17 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), content);
         }
         assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn all_names_of_a_file_get_its_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("a"), dir.path().join("b"));
+        fs::write(&path, "first, and longer").unwrap();
+        fs::hard_link(&path, &other).unwrap();
+        replace(&path, b"second").unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "second");
+        assert_eq!(names(dir.path()), ["a", "b"]);
     }
 
     #[test]
