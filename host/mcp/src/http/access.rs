@@ -72,6 +72,9 @@ pub(super) struct Refused {
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
+    /// The key whose owner alone may use the token (RFC 7800).
+    #[serde(default)]
+    cnf: Option<Value>,
     #[serde(default)]
     scope: Option<String>,
     /// The form that some servers use.
@@ -213,6 +216,13 @@ impl Tokens {
             }
         }
         let claims = claims.ok_or_else(|| invalid(why))?;
+        // Nothing here proves that the caller has the key.
+        let is_dpop = header.typ.is_some_and(|typ| typ.to_ascii_lowercase().contains("dpop"));
+        if is_dpop || claims.cnf.is_some() {
+            return Err(invalid(
+                "it is bound to a key (`cnf`, DPoP), and only bearer tokens are taken",
+            ));
+        }
         if !self.scope.is_empty() && !claims.scopes().any(|scope| scope == self.scope) {
             let challenge =
                 format!("Bearer {at}, error=\"insufficient_scope\", scope=\"{}\"", self.scope);

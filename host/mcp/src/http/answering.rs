@@ -291,9 +291,8 @@ impl Answering {
             None => connection.as_deref().unwrap_or_default(),
         };
         parts.extensions.insert(caller.session(session));
-        if parts.method == Method::DELETE
-            && let Some(connection) = &connection
-        {
+        let is_end = parts.method == Method::DELETE;
+        if is_end && let Some(connection) = &connection {
             // What the client left running ends with its connection.
             caller.forget(connection);
         }
@@ -311,6 +310,10 @@ impl Answering {
         }
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let mut answer = self.service.handle(request).await;
+        // The session is over. The official client for Python takes 202 for a failure.
+        if is_end && answer.status() == StatusCode::ACCEPTED {
+            *answer.status_mut() = StatusCode::OK;
+        }
         // The media type is right: the message can't be read.
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return Err(parse_error(&body));

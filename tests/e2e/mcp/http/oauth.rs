@@ -149,6 +149,8 @@ fn only_tokens_for_this_server_from_its_issuer_are_valid() {
             ed.token(&head, &with(good.clone(), "sub", json!("anna\nberta"))),
         ),
         ("cut", token[..token.len() - 4].to_owned()),
+        ("bound to a key", ed.token(&head, &with(good.clone(), "cnf", json!({ "jkt": "x" })))),
+        ("for DPoP", ed.token(&json!({ "alg": "EdDSA", "kid": "one", "typ": "dpop+jwt" }), &good)),
         ("critical", ed.token(&json!({ "alg": "EdDSA", "kid": "one", "crit": ["b64"] }), &good)),
     ];
     for (what, token) in wrong {
