@@ -17,7 +17,7 @@ use toolhold_core::undo::UndoStore;
 use toolhold_core::{Answer, Approver, Category, Request, Scope, Verdict};
 
 use crate::approvals::Person;
-use crate::support::{Cli, Scene};
+use crate::support::Scene;
 use crate::undo::{Thing, commands::store, state};
 
 /// The lines of a corpus.
@@ -313,26 +313,6 @@ async fn command_asks_if_the_sandbox_is_switched_off() {
         let text = fs::read_to_string(scene.granted.join("public.txt")).expect("it is there");
         assert_eq!(text, "public");
     }
-}
-
-#[test]
-fn change_of_the_default_is_told_once_after_an_update() {
-    let cli = Cli::new();
-    let call = ["call", "read", "path=notes.txt"];
-    for _ in 0..2 {
-        let stderr = cli.run(&call).ends(0).stderr;
-        assert!(stderr.is_empty(), "a new user has nothing to learn: {stderr}");
-    }
-    // As an earlier version left it.
-    fs::remove_file(cli.root.path().join("data/default-autonomy")).expect("it is there");
-    let told = cli.run(&call).ends(0).stderr;
-    assert!(told.contains("autonomy = \"ask\"") && told.contains("toolhold undo"), "{told}");
-    let again = cli.run(&call).ends(0).stderr;
-    assert!(again.is_empty(), "{again}");
-    let file = cli.root.path().join("data/default-autonomy");
-    fs::remove_file(&file).expect("it is there");
-    let chosen = cli.run(&[&["--set", "tools.autonomy=supervised"][..], &call].concat()).ends(0);
-    assert!(chosen.stderr.is_empty(), "{}", chosen.stderr);
 }
 
 /// What an agent does for one small change: five calls, each of another kind.

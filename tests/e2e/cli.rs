@@ -229,6 +229,11 @@ fn tool_that_only_the_agent_has_is_explained() {
         let told = cli.run(&["call", name, "task=x"]).ends(2).stderr;
         assert!(told.contains(part) && !told.contains("Did you mean"), "{told}");
     }
+    cli.configure("[tools.scheduler]\nenabled = false\n");
+    let told = cli.run(&["call", "zzz", "task=x"]).ends(2).stderr;
+    assert!(told.contains("Available tools: read") && !told.contains("schedule"), "{told}");
+    let told = cli.run(&["call", "schedule_periodicc", "task=x"]).ends(2).stderr;
+    assert!(!told.contains("`schedule_periodic`"), "{told}");
 }
 
 #[test]

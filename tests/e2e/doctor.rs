@@ -2,6 +2,7 @@
 //! advice works.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -139,7 +140,14 @@ fn missing_parsers_are_named_and_search_code_says_who_tells_more() {
         }
         // Another test has left the code of the parsers in the shared one.
         command.env("TOOLHOLD_CACHE_DIR", cli.root.path().join("cache"));
-        Ended::from_output(command.output().expect("toolhold starts"))
+        // A test beside this one may have begun a process while the copy was open for writing.
+        let output = loop {
+            match command.output() {
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {}
+                output => break output.expect("toolhold starts"),
+            }
+        };
+        Ended::from_output(output)
     };
     let found = run(&["call", "search_code", "symbol=here"]).ends(0).stdout;
     let notice = found.lines().find(|line| line.contains("aren't known")).expect("it says so");

@@ -347,6 +347,12 @@ fn allow_commands_write_grants_that_hold() {
         assert!(refused.contains(why), "{refused}");
     }
 
+    let home = other.display().to_string();
+    let mut allow = cli.command(&["allow", &home]);
+    let warned = allow.env("HOME", &home).output().expect("toolhold runs");
+    let warned = String::from_utf8_lossy(&warned.stderr).into_owned();
+    assert!(warned.contains("your home holds keys"), "{warned}");
+
     let url = "url=https://docs.rs/x";
     let asks = cli.run(&["policy", "check", "fetch", url]).ends(3).stdout;
     assert!(asks.contains("ask"), "{asks}");

@@ -171,6 +171,22 @@ pub struct Catalogue {
     pub filters: Chain,
 }
 
+/// Names that are told when there is no tool of that name.
+const MAX_NAMED: usize = 40;
+
+/// Where a tool is that isn't in every host.
+pub(crate) fn elsewhere(name: &str) -> Option<&'static str> {
+    match name {
+        "call_tool" | "compress_context" | "delegate" | "find_tools" => {
+            Some("It is a tool of the agent, which `toolhold run` and `toolhold chat` start.")
+        }
+        "invoke_skill" | "load_skill" => Some(
+            "It is there if there are skills; `toolhold skills` shows where they are looked for.",
+        ),
+        _ => None,
+    }
+}
+
 impl Catalogue {
     /// A catalogue of `tools` and `filters`. `missing` names the expected plugins that aren't
     /// loaded, each with the reason.
@@ -236,6 +252,21 @@ impl Catalogue {
     ///
     /// [`Category::ToolNotFound`], with similar names.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {
+        self.resolve_among(name, || {
+            self.tools.iter().map(|it| Arc::clone(&it.definition)).collect()
+        })
+    }
+
+    /// The same. Only the names of `offered` are told if there is no such tool.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`resolve`](Self::resolve).
+    pub fn resolve_among(
+        &self,
+        name: &str,
+        offered: impl FnOnce() -> Vec<Arc<Definition>>,
+    ) -> Result<&Arc<Tool>, Failure> {
         if let Some(index) = self.names.get(name) {
             return Ok(&self.tools[*index]);
         }
@@ -249,36 +280,18 @@ impl Catalogue {
                 failure.with_suggestion(format!("The plugin `{plugin}` is not loaded: {reason}"))
             );
         }
-        let elsewhere = match name {
-            "call_tool" | "compress_context" | "delegate" | "find_tools" => {
-                Some("It is a tool of the agent, which `toolhold run` and `toolhold chat` start.")
-            }
-            "invoke_skill" | "load_skill" => Some(
-                "It is there if there are skills; `toolhold skills` shows where they are looked for.",
-            ),
-            _ => None,
-        };
-        if let Some(elsewhere) = elsewhere {
+        if let Some(elsewhere) = elsewhere(name) {
             return Err(failure.with_suggestion(elsewhere));
         }
+        let offered = offered();
+        let names: Vec<&str> = offered.iter().take(MAX_NAMED).map(|tool| &*tool.name).collect();
         let similar = self.similar(name);
-        Err(match similar.first() {
-            Some(closest) => failure.with_suggestion(format!("Did you mean `{closest}`?")),
-            None => failure.with_suggestion(match self.tools.len() {
-                0 => "No tools are loaded.".to_owned(),
-                _ => {
-                    format!(
-                        "Available tools: {}.",
-                        self.tools
-                            .iter()
-                            .take(40)
-                            .map(|tool| &*tool.definition.name)
-                            .collect::<Vec<_>>()
-                            .join(", ")
-                    )
-                }
-            }),
-        })
+        let closest = similar.iter().find(|similar| offered.iter().any(|it| it.name == **similar));
+        Err(failure.with_suggestion(match closest {
+            Some(closest) => format!("Did you mean `{closest}`?"),
+            None if names.is_empty() => "No tools are loaded.".to_owned(),
+            None => format!("Available tools: {}.", names.join(", ")),
+        }))
     }
 
     /// At most three similar names, the most similar first.

@@ -12,6 +12,7 @@ use crate::exit::Exit;
 use crate::init;
 use crate::options::Options;
 use crate::shown;
+use crate::style::warn;
 
 /// Grants a directory or a host.
 pub(crate) fn run(arguments: &AllowArguments, options: &Options) -> Result<Exit, Error> {
@@ -41,6 +42,11 @@ fn directory(directory: &Path, is_read_only: bool, own: &Folders) -> Result<(), 
         (PathAccess::ReadWrite, "read and write")
     };
     let file = insert::directory(own, &real, access)?;
+    if std::env::home_dir().is_some_and(|home| home.starts_with(&real)) {
+        warn(
+            "your home holds keys, passwords and the history of your shell, and every tool may see them now: grant the folders of projects instead",
+        )?;
+    }
     writeln!(
         anstream::stdout(),
         "File tools may {may} {} now, and commands too unless `allowed_paths` of [tools.shell] says otherwise.\nWritten to {}.",

@@ -34,14 +34,6 @@ pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error
     Ok(loaded)
 }
 
-/// Tells the user, once, about a default that changed.
-pub(crate) fn tell_news(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
-    if let Some(news) = toolhold_core::news::unread(loaded, folders) {
-        note(&news)?;
-    }
-    Ok(())
-}
-
 /// Reports which settings of an untrusted file were ignored: at most a few lines.
 fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
     let ignored = project.ignored();

@@ -185,7 +185,8 @@ impl Host {
     ) -> Outcome {
         let DropRecorder { context, governance, run, .. } = call;
         let catalogue = self.plugins.catalogue_for(&context.requested_tool, &inputs.cancel).await;
-        let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
+        let offered = || dependencies::listed(&self.governor.rules(), &catalogue);
+        let tool = Arc::clone(catalogue.resolve_among(&context.requested_tool, offered)?);
         context.tool = Some(Arc::clone(&tool));
         steps.finish_step("resolve");
         self.resolve_subjects(governance, context, &tool, &inputs.cancel, steps).await?;

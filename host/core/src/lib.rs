@@ -258,7 +258,6 @@ mod host;
 mod inquiries;
 pub mod jobs;
 mod journey;
-pub mod news;
 mod outer;
 mod planned_task;
 mod programs;

@@ -193,7 +193,7 @@ fn call_writes_nothing_but_its_index() {
     cli.finds(&["symbol=Config", "include_references=true"]);
     assert_eq!(files(&cli.work()), before);
     let data = files(&cli.root.path().join("data"));
-    let allowed = ["indexes", "audit", "sessions", "state", "default-autonomy"];
+    let allowed = ["indexes", "audit", "sessions", "state"];
     for path in data.keys() {
         let first = path.components().next().expect("it has a name").as_os_str();
         assert!(allowed.iter().any(|name| first == *name), "{}", path.display());

@@ -8,7 +8,7 @@ use toolhold_contract::HostError;
 use toolhold_policy::TextGlob;
 
 use super::{Plugins, folder};
-use crate::catalogue::{Catalogue, Tool};
+use crate::catalogue::{Catalogue, Tool, elsewhere};
 
 /// A name that no tool or plugin has.
 pub struct UnknownName {
@@ -141,10 +141,6 @@ impl Plugins {
     }
 }
 
-/// Tools that some front ends alone offer: the agent, and what is offered if there are skills.
-const ELSEWHERE: [&str; 6] =
-    ["call_tool", "compress_context", "delegate", "find_tools", "invoke_skill", "load_skill"];
-
 /// The unknown names found so far.
 struct UnknownNames<'c> {
     catalogue: &'c Catalogue,
@@ -153,7 +149,7 @@ struct UnknownNames<'c> {
 
 impl UnknownNames<'_> {
     fn add(&mut self, config: &Loaded, key: &str, name: &str, why: &str) {
-        if ELSEWHERE.contains(&name)
+        if elsewhere(name).is_some()
             || self.catalogue.may_come(name)
             || self.may_be_of_server(config, name)
         {

@@ -39,7 +39,6 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     let cancel = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
-    host::tell_news(&loaded, &folders)?;
     let session = session(call.session.as_deref(), &folders)?;
     let approver = Asker::approver(call.yes, &folders, &loaded);
     let (answer, live) = host::block_on(async {

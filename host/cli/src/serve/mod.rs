@@ -80,7 +80,6 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
 fn load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Loaded), Error> {
     let changes = ConfigChanges::watch(options, folders)?;
     let loaded = host::load(options, folders)?;
-    host::tell_news(&loaded, folders)?;
     Ok((changes, loaded))
 }
 
