@@ -122,9 +122,10 @@ pub fn is_unpacked(path: &Path) -> bool {
     let is_module = names.windows(2).any(|part| part[0] == "node_modules" && part[1] != ".bin");
     is_module
         || names.contains(&"site-packages")
-        || names.windows(2).any(|part| {
-            matches!(part, [".cargo", "git" | "registry"] | [".npm", "_cacache"] | ["mod", "cache"])
-        })
+        || names.windows(3).any(|part| part == ["go", "pkg", "mod"])
+        || names
+            .windows(2)
+            .any(|part| matches!(part, [".cargo", "git" | "registry"] | [".npm", "_cacache"]))
 }
 
 /// Whether a link stands for a folder in which files run later, or is on the way to one.
@@ -161,7 +162,7 @@ mod tests {
         ] {
             assert!(is_unpacked(Path::new(path)), "{path}");
         }
-        for path in ["/w/node_modules/.bin/tsc", "/w/.venv/bin/python", "/w/.envrc"] {
+        for path in ["/w/node_modules/.bin/tsc", "/w/.venv/bin/python", "/w/mod/cache/.envrc"] {
             assert!(!is_unpacked(Path::new(path)), "{path}");
         }
     }
