@@ -368,7 +368,11 @@ impl Compared<'_> {
         let mode = now.meta().copied().filter(|now| {
             let is_later =
                 before.meta().is_some_and(|it| (it.mode, it.owner) != (now.mode, now.owner));
-            is_plain && !is_own && is_later && self.only.is_none()
+            let is_moved = self
+                .moves
+                .iter()
+                .any(|made| path.starts_with(&made.from) || path.starts_with(&made.to));
+            !is_own && is_later && !is_moved && !is_explained && self.only.is_none()
         });
         if is_directory && mode.is_some() {
             return Ok(Found::Unchanged);

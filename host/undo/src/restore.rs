@@ -64,10 +64,12 @@ impl<'a> Restoration<'a> {
         let mut waiting: Vec<&Path> = Vec::new();
         let mut unmoved: Vec<&Path> = Vec::new();
         for (at, Task { after, action }) in self.tasks.iter().enumerate() {
-            let is_below = |path: &Path| unmoved.iter().any(|from| path.starts_with(from));
+            let is_below = |path: &Path| unmoved.iter().any(|end| path.starts_with(end));
             let is_stuck = match action {
                 Action::MoveBack(made) => {
-                    is_below(&made.to) || waiting.iter().any(|path| path.starts_with(&made.to))
+                    is_below(&made.to)
+                        || is_below(&made.from)
+                        || waiting.iter().any(|path| path.starts_with(&made.to))
                 }
                 action => is_below(action.path()),
             };
@@ -90,7 +92,8 @@ impl<'a> Restoration<'a> {
                 continue;
             }
             match action {
-                Action::MoveBack(made) => unmoved.push(&made.from),
+                // What has these paths now isn't what had them before the move.
+                Action::MoveBack(made) => unmoved.extend([&*made.from, &*made.to]),
                 action => waiting.push(action.path()),
             }
         }

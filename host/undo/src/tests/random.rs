@@ -569,6 +569,7 @@ fn soak_finds_each_missing_rule() {
         let ended = std::process::Command::new(std::env::current_exe().expect("it runs"))
             .args(["--exact", test])
             .env(Rule::OFF, format!("{rule:?}"))
+            .env("TOOLHOLD_CASES", "2000")
             .env_remove("TOOLHOLD_SOAK")
             .output()
             .expect("it runs");
