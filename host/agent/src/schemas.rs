@@ -9,6 +9,9 @@ const CHOICES: [&str; 8] = ["allOf", "anyOf", "else", "enum", "if", "not", "oneO
 /// Schemas in each other that are looked into for these.
 const MAX_NESTED: usize = 3;
 
+/// Schemas between which one chooses. A schema that refers to itself has any number.
+const MAX_PARTS: usize = 200;
+
 /// Most characters of the name of an argument.
 const MAX_ARGUMENT: usize = 64;
 
@@ -19,7 +22,8 @@ const MAX_ARGUMENT: usize = 64;
 ///
 /// The required argument that has such a name.
 pub(crate) fn for_providers(schema: &Value) -> Result<Value, String> {
-    let parts = parts(schema, schema, MAX_NESTED);
+    let mut parts = Vec::new();
+    add_parts(schema, schema, None, MAX_NESTED, &mut parts);
     let mut schema = schema.clone();
     let Value::Object(fields) = &mut schema else { return Ok(schema) };
     fields.retain(|key, _| !CHOICES.contains(&&**key));
@@ -52,27 +56,32 @@ pub(crate) fn for_providers(schema: &Value) -> Result<Value, String> {
     Ok(schema)
 }
 
-/// The schemas between which the top of a schema chooses, each with the kind of the choice.
-fn parts(schema: &Value, whole: &Value, depth: usize) -> Vec<(&'static str, Value)> {
-    let mut found = Vec::new();
+/// Adds the schemas between which the top of a schema chooses, each with the kind of the choice. What
+/// only one of several parts requires isn't required, so a choice `around` stays the kind of all in
+/// it.
+fn add_parts(
+    schema: &Value,
+    whole: &Value,
+    around: Option<&'static str>,
+    depth: usize,
+    found: &mut Vec<(&'static str, Value)>,
+) {
     for choice in ["allOf", "anyOf", "oneOf"] {
+        let kind = around.unwrap_or(choice);
         for part in schema.get(choice).and_then(Value::as_array).into_iter().flatten() {
+            if found.len() == MAX_PARTS {
+                return;
+            }
             let referred = part.get("$ref").and_then(Value::as_str);
             let referred = referred.and_then(|place| whole.pointer(place.strip_prefix('#')?));
             let part = referred.unwrap_or(part);
+            found.push((kind, part.clone()));
             if depth > 0 {
-                let inner = parts(part, whole, depth - 1);
-                // What only one of several parts requires isn't required.
-                found.extend(
-                    inner.into_iter().map(|(inner, part)| {
-                        (if choice == "allOf" { inner } else { choice }, part)
-                    }),
-                );
+                let around = around.or((choice != "allOf").then_some(choice));
+                add_parts(part, whole, around, depth - 1, found);
             }
-            found.push((choice, part.clone()));
         }
     }
-    found
 }
 
 #[cfg(test)]
@@ -107,5 +116,9 @@ mod tests {
         assert!(for_providers(&needed) == Err("$filter".to_owned()));
         let round = json!({ "$defs": { "a": { "anyOf": [{ "$ref": "#/$defs/a" }] } }, "anyOf": [{ "$ref": "#/$defs/a" }] });
         assert!(for_providers(&round).is_ok());
+        let wide = json!({ "anyOf": vec![json!({ "$ref": "#" }); 1000] });
+        let mut found = Vec::new();
+        add_parts(&wide, &wide, None, MAX_NESTED, &mut found);
+        assert_eq!(found.len(), MAX_PARTS);
     }
 }

@@ -14,6 +14,12 @@ const MAX_BYTES: u64 = 1 << 20;
 const MAX_FILES: usize = 20;
 const MAX_STEPS: usize = 10;
 
+/// Commands that aliases stand for. A repository that others made may have aliases without end.
+const MAX_COMMANDS: usize = 100;
+
+/// A command whose program isn't known, so that it needs approval.
+const UNKNOWN: &str = "$alias";
+
 /// Whether a command starts git with something that isn't one of its usual commands.
 pub(crate) fn may_be_used(text: &str) -> bool {
     text.contains("git") && Command::read(text).git_commands().next().is_some()
@@ -32,10 +38,15 @@ pub(crate) fn expanded(directory: &Path, home: Option<&Path>, text: &str) -> Vec
                 None => format!("git {alias} {rest}"),
             };
             let command = command.trim_end().to_owned();
-            if steps < MAX_STEPS && !found.contains(&command) {
-                open.push((command.clone(), steps + 1));
-                found.push(command);
+            if found.contains(&command) {
+                continue;
             }
+            if steps == MAX_STEPS || found.len() == MAX_COMMANDS {
+                found.push(UNKNOWN.to_owned());
+                return found;
+            }
+            open.push((command.clone(), steps + 1));
+            found.push(command);
         }
     }
     found
@@ -149,6 +160,11 @@ mod tests {
         ] {
             assert_eq!(expanded(root, Some(root), command), expected, "{command}");
         }
+        let endless = "[alias]\nround = \"!git round 1; git round 2; git round 3\"\n";
+        std::fs::write(root.join(".git/config"), endless).expect("it is written");
+        let found = expanded(root, None, "git round");
+        assert!(found.len() <= MAX_COMMANDS + 1 && found.ends_with(&[UNKNOWN.to_owned()]));
+        assert!(Command::read(UNKNOWN).unclear.is_some());
         assert!(may_be_used("git yolo") && !may_be_used("git push") && !may_be_used("ls"));
     }
 }
