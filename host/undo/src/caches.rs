@@ -39,6 +39,9 @@ const MAX_PATTERNS: u64 = 1 << 20;
 /// How far the times of files may be behind the clock, in nanoseconds.
 const TICK: u64 = 20_000_000;
 
+/// What begins the line of a folder that was moved into the cache.
+const MOVED_IN: &str = "moved in: ";
+
 /// The folder with these lists, in that of all saved calls.
 const LISTS: &str = "caches";
 
@@ -104,7 +107,7 @@ impl Caches {
         let is_made = seen.made.contains(changed.path) && is_new()
             || Rule::Caches.is_off()
             || match changed.object {
-                None => true,
+                None => !self.store.moved_in.has_above(changed.path, &cache),
                 Some(_) => identity(changed).is_some_and(|it| seen.has_made(&cache, &it)),
             };
         if is_made {
@@ -126,17 +129,23 @@ impl Caches {
             || seen.made.contains(to.path)
             || other.as_ref().zip(identity(to)).is_some_and(|(one, it)| seen.has_made(one, &it));
         let takes_saved = below(&seen.saved, from.path).next().is_some();
-        let is_saved = to.path.ancestors().any(|above| seen.saved.contains(above));
+        let is_saved = to.path.ancestors().any(|above| seen.saved.contains(above))
+            || other.as_ref().is_some_and(|it| self.store.moved_in.has_above(to.path, it));
         let is_of_cache = is_within && is_made && !takes_saved;
         if is_of_cache && is_replaceable && !is_saved {
             seen.rekey(from.path, to.path);
             return Rename::Skipped;
         }
         // What is moved into a cache, or out of one, isn't a part of it any more.
-        for cache in [one, other].into_iter().flatten() {
-            if let Some(Some(cache)) = seen.folders.get_mut(&cache) {
+        for cache in [&one, &other].into_iter().flatten() {
+            if let Some(Some(cache)) = seen.folders.get_mut(cache) {
                 cache.forget(from);
             }
+        }
+        if let Some(Some(cache)) = other.and_then(|cache| seen.folders.get_mut(&cache))
+            && let Some(folder) = folder_identity(from)
+        {
+            cache.is_cut |= self.store.moved_in.folders().insert(folder);
         }
         for path in [from.path, to.path] {
             let gone: Vec<_> = below(&seen.made, path).cloned().collect();
@@ -170,7 +179,8 @@ impl Caches {
         if identity.born() >= since || !is_tagged(&access, folder) || !is_ignored(folder) {
             return None;
         }
-        let made = made_in(&self.store, &identity).unwrap_or_default();
+        let (made, moved_in) = listed(&self.store, &identity).unwrap_or_default();
+        self.store.moved_in.folders().extend(moved_in);
         Some(Cache { identity, made, is_cut: false })
     }
 
@@ -187,7 +197,10 @@ impl Caches {
         for (folder, cache) in caches {
             let name = cache.identity.to_string();
             if cache.is_cut {
-                let kept: String = cache.made.iter().map(|made| format!("{made}\n")).collect();
+                let made = cache.made.iter().map(|made| format!("{made}\n"));
+                let moved_in = self.store.moved_in.folders();
+                let moved_in = moved_in.iter().map(|folder| format!("{MOVED_IN}{folder}\n"));
+                let kept: String = moved_in.chain(made).collect();
                 lists.put_lightly(&name, kept.as_bytes())?;
             }
             let identities = below(&seen.made, folder).filter_map(|path| {
@@ -243,34 +256,41 @@ fn below<'a>(paths: &'a BTreeSet<PathBuf>, path: &'a Path) -> impl Iterator<Item
 impl Cache {
     /// Something leaves it or comes in: of a folder, nobody knows what is in it.
     fn forget(&mut self, moved: &ChangedPath<'_>) {
-        let is_folder = moved.object.is_none_or(|object| {
-            let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH);
-            stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-        });
-        let known = identity(moved).filter(|_| !is_folder);
-        self.is_cut |= match known {
+        self.is_cut |= match identity(moved) {
             Some(file) => self.made.remove(&file),
             None => !std::mem::take(&mut self.made).is_empty(),
         };
     }
 }
 
+/// Which object it is, unless it is a folder.
 fn identity(changed: &ChangedPath<'_>) -> Option<Identity> {
-    let object = changed.object?;
-    let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH).ok()?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => None,
-        _ => Identity::from_stat(object, &stat),
-    }
+    object_identity(changed).and_then(|(it, is_folder)| (!is_folder).then_some(it))
 }
 
-/// The files that calls have made in a cache.
-fn made_in(store: &Folder, cache: &Identity) -> io::Result<HashSet<Identity>> {
-    let Some(root) = store.existing()? else { return Ok(HashSet::new()) };
+fn folder_identity(changed: &ChangedPath<'_>) -> Option<Identity> {
+    object_identity(changed).and_then(|(it, is_folder)| is_folder.then_some(it))
+}
+
+fn object_identity(changed: &ChangedPath<'_>) -> Option<(Identity, bool)> {
+    let object = changed.object?;
+    let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH).ok()?;
+    let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    Some((Identity::from_stat(object, &stat)?, is_folder))
+}
+
+/// The files that calls have made in a cache, and the folders that they have moved into it.
+type Listed = (HashSet<Identity>, HashSet<Identity>);
+
+fn listed(store: &Folder, cache: &Identity) -> io::Result<Listed> {
+    let Some(root) = store.existing()? else { return Ok(Listed::default()) };
     let list = root.folder(LISTS)?.file(&cache.to_string())?;
     let mut text = String::new();
     list.take(MAX_LIST).read_to_string(&mut text)?;
-    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    let (moved_in, made): (Vec<_>, Vec<_>) =
+        text.lines().partition(|line| line.starts_with(MOVED_IN));
+    let moved_in = moved_in.iter().filter_map(|line| line.strip_prefix(MOVED_IN)?.parse().ok());
+    Ok((made.iter().filter_map(|line| line.parse().ok()).collect(), moved_in.collect()))
 }
 
 /// Whether a file is one that a call has made in a cache: nothing of it is saved, so anything may
@@ -286,7 +306,7 @@ pub(crate) fn is_made_in_cache(
     };
     let cache = Place::find(access, folder).and_then(|place| place.handle());
     let cache = cache.ok().and_then(|handle| Identity::at(&handle));
-    cache.and_then(|cache| made_in(store, &cache).ok()).is_some_and(|made| made.contains(file))
+    cache.and_then(|cache| listed(store, &cache).ok()).is_some_and(|(made, _)| made.contains(file))
 }
 
 /// Whether git ignores what is in a folder, by the patterns of its repository.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use toolhold_private::PrivateFolder;
 
 use super::beside::RunningCalls;
+use super::moved_in::MovedIn;
 
 /// Journals that are looked at.
 const MAX_CALLS: usize = 100_000;
@@ -140,6 +141,7 @@ pub(crate) struct Folder {
     pub(crate) path: PathBuf,
     pub(crate) bounds: UndoLimits,
     pub(crate) running: RunningCalls,
+    pub(crate) moved_in: MovedIn,
 }
 
 impl Folder {

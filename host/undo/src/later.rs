@@ -50,6 +50,17 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
+    /// What the others that aren't undone have changed since a time.
+    fn lines_since(&self, since: u64) -> impl Iterator<Item = &Line> {
+        self.others().iter().filter(|other| !other.is_undone).flat_map(move |other| {
+            let mut time = 0;
+            other.lines.iter().filter(move |line| {
+                time = line.at().unwrap_or(time);
+                time > since
+            })
+        })
+    }
+
     /// Whether another call has changed something at or below a path since it was moved there.
     pub(crate) fn have_changed_below(&self, path: &Path, made: &Move) -> bool {
         let mut since = 0;
@@ -59,31 +70,26 @@ impl<'a> LaterSaves<'a> {
                 break;
             }
         }
-        self.others().iter().filter(|other| !other.is_undone).any(|other| {
-            let mut time = 0;
-            other.lines.iter().any(|line| {
-                time = line.at().unwrap_or(time);
-                let is_below = match line {
-                    Line::Before { path: changed, .. } | Line::Lost { path: changed, .. } => {
-                        changed.starts_with(path)
-                    }
-                    Line::Move(made) => made.from.starts_with(path) || made.to.starts_with(path),
-                    Line::Moved { .. } => false,
-                };
-                time > since && is_below
-            })
+        self.lines_since(since).any(|line| match line {
+            Line::Before { path: changed, .. } | Line::Lost { path: changed, .. } => {
+                changed.starts_with(path)
+            }
+            Line::Move(made) => made.from.starts_with(path) || made.to.starts_with(path),
+            Line::Moved { .. } => false,
         })
     }
 
     /// Whether another call has moved away what this one left at a path. Its undo moves it back.
     pub(crate) fn have_moved(&self, path: &Path) -> bool {
         let Some((own, _)) = first_saved(self.own, path) else { return false };
-        self.others().iter().filter(|other| !other.is_undone).any(|other| {
-            let mut at = 0;
-            other.lines.iter().any(|line| {
-                at = line.at().unwrap_or(at);
-                matches!(line, Line::Move(made) if at > own && path.starts_with(&made.from))
-            })
-        })
+        let mut since = self.lines_since(own);
+        since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.from)))
+    }
+
+    /// Whether another call has changed a path after this one. Its undo brings it back.
+    pub(crate) fn have_changed(&self, path: &Path) -> bool {
+        let Some((own, _)) = first_saved(self.own, path) else { return false };
+        let mut since = self.lines_since(own);
+        since.any(|line| matches!(line, Line::Before { path: changed, .. } if changed == path))
     }
 }

@@ -22,6 +22,7 @@ mod hex;
 mod journal;
 mod later;
 mod lines;
+mod moved_in;
 mod plan;
 mod progress;
 mod restore;

@@ -116,6 +116,12 @@ impl UndoConflict {
         Self::later(path, why, "undo the call again when that is restored")
     }
 
+    /// A path that the undo of another call brings back.
+    fn until_undone(path: &Path, what: &str) -> Self {
+        let why = format!("another call has {what} it since");
+        Self::later(path, &why, "undo that call, and then this one again")
+    }
+
     fn later(path: &Path, why: &str, fix: &str) -> Self {
         let [why, fix] = [why, fix].map(str::to_owned);
         Self { path: path.to_owned(), why, fix, texts: None, is_lost: false }
@@ -133,9 +139,6 @@ const SHOWN: u64 = 1 << 20;
 
 /// Calls that are looked at for the reason why a path isn't as a call left it.
 const MAX_UNDONE: usize = 50;
-
-/// The fix for a path that the undo of another call brings back.
-const UNDO_OTHER: &str = "undo that call, and then this one again";
 
 impl UndoPlan {
     /// `only`: the one path that is restored, without what was changed in it since.
@@ -200,9 +203,11 @@ impl UndoPlan {
         let Outcome { merged, unchanged, modes } = compared.compare(&mut plan)?;
         let left: HashSet<PathBuf> = plan.conflicts.iter().map(|it| it.path.clone()).collect();
         plan.open.retain(|at| {
-            let Task { after, .. } = &tasks[*at];
+            let Task { after, action } = &tasks[*at];
+            // A moved file may have the contents that it should have, and not yet its name.
+            let is_moved = || matches!(action, Action::MoveBack(made) if made.is_at(&now(after)));
             !left.contains(after)
-                && !unchanged.contains(after)
+                && (!unchanged.contains(after) || is_moved())
                 && only.is_none_or(|only| only == after)
         });
         for task in &mut tasks {
@@ -250,6 +255,28 @@ struct Compared<'a> {
     undone: OnceCell<Vec<SavedCall>>,
 }
 
+/// A path before the call, after it, and now.
+struct Seen<'s> {
+    path: &'s Path,
+    before: &'s State,
+    /// `None`: it isn't known.
+    then: Option<&'s State>,
+    now: State,
+    /// Its path now.
+    at: PathBuf,
+    /// Whether the call moved nothing there.
+    is_plain: bool,
+    /// Whether it is known why it isn't as the call left it: another undo, or a cache.
+    is_explained: bool,
+}
+
+impl Seen<'_> {
+    /// Whether the call left it as it was, as far as is known.
+    fn is_as_before(&self) -> bool {
+        self.is_plain && !self.is_explained && self.then.is_some_and(|then| self.before.same(then))
+    }
+}
+
 /// What has to be done otherwise than the journal says, by the paths after the call.
 #[derive(Default)]
 struct Outcome {
@@ -283,8 +310,7 @@ impl Compared<'_> {
                 continue;
             }
             if self.only.is_none() && self.later.have_changed_below(&path, made) {
-                let why = "another call has changed it since";
-                plan.conflicts.push(UndoConflict::later(&path, why, UNDO_OTHER));
+                plan.conflicts.push(UndoConflict::until_undone(&path, "changed"));
                 left.insert(path);
             } else {
                 moved.insert(path.clone());
@@ -321,103 +347,45 @@ impl Compared<'_> {
         finals: &BTreeMap<PathBuf, State>,
         is_moved: bool,
     ) -> io::Result<Found> {
-        let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
-        let mut near = self.moves.iter().filter(|made| is_near(made, path)).peekable();
-        let is_plain = near.peek().is_none();
-        let is_replaced = near.all(|made| made.to == path);
-        let at = (self.now)(path);
-        let depth = then.unwrap_or(before).depth();
-        let now = State::at(self.access, &at, depth)?;
-        let compared = then.filter(|_| is_replaced && self.only.is_none());
-        let is_explained = match compared.and_then(|then| self.undone_with(path, then, &now)) {
-            // It is as it was before both calls.
-            Some(Order::Earlier) => return Ok(Found::Unchanged),
-            Some(Order::Later) => true,
-            None => {
-                let file = then.and_then(State::identity);
-                self.begun.contains(path)
-                    || file.is_some_and(|file| self.begun_files.contains(&file))
-                    || now
-                        .identity()
-                        .is_some_and(|file| is_made_in_cache(self.all, self.access, &at, &file))
-            }
-        };
-        let is_there = then.is_some_and(|then| *then != State::Missing);
-        if is_there && self.only.is_none() && self.later.have_moved(path) {
-            let why = "another call has moved it since";
-            return Ok(Found::Left(vec![UndoConflict::later(path, why, UNDO_OTHER)]));
+        let Some(seen) = self.see(path, before)? else { return Ok(Found::Unchanged) };
+        if let Some(what) = self.is_for_another(&seen) {
+            return Ok(Found::Left(vec![UndoConflict::until_undone(path, what)]));
         }
         let is_directory = matches!(before, State::Directory { .. });
-        let is_unchanged = then.is_some_and(|then| before.same(then));
-        if is_plain && is_unchanged && !is_directory && !is_explained {
-            // Once the undo of that call has brought its state back, this one removes it.
-            let is_open = !before.same_contents(&now)
-                && self.only.is_none()
-                && self.later.have_seen_another(path, before);
-            if is_open {
-                let why = "another call has changed it since";
-                return Ok(Found::Left(vec![UndoConflict::later(path, why, UNDO_OTHER)]));
-            }
+        if seen.is_as_before() && !is_directory {
             return Ok(Found::Unchanged);
         }
-        // The call has left the permissions alone, so what others made of them stays.
-        let is_own = match (then.and_then(State::meta), before.meta()) {
-            (Some(then), Some(before)) => (then.mode, then.owner) != (before.mode, before.owner),
-            _ => true,
-        };
-        let mode = now.meta().copied().filter(|now| {
-            let is_later =
-                before.meta().is_some_and(|it| (it.mode, it.owner) != (now.mode, now.owner));
-            let is_moved = self
-                .moves
-                .iter()
-                .any(|made| path.starts_with(&made.from) || path.starts_with(&made.to));
-            !is_own && is_later && !is_moved && !is_explained && self.only.is_none()
-        });
+        let mode = self.later_mode(&seen);
         if is_directory && mode.is_some() {
             return Ok(Found::Unchanged);
         }
-        let mut what = match (before, &now) {
-            (State::Missing, State::Missing) => return Ok(Found::Nothing),
-            (State::Missing, _) => ChangeKind::Removed,
-            (_, State::Missing) => ChangeKind::Created,
-            _ if before.same(&now) => return Ok(Found::Nothing),
-            (State::Directory { .. }, State::Directory { .. }) if before.mode() == now.mode() => {
-                return Ok(Found::Nothing);
-            }
-            _ if before.same_contents(&now) => ChangeKind::Permissions,
-            _ => ChangeKind::Restored,
-        };
-        if what == ChangeKind::Permissions && is_plain && !is_explained {
-            let later = then.is_some_and(|then| then.has_contents() && then.mode() != now.mode());
-            if later && before.mode() != now.mode() && self.only.is_none() {
+        let Seen { then, now, at, is_plain, is_explained, .. } = &seen;
+        let Some(mut what) = kind(before, now) else { return Ok(Found::Nothing) };
+        let is_whole = self.only.is_none();
+        if what == ChangeKind::Permissions && *is_plain && !is_explained && is_whole {
+            let is_later =
+                then.is_some_and(|then| then.has_contents() && then.mode() != now.mode());
+            if is_later && before.mode() != now.mode() {
                 let why = "its permissions were changed since the call";
-                return Ok(Found::Left(vec![UndoConflict::later(
-                    path,
-                    why,
-                    &self.restore_one(path),
-                )]));
+                let conflict = UndoConflict::later(path, why, &self.restore_one(path));
+                return Ok(Found::Left(vec![conflict]));
             }
         }
         let mut wanted = copy_of(self.read, before)?;
         let mut both = None;
-        let is_restored = is_plain && what == ChangeKind::Permissions;
-        if let Some(then) = then.filter(|then| !then.same_contents(&now) && !is_restored)
-            && self.only.is_none()
+        let is_restored = *is_plain && what == ChangeKind::Permissions;
+        if let Some(then) = then.filter(|then| !then.same_contents(now) && !is_restored)
+            && is_whole
             && !is_explained
-            && !self.is_refreshed(path, &at, &now)
+            && !self.is_refreshed(path, at, now)
         {
-            if is_plain {
-                both = merge(self.access, self.read, &at, before, then, &now)?;
+            if *is_plain {
+                both = merge(self.access, self.read, at, before, then, now)?;
             }
             let Some(merged) = &both else {
-                let conflict = UndoConflict::later(
-                    path,
-                    "it was changed since the call",
-                    &self.restore_one(path),
-                );
-                let texts = text_at(self.access, &at, &now)
-                    .zip(wanted.map_or(Some(String::new()), |bytes| text(&bytes)));
+                let why = "it was changed since the call";
+                let conflict = UndoConflict::later(path, why, &self.restore_one(path));
+                let texts = texts(self.access, at, now, wanted);
                 return Ok(Found::Left(vec![UndoConflict { texts, ..conflict }]));
             };
             what = ChangeKind::Merged;
@@ -427,18 +395,76 @@ impl Compared<'_> {
             && !is_moved
             && let State::Directory { .. } = now
         {
-            let left = self.new_entries(path, &at, finals)?;
+            let left = self.new_entries(path, at, finals)?;
             if !left.is_empty() {
                 return Ok(Found::Left(left));
             }
         }
         let texts = match what {
             ChangeKind::Permissions => None,
-            _ => text_at(self.access, &at, &now)
-                .zip(wanted.map_or(Some(String::new()), |bytes| text(&bytes))),
+            _ => texts(self.access, at, now, wanted),
         };
         let change = UndoChange { path: path.to_owned(), what, texts };
         Ok(Found::Change { change, both, mode })
+    }
+
+    /// Looks at a path. `None`: another undo has restored what was there before both calls.
+    fn see<'s>(&'s self, path: &'s Path, before: &'s State) -> io::Result<Option<Seen<'s>>> {
+        let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
+        let mut near = self.moves.iter().filter(|made| is_near(made, path)).peekable();
+        let is_plain = near.peek().is_none();
+        let is_replaced = near.all(|made| made.to == path);
+        let at = (self.now)(path);
+        let now = State::at(self.access, &at, then.unwrap_or(before).depth())?;
+        let compared = then.filter(|_| is_replaced && self.only.is_none());
+        let is_explained = match compared.and_then(|then| self.undone_with(path, then, &now)) {
+            Some(Order::Earlier) => return Ok(None),
+            Some(Order::Later) => true,
+            None => {
+                let has_begun = |file| self.begun_files.contains(&file);
+                let is_made = |file| is_made_in_cache(self.all, self.access, &at, &file);
+                self.begun.contains(path)
+                    || then.and_then(State::identity).is_some_and(has_begun)
+                    || now.identity().is_some_and(is_made)
+            }
+        };
+        Ok(Some(Seen { path, before, then, now, at, is_plain, is_explained }))
+    }
+
+    /// Whether a path is restored once another call is undone: what that call has done with it.
+    fn is_for_another(&self, seen: &Seen<'_>) -> Option<&'static str> {
+        let Seen { path, before, then, now, .. } = seen;
+        if self.only.is_some() {
+            return None;
+        }
+        if then.is_some_and(|then| *then != State::Missing) && self.later.have_moved(path) {
+            return Some("moved");
+        }
+        // Once the undo of that call has brought its state back, this one removes it.
+        let is_open = seen.is_as_before()
+            && !matches!(before, State::Directory { .. })
+            && !before.same_contents(now)
+            && self.later.have_seen_another(path, before);
+        // Another name of the file may have contents that the other call wrote by this one.
+        let is_shared = matches!((before, now), (State::Missing, State::Missing))
+            && then.is_some_and(State::is_shared)
+            && self.later.have_changed(path);
+        (is_open || is_shared).then_some("changed")
+    }
+
+    /// Permissions and owner that others gave a path, if the call left them alone: they stay.
+    fn later_mode(&self, seen: &Seen<'_>) -> Option<Meta> {
+        let is_moved =
+            |made: &Move| seen.path.starts_with(&made.from) || seen.path.starts_with(&made.to);
+        let (then, before) = (seen.then.and_then(State::meta)?, seen.before.meta()?);
+        let now = seen.now.meta()?;
+        let is_same = |one: &Meta, other: &Meta| (one.mode, one.owner) == (other.mode, other.owner);
+        let is_later = is_same(then, before) && !is_same(before, now);
+        let is_kept = is_later
+            && !seen.is_explained
+            && self.only.is_none()
+            && !self.moves.iter().any(is_moved);
+        is_kept.then_some(*now)
     }
 
     /// The fix for a path that was changed since the call.
@@ -467,7 +493,8 @@ impl Compared<'_> {
                     && before.same_but_for_times(now)
                     && other.has_restored(path);
                 let is_directory = matches!(now, State::Directory { .. });
-                return (is_it && !is_directory).then_some(Order::Earlier);
+                let has_changed = !is_directory || then.mode() != now.mode();
+                return (is_it && has_changed).then_some(Order::Earlier);
             }
             let (other_began, other_ended) = other.span()?;
             let is_beside = other_began <= ended && began <= other_ended;
@@ -566,6 +593,30 @@ fn merge(
         return Ok(None);
     }
     Ok(diffy::merge_bytes(&then, &now, &before).ok())
+}
+
+/// What is done with a path. `None`: it has its earlier state.
+fn kind(before: &State, now: &State) -> Option<ChangeKind> {
+    match (before, now) {
+        (State::Missing, State::Missing) => None,
+        (State::Missing, _) => Some(ChangeKind::Removed),
+        (_, State::Missing) => Some(ChangeKind::Created),
+        _ if before.same(now) => None,
+        (State::Directory { .. }, State::Directory { .. }) if before.mode() == now.mode() => None,
+        _ if before.same_contents(now) => Some(ChangeKind::Permissions),
+        _ => Some(ChangeKind::Restored),
+    }
+}
+
+/// What a small text is now, and what it becomes.
+fn texts(
+    access: &Access,
+    path: &Path,
+    now: &State,
+    wanted: Option<Vec<u8>>,
+) -> Option<(String, String)> {
+    let wanted = wanted.map_or(Some(String::new()), |bytes| text(&bytes));
+    text_at(access, path, now).zip(wanted)
 }
 
 fn text_at(access: &Access, path: &Path, now: &State) -> Option<String> {

@@ -181,6 +181,11 @@ impl State {
         }
     }
 
+    /// Whether it is a file that has several names.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::File { is_shared: true, .. })
+    }
+
     pub(crate) fn meta(&self) -> Option<&Meta> {
         match self {
             Self::File { meta, .. } | Self::Directory { meta } => Some(meta),

@@ -12,6 +12,7 @@ use super::beside::RunningCalls;
 use super::folder::{Folder, UndoEntry, UndoLimits};
 use super::given::access_for;
 use super::journal::{Journal, SaveRules};
+use super::moved_in::MovedIn;
 use super::plan::{UndoConflict, UndoPlan};
 use super::restore::Restoration;
 use super::saved::SavedCall;
@@ -69,7 +70,12 @@ pub struct UndoStore(Arc<Folder>);
 impl UndoStore {
     /// The store in a folder, which is created at the first change.
     pub fn in_folder(path: PathBuf, bounds: UndoLimits) -> Self {
-        Self(Arc::new(Folder { path, bounds, running: RunningCalls::default() }))
+        Self(Arc::new(Folder {
+            path,
+            bounds,
+            running: RunningCalls::default(),
+            moved_in: MovedIn::default(),
+        }))
     }
 
     /// The journal of a call that begins. `required`: a change whose old state can't be saved is
