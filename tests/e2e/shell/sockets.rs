@@ -3,6 +3,7 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
 
 use super::{run, scene, there_is};
 
@@ -156,11 +157,47 @@ async fn sockets_to_the_kernel_are_closed() {
         return;
     }
     let scene = scene(&["tools.shell.network=allow"], |_| {}).await;
-    for family in ["AF_NETLINK", "AF_PACKET", "AF_VSOCK", "AF_ALG"] {
+    // The numbers of a NETLINK socket: sockets, packet filters, audit, devices, generic.
+    let netlink = [4, 9, 12, 15, 16].map(|protocol| ("AF_NETLINK", protocol));
+    for (family, protocol) in
+        [("AF_PACKET", 0), ("AF_VSOCK", 0), ("AF_ALG", 0)].into_iter().chain(netlink)
+    {
         let make = format!(
-            "/usr/bin/python3 -c 'import socket; socket.socket(socket.{family}, socket.SOCK_RAW)'"
+            "/usr/bin/python3 -c 'import socket; socket.socket(socket.{family}, socket.SOCK_RAW, {protocol})'"
         );
         let ran = run(&scene, &make).await;
         assert!(ran.code != 0 && ran.stderr.contains("Error"), "{family}: {ran:?}");
+    }
+}
+
+/// Asks the kernel for a new network interface, and prints its answer.
+const NEW_INTERFACE: &str = r#"/usr/bin/python3 -c '
+import socket, struct
+kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+def field(kind, value): return struct.pack("HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+fields = field(3, b"stray0\0") + field(18, field(1, b"dummy"))
+body = struct.pack("BBHiII", 0, 0, 0, 0, 0, 0) + fields
+kernel.send(struct.pack("IHHII", 16 + len(body), 16, 0x605, 1, 0) + body)
+print("answer", struct.unpack("i", kernel.recv(4096)[16:20])[0])
+print("interfaces", [name for _, name in socket.if_nameindex()])
+'"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interfaces_are_listed_and_never_changed() {
+    if !there_is("python3") {
+        return;
+    }
+    for network in ["deny", "allow"] {
+        let scene = scene(&[&format!("tools.shell.network={network}")], |_| {}).await;
+        if there_is("node") {
+            let list = "node -p 'Object.keys(require(\"os\").networkInterfaces()).length >= 0'";
+            let ran = run(&scene, list).await;
+            assert!(ran.code == 0 && ran.stdout.contains("true"), "{network}: {ran:?}");
+        }
+        let ran = run(&scene, NEW_INTERFACE).await;
+        assert!(ran.stdout.contains("answer -1\n"), "{network}: {ran:?}");
+        assert!(ran.stdout.contains("interfaces ['lo'"), "{network}: {ran:?}");
+        assert!(!ran.stdout.contains("stray0"), "{network}: {ran:?}");
+        assert!(!Path::new("/sys/class/net/stray0").exists(), "{network}");
     }
 }

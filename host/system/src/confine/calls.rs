@@ -193,21 +193,23 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
         known.push(libc::AF_UNIX);
     }
     if view || network {
-        known.extend([libc::AF_INET, libc::AF_INET6]);
+        known.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
-    let mut other = Vec::new();
-    for family in known {
-        other.push(SeccompCondition::new(
-            0,
-            SeccompCmpArgLen::Dword,
-            SeccompCmpOp::Ne,
-            u64::try_from(family)?,
-        )?);
+    let is = |argument, operator, value: i32| {
+        let value = u64::try_from(value)?;
+        Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?)
+    };
+    let others = known.iter().map(|family| is(0, SeccompCmpOp::Ne, *family));
+    let others: Vec<_> = others.collect::<Result<_, Box<dyn std::error::Error>>>()?;
+    let sockets = rules.entry(libc::SYS_socket).or_default();
+    if !others.is_empty() {
+        sockets.push(SeccompRule::new(others)?);
+        // Of the kernel's own, only the list of network interfaces, which nobody here may change.
+        sockets.push(SeccompRule::new(vec![
+            is(0, SeccompCmpOp::Eq, libc::AF_NETLINK)?,
+            is(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
+        ])?);
     }
-    rules.insert(
-        libc::SYS_socket,
-        if other.is_empty() { Vec::new() } else { vec![SeccompRule::new(other)?] },
-    );
     let refuse = SeccompAction::Errno(u32::try_from(libc::EPERM)?);
     let refused = SeccompFilter::new(
         rules,
