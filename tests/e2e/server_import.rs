@@ -216,6 +216,25 @@ fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
     assert!(taken.contains("`My.Srv` is taken out") && taken.contains("`cwd`, `trust`"), "{taken}");
 }
 
+/// Its answers to what it doesn't know are empty, in place of errors.
+#[test]
+fn server_that_answers_everything_is_approved_and_called_in_the_same_way() {
+    let cli = Cli::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/servers");
+    let start = format!(
+        "import runpy; main = runpy.run_path('{folder}/small.py')['main']\n\
+         class Any(dict):\n  get = lambda self, name: dict.get(self, name, lambda: {{}})\n\
+         main.__globals__['ANSWERS'] = Any(main.__globals__['ANSWERS'])\nmain()"
+    );
+    cli.configure(&format!(
+        "[mcp.servers.s]\ncommand = \"/usr/bin/python3\"\nargs = [\"-c\", {start:?}]\n\
+         allowed_paths = [{{ path = {folder:?}, access = \"read\" }}]\n"
+    ));
+    cli.run(&["mcp", "approve", "s", "--yes"]).ends(0);
+    let called = cli.run(&["call", "--yes", "s__version"]).ends(0).stdout;
+    assert!(called.contains("version"), "{called}");
+}
+
 #[test]
 fn tools_that_are_left_out_are_not_counted_as_approved() {
     let cli = Cli::new();
@@ -268,4 +287,23 @@ fn server_that_import_would_refuse_is_not_added() {
         assert!(refused.contains(reason) && !refused.contains(&token()), "{refused}");
         assert_eq!(fs::read_to_string(&own).ok(), before, "{line:?}");
     }
+}
+
+#[test]
+fn server_that_looks_like_another_is_left_out_and_an_address_with_a_credential_is_told() {
+    let cli = Cli::new();
+    cli.configure("[mcp.servers.mine]\ncommand = \"/usr/bin/mine\"\n");
+    let hosted = "https://h.example/s/0a1b2c3d4e5f60718293/mcp";
+    let servers = json!({
+        "m1ne": { "command": "other" },
+        "\u{431}ash": { "command": "other" },
+        "hosted": { "url": hosted },
+    });
+    write(&cli, ".cursor/mcp.json", &json!({ "mcpServers": servers }).to_string());
+    let shown = cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0).stdout;
+    for line in ["its name looks like `mine`", "its name doesn't fit", "may hold a credential"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let own = fs::read_to_string(cli.root.path().join("config/toolhold.toml")).expect("a file");
+    assert!(own.contains(hosted) && !own.contains("other"), "{own}");
 }

@@ -1,20 +1,6 @@
 //! Names of plugins that could be taken for others.
 
-/// Letters that look alike in common fonts, and the one that stands for them.
-const ALIKE: [(&str, &str); 12] = [
-    ("rn", "m"),
-    ("vv", "w"),
-    ("cl", "d"),
-    ("0", "o"),
-    ("1", "l"),
-    ("i", "l"),
-    ("3", "e"),
-    ("4", "a"),
-    ("5", "s"),
-    ("7", "t"),
-    ("8", "b"),
-    ("9", "g"),
-];
+use toolhold_terminal::nearest::look_alike;
 
 /// Refuses a new name that another plugin has, or that looks like another plugin's name.
 ///
@@ -32,20 +18,12 @@ pub fn check_name<'a>(
             "`{name}` is the name of a built-in plugin, and an installed one can't replace it"
         ));
     }
-    let looks = skeleton(name);
-    let alike = built_in.into_iter().chain(others);
-    match alike.into_iter().find(|other| *other != name && skeleton(other) == looks) {
+    match look_alike(name, built_in.into_iter().chain(others)) {
         None => Ok(()),
         Some(other) => Err(format!(
             "the name `{name}` looks like `{other}`, which is another plugin; remove that one first if you want this one"
         )),
     }
-}
-
-/// The name as it looks: letters that look alike are one, and hyphens are left out.
-fn skeleton(name: &str) -> String {
-    let plain: String = name.chars().filter(|letter| *letter != '-').collect();
-    ALIKE.iter().fold(plain, |name, (seen, taken_for)| name.replace(seen, taken_for))
 }
 
 #[cfg(test)]

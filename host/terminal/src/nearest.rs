@@ -1,4 +1,4 @@
-//! What somebody meant who wrote an unknown word.
+//! Words that are near to others: meant by somebody who wrote an unknown one, or taken for another.
 
 /// The candidate that `word` probably means: it differs by few letters, or one contains or begins
 /// the other.
@@ -11,6 +11,34 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         })
         .min()
         .map(|(_, candidate)| candidate)
+}
+
+/// Letters that look alike in common fonts, and the one that stands for them.
+const ALIKE: [(&str, &str); 12] = [
+    ("rn", "m"),
+    ("vv", "w"),
+    ("cl", "d"),
+    ("0", "o"),
+    ("1", "l"),
+    ("i", "l"),
+    ("3", "e"),
+    ("4", "a"),
+    ("5", "s"),
+    ("7", "t"),
+    ("8", "b"),
+    ("9", "g"),
+];
+
+/// Another name that looks like this one, such as `mine` for `m1ne`.
+pub fn look_alike<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let looks = skeleton(name);
+    others.into_iter().find(|other| *other != name && skeleton(other) == looks)
+}
+
+/// The name as it looks: letters that look alike are one, and hyphens are left out.
+fn skeleton(name: &str) -> String {
+    let plain: String = name.chars().filter(|letter| *letter != '-').collect();
+    ALIKE.iter().fold(plain, |name, (seen, taken_for)| name.replace(seen, taken_for))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use toolhold_terminal::{changed_file, nearest::nearest};
 use crate::written;
 use found::{files, found};
 use moved::listed;
-use table::{Imported, Place, imported};
+use table::{Imported, Place, imported, may_hold_credential};
 
 pub(crate) use found::kept_files;
 pub use moved::{Moved, moved};
@@ -159,6 +159,12 @@ fn read_all(
                     if !new.further.is_empty() {
                         let further = listed(&new.further);
                         writeln!(out, "    not taken over: {further}")?;
+                    }
+                    let url = new.table.get("url").and_then(|url| url.as_str());
+                    if url.is_some_and(may_hold_credential) {
+                        let note =
+                            "its address may hold a credential, and stands in the file as it is";
+                        writeln!(out, "    {note}")?;
                     }
                     read.tables.push(new);
                 }

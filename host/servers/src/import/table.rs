@@ -9,6 +9,7 @@ use toolhold_core::config::Loaded;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_redaction::{Keys, field, text};
 use toolhold_requests::check_url;
+use toolhold_terminal::nearest::look_alike;
 
 use super::SECRETS;
 
@@ -86,6 +87,11 @@ pub(super) fn imported(
             false => format!("{client} has a server `{name}` too"),
         });
     }
+    let servers = config.mcp.servers.keys().chain(config.plugins.keys()).map(String::as_str);
+    let others = servers.chain(place.others.iter().map(|other| other.name.as_str()));
+    if let Some(other) = look_alike(&name, others) {
+        return Err(format!("its name looks like `{other}`, which you have already"));
+    }
     let mut imported = Imported {
         name,
         table: Table::new(),
@@ -155,6 +161,19 @@ pub(crate) fn check_address(url: &str) -> Result<(), String> {
     }
     check_url(url).map_err(|error| error.to_string())?;
     Ok(())
+}
+
+/// Fewest characters of a part of a path that may be a credential.
+const MIN_CREDENTIAL: usize = 20;
+
+/// Whether a part of an address's path may be a credential: long, with letters and digits.
+pub(super) fn may_hold_credential(url: &str) -> bool {
+    let parts = || url.split(['/', '?', '#']).skip(3);
+    parts().any(|part| {
+        part.len() >= MIN_CREDENTIAL
+            && part.contains(|letter: char| letter.is_ascii_alphabetic())
+            && part.contains(|letter: char| letter.is_ascii_digit())
+    })
 }
 
 /// The credentials in variables or headers, each with its name and the text before it.
@@ -286,14 +305,14 @@ impl Imported {
 
 /// A server's name in Toolhold: small letters, digits and `-`.
 pub(super) fn fitted(name: &str) -> Result<String, String> {
-    let is_path = name.contains("..") || name.chars().any(char::is_control);
+    let is_other = name.contains("..") || name.chars().any(char::is_control) || !name.is_ascii();
     let fit = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9') => letter,
         _ => '-',
     };
     let fitted: String = name.chars().map(fit).collect();
     let fitted = fitted.trim_matches('-');
-    if !is_path
+    if !is_other
         && fitted.len() <= MAX_NAME
         && fitted.starts_with(|first: char| first.is_ascii_lowercase())
     {
@@ -435,10 +454,12 @@ mod tests {
             let server = NamedServer::Url { url, headers, token_variable: None };
             assert!(read("a", server, &[]).is_err(), "{name}");
         }
-        for name in ["0", "../../x", "\u{8}ash"] {
+        for name in ["0", "../../x", "\u{8}ash", "\u{431}ash"] {
             assert!(fitted(name).is_err(), "{name}");
         }
         assert!(fitted(&"a".repeat(25)).is_err());
+        assert!(may_hold_credential("https://h.example/s/0a1b2c3d4e5f60718293/mcp"));
+        assert!(!may_hold_credential("https://h.example/a-long-path-of-words/mcp2"));
         assert_eq!(fitted("@acme/Server_1").as_deref(), Ok("acme-server-1"));
     }
 }
