@@ -137,7 +137,11 @@ fn alias_of_git_is_the_command_that_it_stands_for() {
     let aliases = "[alias]\n  mark = tag -f\n  get = \"!curl https://a.example\"\n  twice = mark one\n  make = !touch made\n";
     let before = fs::read_to_string(&config).unwrap_or_default();
     fs::write(config, before + aliases).expect("it is written");
-    for command in ["git mark one", "git -C . twice", "true && git get"] {
+    fs::create_dir_all(cli.work().join("other/.git")).expect("a folder is made");
+    fs::write(cli.work().join("other/.git/config"), "[alias]\n  far = tag -f\n")
+        .expect("it is written");
+    let others = ["git -C other far one", "cd other && git far one"];
+    for command in ["git mark one", "git -C . twice", "true && git get"].into_iter().chain(others) {
         let refused = cli.run(&["call", "bash", command]).ends(3).stderr;
         assert!(refused.contains("policy_blocked"), "{command}: {refused}");
     }

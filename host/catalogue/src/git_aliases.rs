@@ -17,6 +17,9 @@ const MAX_STEPS: usize = 10;
 /// Commands that aliases stand for. A repository that others made may have aliases without end.
 const MAX_COMMANDS: usize = 100;
 
+/// Directories that a command goes to in which a repository is looked for.
+const MAX_DIRECTORIES: usize = 10;
+
 /// A command whose program isn't known, so that it needs approval.
 const UNKNOWN: &str = "$alias";
 
@@ -27,26 +30,33 @@ pub(crate) fn may_be_used(text: &str) -> bool {
 
 /// The commands that the aliases of a command stand for. Blocks.
 pub(crate) fn expanded(directory: &Path, home: Option<&Path>, text: &str) -> Vec<String> {
-    let aliases = aliases(directory, home);
+    let directories = Command::read(text).directories();
+    let directories = directories.iter().take(MAX_DIRECTORIES).map(|other| directory.join(other));
+    let all: Vec<_> = std::iter::once(directory.to_owned())
+        .chain(directories)
+        .map(|directory| aliases(&directory, home))
+        .collect();
     let mut found = Vec::new();
     let mut open: Vec<(String, usize)> = vec![(text.to_owned(), 0)];
     while let Some((text, steps)) = open.pop() {
         for (name, rest) in Command::read(&text).git_commands() {
-            let Some(alias) = aliases.get(&name.to_lowercase()) else { continue };
-            let command = match alias.strip_prefix('!') {
-                Some(script) => format!("{script} {rest}"),
-                None => format!("git {alias} {rest}"),
-            };
-            let command = command.trim_end().to_owned();
-            if found.contains(&command) {
-                continue;
+            let name = name.to_lowercase();
+            for alias in all.iter().filter_map(|aliases| aliases.get(&name)) {
+                let command = match alias.strip_prefix('!') {
+                    Some(script) => format!("{script} {rest}"),
+                    None => format!("git {alias} {rest}"),
+                };
+                let command = command.trim_end().to_owned();
+                if found.contains(&command) {
+                    continue;
+                }
+                if steps == MAX_STEPS || found.len() == MAX_COMMANDS {
+                    found.push(UNKNOWN.to_owned());
+                    return found;
+                }
+                open.push((command.clone(), steps + 1));
+                found.push(command);
             }
-            if steps == MAX_STEPS || found.len() == MAX_COMMANDS {
-                found.push(UNKNOWN.to_owned());
-                return found;
-            }
-            open.push((command.clone(), steps + 1));
-            found.push(command);
         }
     }
     found
@@ -54,7 +64,9 @@ pub(crate) fn expanded(directory: &Path, home: Option<&Path>, text: &str) -> Vec
 
 /// All aliases, by their names in small letters: those of the repository before the user's.
 fn aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String> {
-    let repository = Repository::find(directory);
+    let has_repository = |directory: &&Path| directory.join(".git").symlink_metadata().is_ok();
+    let repository = directory.ancestors().find(has_repository).unwrap_or(directory);
+    let repository = Repository::find(repository);
     let own = ["config", "config.worktree"].map(|name| repository.part(name).map(Path::to_owned));
     let of_user = home
         .into_iter()
@@ -159,6 +171,16 @@ mod tests {
             ("git unknown; git push", &[]),
         ] {
             assert_eq!(expanded(root, Some(root), command), expected, "{command}");
+        }
+        let other = root.join("other");
+        std::fs::create_dir_all(other.join(".git")).expect("a folder is made");
+        std::fs::write(other.join(".git/config"), "[alias]\nyolo = push --mirror\n")
+            .expect("it is written");
+        for command in
+            ["git -C other yolo", "cd other && git yolo", "git --git-dir=other/.git yolo"]
+        {
+            let found = expanded(root, Some(root), command);
+            assert!(found.contains(&"git push --mirror".to_owned()), "{command}: {found:?}");
         }
         let endless = "[alias]\nround = \"!git round 1; git round 2; git round 3\"\n";
         std::fs::write(root.join(".git/config"), endless).expect("it is written");

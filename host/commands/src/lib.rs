@@ -240,6 +240,11 @@ impl Command {
         })
     }
 
+    /// The directories that it goes to, as it says them: by `cd`, or by an option such as `-C`.
+    pub fn directories(&self) -> Vec<String> {
+        started::folders(&self.programs)
+    }
+
     /// The paths of the files that it may start, such as scripts and Makefiles, as it says them.
     /// Not all of them exist.
     pub fn started_files(&self) -> Vec<String> {

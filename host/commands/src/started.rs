@@ -21,18 +21,46 @@ const RUNNERS: [(&str, &[&str]); 8] = [
     ("yarn", &["package.json"]),
 ];
 
+/// Options whose value is the directory that a program goes to.
+const GOES_TO: [&str; 5] = ["-C", "--cwd", "--directory", "--git-dir", "--prefix"];
+
 /// The paths as the command says them, relative to the directory in which it starts, or to one that
 /// it goes to. Not all of them exist.
 pub(super) fn files(programs: &[Program]) -> Vec<String> {
-    let moves = programs.iter().filter(|program| program.name == "cd");
-    let folders: Vec<&str> =
-        moves.filter_map(|program| Some(&*program.arguments.first()?.text)).collect();
+    let folders = folders(programs);
     let mut files = Vec::new();
     for name in programs.iter().flat_map(of_program) {
         files.extend(folders.iter().map(|folder| format!("{folder}/{name}")));
         files.push(name);
     }
     files
+}
+
+/// The directories that a command goes to, one after the other or from where it starts.
+pub(super) fn folders(programs: &[Program]) -> Vec<String> {
+    let mut folders: Vec<String> = Vec::new();
+    for folder in programs.iter().flat_map(folders_of) {
+        let below = folders.last().map(|last| format!("{last}/{folder}"));
+        folders.extend(below);
+        folders.push(folder);
+    }
+    folders
+}
+
+fn folders_of(program: &Program) -> Vec<String> {
+    let arguments: Vec<&str> = program.arguments.iter().map(|word| &*word.text).collect();
+    if ["cd", "pushd"].contains(&&*program.name) {
+        let folder = arguments.iter().find(|text| !text.starts_with('-'));
+        return folder.map(|folder| (*folder).to_owned()).into_iter().collect();
+    }
+    let value = |(at, text): (usize, &&str)| {
+        let option = GOES_TO.iter().find(|option| text.starts_with(**option))?;
+        match &text[option.len()..] {
+            "" => arguments.get(at + 1).map(|next| (*next).to_owned()),
+            value => Some(value.trim_start_matches('=').to_owned()),
+        }
+    };
+    arguments.iter().enumerate().filter_map(value).collect()
 }
 
 fn of_program(program: &Program) -> Vec<String> {

@@ -15,8 +15,8 @@ use toolhold_system::files::{FileView, Grants, OpenOptions};
 
 use super::preview::MAX_COMPARED;
 
-/// Files of one call that are looked at.
-const MAX_FILES: usize = 100;
+/// Bytes of all files of one call that are read. Of the others, it counts when they were changed.
+const MAX_BYTES: usize = 16 << 20;
 
 /// A digest of the files that the commands of a call start. `None`: they start none of those that
 /// the call may change.
@@ -40,7 +40,6 @@ fn look(context: &CallContext) -> Option<impl FnOnce() -> Option<[u8; 32]> + Sen
     let files: Vec<PathBuf> = commands
         .flat_map(|command| Command::read(&command.text).started_files())
         .map(|file| directory.join(file))
-        .take(MAX_FILES)
         .collect();
     (!files.is_empty()).then_some(move || of_files(&grants, &files))
 }
@@ -48,9 +47,11 @@ fn look(context: &CallContext) -> Option<impl FnOnce() -> Option<[u8; 32]> + Sen
 fn of_files(grants: &Arc<Grants>, files: &[PathBuf]) -> Option<[u8; 32]> {
     let mut hash = Sha256::new();
     let mut is_any = false;
+    let mut left = MAX_BYTES;
     for file in files {
-        if let Some((size, bytes)) = read(grants, file) {
+        if let Some((size, bytes)) = read(grants, file, left.min(MAX_COMPARED)) {
             is_any = true;
+            left = left.saturating_sub(bytes.len());
             hash.update((file.as_os_str().len() as u64).to_le_bytes());
             hash.update(file.as_os_str().as_encoded_bytes());
             hash.update(size.to_le_bytes());
@@ -60,9 +61,9 @@ fn of_files(grants: &Arc<Grants>, files: &[PathBuf]) -> Option<[u8; 32]> {
     is_any.then(|| hash.finalize().into())
 }
 
-/// The size of a granted file, and its content; of a large one, its beginning and when it was
-/// changed.
-fn read(grants: &Arc<Grants>, path: &Path) -> Option<(u64, Vec<u8>)> {
+/// The size of a granted file, and its content; of one with more than `most` bytes, its beginning
+/// and when it was changed.
+fn read(grants: &Arc<Grants>, path: &Path, most: usize) -> Option<(u64, Vec<u8>)> {
     let options = OpenOptions { read: true, ..OpenOptions::default() };
     let opened = FileView::new(Arc::clone(grants), true).open(path, options).ok()?;
     if opened.kind != FileType::RegularFile {
@@ -71,10 +72,11 @@ fn read(grants: &Arc<Grants>, path: &Path) -> Option<(u64, Vec<u8>)> {
     let file = File::from(opened.handle);
     let about = file.metadata().ok()?;
     let mut bytes = Vec::new();
-    file.take(MAX_COMPARED as u64).read_to_end(&mut bytes).ok()?;
+    file.take(most as u64).read_to_end(&mut bytes).ok()?;
+    // No program can set this time.
     if about.len() > bytes.len() as u64 {
-        bytes.extend(about.mtime().to_le_bytes());
-        bytes.extend(about.mtime_nsec().to_le_bytes());
+        bytes.extend(about.ctime().to_le_bytes());
+        bytes.extend(about.ctime_nsec().to_le_bytes());
     }
     Some((about.len(), bytes))
 }
