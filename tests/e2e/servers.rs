@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::mcp::client::{Client, LEGACY, records, text};
+use crate::mcp::driven::{Driven, Kind};
 use crate::support::Cli;
 
 /// Time limit for something that must happen.
@@ -324,10 +325,12 @@ fn odd_schema_hides_no_other_tool() {
     let told = scene.cli.run(&["mcp", "approve", "evil", "--yes"]).ends(0);
     let told = told.stdout + &told.stderr;
     assert!(told.contains("unusable") && told.contains("can't be read"), "{told}");
+    // Its pattern looks ahead, which not all clients can.
+    assert!(told.contains("odd7"), "{told}");
     let mut client = scene.client();
     let listed = client.request("tools/list", json!({}));
     let found = names(&listed);
-    for expected in ["read", "evil__odd0", "evil__odd5", "evil__odd_missing", "evil__odd_icons"] {
+    for expected in ["read", "evil__odd0", "evil__odd6", "evil__odd_missing", "evil__odd_icons"] {
         assert!(found.contains(&expected), "{expected}: {found:?}");
     }
     assert!(!found.contains(&"evil__unusable"), "{found:?}");
@@ -344,6 +347,15 @@ fn odd_schema_hides_no_other_tool() {
     }
     let answer = client.call("evil__odd_missing", json!({}));
     assert!(text(&answer).contains("refused the call: error -32602"), "{answer:#}");
+    for kind in Kind::ALL {
+        let Some(mut client) = Driven::new(kind, &scene.cli, &[]) else { return };
+        let listed = client.tools();
+        assert!(
+            found.iter().all(|tool| listed.iter().any(|it| it == tool)),
+            "{kind:?}: {listed:?}"
+        );
+        client.close();
+    }
 }
 
 #[test]

@@ -257,6 +257,8 @@ ODD = [
     {"anyOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {}}}]},
     {"type": "object", "properties": {"a": True, "b": None}, "required": None},
     None,
+    {"type": "object", "properties": {"a b": {"type": "string"}, "$c": {"type": "string"}}},
+    {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(?!b).*$"}}},
 ]
 
 HOSTILE = {function.__name__: function for function in

@@ -37,6 +37,14 @@ impl Kind {
     pub(crate) const PYTHON: Self = Self { language: Language::Python, revision: MODERN };
     pub(crate) const PYTHON_BEFORE: Self = Self { language: Language::Python, revision: LEGACY };
 
+    pub(crate) const ALL: [Self; 5] = [
+        Self::TYPESCRIPT_1,
+        Self::TYPESCRIPT_2,
+        Self::TYPESCRIPT_2_BEFORE,
+        Self::PYTHON,
+        Self::PYTHON_BEFORE,
+    ];
+
     /// The program that drives it. `None`, with a notice, if it wasn't fetched.
     fn program(self) -> Option<Command> {
         Some(match self.language {

@@ -3,7 +3,7 @@
 mod approvals;
 pub(crate) mod client;
 mod conformance;
-mod driven;
+pub(crate) mod driven;
 mod following;
 mod hostile;
 mod http;

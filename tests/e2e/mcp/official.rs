@@ -180,13 +180,7 @@ fn has(cli: &Cli, which: impl Fn(&Value) -> bool) -> bool {
 /// schemas when it lists the tools.
 #[test]
 fn structured_answers_fit_their_schemas_without_warnings() {
-    for kind in [
-        Kind::TYPESCRIPT_1,
-        Kind::TYPESCRIPT_2,
-        Kind::TYPESCRIPT_2_BEFORE,
-        Kind::PYTHON,
-        Kind::PYTHON_BEFORE,
-    ] {
+    for kind in Kind::ALL {
         let cli = Cli::asking();
         let Some(mut client) = Driven::new(
             kind,
