@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolhold_contract::{
-    Access, CallId, Category, Confidence, Content, Definition, Failure, Outcome, Report,
-    RequestRecord, SubjectKind,
+    Access, BuiltInPlugin, CallId, Category, Confidence, Content, Definition, Failure, Outcome,
+    Report, RequestRecord, SubjectKind,
 };
 use toolhold_policy::egress::Target;
 use toolhold_policy::{Decision, Gate, Phase, ResolvedSubject, Trust, Verdict};
@@ -620,9 +620,11 @@ fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
     let tool = record.tool.as_ref()?;
     match tool.provider {
         ProviderRecord::Other { is_server: true, .. } => return Some("mcp"),
-        ProviderRecord::Plugin { name: "memory", .. } => return Some("memory"),
-        ProviderRecord::Plugin { name: "code", .. } => return Some("code_search"),
-        ProviderRecord::Plugin { name: "diagnostics", .. } => return Some("diagnostics"),
+        ProviderRecord::Plugin { name, .. } => {
+            if let Some(claims) = BuiltInPlugin::named(name).and_then(|plugin| plugin.claims) {
+                return Some(claims);
+            }
+        }
         _ => {}
     }
     let has = |is: fn(SubjectKind) -> bool| {

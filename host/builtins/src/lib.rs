@@ -49,3 +49,16 @@ pub fn hostile() -> Option<&'static [u8]> {
 }
 
 include!(concat!(env!("OUT_DIR"), "/builtins.rs"));
+
+#[cfg(test)]
+mod tests {
+    use toolhold_contract::BUILT_IN_PLUGINS;
+
+    #[test]
+    fn plugins_are_those_of_the_table() {
+        let included: Vec<_> = super::all().iter().map(|plugin| plugin.name).collect();
+        let mut known: Vec<_> = BUILT_IN_PLUGINS.iter().map(|plugin| plugin.name).collect();
+        known.retain(|name| !included.contains(name));
+        assert!(known.is_empty() && included.len() == BUILT_IN_PLUGINS.len(), "{known:?}");
+    }
+}

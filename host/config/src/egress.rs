@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolhold_contract::{HostError, SubjectKind};
+use toolhold_contract::{BuiltInGrant, BuiltInPlugin, HostError, SubjectKind};
 use toolhold_egress::{
     Limits, Network, Proxy, Secret as ResolvedSecret, SecretSource, SecretValue, Settings,
 };
@@ -153,7 +153,9 @@ impl Loaded {
                 Some(plugin) => {
                     (format!("plugins.{}", action.provider), &plugin.allowed_private_hosts)
                 }
-                None if action.built_in && action.provider == "web" => {
+                None if action.built_in
+                    && BuiltInPlugin::has(action.provider, BuiltInGrant::Requests) =>
+                {
                     ("tools.web".to_owned(), &self.config.tools.web.allowed_private_hosts)
                 }
                 None => return Vec::new(),

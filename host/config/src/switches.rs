@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use toolhold_contract::BUILT_IN_PLUGINS;
 use toolhold_policy::{Decision, Dependencies, Gate, Needs, OriginKind, Switches, Verdict};
 
 use super::Loaded;
@@ -27,26 +28,31 @@ impl Loaded {
         }
     }
 
+    /// Whether a table that switches a built-in plugin is enabled.
+    fn is_enabled(&self, table: &str) -> bool {
+        let tools = &self.config.tools;
+        match table {
+            "index" => self.config.index.enabled,
+            "tools.diagnostics" => tools.diagnostics.enabled,
+            "tools.file" => tools.file.enabled,
+            "tools.memory" => tools.memory.enabled,
+            "tools.scheduler" => tools.scheduler.enabled,
+            "tools.shell" => tools.shell.enabled,
+            "tools.web" => tools.web.enabled,
+            table => unreachable!("no built-in plugin has the switch `{table}`"),
+        }
+    }
+
     /// The tools that are disabled.
     pub fn switches(&self) -> Switches {
         let off = |key: &str| self.disabled(key);
         let tools = &self.config.tools;
         let mut switches =
             Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };
-        for (builtin, table, enabled) in [
-            ("file", "tools.file", tools.file.enabled),
-            ("shell", "tools.shell", tools.shell.enabled),
-            ("web", "tools.web", tools.web.enabled),
-            ("memory", "tools.memory", tools.memory.enabled),
-            ("code", "index", self.config.index.enabled),
-            ("diagnostics", "tools.diagnostics", tools.diagnostics.enabled),
-            // It starts what `bash` may.
-            ("diagnostics", "tools.shell", tools.shell.enabled),
-            ("scheduler", "tools.scheduler", tools.scheduler.enabled),
-        ] {
-            if enabled {
-                continue;
-            }
+        let all = BUILT_IN_PLUGINS
+            .iter()
+            .flat_map(|plugin| plugin.switches.iter().map(|table| (plugin.name, *table)));
+        for (builtin, table) in all.filter(|(_, table)| !self.is_enabled(table)) {
             let replacing = self
                 .config
                 .plugins

@@ -8,6 +8,7 @@
 pub const NAME: &str = "toolhold";
 
 mod bounded_output;
+mod built_in;
 mod call;
 mod caller;
 mod changes;
@@ -38,6 +39,7 @@ mod untrusted;
 mod vectors;
 
 pub use bounded_output::BoundedOutput;
+pub use built_in::{BUILT_IN_PLUGINS, BuiltInGrant, BuiltInPlugin};
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
 pub use caller::{CallerInfo, CallerSource};
 pub use changes::{ChangeRecorder, ChangedPath};

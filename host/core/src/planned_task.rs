@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 use toolhold_catalogue::{CallContext, Catalogue, validate};
 use toolhold_config::{FIRST_PROVIDER, Folders, Loaded};
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_contract::{CancellationToken, Category, Failure, HostError};
+use toolhold_contract::{
+    BuiltInGrant, BuiltInPlugin, CancellationToken, Category, Failure, HostError,
+};
 use toolhold_policy::files::{FileRules, Kind};
 use toolhold_policy::{Decision, Verdict};
 use toolhold_schedule::{Owner, When, find_zone};
@@ -18,9 +20,6 @@ use crate::governor::{Governor, Rules};
 use crate::host::{Host, Request};
 use crate::record::Governance;
 use crate::session::Session;
-
-/// The built-in plugin that makes tasks of any tool.
-const SCHEDULER: &str = "scheduler";
 
 /// The tool of a task that is a command.
 const SHELL: &str = "bash";
@@ -47,7 +46,8 @@ pub(crate) struct PlannedCall {
 /// The arguments of a call of the built-in scheduler.
 fn scheduler_arguments(context: &CallContext) -> Option<&Map<String, Value>> {
     let tool = context.tool.as_deref()?;
-    let is_scheduler = tool.is_built_in() && tool.provider.name() == SCHEDULER;
+    let is_scheduler =
+        tool.is_built_in() && BuiltInPlugin::has(tool.provider.name(), BuiltInGrant::Tasks);
     context.arguments.as_object().filter(|_| is_scheduler)
 }
 
@@ -258,7 +258,8 @@ impl Host {
             return Ok(());
         };
         let principal = session.principal().unwrap_or(Owner::USER).to_owned();
-        let owner = Owner { plugin: SCHEDULER.to_owned(), principal, directory };
+        let plugin = tool.provider.name().to_owned();
+        let owner = Owner { plugin, principal, directory };
         let schedule = Arc::clone(&self.tasks.schedule);
         let tasks = tokio::task::spawn_blocking(move || schedule.tasks(Some(&owner))).await;
         // If they can't be read, the call itself says why.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use toolhold_contract::{Access, SubjectKind};
+use toolhold_contract::{Access, BuiltInGrant, BuiltInPlugin, SubjectKind};
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
@@ -14,9 +14,6 @@ use crate::rules::{DELEGATE, DIAGNOSTICS, JOB_STOP, SEARCH_CODE};
 
 /// Why a tool that chooses commands needs no approval of its own.
 const CHOOSES_COMMANDS: &str = "each command that it chooses is decided on as one of `bash`";
-
-/// The built-in plugin that remembers.
-const MEMORY: &str = "memory";
 
 /// How much an agent may do on its own. Earlier variants allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +76,7 @@ impl Containment {
                 subject.access == Access::Write && runs_later(Path::new(&subject.text))
             })
         };
-        if action.built_in && action.provider == MEMORY {
+        if action.built_in && BuiltInPlugin::has(action.provider, BuiltInGrant::Memory) {
             // It reaches nothing but Toolhold's own file, and `toolhold memory` shows and deletes
             // it.
             return Ok(());

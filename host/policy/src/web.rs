@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolhold_contract::{Denial, SubjectKind};
+use toolhold_contract::{BuiltInGrant, BuiltInPlugin, Denial, SubjectKind};
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::egress::{Missing, Reach, ReachStatus, Target};
 use crate::origin::Placed;
-
-/// The plugin of the web tools. Other plugins have their own hosts, and their calls don't ask.
-const PLUGIN: &str = "web";
 
 /// `[tools.web]`, as far as it decides on whole calls. Each request of an allowed call is checked
 /// again.
@@ -103,9 +100,11 @@ pub fn origins(action: &Action<'_>) -> Vec<String> {
     origins
 }
 
-/// The URLs of a call of the web tools. Empty for other calls.
+/// The URLs of a call of the web tools. Empty for other calls: other plugins have their own hosts,
+/// and their calls don't ask.
 fn urls<'a>(action: &Action<'a>) -> impl Iterator<Item = &'a str> {
-    let is_web_tool = action.built_in && action.provider == PLUGIN;
+    let is_web_tool =
+        action.built_in && BuiltInPlugin::has(action.provider, BuiltInGrant::Requests);
     action
         .subjects
         .iter()

@@ -141,7 +141,6 @@ impl Plugins {
         rules: Option<String>,
     ) -> Result<Plugin, HostError> {
         let mut policy = self.policies.built_in(builtin.name)?;
-        policy.files = None;
         if let Some(rules) = rules {
             let config = Map::from_iter([(PluginConfig::RULES.to_owned(), rules.into())]);
             policy.config = PluginConfig::new(config).into();

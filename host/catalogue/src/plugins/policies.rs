@@ -10,7 +10,9 @@ use toolhold_config::{
     self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
     ProcessGrants,
 };
-use toolhold_contract::{Access, EmbeddingModel, HostError, VectorDatabase};
+use toolhold_contract::{
+    Access, BuiltInGrant, BuiltInPlugin, EmbeddingModel, HostError, VectorDatabase,
+};
 use toolhold_egress::{Egress, Network, Settings};
 use toolhold_index::{DocumentIndex, IndexQuota};
 use toolhold_policy::files::{Grant, OwnFolder};
@@ -28,15 +30,6 @@ use super::advisor::{CommandGate, PluginAdvisor};
 
 const MIB: u64 = 1 << 20;
 
-/// The built-in plugin that runs commands.
-const SHELL: &str = "shell";
-
-/// The built-in plugin that makes requests.
-const WEB: &str = "web";
-
-/// The built-in plugin that remembers.
-const MEMORY: &str = "memory";
-
 /// The folder of the documents that plugins search in, in the data folder.
 const INDEXES: &str = "indexes";
 
@@ -50,17 +43,16 @@ pub fn memory(config: &Loaded, folders: &Folders) -> DocumentIndex {
     DocumentIndex::named(folders.data.join(INDEXES), MEMORY, quota, false)
 }
 
-/// The built-in plugin that searches in code, and how many language servers it may have in one
-/// session.
+/// The folder of the memory, and that of the index of code, in [`INDEXES`].
+const MEMORY: &str = "memory";
 const CODE: &str = "code";
+
+/// Language servers of one session.
 const LANGUAGE_SERVERS: u64 = 4;
 
-/// The built-in plugin that runs compilers and linters, and what it may keep of their last answers.
+/// The store of the last answers of compilers and linters.
 const DIAGNOSTICS: &str = "diagnostics";
 const DIAGNOSTICS_KEPT: Quota = Quota { bytes: 64 * MIB, keys: 10_000 };
-
-/// The built-in plugin that makes tasks.
-const SCHEDULER: &str = "scheduler";
 
 /// Makes the policy of each plugin when it is loaded.
 pub struct Policies {
@@ -82,7 +74,7 @@ pub struct Policies {
     /// links.
     shell: OnceLock<ProcessGrants>,
     /// What the built-in tools for files may use, for the same reason.
-    file: OnceLock<PluginPolicy>,
+    file: OnceLock<Option<Arc<Grants>>>,
     /// Decides on the commands of processes.
     gate: Arc<dyn CommandGate>,
     /// The program of the confining helper process.
@@ -177,61 +169,60 @@ impl Policies {
         }
     }
 
-    /// The policy of a built-in plugin.
+    /// The policy of a built-in plugin. One that isn't in the table is granted nothing.
     pub fn built_in(&self, name: &str) -> Result<PluginPolicy, HostError> {
-        if name == SHELL {
-            // It is always loaded. If it is disabled or may start nothing, its calls say so.
-            let mut grants = self.shell_grants()?;
-            self.add_readable(&mut grants.files);
-            let table = "tools.shell";
-            let policy =
-                self.policy(table, grants.files.clone(), self.config.config.tools.limits)?;
-            return Ok(PluginPolicy { process: Some(self.processes(table, grants)?), ..policy });
-        }
-        if name == WEB {
-            // It is always loaded, like the shell.
-            let egress = self.config.egress_of_web(&self.folders, &self.directory)?;
-            let policy =
-                self.policy("tools.web", FilePolicy::default(), self.config.config.tools.limits)?;
-            return Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy });
-        }
-        if name == MEMORY {
-            let policy = self.policy(
-                "tools.memory",
-                FilePolicy::default(),
-                self.config.config.tools.limits,
-            )?;
-            let documents = Arc::new(memory(&self.config, &self.folders));
-            let index = Some(PluginIndex { documents, is_derived: false, vectors: None });
-            let embeddings = Some(self.embeddings(&self.config.config.tools.memory.embeddings));
-            return Ok(PluginPolicy { index, embeddings, ..policy });
-        }
-        if name == DIAGNOSTICS {
-            return self.diagnostics();
-        }
-        if name == SCHEDULER {
-            let policy = self.policy(
-                "tools.scheduler",
-                FilePolicy::default(),
-                self.config.config.tools.limits,
-            )?;
-            return Ok(PluginPolicy { schedule: true, ..policy });
-        }
-        if name == CODE {
-            return self.with_language_servers(self.with_code_index(self.file_tools()?));
-        }
-        self.file_tools()
+        let plugin = BuiltInPlugin::named(name);
+        let (table, grants) = plugin.map_or(("tools", &[][..]), |it| (it.table, it.grants));
+        let policy = self.policy(table, FilePolicy::default(), self.config.config.tools.limits)?;
+        grants.iter().try_fold(policy, |policy, grant| self.with_grant(policy, table, *grant))
     }
 
-    /// The policy of the tools for files, which the search in code shares.
-    fn file_tools(&self) -> Result<PluginPolicy, HostError> {
-        if let Some(policy) = self.file.get() {
-            return Ok(policy.clone());
+    fn with_grant(
+        &self,
+        policy: PluginPolicy,
+        table: &str,
+        grant: BuiltInGrant,
+    ) -> Result<PluginPolicy, HostError> {
+        match grant {
+            BuiltInGrant::Files => Ok(PluginPolicy { files: self.file_grants()?, ..policy }),
+            BuiltInGrant::Commands => self.with_commands(policy, table),
+            BuiltInGrant::Compilers => self.with_compilers(policy, table),
+            BuiltInGrant::LanguageServers => self.with_language_servers(policy),
+            BuiltInGrant::Requests => {
+                let egress = self.config.egress_of_web(&self.folders, &self.directory)?;
+                Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy })
+            }
+            BuiltInGrant::Memory => Ok(self.with_memory(policy)),
+            BuiltInGrant::CodeIndex => Ok(self.with_code_index(policy)),
+            BuiltInGrant::Tasks => Ok(PluginPolicy { schedule: true, ..policy }),
+        }
+    }
+
+    /// The files of the tools for files, which the search in code shares.
+    fn file_grants(&self) -> Result<Option<Arc<Grants>>, HostError> {
+        if let Some(grants) = self.file.get() {
+            return Ok(grants.clone());
         }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
-        let policy = self.policy("tools.file", files, self.config.config.tools.limits)?;
-        Ok(self.file.get_or_init(|| policy).clone())
+        let grants = self.opened(files)?;
+        Ok(self.file.get_or_init(|| grants).clone())
+    }
+
+    /// Adds commands. If they are disabled or may start nothing, a call says so.
+    fn with_commands(&self, policy: PluginPolicy, table: &str) -> Result<PluginPolicy, HostError> {
+        let mut grants = self.shell_grants()?;
+        self.add_readable(&mut grants.files);
+        let files = self.opened(grants.files.clone())?;
+        Ok(PluginPolicy { files, process: Some(self.processes(table, grants)?), ..policy })
+    }
+
+    /// Adds what is remembered.
+    fn with_memory(&self, policy: PluginPolicy) -> PluginPolicy {
+        let documents = Arc::new(memory(&self.config, &self.folders));
+        let index = Some(PluginIndex { documents, is_derived: false, vectors: None });
+        let embeddings = Some(self.embeddings(&self.config.config.tools.memory.embeddings));
+        PluginPolicy { index, embeddings, ..policy }
     }
 
     /// Adds the index of code, and the time that it takes to bring it up to date.
@@ -281,9 +272,7 @@ impl Policies {
         }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
-        files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
-        policy.files =
-            if files.grants.is_empty() { None } else { Some(Arc::new(self.open(files)?)) };
+        policy.files = self.opened(read_only(files))?;
         let time = policy.limits.call + Duration::from_secs(settings.timeout.get());
         policy.limits.call = time.min(policy.limits.max_call);
         Ok(policy)
@@ -297,14 +286,12 @@ impl Policies {
         Ok(self.shell.get_or_init(|| grants).clone())
     }
 
-    /// The policy of the built-in plugin for diagnostics. It reads where commands may read, and
-    /// starts what would be allowed as a command.
-    fn diagnostics(&self) -> Result<PluginPolicy, HostError> {
+    /// Adds compilers and linters. They read where commands may read, and start what would be
+    /// allowed as a command.
+    fn with_compilers(&self, policy: PluginPolicy, table: &str) -> Result<PluginPolicy, HostError> {
         let settings = &self.config.config.tools.diagnostics;
         let grants = self.shell_grants()?;
-        let mut files = grants.files.clone();
-        files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
-        let policy = self.policy("tools.shell", files, self.config.config.tools.limits)?;
+        let files = self.opened(read_only(grants.files.clone()))?;
         // Whether a command reaches the network is decided for each.
         let (judged, network) = (grants.shell, NetworkGrant::Deny);
         let grants = ProcessGrants { judged, shell: false, network, ..grants };
@@ -314,7 +301,8 @@ impl Policies {
         };
         let time = Duration::from_secs(settings.timeout.get());
         Ok(PluginPolicy {
-            process: Some(self.processes("tools.shell", grants)?),
+            files,
+            process: Some(self.processes(table, grants)?),
             store: Some(Arc::new(Store::named(
                 self.folders.data.join("stores"),
                 DIAGNOSTICS,
@@ -386,13 +374,12 @@ impl Policies {
         files: FilePolicy,
         limits: config::Limits,
     ) -> Result<PluginPolicy, HostError> {
-        let grants = if files.grants.is_empty() { None } else { Some(Arc::new(self.open(files)?)) };
         let mut limits = self.limits(limits);
         if table.starts_with("plugins.") {
             limits.table = self.config.own_table(&format!("{table}.limits")).into();
         }
         Ok(PluginPolicy {
-            files: grants,
+            files: self.opened(files)?,
             working_directory: Some(self.directory.clone()),
             limits,
             table: self.config.own_table(table).into(),
@@ -431,6 +418,14 @@ impl Policies {
 
     fn open(&self, files: FilePolicy) -> Result<Grants, HostError> {
         open(files, self.own.clone())
+    }
+
+    /// `None`: no files are granted.
+    fn opened(&self, files: FilePolicy) -> Result<Option<Arc<Grants>>, HostError> {
+        if files.grants.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(self.open(files)?)))
     }
 
     /// The policy for the processes of a plugin.
@@ -476,8 +471,7 @@ impl Policies {
             0 => None,
             _ => {
                 // What they change later couldn't be undone.
-                let (mut files, mut also) = (files.clone(), also.clone());
-                files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
+                let (files, mut also) = (read_only(files.clone()), also.clone());
                 also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
                 Some(ServicePolicy::new(most, judged_services, places(files, also, Vec::new())?))
             }
@@ -614,6 +608,11 @@ pub fn most_memory(config: &Loaded) -> usize {
     let named = config.config.plugins.keys().map(|name| config.plugin_limits(name));
     let all = std::iter::once(config.config.tools.limits).chain(named);
     all.map(|limits| mebibytes(limits.memory_mib.get())).max().unwrap_or_default()
+}
+
+fn read_only(mut files: FilePolicy) -> FilePolicy {
+    files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
+    files
 }
 
 fn mebibytes(count: u64) -> usize {
