@@ -31,6 +31,17 @@ pub trait ChangeRecorder: fmt::Debug + Send + Sync + 'static {
     /// Why the change must not be made.
     fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()>;
 
+    /// The object of `from` is about to get the path of `to` as well.
+    ///
+    /// # Errors
+    ///
+    /// Why the change must not be made.
+    fn before_link(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {
+        // By its new name, the file itself may change.
+        self.before_change(from)?;
+        self.before_change(to)
+    }
+
     /// Whether a command must not run if its changes can't be learned.
     fn is_required(&self) -> bool;
 

@@ -10,6 +10,14 @@ use toolhold_core::{CancellationToken, HostError};
 /// A shell's exit code for an interrupted command: 128 plus the signal's number.
 const INTERRUPTED: i32 = 130;
 
+/// Whether this process was started by `nohup` or the like.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+}
+
 /// What Ctrl-C interrupts. A second one, or one while nothing runs, ends the process.
 #[derive(Clone)]
 pub struct Interrupts {
@@ -29,14 +37,15 @@ enum OnSignal {
 }
 
 impl Interrupts {
-    /// Listens to Ctrl-C and SIGTERM.
+    /// Listens to Ctrl-C, SIGTERM and SIGHUP, which a terminal sends that is closed.
     ///
     /// # Errors
     ///
     /// The system's, for the handler or its thread.
     pub fn listen() -> Result<Self, HostError> {
-        let mut signals =
-            Signals::new([SIGINT, SIGTERM]).map_err(HostError::io("listening to Ctrl-C"))?;
+        let listened = [Some(SIGINT), Some(SIGTERM), (!ignores_hangup()).then_some(SIGHUP)];
+        let mut signals = Signals::new(listened.into_iter().flatten())
+            .map_err(HostError::io("listening to Ctrl-C"))?;
         let current = Self { current: Arc::default(), signals: signals.handle() };
         let running = Arc::clone(&current.current);
         let watch = move || {

@@ -155,6 +155,21 @@ impl Caches {
         if is_of_cache && identity(from).is_some() { Rename::Replaces } else { Rename::Moves }
     }
 
+    /// Something is about to get a further name. If one of the two names is outside of the cache,
+    /// the file isn't the cache's alone, and neither is the new name.
+    pub(crate) fn link(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) {
+        let mut seen = self.seen();
+        let [one, other] = [from, to].map(|it| self.cache_of(&mut seen, it.path));
+        if one == other {
+            return;
+        }
+        if let Some(Some(cache)) = one.and_then(|cache| seen.folders.get_mut(&cache)) {
+            cache.forget(from);
+        }
+        seen.made.remove(from.path);
+        seen.saved.extend([from, to].map(|it| it.path.to_owned()));
+    }
+
     /// The innermost cache that a path is in.
     fn cache_of(&self, seen: &mut Seen, path: &Path) -> Option<PathBuf> {
         let folder = path.ancestors().skip(1).find(|folder| is_named(folder))?;

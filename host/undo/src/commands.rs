@@ -83,6 +83,12 @@ impl ChangeRecorder for CommandJournal {
         }
     }
 
+    fn before_link(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()> {
+        self.caches.link(from, to);
+        self.before_change(from)?;
+        self.before_change(to)
+    }
+
     fn is_required(&self) -> bool {
         self.rules.required
     }

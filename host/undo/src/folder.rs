@@ -21,8 +21,8 @@ pub(crate) const JOURNAL: &str = "journal.jsonl";
 /// How far the times of files may be behind the clock, at most.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Newest calls that are looked at for changes at the same time.
-const MAX_BESIDE: usize = 20;
+/// Newest calls that are looked at for changes at the same time, or later.
+const MAX_BESIDE: usize = 1000;
 
 /// A file that keeps room for the notes of an undo and for its entry in the audit log.
 const RESERVE: &str = "reserve";

@@ -19,6 +19,7 @@ use super::caches::{Caches, KnownCaches};
 use super::files::{Meta, Place};
 use super::folder::{Folder, JOURNAL, UndoEntry};
 use super::git_index;
+use super::given::noted_access;
 use super::hex::hex;
 use super::later::LaterSaves;
 use super::lines::{Line, Move, finals, moves, present};
@@ -32,6 +33,9 @@ use super::tasks::tasks;
 /// merged.
 const MERGED: u64 = 1 << 20;
 
+/// The permission without which the owner can't read a file.
+const OWNER_READS: u32 = 0o400;
+
 /// Paths of one call whose state is saved.
 const MAX_PATHS: usize = 100_000;
 
@@ -44,12 +48,29 @@ pub(crate) struct After {
     /// Of each of them that is git's index: a digest of what is staged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "saved_path::map")]
     pub(crate) staged: BTreeMap<PathBuf, String>,
-    /// Of the files of which only other names are left, by the number of the copy: a digest of the
-    /// contents.
+    /// The files that had several names, by the number of the copy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) kept: BTreeMap<u32, String>,
+    pub(crate) kept: BTreeMap<u32, KeptFile>,
     /// When the call ended, in nanoseconds since 1970.
     pub(crate) at: u64,
+}
+
+/// A file with several names, when the call ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptFile {
+    /// A digest of its contents.
+    pub(crate) digest: String,
+    pub(crate) meta: Meta,
+}
+
+impl KeptFile {
+    /// What it is now.
+    pub(crate) fn read(access: &Access, folder: &PrivateFolder, copy: u32) -> io::Result<Self> {
+        let file = folder.linked(&kept_name(copy))?;
+        let stat = rustix::fs::fstat(&file)?;
+        let meta = Meta { mode: access.own_mode(&stat), ..Meta::from_stat(&stat) };
+        Ok(Self { digest: digest_of(file)?, meta })
+    }
 }
 
 /// How much of a call's changes is saved.
@@ -104,6 +125,18 @@ struct Inner {
     files: HashMap<Identity, State>,
     /// Bytes that the store has left, for a call without approval.
     room: Option<u64>,
+    /// The files with several names that can't be kept, since the store is on another file system,
+    /// and what the call has done with each.
+    unkept: HashMap<Identity, Done>,
+}
+
+/// What a call has done with a file. Once it is both, no name has the earlier contents.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    /// Its contents may have changed.
+    is_written: bool,
+    /// It may have lost a name.
+    is_unnamed: bool,
 }
 
 #[derive(Debug)]
@@ -172,12 +205,6 @@ impl Journal {
                 }
                 (_, now) => now,
             };
-            if let State::File { copy: Some(copy), is_shared: true, identity, .. } = &before
-                && now.identity() != *identity
-                && let Ok(digest) = kept_digest(&open.folder, *copy)
-            {
-                after.kept.insert(*copy, digest);
-            }
             let is_directory = matches!(before, State::Directory { .. });
             let is_back = !is_directory && before.same_contents(&now);
             let is_first = is_back && later.have_seen_another(&path, &before);
@@ -203,10 +230,21 @@ impl Journal {
             self.store.forget(&self.about);
             return None;
         }
+        for state in inner.files.values() {
+            if let State::File { copy: Some(copy), is_shared: true, .. } = state
+                && let Ok(kept) = KeptFile::read(&access, &open.folder, *copy)
+            {
+                after.kept.insert(*copy, kept);
+            }
+        }
         drop(access);
         let text = serde_json::to_vec(&after).unwrap_or_default();
         let steps = tasks(&lines, &moves).len();
-        let put = open.folder.put_lightly("after.json", &text);
+        let mut put = open.folder.put_lightly("after.json", &text);
+        if put.as_ref().is_err_and(is_full) {
+            self.store.use_reserve();
+            put = open.folder.put_lightly("after.json", &text);
+        }
         if let Err(error) = put.and_then(|()| progress::reserve(&open.folder, steps)) {
             tracing::warn!("the end of what a call changed can't be saved: {error}");
         }
@@ -317,7 +355,11 @@ impl Journal {
     ) -> io::Result<()> {
         // First, since a directory that is removed may be known for its entries alone.
         self.save_parent(inner, changed)?;
-        if inner.segment.contains_key(changed.path) || Rule::Saved.is_off() {
+        self.check_unkept(inner, changed, rules)?;
+        // What is saved of a file that is written over isn't enough for one that loses its name.
+        let is_named = changed.parent.is_some();
+        let is_saved = inner.segment.get(changed.path).map(|it| !is_named || it.is_restorable());
+        if is_saved == Some(true) || Rule::Saved.is_off() {
             return Ok(());
         }
         let is_moved = self.store.running.change(&self.about.call, changed.path);
@@ -331,12 +373,16 @@ impl Journal {
             Some(object) => self.opened(inner).and_then(|open| {
                 let max = rules.call_bytes;
                 let object: OwnedFd = object.try_clone_to_owned()?;
-                let access = Access::default();
+                // Of a call that is killed right here, the undo takes its permission back.
+                let access = match rustix::fs::fstat(&object)?.st_mode & OWNER_READS {
+                    0 => noted_access(&open.folder),
+                    _ => Access::default(),
+                };
                 let copy =
                     |file: &Content<'_>, size| inner.copy(&open, changed.path, file, size, max);
                 match State::from_object(&access, &object, copy)? {
                     State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
-                    state if changed.parent.is_some() && !state.is_restorable() => {
+                    state if is_named && !state.is_restorable() => {
                         Err(io::Error::other("only root can give it back to its owner and group"))
                     }
                     state => Ok(inner.first_state(state)),
@@ -351,7 +397,40 @@ impl Journal {
             }
             state => state,
         };
-        self.note(inner, path, state)
+        self.note(inner, path, state)?;
+        // It may be the first time that the file is seen.
+        self.check_unkept(inner, changed, rules)
+    }
+
+    /// Refuses the change of a file with several names that loses one of them and gets other
+    /// contents, if it can't be kept.
+    fn check_unkept(
+        &self,
+        inner: &mut Inner,
+        changed: &ChangedPath<'_>,
+        rules: SaveRules,
+    ) -> io::Result<()> {
+        if inner.unkept.is_empty() {
+            return Ok(());
+        }
+        let Some(object) = changed.object else { return Ok(()) };
+        let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
+        let identity = Identity::from_stat(object, &stat);
+        let Some(done) = identity.and_then(|it| inner.unkept.get_mut(&it)) else { return Ok(()) };
+        match changed.parent {
+            Some(_) => done.is_unnamed = true,
+            None => done.is_written = true,
+        }
+        if !(done.is_written && done.is_unnamed) || Rule::Names.is_off() {
+            return Ok(());
+        }
+        let why = "it has several names, and Toolhold's data folder is on another file system";
+        if rules.required {
+            inner.refused.get_or_insert((changed.path.to_owned(), why.to_owned()));
+            return Err(rustix::io::Errno::DQUOT.into());
+        }
+        *done = Done::default();
+        self.note(inner, changed.path.to_owned(), Err(io::Error::other(why)))
     }
 
     /// Refuses a change that no undo could bring back, because another call moves what this one
@@ -488,9 +567,11 @@ impl Inner {
             return Ok((*copy, digest.clone()));
         }
         let (copy, digest) = self.copy_anew(open, content, size, max)?;
-        if content.is_shared {
-            // On another file system, there is no such name.
-            let _ = content.keep(path, &open.folder, copy);
+        if content.is_shared
+            && content.keep(path, &open.folder, copy).is_err()
+            && let Some(identity) = content.identity
+        {
+            self.unkept.entry(identity).or_default();
         }
         Ok((Some(copy), digest))
     }
@@ -583,9 +664,9 @@ fn staged_before(folder: &PrivateFolder, before: &State) -> Option<String> {
     git_index::staged(|| Ok((folder.file(&copy.to_string())?, *size)))
 }
 
-/// A digest of what a file has now that is kept beside its copy.
-pub(crate) fn kept_digest(folder: &PrivateFolder, copy: u32) -> io::Result<String> {
-    digest_of(folder.linked(&kept_name(copy))?)
+/// Whether there was no room on the disk.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Reads the contents of a copy.

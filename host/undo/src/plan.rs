@@ -95,6 +95,9 @@ impl UndoConflict {
     /// What the system said about a path.
     pub(crate) fn from_error(path: &Path, error: &io::Error) -> Self {
         let fix = match error.kind() {
+            io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
+                "remove what protects it (see `lsattr`) and undo the call again"
+            }
             io::ErrorKind::PermissionDenied => "its owner, or root, can undo the call",
             io::ErrorKind::ReadOnlyFilesystem => "mount it writable and undo the call again",
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -200,13 +203,15 @@ impl UndoPlan {
             later: LaterSaves::new(all, &read.about.call, &read.lines),
             undone,
         };
-        let Outcome { merged, unchanged, modes } = compared.compare(&mut plan)?;
+        let Outcome { merged, unchanged, modes, later_contents } = compared.compare(&mut plan)?;
         let left: HashSet<PathBuf> = plan.conflicts.iter().map(|it| it.path.clone()).collect();
         plan.open.retain(|at| {
             let Task { after, action } = &tasks[*at];
             // A moved file may have the contents that it should have, and not yet its name.
             let is_moved = || matches!(action, Action::MoveBack(made) if made.is_at(&now(after)));
+            let is_kept = later_contents.contains_key(after);
             !left.contains(after)
+                && !(is_kept && matches!(action, Action::Restore { .. }))
                 && (!unchanged.contains(after) || is_moved())
                 && only.is_none_or(|only| only == after)
         });
@@ -220,6 +225,11 @@ impl UndoPlan {
                 && let State::File { meta, .. } | State::Directory { meta } = before
             {
                 (meta.mode, meta.owner) = (mode.mode, mode.owner);
+            }
+            if let Some(now) = later_contents.get(&task.after)
+                && let Action::Meta { before: State::File { meta, .. }, .. } = &mut task.action
+            {
+                (meta.modified, meta.accessed) = (now.modified, now.accessed);
             }
         }
         let left = plan.conflicts.iter().filter(|it| !it.is_lost);
@@ -271,6 +281,17 @@ struct Seen<'s> {
 }
 
 impl Seen<'_> {
+    /// Whether the file has contents now that the call neither found nor left.
+    fn has_later_contents(&self) -> bool {
+        let is_unwritten = self.then.is_some_and(|then| then.same_contents(self.before));
+        let is_file = self.before.has_contents() && self.now.has_contents();
+        self.is_plain
+            && !self.is_explained
+            && is_unwritten
+            && is_file
+            && !self.now.same_contents(self.before)
+    }
+
     /// Whether the call left it as it was, as far as is known.
     fn is_as_before(&self) -> bool {
         self.is_plain && !self.is_explained && self.then.is_some_and(|then| self.before.same(then))
@@ -286,6 +307,8 @@ struct Outcome {
     unchanged: HashSet<PathBuf>,
     /// Permissions and owners that others changed and the call didn't.
     modes: HashMap<PathBuf, Meta>,
+    /// Files whose contents others changed and the call didn't, as they are now.
+    later_contents: HashMap<PathBuf, Meta>,
 }
 
 impl Compared<'_> {
@@ -326,8 +349,13 @@ impl Compared<'_> {
                     outcome.unchanged.insert(path.clone());
                 }
                 Ok(Found::Left(conflicts)) => plan.conflicts.extend(conflicts),
-                Ok(Found::Change { .. } | Found::Nothing) if moved.contains(path) => {}
+                Ok(Found::Change { .. } | Found::Mode { .. } | Found::Nothing)
+                    if moved.contains(path) => {}
                 Ok(Found::Nothing) => {}
+                Ok(Found::Mode { change, now }) => {
+                    outcome.later_contents.insert(path.clone(), now);
+                    plan.changes.push(change);
+                }
                 Ok(Found::Change { change, both, mode }) => {
                     outcome.merged.extend(both.map(|both| (path.clone(), both)));
                     outcome.modes.extend(mode.map(|mode| (path.clone(), mode)));
@@ -359,6 +387,9 @@ impl Compared<'_> {
         if is_directory && mode.is_some() {
             return Ok(Found::Unchanged);
         }
+        if seen.has_later_contents() && self.only.is_none() {
+            return Ok(self.mode_alone(&seen));
+        }
         let Seen { then, now, at, is_plain, is_explained, .. } = &seen;
         let Some(mut what) = kind(before, now) else { return Ok(Found::Nothing) };
         let is_whole = self.only.is_none();
@@ -366,9 +397,7 @@ impl Compared<'_> {
             let is_later =
                 then.is_some_and(|then| then.has_contents() && then.mode() != now.mode());
             if is_later && before.mode() != now.mode() {
-                let why = "its permissions were changed since the call";
-                let conflict = UndoConflict::later(path, why, &self.restore_one(path));
-                return Ok(Found::Left(vec![conflict]));
+                return Ok(self.left_for_its_mode(path));
             }
         }
         let mut wanted = copy_of(self.read, before)?;
@@ -452,6 +481,25 @@ impl Compared<'_> {
         (is_open || is_shared).then_some("changed")
     }
 
+    /// What an undo does with a file whose contents others changed and the call didn't: they stay.
+    fn mode_alone(&self, seen: &Seen<'_>) -> Found {
+        let mode = |state: &State| state.meta().map(|meta| (meta.mode, meta.owner));
+        let (before, then, now) = (mode(seen.before), seen.then.and_then(mode), mode(&seen.now));
+        match seen.now.meta() {
+            Some(meta) if before != then && then == now => {
+                let (path, what) = (seen.path.to_owned(), ChangeKind::Permissions);
+                Found::Mode { change: UndoChange { path, what, texts: None }, now: *meta }
+            }
+            Some(_) if before != then && before != now => self.left_for_its_mode(seen.path),
+            _ => Found::Unchanged,
+        }
+    }
+
+    fn left_for_its_mode(&self, path: &Path) -> Found {
+        let why = "its permissions were changed since the call";
+        Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))])
+    }
+
     /// Permissions and owner that others gave a path, if the call left them alone: they stay.
     fn later_mode(&self, seen: &Seen<'_>) -> Option<Meta> {
         let is_moved =
@@ -469,14 +517,14 @@ impl Compared<'_> {
 
     /// The fix for a path that was changed since the call.
     fn restore_one(&self, path: &Path) -> String {
-        let (path, call) = (path.display(), &self.read.about.call);
-        format!("`toolhold undo --path '{path}' {call}` restores it without the later change")
+        let (path, call) = (quoted(path), &self.read.about.call);
+        format!("`toolhold undo --path {path} {call}` restores it without the later change")
     }
 
     /// Another call that changed a path too and is undone, so that the path isn't as this call left
     /// it. Says which of them saved the path first.
     fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
-        let (own, _) = first_saved(&self.read.lines, path)?;
+        let (own, found) = first_saved(&self.read.lines, path)?;
         let undone = self.undone.get_or_init(|| self.undone_calls());
         let (began, ended) = self.read.span()?;
         let orders = undone.iter().filter_map(|other| {
@@ -484,9 +532,9 @@ impl Compared<'_> {
             if !before.same_contents(now) {
                 return None;
             }
-            // It may have changed the file by another name before.
-            let at =
-                before.identity().and_then(|file| saved_file(&other.lines, file)).unwrap_or(at);
+            // It may have changed the same file by another name before.
+            let file = before.identity().filter(|file| found.identity() == Some(*file));
+            let at = file.and_then(|file| saved_file(&other.lines, file)).unwrap_or(at);
             if at < own {
                 // What this call saved is what the other one had left so far.
                 let is_it = other.about.undo_at? > own
@@ -557,6 +605,11 @@ enum Found {
     /// It has its earlier state.
     Nothing,
     Left(Vec<UndoConflict>),
+    /// Only its permissions change. It has these now, with its times.
+    Mode {
+        change: UndoChange,
+        now: Meta,
+    },
     Change {
         change: UndoChange,
         both: Option<Vec<u8>>,
@@ -593,6 +646,20 @@ fn merge(
         return Ok(None);
     }
     Ok(diffy::merge_bytes(&then, &now, &before).ok())
+}
+
+/// A path as a shell takes it, in one line.
+fn quoted(path: &Path) -> String {
+    let text = path.to_str().filter(|text| !text.contains(char::is_control));
+    if let Some(quoted) = text.and_then(|text| shlex::try_quote(text).ok()) {
+        return quoted.into_owned();
+    }
+    let byte = |byte: &u8| match byte {
+        b' '..=b'~' if !matches!(byte, b'\'' | b'\\') => char::from(*byte).to_string(),
+        byte => format!("\\x{byte:02x}"),
+    };
+    let bytes = path.as_os_str().as_encoded_bytes();
+    format!("$'{}'", bytes.iter().map(byte).collect::<String>())
 }
 
 /// What is done with a path. `None`: it has its earlier state.

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 use super::access::Access;
 use super::caches::is_made_in_cache;
-use super::files::Place;
+use super::files::{Meta, Place};
 use super::folder::Folder;
-use super::journal::kept_digest;
+use super::journal::{KeptFile, is_full};
 use super::lines::Move;
 use super::plan::UndoConflict;
 use super::progress::{self, Step};
@@ -34,6 +34,8 @@ pub(crate) struct Restoration<'a> {
     names: HashMap<Identity, Vec<&'a Path>>,
     /// The path at which each of them is made again.
     made: HashMap<Identity, PathBuf>,
+    /// Whether later changes are lost.
+    is_forced: bool,
 }
 
 impl<'a> Restoration<'a> {
@@ -42,6 +44,7 @@ impl<'a> Restoration<'a> {
         all: &'a Folder,
         read: &'a SavedCall,
         tasks: &'a [Task],
+        is_forced: bool,
     ) -> Self {
         let mut names: HashMap<Identity, Vec<&Path>> = HashMap::new();
         for task in tasks {
@@ -51,7 +54,7 @@ impl<'a> Restoration<'a> {
                 names.entry(*identity).or_default().push(path);
             }
         }
-        Self { access, all, read, tasks, names, made: HashMap::new() }
+        Self { access, all, read, tasks, names, made: HashMap::new(), is_forced }
     }
 
     /// Does the tasks of these numbers, without those of paths that are `left`. Returns what is left
@@ -109,6 +112,7 @@ impl<'a> Restoration<'a> {
             Action::Meta { path, before } => {
                 let place = Place::find(self.access, path)?;
                 match before {
+                    State::File { .. } if self.is_given_since(&place, before)? => Ok(()),
                     State::File { meta, .. } | State::Directory { meta } => place.set_meta(meta),
                     State::Link { modified, owner, .. } => {
                         place.set_owner(*owner);
@@ -205,9 +209,15 @@ impl<'a> Restoration<'a> {
         if self.is_kept(&aside, before)
             || self.other_name(path, before).is_some_and(|it| aside.name_of(&it).is_ok())
         {
+            let is_own = self.is_forced || self.is_as_left(before);
+            if !is_own && self.is_written(before) && !self.has_kept(before) {
+                aside.remove()?;
+                return Err(io::Error::other(
+                    "another name of the file was used since to change its contents",
+                ));
+            }
             put(&aside, place)?;
             // By its other names, the file may have got contents since that aren't the call's.
-            let is_own = self.is_as_left(before);
             return if merged.is_some() || is_own && !self.has_contents(path, before) {
                 self.write_over(place, before, merged)
             } else {
@@ -267,13 +277,48 @@ impl<'a> Restoration<'a> {
         Ok(aside)
     }
 
+    /// What a file with several names was when the call ended. `None`: it isn't known.
+    fn left(&self, before: &State) -> Option<&KeptFile> {
+        let State::File { copy: Some(copy), .. } = before else { return None };
+        self.read.after.as_ref()?.kept.get(copy)
+    }
+
     /// Whether the file that is kept has the contents that the call left.
     fn is_as_left(&self, before: &State) -> bool {
         let State::File { copy: Some(copy), .. } = before else { return true };
-        let left = self.read.after.as_ref().and_then(|after| after.kept.get(copy));
-        left.is_none_or(|left| {
-            kept_digest(&self.read.folder, *copy).is_ok_and(|digest| digest == *left)
-        })
+        if self.read.after.is_none() {
+            return true;
+        }
+        match (self.left(before), KeptFile::read(self.access, &self.read.folder, *copy)) {
+            (Some(left), Ok(now)) => left.digest == now.digest,
+            // It isn't kept, and such a file is not written by its other names.
+            (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => false,
+            // The call has left a file that can't be read.
+            _ => true,
+        }
+    }
+
+    /// Whether the file that is kept has its earlier contents again.
+    fn has_kept(&self, before: &State) -> bool {
+        let State::File { copy: Some(copy), digest, .. } = before else { return false };
+        KeptFile::read(self.access, &self.read.folder, *copy).is_ok_and(|now| now.digest == *digest)
+    }
+
+    /// Whether the call has changed the contents of a file with several names.
+    fn is_written(&self, before: &State) -> bool {
+        let State::File { digest, .. } = before else { return false };
+        self.left(before).is_some_and(|left| left.digest != *digest)
+    }
+
+    /// Whether others have changed the permissions or the owner of a file with several names since.
+    fn is_given_since(&self, place: &Place<'_>, before: &State) -> io::Result<bool> {
+        if self.is_forced {
+            return Ok(false);
+        }
+        let Some(left) = self.left(before) else { return Ok(false) };
+        let Some(stat) = place.stat()? else { return Ok(false) };
+        let (mode, owner) = (self.access.own_mode(&stat), Meta::from_stat(&stat).owner);
+        Ok((mode, owner) != (left.meta.mode, left.meta.owner))
     }
 
     /// Whether the file itself is kept, and has a name again.
@@ -387,10 +432,6 @@ fn make_room(file: &File, size: u64) -> io::Result<()> {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         made => Ok(made?),
     }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn put(aside: &Place<'_>, place: &Place<'_>) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! A saved call, as it is read for its undo.
 
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Write as _};
 use std::path::Path;
 
 use rustix::fs::FlockOperation;
@@ -26,7 +26,16 @@ impl SavedCall {
     /// Reads a call. `None`: nothing of it is saved.
     pub(crate) fn read(all: &Folder, call: &str) -> io::Result<Option<Self>> {
         let Some((folder, entry)) = all.find(call)? else { return Ok(None) };
-        let lines = lines::read(&folder)?;
+        let mut lines = lines::read(&folder)?;
+        if let Some(Line::Move(last)) = lines.last()
+            && !is_running(&folder)
+        {
+            // The process was killed right here. Later, nothing shows whether the move was made.
+            let line = Line::Moved { moved: last.is_at(&last.to) };
+            let text = format!("\n{}\n", serde_json::to_string(&line)?);
+            folder.appended(JOURNAL)?.write_all(text.as_bytes())?;
+            lines.push(line);
+        }
         let after = match folder.file("after.json") {
             Ok(file) => Some(serde_json::from_reader::<_, After>(BufReader::new(file))?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -70,9 +79,7 @@ impl SavedCall {
 
     /// Whether the call still runs, in whatever process.
     pub(crate) fn is_running(&self) -> bool {
-        let journal = self.folder.file(JOURNAL);
-        let shared = FlockOperation::NonBlockingLockShared;
-        journal.is_ok_and(|file| rustix::fs::flock(&file, shared) == Err(Errno::WOULDBLOCK))
+        is_running(&self.folder)
     }
 
     /// The call is undone. Its copies make room.
@@ -90,4 +97,10 @@ impl SavedCall {
     pub(crate) fn mark_left(&self, left: usize) -> io::Result<()> {
         UndoEntry { left, undo_at: Some(now()), ..self.about.clone() }.save(&self.folder)
     }
+}
+
+fn is_running(folder: &PrivateFolder) -> bool {
+    let shared = FlockOperation::NonBlockingLockShared;
+    let journal = folder.file(JOURNAL);
+    journal.is_ok_and(|file| rustix::fs::flock(&file, shared) == Err(Errno::WOULDBLOCK))
 }

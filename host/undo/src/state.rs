@@ -196,15 +196,13 @@ impl State {
     /// Whether this user can give it back to its owner after it was removed.
     pub(crate) fn is_restorable(&self) -> bool {
         let user = rustix::process::geteuid();
-        match self {
-            Self::File { meta, .. } | Self::Directory { meta } => {
-                user.is_root()
-                    || meta
-                        .owner
-                        .is_none_or(|(owner, group)| owner == user.as_raw() && is_in_group(group))
-            }
-            Self::Missing | Self::Link { .. } | Self::Other => true,
-        }
+        let owner = match self {
+            Self::File { meta, .. } | Self::Directory { meta } => meta.owner,
+            Self::Link { owner, .. } => *owner,
+            Self::Missing | Self::Other => None,
+        };
+        let is_own = |(owner, group)| owner == user.as_raw() && is_in_group(group);
+        user.is_root() || owner.is_none_or(is_own)
     }
 
     /// How closely a file has to be looked at for a comparison with this one.

@@ -162,7 +162,10 @@ impl Watch {
                 let flag = libc::AT_SYMLINK_NOFOLLOW as u64;
                 let follow = nofollow.is_none_or(|index| argument(index) & flag == 0);
                 match path(directory, at)? {
-                    Some(path) => process.find(&path, follow),
+                    // Its name stays, so its directory doesn't matter.
+                    Some(path) => process
+                        .find(&path, follow || path.as_os_str().as_bytes().ends_with(b"/"))
+                        .map(|found| found.map(|found| Found { parent: None, ..found })),
                     // Without a path, the descriptor is meant.
                     None => directory
                         .map_or(Ok(None), |directory| process.descriptor(argument(directory))),
@@ -184,13 +187,15 @@ impl Watch {
                     path(directory, paths[side])?
                         .map_or(Ok(None), |path| process.find(&path, follow))
                 });
-                // The new name is a way to change the file. A file without a name is new.
-                if let Ok(Some(old)) = old
-                    && self.covers(&old)
-                {
-                    self.save(&old)?;
+                // A file without a name is new.
+                // The old name stays.
+                let old = old?.map(|old| Found { parent: None, ..old });
+                let old = old.filter(|old| self.covers(old));
+                let new = new?.filter(|new| self.covers(new));
+                if let (Some(old), Some(new)) = (&old, &new) {
+                    return saved(self.recorder.before_link(&old.changed(), &new.changed()));
                 }
-                new
+                Ok(old.or(new))
             }
             Target::Rename { directories, paths, flags } => {
                 let exchange = u64::from(libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT);
@@ -221,9 +226,7 @@ impl Watch {
     }
 
     fn save(&self, found: &Found) -> Result<(), Errno> {
-        self.recorder
-            .before_change(&found.changed())
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        saved(self.recorder.before_change(&found.changed()))
     }
 
     fn rename(
@@ -236,9 +239,7 @@ impl Watch {
         let to = to.filter(|found| self.covers(found));
         match (from, to) {
             (Some(from), Some(to)) if from.object.is_some() => {
-                self.recorder
-                    .before_rename(&from.changed(), &to.changed())
-                    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+                saved(self.recorder.before_rename(&from.changed(), &to.changed()))?;
                 let (thread, call) = (notification.thread, notification.call);
                 self.rename = Some(PendingRename { thread, call, from: from.path });
                 Ok(())
@@ -282,6 +283,11 @@ impl Watch {
             && !self.pinned.iter().any(|pinned| found.path.starts_with(pinned))
             && found.object.as_ref().or(found.parent.as_ref()).is_some_and(is_on_writable_mount)
     }
+}
+
+/// What the recorder said, as the command hears it.
+fn saved(said: io::Result<()>) -> Result<(), Errno> {
+    said.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 /// A thread of the command, seen from the host.

@@ -760,3 +760,96 @@ fn file_of_the_user_that_got_a_name_in_a_cache_is_saved() {
     scene.store.undo("1-1").expect("it is undone");
     assert_eq!(fs::read_to_string(&own).expect("it is there"), "mine");
 }
+
+/// The other name can't be found, and the kept file isn't there.
+#[test]
+fn file_with_several_names_that_cannot_be_kept_is_written_or_loses_a_name() {
+    let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
+        not_tried::not_tried("/dev/shm");
+        return;
+    };
+    let scene = Scene::new();
+    let store = UndoStore::in_folder(elsewhere.path().join("undo"), UndoLimits::default());
+    let (file, folder) = (scene.path("file"), scene.path("folder"));
+    fs::create_dir(&folder).expect("it is made");
+    for (number, first) in ["write", "remove"].into_iter().enumerate() {
+        fs::write(&file, "old").expect("it is written");
+        let (other, third) = (folder.join(first), scene.path("third"));
+        fs::hard_link(&file, &other).expect("it is linked");
+        fs::hard_link(&file, &third).expect("it is linked");
+        let (journal, commands) = random::recorder(&store, &format!("{number}-1"));
+        let write = || random::write(&commands, &third, b"new", false).is_some();
+        let remove = || random::remove(&commands, &file).is_some();
+        let done = match first {
+            "write" => [write(), remove()],
+            _ => [remove(), write()],
+        };
+        assert_eq!(done, [true, false], "{first}");
+        assert!(journal.refused().is_some_and(|(_, why)| why.contains("file system")), "{first}");
+        drop(commands);
+        journal.finish();
+        store.undo(&format!("{number}-1")).expect("it is undone");
+        for path in [&file, &third, &other] {
+            assert_eq!(fs::read_to_string(path).expect("it is there"), "old", "{path:?}");
+        }
+        fs::remove_file(&file).expect("it is removed");
+        fs::remove_file(&third).expect("it is removed");
+    }
+}
+
+/// A later undo of another call brings back what the first left.
+#[test]
+fn name_whose_file_was_changed_by_another_call_waits_for_its_undo() {
+    let scene = Scene::new();
+    let (file, other) = (scene.path("file"), scene.path("other"));
+    fs::write(&file, "good").expect("it is written");
+    fs::hard_link(&file, &other).expect("it is linked");
+    let (journal, commands) = random::recorder(&scene.store, "1-1");
+    random::write(&commands, &file, b"bad", false).expect("it is written");
+    random::remove(&commands, &file).expect("it is removed");
+    drop(commands);
+    journal.finish();
+    let (journal, commands) = random::recorder(&scene.store, "2-1");
+    random::write(&commands, &other, b"more", true).expect("it is written");
+    drop(commands);
+    journal.finish();
+    let left = scene.store.undo("1-1").expect_err("its contents are another call's");
+    assert!(left.to_string().contains("another name of the file"), "{left}");
+    scene.store.undo("2-1").expect("it is undone");
+    scene.store.undo("1-1").expect("it is undone");
+    for path in [&file, &other] {
+        assert_eq!(fs::read_to_string(path).expect("it is there"), "good");
+    }
+}
+
+#[test]
+fn later_contents_stay_where_the_call_changed_only_permissions() {
+    let scene = Scene::new();
+    let file = scene.path("file");
+    fs::write(&file, "old").expect("it is written");
+    let mode = || fs::metadata(&file).expect("it is there").mode() & 0o777;
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("it is set");
+    let journal = scene.journal("1-1");
+    journal.before(&file).expect("it is saved");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("it is set");
+    journal.finish().expect("it changed something");
+    fs::write(&file, "mine").expect("it is written");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!((mode(), fs::read_to_string(&file).expect("it is there")), (0o644, "mine".into()));
+}
+
+#[test]
+fn fix_for_a_path_can_be_pasted() {
+    for (name, quoted) in [("it's", "it's\""), ("a\nb", "\\x0ab'")] {
+        let scene = Scene::new();
+        let file = scene.path(name);
+        fs::write(&file, [0, 1]).expect("it is written");
+        let journal = scene.journal("1-1");
+        journal.before(&file).expect("it is saved");
+        fs::write(&file, [0, 2]).expect("it is written");
+        journal.finish().expect("it changed something");
+        fs::write(&file, [0, 3]).expect("it is written");
+        let left = scene.store.undo("1-1").expect_err("it was changed since").to_string();
+        assert!(left.contains(&format!("{quoted} 1-1`")), "{left}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -245,8 +245,9 @@ fn change(recorder: &dyn ChangeRecorder, root: &Path, random: &mut Random) -> Op
             symlink(random.one(&NAMES), &path).ok()
         }
         7 if is(&path, FileType::RegularFile) => {
-            before_object(recorder, &path)?;
-            before_name(recorder, &other)?;
+            let from = [Some(handle(&path)?), None];
+            let to = [handle(&other), Some(handle(other.parent()?)?)];
+            recorder.before_link(&changed(&path, &from), &changed(&other, &to)).ok()?;
             fs::hard_link(&path, &other).ok()
         }
         8 | 9 => rename(recorder, &path, &other),
@@ -313,6 +314,10 @@ fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), Str
         fs::create_dir(&root).expect("a folder is made");
         make(&root, &mut random);
     });
+    // A file of root in a folder of the user, who may replace and remove it.
+    if random.below(3) == 0 {
+        let _ = lchown(root.join(random.one(&FILES)), Some(0), Some(0));
+    }
     let before = seen(&root, |_| true);
     as_user(user, || {
         let (journal, commands) = recorder(&store, "1-1");
