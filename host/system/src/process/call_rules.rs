@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use toolhold_contract::{Access, PathRules};
 
-use super::places::{DenialWalk, DeniedPaths, MAX_LOOKED_AT, PlacesError};
+use super::denied_paths::{DenialWalk, DeniedPaths};
+use super::limits::{MAX_LOOKED_AT, PlacesError};
 use crate::confine::{Tree, TreeAccess};
 
 /// Removes trees that the rules deny as a whole, and write access to others. Trees that aren't

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,16 +14,15 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use toolhold_contract::{
-    BoundedOutput, CancellationToken, ChangeRecorder, OutputRecorder, OutputStream, PathRules,
-    ShellSession,
-};
-use toolhold_private::{PinnedDirectory, Way};
+use toolhold_contract::{BoundedOutput, CancellationToken, OutputRecorder, OutputStream};
+use toolhold_private::PinnedDirectory;
 
 use super::changes::ChangeWatch;
+use super::command::{Command, StartError};
 use super::helper::ConfineHelper;
 use super::network::SharedNetwork;
-use super::places::{CommandSandbox, Places, PlacesError};
+use super::places::Places;
+use super::sandbox::CommandSandbox;
 use super::state::StateRecord;
 use super::warm::{NextHelper, hand_over};
 use crate::confine::{Bound, HelperStatus, Program, Sandbox, TreeState};
@@ -50,70 +49,6 @@ const DRAIN: Duration = Duration::from_millis(250);
 /// Bytes of output that are read in all; only the first are kept. More comes from a program that
 /// never ends.
 const MAX_WRITTEN: u64 = 256 << 20;
-
-/// What to start. The program is searched on the `PATH` of `environment`.
-#[derive(Clone, Debug)]
-pub struct Command {
-    /// The program and its arguments.
-    pub arguments: Vec<String>,
-    /// Its whole environment.
-    pub environment: Vec<(String, String)>,
-    /// Its working directory: a real path.
-    pub directory: PathBuf,
-    /// Whether it reaches the network.
-    pub network: bool,
-    /// The network that it shares with other commands of its session, unless it reaches that of the
-    /// machine. `None`: it has one of its own.
-    pub shared_network: Option<Arc<SharedNetwork>>,
-    /// The rules about calls for the paths that it reaches.
-    pub path_rules: Option<Arc<dyn PathRules>>,
-    /// Learns what it changes in files, before it does. `None`: nobody does.
-    pub changes: Option<Arc<dyn ChangeRecorder>>,
-    /// Learns of everything that it writes. `None`: nobody does.
-    pub output: Option<Arc<dyn OutputRecorder>>,
-    /// Gets the record of what it leaves for later commands. Only for `bash`. `None`: there is no
-    /// record.
-    pub shell: Option<Arc<dyn ShellSession>>,
-}
-
-impl Command {
-    /// The folders where programs are searched, by their real paths: those that hold programs and
-    /// nothing else. Not those that a tool could have led elsewhere.
-    pub(crate) fn path_folders(&self) -> Vec<String> {
-        let value = |wanted: &str| {
-            let found = self.environment.iter().find(|(name, _)| name == wanted);
-            found.map(|(_, value)| value.as_str())
-        };
-        let home = value("HOME").map(Path::new);
-        let folders = value("PATH").unwrap_or_default().split(':').map(Path::new);
-        folders
-            .filter(|path| path.is_absolute())
-            .filter_map(|path| Way::follow(path).ok())
-            .filter(|way| way.exchangeable().is_none())
-            .map(|way| way.real)
-            // Not a home folder or a folder that contains one.
-            .filter(|path| path.is_dir() && home.is_none_or(|home| !home.starts_with(path)))
-            .filter_map(|path| path.into_os_string().into_string().ok())
-            .collect()
-    }
-}
-
-/// Why it wasn't started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The sandbox isn't available here.
-    #[error("{0}")]
-    Sandbox(String),
-    /// A path that it may not see was moved each time while the sandbox was set up.
-    #[error("{0}; what may not be read has to stay where it is while a command starts")]
-    Moved(String),
-    /// What it may see can't be determined.
-    #[error("{0}")]
-    Places(#[from] PlacesError),
-    /// The system's answer.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-}
 
 /// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,7 +228,8 @@ impl Child {
         let mut child = match told {
             Some(child) => child,
             None => {
-                let started = ConfineHelper::start(helper, &preparation, network.as_deref())?;
+                let namespaces = network.as_deref().map(SharedNetwork::namespaces);
+                let started = ConfineHelper::start(helper, &preparation, namespaces)?;
                 Self::tell(started, &task)?
             }
         };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::network::SharedNetwork;
+use super::network_namespaces::NetworkNamespaces;
 use crate::confine::{HELPER, Preparation};
 use crate::messages;
 
@@ -76,20 +76,20 @@ pub(super) struct ConfineHelper {
 }
 
 impl ConfineHelper {
-    /// Starts a helper with an empty environment. It prepares itself at once. `network`: the shared
-    /// one that the preparation names.
+    /// Starts a helper with an empty environment. It prepares itself at once. `namespaces`: those
+    /// of the shared network that the preparation names.
     pub(super) fn start(
         program: &Path,
         preparation: &Preparation,
-        network: Option<&SharedNetwork>,
+        namespaces: Option<&NetworkNamespaces>,
     ) -> std::io::Result<Self> {
         let (control, stdin) = UnixStream::pair()?;
         let mut command = Command::new(program);
         command.arg(HELPER).env_clear().current_dir("/");
         command.stdin(OwnedFd::from(stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn()?;
-        let sent = messages::send(&control, preparation, None).and_then(|()| match network {
-            Some(network) => network.send(&control),
+        let sent = messages::send(&control, preparation, None).and_then(|()| match namespaces {
+            Some(namespaces) => namespaces.send(&control),
             None => Ok(()),
         });
         if let Err(error) = sent {

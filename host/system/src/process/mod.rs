@@ -4,14 +4,21 @@
 mod call_rules;
 mod changes;
 mod child;
+mod command;
+mod denied_paths;
 mod helper;
+mod limits;
 mod network;
+mod network_namespaces;
 mod places;
+mod sandbox;
 mod sockets;
 mod state;
 mod warm;
 
-pub use child::{Child, Command, CommandResult, Ending, Output, StartError};
+pub use child::{Child, CommandResult, Ending, Output};
+pub use command::{Command, StartError};
 pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
+pub use limits::PlacesError;
 pub use network::{LoopbackSide, SharedNetwork};
-pub use places::{Places, PlacesError, RememberedPlaces};
+pub use places::{Places, RememberedPlaces};

@@ -2,12 +2,13 @@
 //! threads, so it can't enter a namespace of users itself: a helper does, and sends what it opened.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::helper;
+use super::network_namespaces::NetworkNamespaces;
 use crate::confine::{NETWORK, NetworkAnswer, SOCKETS};
 use crate::messages;
 
@@ -19,10 +20,7 @@ pub struct SharedNetwork {
     pub(super) number: u64,
     /// The program that enters it.
     helper: PathBuf,
-    /// The namespace of users that it belongs to.
-    users: OwnedFd,
-    /// The namespace of the network.
-    network: OwnedFd,
+    namespaces: NetworkNamespaces,
 }
 
 impl SharedNetwork {
@@ -34,9 +32,11 @@ impl SharedNetwork {
     pub(super) fn make(helper: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         helper::ask_about_network(helper, NETWORK, |control| {
-            let (users, network) = (answer(control)?, answer(control)?);
+            let users = answer(control)?;
+            let network = answer(control)?;
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            Ok(Self { number, helper: helper.to_owned(), users, network })
+            let namespaces = NetworkNamespaces { users, network };
+            Ok(Self { number, helper: helper.to_owned(), namespaces })
         })
     }
 
@@ -48,7 +48,7 @@ impl SharedNetwork {
     /// A helper can't enter it.
     pub fn loopback(&self) -> io::Result<(LoopbackSide, Option<LoopbackSide>)> {
         helper::ask_about_network(&self.helper, SOCKETS, |control| {
-            self.send(control)?;
+            self.namespaces.send(control)?;
             let side = || {
                 io::Result::Ok(LoopbackSide { socket: answer(control)?, list: answer(control)? })
             };
@@ -56,10 +56,9 @@ impl SharedNetwork {
         })
     }
 
-    /// Sends its namespaces to a helper that enters it.
-    pub(super) fn send(&self, control: &UnixStream) -> io::Result<()> {
-        messages::send(control, &(), Some(self.users.as_fd()))?;
-        messages::send(control, &(), Some(self.network.as_fd()))
+    /// What a helper needs to enter it.
+    pub(super) fn namespaces(&self) -> &NetworkNamespaces {
+        &self.namespaces
     }
 }
 

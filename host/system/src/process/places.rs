@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use toolhold_contract::{Access, PathRules, SessionNetwork};
-use toolhold_policy::files::{FileRules, Kind, OWN_NAMES, OwnFolder};
-use toolhold_private::{NotKept, PinnedDirectory, Repository};
+use toolhold_contract::{Access, SessionNetwork};
+use toolhold_policy::files::{OWN_NAMES, OwnFolder};
+use toolhold_private::{PinnedDirectory, Repository};
 
 use super::call_rules;
-use super::child::{Command, StartError};
+use super::command::{Command, StartError};
+use super::denied_paths::{DenialWalk, DeniedPaths};
+use super::limits::{MAX_DENIED, MAX_DEPTH, MAX_LOOKED_AT, PlacesError};
 use super::network::SharedNetwork;
+use super::sandbox::CommandSandbox;
 use super::sockets::{RememberedScan, Scope, SocketScan};
 use super::warm::WarmSlot;
 use crate::confine::{
@@ -42,15 +45,6 @@ const SYSTEM: [&str; 12] = [
 /// Folders of settings for ssh. It refuses settings of another user, and root's files belong to
 /// nobody where an ordinary user's commands run.
 const SSH_SETTINGS: [&str; 2] = ["/etc/ssh/ssh_config.d", "/usr/etc/ssh/ssh_config.d"];
-
-/// Entries below the granted directories that are checked against globs.
-pub(super) const MAX_LOOKED_AT: usize = 1_000_000;
-
-/// Paths that are covered or frozen for one command: each is a mount.
-const MAX_DENIED: usize = 10_000;
-
-/// Levels of directories.
-pub(super) const MAX_DEPTH: usize = 128;
 
 /// How long the list of private files of `/etc` is valid.
 const PRIVATE_FOR: Duration = Duration::from_secs(30);
@@ -89,53 +83,6 @@ pub struct RememberedPlaces {
     pub(super) warm: WarmSlot,
     /// What the last search for sockets found.
     pub(super) sockets: RememberedScan,
-}
-
-/// The sandbox of a command.
-pub(super) struct CommandSandbox {
-    /// What a helper can set up before the command is known.
-    pub(super) preparation: Preparation,
-    /// The mounts for which this holds.
-    pub(super) mounts: Arc<Mounts>,
-    /// The network that it shares with other commands.
-    pub(super) network: Option<Arc<SharedNetwork>>,
-    /// What has to be as it is when the command starts.
-    pub(super) state: TreeState,
-    /// What must be held until it ends.
-    pub(super) held: Vec<PinnedDirectory>,
-}
-
-/// Why the places can't be determined. Nothing starts then.
-#[derive(Debug, thiserror::Error)]
-pub enum PlacesError {
-    /// More entries than are checked.
-    #[error(
-        "more than {MAX_LOOKED_AT} entries are in the granted directories, too many to check for sockets and denied files"
-    )]
-    TooMany,
-    /// More paths than are covered.
-    #[error(
-        "more than {MAX_DENIED} files and folders in the granted directories are denied by globs, too many to be covered up one by one"
-    )]
-    TooManyDenied,
-    /// A name that can't be passed on.
-    #[error("{} may not be read or written, and can't be covered up: its name is not UTF-8; rename it", .0.display())]
-    NotText(PathBuf),
-    /// More levels than are checked.
-    #[error("{} lies more than {MAX_DEPTH} folders deep, too deep to be looked into for sockets and for what the globs deny", .0.display())]
-    TooDeep(PathBuf),
-    /// The whole machine is granted.
-    #[error(
-        "commands can't be given `/` as a whole: they run in a root directory of their own. Name the directories below it in `allowed_paths`; \
-         what programs need of the system, they see anyway"
-    )]
-    Root,
-    /// What a command must not make could be made by one.
-    #[error(transparent)]
-    NotKept(#[from] NotKept),
-    /// A folder that can't be read.
-    #[error("{0} can't be looked into for sockets and for what the globs deny: {1}")]
-    Unreadable(PathBuf, std::io::Error),
 }
 
 impl Places {
@@ -454,104 +401,6 @@ fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> 
         );
     }
     found.into_iter().map(|(_, path)| path).collect()
-}
-
-/// What is in the trees and not for processes.
-#[derive(Debug, Default)]
-pub(super) struct DeniedPaths {
-    pub(super) hidden: BTreeSet<PathBuf>,
-    pub(super) frozen: BTreeSet<PathBuf>,
-    /// Folders whose names have to stay, each with `..` behind it.
-    pub(super) left: BTreeSet<PathBuf>,
-}
-
-impl DeniedPaths {
-    fn hide(&mut self, path: PathBuf) -> Result<(), PlacesError> {
-        Self::add(&mut self.hidden, path)
-    }
-
-    fn freeze(&mut self, path: PathBuf) -> Result<(), PlacesError> {
-        Self::add(&mut self.frozen, path)
-    }
-
-    fn add(set: &mut BTreeSet<PathBuf>, path: PathBuf) -> Result<(), PlacesError> {
-        if path.to_str().is_none() {
-            return Err(PlacesError::NotText(path));
-        }
-        set.insert(path);
-        if set.len() > MAX_DENIED { Err(PlacesError::TooManyDenied) } else { Ok(()) }
-    }
-}
-
-/// A walk that checks everything against the rules.
-pub(super) struct DenialWalk<'l> {
-    /// The rules of the grants. `None` outside of them.
-    pub(super) rules: Option<&'l FileRules>,
-    /// The rules about the call.
-    pub(super) call: Option<&'l dyn PathRules>,
-    pub(super) denied: &'l mut DeniedPaths,
-    pub(super) left: usize,
-}
-
-impl DenialWalk<'_> {
-    /// Checks the content of a folder that is `writable`.
-    pub(super) fn below(
-        &mut self,
-        folder: &Path,
-        depth: usize,
-        writable: bool,
-    ) -> Result<(), PlacesError> {
-        let entries = match std::fs::read_dir(folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            // Its owner can change that.
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && depth > 0 => {
-                return self.denied.hide(folder.to_owned());
-            }
-            Err(error) => return Err(PlacesError::Unreadable(folder.to_owned(), error)),
-        };
-        for entry in entries.flatten() {
-            self.left = self.left.checked_sub(1).ok_or(PlacesError::TooMany)?;
-            let Ok(kind) = entry.file_type() else { continue };
-            let path = entry.path();
-            if self.denied.hidden.contains(&path) {
-                continue;
-            }
-            if !self.at(&path, kind.is_dir(), writable)? || !kind.is_dir() {
-                continue;
-            }
-            if depth == MAX_DEPTH {
-                return Err(PlacesError::TooDeep(path));
-            }
-            // A frozen folder is frozen with its content.
-            let writable = writable && !self.denied.frozen.contains(&path);
-            self.below(&path, depth + 1, writable)?;
-        }
-        Ok(())
-    }
-
-    /// Checks a path and returns whether it is visible.
-    pub(super) fn at(
-        &mut self,
-        path: &Path,
-        is_directory: bool,
-        writable: bool,
-    ) -> Result<bool, PlacesError> {
-        if self.refuses(path, is_directory, Access::Read) {
-            self.denied.hide(path.to_owned())?;
-            return Ok(false);
-        }
-        if writable && self.refuses(path, is_directory, Access::Write) {
-            self.denied.freeze(path.to_owned())?;
-        }
-        Ok(true)
-    }
-
-    fn refuses(&self, path: &Path, is_directory: bool, access: Access) -> bool {
-        let kind = if is_directory { Kind::Directory } else { Kind::Other };
-        self.rules.is_some_and(|rules| rules.decide(path, kind, access).is_err())
-            || self.call.is_some_and(|call| call.decide(path, access).is_err())
-    }
 }
 
 /// The files of `/etc` that aren't public. A user other than root can't read them anyway; root can

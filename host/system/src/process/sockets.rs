@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use toolhold_policy::files::OWN_NAMES;
 
-use super::places::{MAX_DEPTH, MAX_LOOKED_AT, PlacesError};
+use super::limits::{MAX_DEPTH, MAX_LOOKED_AT, PlacesError};
 use crate::confine::Identity;
 use crate::mounts::Mounts;
 

@@ -8,7 +8,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::helper::ConfineHelper;
 use super::network::SharedNetwork;
-use super::places::CommandSandbox;
+use super::sandbox::CommandSandbox;
 use crate::confine::Preparation;
 use crate::mounts::Mounts;
 
@@ -92,7 +92,8 @@ impl NextHelper {
         if slot.iter().any(|warm| warm.preparation == preparation) {
             return;
         }
-        if let Ok(helper) = ConfineHelper::start(&program, &preparation, network.as_deref()) {
+        let namespaces = network.as_deref().map(SharedNetwork::namespaces);
+        if let Ok(helper) = ConfineHelper::start(&program, &preparation, namespaces) {
             if slot.len() == MAX_WAITING {
                 slot.remove(0);
             }

@@ -1,0 +1,47 @@
+//! Limits on what is searched and covered for one command, and the errors beyond them.
+
+use std::path::PathBuf;
+
+use toolhold_private::NotKept;
+
+/// Entries below the granted directories that are checked against globs.
+pub(super) const MAX_LOOKED_AT: usize = 1_000_000;
+
+/// Paths that are covered or frozen for one command: each is a mount.
+pub(super) const MAX_DENIED: usize = 10_000;
+
+/// Levels of directories.
+pub(super) const MAX_DEPTH: usize = 128;
+
+/// Why the places can't be determined. Nothing starts then.
+#[derive(Debug, thiserror::Error)]
+pub enum PlacesError {
+    /// More entries than are checked.
+    #[error(
+        "more than {MAX_LOOKED_AT} entries are in the granted directories, too many to check for sockets and denied files"
+    )]
+    TooMany,
+    /// More paths than are covered.
+    #[error(
+        "more than {MAX_DENIED} files and folders in the granted directories are denied by globs, too many to be covered up one by one"
+    )]
+    TooManyDenied,
+    /// A name that can't be passed on.
+    #[error("{} may not be read or written, and can't be covered up: its name is not UTF-8; rename it", .0.display())]
+    NotText(PathBuf),
+    /// More levels than are checked.
+    #[error("{} lies more than {MAX_DEPTH} folders deep, too deep to be looked into for sockets and for what the globs deny", .0.display())]
+    TooDeep(PathBuf),
+    /// The whole machine is granted.
+    #[error(
+        "commands can't be given `/` as a whole: they run in a root directory of their own. Name the directories below it in `allowed_paths`; \
+         what programs need of the system, they see anyway"
+    )]
+    Root,
+    /// What a command must not make could be made by one.
+    #[error(transparent)]
+    NotKept(#[from] NotKept),
+    /// A folder that can't be read.
+    #[error("{0} can't be looked into for sockets and for what the globs deny: {1}")]
+    Unreadable(PathBuf, std::io::Error),
+}

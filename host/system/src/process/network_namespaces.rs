@@ -1,0 +1,23 @@
+//! The namespaces of a shared network, which helpers enter.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use crate::messages;
+
+/// The namespaces of a shared network.
+#[derive(Debug)]
+pub(super) struct NetworkNamespaces {
+    /// The namespace of users that the network belongs to.
+    pub(super) users: OwnedFd,
+    pub(super) network: OwnedFd,
+}
+
+impl NetworkNamespaces {
+    /// Sends them to a helper that enters them.
+    pub(super) fn send(&self, control: &UnixStream) -> io::Result<()> {
+        messages::send(control, &(), Some(self.users.as_fd()))?;
+        messages::send(control, &(), Some(self.network.as_fd()))
+    }
+}

@@ -1,0 +1,23 @@
+//! The sandbox of one command, as a helper sets it up.
+
+use std::sync::Arc;
+
+use toolhold_private::PinnedDirectory;
+
+use super::network::SharedNetwork;
+use crate::confine::{Preparation, TreeState};
+use crate::mounts::Mounts;
+
+/// The sandbox of a command.
+pub(super) struct CommandSandbox {
+    /// What a helper can set up before the command is known.
+    pub(super) preparation: Preparation,
+    /// The mounts for which this holds.
+    pub(super) mounts: Arc<Mounts>,
+    /// The network that it shares with other commands.
+    pub(super) network: Option<Arc<SharedNetwork>>,
+    /// What has to be as it is when the command starts.
+    pub(super) state: TreeState,
+    /// What must be held until it ends.
+    pub(super) held: Vec<PinnedDirectory>,
+}
