@@ -20,15 +20,13 @@ use wasmtime::{Store, UpdateDeadline};
 use crate::clock::{TICK, TickGuard};
 use crate::code::Code;
 use crate::foreign::Foreign;
+use crate::guest::access::{
+    EmbeddingsAccess, KeptAccess, PartsAccess, ScheduleAccess, VectorsAccess,
+};
 use crate::guest::bindings::exports::toolhold::tool::tools;
 use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::contract::ToolExports;
 use crate::guest::convert;
-use crate::guest::embeddings_functions::EmbeddingsAccess;
-use crate::guest::kept_functions::KeptAccess;
-use crate::guest::near::VectorsAccess;
-use crate::guest::parts_functions::PartsAccess;
-use crate::guest::schedule_functions::ScheduleAccess;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::limits::Limits;
 use crate::outcome;

@@ -39,8 +39,8 @@ wasmtime::component::bindgen!({
     },
     exports: { default: async },
     with: {
-        "toolhold:host/process.child": crate::guest::process_functions::Child,
-        "toolhold:host/service.connection": crate::guest::service_functions::Connection,
+        "toolhold:host/process.child": crate::guest::child::Child,
+        "toolhold:host/service.connection": crate::guest::connection::Connection,
         "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
     },
 });

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_contract::{EmbeddingModel, Report};
 use toolhold_redaction::{self as redaction, Keys};
 
+use crate::guest::access::MAX_TEXTS_OF_CALL;
 use crate::guest::bindings::toolhold::host::embeddings as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
@@ -14,9 +14,6 @@ use crate::guest::state::CallState;
 
 /// Texts at once.
 const MAX_TEXTS: usize = 64;
-
-/// Texts of one call.
-const MAX_TEXTS_OF_CALL: usize = 2048;
 
 /// Bytes of a text. What is longer has no one meaning, and models cut it.
 const MAX_TEXT: usize = 8192;
@@ -31,20 +28,6 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 
 /// Bytes of what a model's server says of a failure.
 const MAX_REASON: usize = 400;
-
-/// How a call's plugin gets vectors.
-pub(crate) struct EmbeddingsAccess {
-    model: Option<Arc<dyn EmbeddingModel>>,
-    /// Texts that the call may still send.
-    left: usize,
-    report: Arc<Report>,
-}
-
-impl EmbeddingsAccess {
-    pub(crate) fn new(model: Option<Arc<dyn EmbeddingModel>>, report: &Arc<Report>) -> Self {
-        Self { model, left: MAX_TEXTS_OF_CALL, report: Arc::clone(report) }
-    }
-}
 
 impl wit::Host for &mut CallState {
     fn model(&mut self) -> wasmtime::Result<Option<String>> {

@@ -1,17 +1,12 @@
-//! `wasi:http` and `toolhold:host/secrets` for guests. All requests go through the host's egress.
+//! The requests of an instance's call, which all go through the host's egress.
 
 use std::sync::Arc;
 
 use http_body_util::BodyExt as _;
 use toolhold_contract::{Body, Content};
 use toolhold_egress::{Denials, Egress, Error, Obstacle, Requests, Timeouts};
-use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, Resource};
-use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, IoError};
+use wasmtime::component::ResourceTable;
 use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
-
-use crate::guest::bindings::toolhold::host::secrets as wit;
-use crate::guest::state::CallState;
 
 /// Most bytes of a set of headers in memory. This is several times their size on the wire.
 const FIELDS: usize = 512 * 1024;
@@ -48,6 +43,11 @@ impl Http {
         self.hooks.requests.as_ref().map(|requests| requests.egress())
     }
 
+    /// The view of `wasi:http`. `table`: that of the instance.
+    pub(super) fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
+        WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.context }
+    }
+
     /// A guest's text, without the secrets of its requests.
     pub(crate) fn without_secrets(&self, text: String) -> String {
         self.egress().and_then(|egress| egress.without_secrets(&text)).unwrap_or(text)
@@ -61,13 +61,6 @@ impl Http {
     /// The requests that rules denied.
     pub(crate) fn take_refused(&self) -> Denials {
         self.hooks.requests.as_ref().map(|requests| requests.take_refused()).unwrap_or_default()
-    }
-}
-
-impl CallState {
-    pub(crate) fn http_view(&mut self) -> WasiHttpCtxView<'_> {
-        let (http, table) = self.http_and_table();
-        WasiHttpCtxView { hooks: &mut http.hooks, table, ctx: &mut http.context }
     }
 }
 
@@ -129,43 +122,6 @@ fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
         // The operator has to fix these, not the guest. The answer, the log and the audit have the
         // details.
         Error::Secret(..) | Error::Setup(_) => GuestError::ConfigurationError,
-    }
-}
-
-/// Links the function that tells guests why a body ended early. The crate's own function expects
-/// another error type than its body streams return, so it never finds a reason.
-pub(crate) fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    linker.allow_shadowing(true);
-    let error_code = |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<IoError>,)| {
-        let (_, table) = store.data_mut().http_and_table();
-        let error: &wasmtime::Error = table.get(&error)?;
-        Ok((error.downcast_ref().map(body_error_code),))
-    };
-    linker.instance("wasi:http/types@0.2.12")?.func_wrap("http-error-code", error_code)?;
-    linker.allow_shadowing(false);
-    Ok(())
-}
-
-/// The code for an error of a body, out of those of [`error_for_guest`].
-fn body_error_code(error: &wasmtime_wasi_http::Error) -> ErrorCode {
-    use wasmtime_wasi_http::Error as GuestError;
-    match error {
-        GuestError::HttpResponseBodySize(most) => ErrorCode::HttpResponseBodySize(*most),
-        GuestError::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
-        GuestError::HttpResponseIncomplete => ErrorCode::HttpResponseIncomplete,
-        GuestError::HttpResponseContentCoding(coding) => {
-            ErrorCode::HttpResponseContentCoding(coding.clone())
-        }
-        GuestError::HttpProtocolError => ErrorCode::HttpProtocolError,
-        GuestError::ConnectionTerminated => ErrorCode::ConnectionTerminated,
-        other => ErrorCode::InternalError(Some(other.to_string())),
-    }
-}
-
-impl wit::Host for &mut CallState {
-    fn exists(&mut self, name: String) -> wasmtime::Result<bool> {
-        let requests = self.http.hooks.requests.as_ref();
-        Ok(requests.is_some_and(|requests| requests.egress().has_secret(&name)))
     }
 }
 

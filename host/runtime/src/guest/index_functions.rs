@@ -5,9 +5,10 @@ use std::sync::Arc;
 use toolhold_index::{Document, DocumentEntry, DocumentIndex, IndexHit, IndexQuery, PendingWrite};
 use toolhold_store::{Stop, StoreError};
 
+use crate::guest::access::KeptAccess;
 use crate::guest::bindings::toolhold::host::index as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::kept_functions::{KeptAccess, KeptData};
+use crate::guest::kept_functions::KeptData;
 use crate::guest::state::{CallState, RunningCall};
 
 impl KeptData for DocumentIndex {

@@ -2,20 +2,13 @@
 
 use std::sync::Arc;
 
-use toolhold_contract::{Denial, Report};
+use toolhold_contract::Denial;
 use toolhold_store::{Stop, StoreError};
 
+use crate::guest::access::KeptAccess;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
 use crate::guest::state::{CallState, RunningCall};
-
-/// What a call's plugin keeps between its calls, of one kind.
-pub(crate) struct KeptAccess<D> {
-    pub(crate) data: Arc<D>,
-    /// Whether the call may not write.
-    pub(crate) read_only: bool,
-    pub(crate) report: Arc<Report>,
-}
 
 /// A kind of what plugins keep.
 pub(crate) trait KeptData: Sized {

@@ -84,7 +84,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
         &http_types::LinkOptions::default(),
         CallState::http_view,
     )?;
-    crate::guest::http::link_error_codes(l)?;
+    crate::guest::http_functions::link_error_codes(l)?;
     Ok(linker)
 }
 

@@ -1,19 +1,23 @@
 //! The host's side of an instance: the interfaces that it may import, their functions, and the
 //! state of its call.
 
+pub(crate) mod access;
 pub(crate) mod bindings;
+mod child;
+mod connection;
 pub(crate) mod contract;
 pub(crate) mod convert;
-pub(crate) mod embeddings_functions;
+mod embeddings_functions;
 mod host_functions;
 pub(crate) mod http;
+mod http_functions;
 mod index_functions;
-pub(crate) mod kept_functions;
+mod kept_functions;
 pub(crate) mod linking;
-pub(crate) mod near;
-pub(crate) mod parts_functions;
+mod near;
+mod parts_functions;
 mod process_functions;
-pub(crate) mod schedule_functions;
+mod schedule_functions;
 mod search_functions;
 mod service_functions;
 pub(crate) mod state;

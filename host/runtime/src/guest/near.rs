@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_contract::{Report, VectorDatabase, VectorPoint, VectorSet};
+use toolhold_contract::{VectorDatabase, VectorPoint, VectorSet};
 use toolhold_index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
 use toolhold_store::{Stop, StoreError};
 
@@ -26,20 +26,6 @@ const NEAR: usize = 200;
 
 /// Bytes of what is said of a failure.
 const MAX_REASON: usize = 400;
-
-/// The database of a call's index.
-pub(crate) struct VectorsAccess {
-    database: Arc<dyn VectorDatabase>,
-    /// Whether it has failed in this call. It would take as long to fail again.
-    has_failed: bool,
-    report: Arc<Report>,
-}
-
-impl VectorsAccess {
-    pub(crate) fn new(database: Arc<dyn VectorDatabase>, report: &Arc<Report>) -> Self {
-        Self { database, has_failed: false, report: Arc::clone(report) }
-    }
-}
 
 impl CallState {
     /// The documents whose vectors may be near that of a query. `None`: the index has to compare

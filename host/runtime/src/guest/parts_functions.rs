@@ -1,24 +1,10 @@
 //! `toolhold:host/parts` for guests.
 
-use std::sync::Arc;
-use std::time::Duration;
+use toolhold_parts::{PartBounds, PartError, PartErrorKind};
 
-use toolhold_parts::{PartBounds, PartError, PartErrorKind, Parts};
-
-use crate::Runtime;
 use crate::guest::bindings::toolhold::host::parts as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::state::CallState;
-
-/// The parts of a call's plugin.
-pub(crate) struct PartsAccess {
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) parts: Arc<Parts>,
-    /// Processor time that the call's parts may still use.
-    pub(crate) left: Duration,
-    /// Bytes of all answers of one function call.
-    pub(crate) output: usize,
-}
 
 impl wit::Host for &mut CallState {
     async fn run(

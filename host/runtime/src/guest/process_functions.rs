@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolhold_contract::text::{cut, neutral, neutral_line};
-use toolhold_contract::{
-    Access, Denial, Failure, JobEnd, OutputRecorder, OutputStream, ShellSession,
-};
+use toolhold_contract::{Access, Denial, Failure, JobEnd, ShellSession};
 use toolhold_policy::ConfigFile;
 use toolhold_policy::commands::{is_code_loading, is_variable_name};
 use toolhold_policy::files::Kind;
@@ -16,10 +14,11 @@ use toolhold_redaction::{self as redaction, Keys};
 use toolhold_system::confine::{Bound, Sandbox};
 use toolhold_system::process::{self, Command, Ending, StartError};
 use wasmtime::component::Resource;
-use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
+use wasmtime_wasi::p2::{DynPollable, subscribe};
 
 use crate::guest::bindings::toolhold::host::process as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
+use crate::guest::child::Child;
 use crate::guest::convert::host_error;
 use crate::guest::state::{CallState, Processes};
 use crate::policy::{FailedCommand, ProcessPolicy};
@@ -53,46 +52,6 @@ const WITHOUT_NETWORK: [(&str, &str); 3] = [
     ("NO_UPDATE_NOTIFIER", "1"),
 ];
 
-/// A process of a guest.
-#[expect(unreachable_pub, reason = "the bindings name it in a public place")]
-pub struct Child {
-    child: process::Child,
-    live: LiveOutput,
-    /// Counts the processes of the call.
-    _running: Arc<()>,
-}
-
-/// Who shows the output of a process while it runs. `None`: nobody does, or it has ended.
-struct LiveOutput(Option<Box<dyn OutputRecorder>>);
-
-impl LiveOutput {
-    fn add(&self, stream: OutputStream, bytes: &[u8]) {
-        self.0.iter().for_each(|shown| shown.write(stream, bytes));
-    }
-
-    /// There is no more of it: the rest is shown.
-    fn end(&mut self) {
-        self.0 = None;
-    }
-}
-
-/// First and longest time between two looks at a process that the guest waits for beside other
-/// things. Somebody has to look again and again in any case, for the time limit of the process.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const LAST_LOOK: Duration = Duration::from_millis(10);
-
-#[async_trait::async_trait]
-impl Pollable for Child {
-    async fn ready(&mut self) {
-        let mut pause = FIRST_LOOK;
-        let Self { child, live, .. } = self;
-        while !child.look(&mut |stream, bytes| live.add(stream, bytes)) {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LAST_LOOK);
-        }
-    }
-}
-
 impl CallState {
     /// Checks a command, and starts it.
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
@@ -117,7 +76,7 @@ impl CallState {
             .timeout_ms
             .and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let end = requested.unwrap_or(call.watch.deadline()).min(call.watch.deadline());
-        let live = LiveOutput(options.live.then(|| call.events.command()).flatten());
+        let live = options.live.then(|| call.events.command()).flatten();
         let mut child =
             process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel)
                 .map_err(|error| not_started(&error, &policy))?;
@@ -125,7 +84,7 @@ impl CallState {
             // The gates read only its command line.
             child.close_input();
         }
-        Ok(Child { child, live, _running: running })
+        Ok(Child::new(child, live, running))
     }
 
     /// Checks a command, and starts it as a job of the session, which goes on after the call.
@@ -621,10 +580,9 @@ impl wit::Host for &mut CallState {
                     notices: Vec::new(),
                     meta: Some(serde_json::json!({ "job": id }).to_string()),
                 };
-                let (stdout, stderr) = (Vec::new(), Vec::new());
                 let output = wit::ProcessOutput {
-                    stdout,
-                    stderr,
+                    stdout: Vec::new(),
+                    stderr: Vec::new(),
                     stdout_truncated: false,
                     stderr_truncated: false,
                 };

@@ -8,13 +8,6 @@ use crate::guest::bindings::toolhold::host::schedule as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::state::CallState;
 
-/// The tasks of a call's plugin.
-pub(crate) struct ScheduleAccess {
-    pub(crate) tasks: Arc<dyn TaskBook>,
-    /// Whether the call only reads.
-    pub(crate) read_only: bool,
-}
-
 impl CallState {
     /// Runs an operation on the plugin's tasks, on a thread that may block.
     async fn in_tasks<T>(

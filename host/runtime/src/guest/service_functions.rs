@@ -4,21 +4,17 @@
 use std::time::{Duration, Instant};
 
 use toolhold_contract::text::neutral_line;
-use toolhold_contract::{
-    BoundedOutput, CancellationToken, Denial, ServiceKey, ServicePlace, ServiceProgram,
-};
+use toolhold_contract::{BoundedOutput, CancellationToken, Denial, ServiceKey, ServiceProgram};
 use toolhold_system::process::{self, Command};
 use wasmtime::component::Resource;
 
 use crate::guest::bindings::toolhold::host::process::{Command as Requested, Options};
 use crate::guest::bindings::toolhold::host::service as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
+use crate::guest::connection::{Connection, MAX_OUTPUT};
 use crate::guest::convert::host_error;
 use crate::guest::process_functions::{ending, not_started};
 use crate::guest::state::CallState;
-
-/// Most bytes that one function returns of each output.
-const MAX_OUTPUT: usize = 1 << 20;
 
 /// Most bytes of a name.
 const MAX_NAME: usize = 64;
@@ -28,26 +24,6 @@ const WRITE_TIME: Duration = Duration::from_secs(4);
 
 /// How long a service may run in all.
 const MAX_TIME: Duration = Duration::from_hours(24);
-
-/// A connection of a guest. If it is dropped, its program ends, unless it was kept.
-#[expect(unreachable_pub, reason = "the bindings name it in a public place")]
-pub struct Connection {
-    /// Both are `None` once the service was kept.
-    child: Option<process::Child>,
-    place: Option<Box<dyn ServicePlace>>,
-    is_new: bool,
-    errors: BoundedOutput,
-}
-
-impl Connection {
-    /// Takes the standard error, so that only standard output is waited for.
-    fn take_errors(&mut self) {
-        if let Some(child) = &mut self.child {
-            let bytes = child.output().stderr.take();
-            self.errors.push(&bytes, MAX_OUTPUT);
-        }
-    }
-}
 
 impl CallState {
     fn connect_service(

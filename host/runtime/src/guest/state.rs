@@ -27,12 +27,10 @@ use wasmtime_wasi::{
     WasiView,
 };
 
-use crate::guest::embeddings_functions::EmbeddingsAccess;
+use crate::guest::access::{
+    EmbeddingsAccess, KeptAccess, PartsAccess, ScheduleAccess, VectorsAccess,
+};
 use crate::guest::http::Http;
-use crate::guest::kept_functions::KeptAccess;
-use crate::guest::near::VectorsAccess;
-use crate::guest::parts_functions::PartsAccess;
-use crate::guest::schedule_functions::ScheduleAccess;
 use crate::limits::{Limits, store_bounds};
 use crate::policy::{PluginPolicy, ProcessPolicy};
 

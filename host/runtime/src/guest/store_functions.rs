@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use toolhold_store::{KeyValue, Store};
 
+use crate::guest::access::KeptAccess;
 use crate::guest::bindings::toolhold::host::store as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::kept_functions::{KeptAccess, KeptData};
+use crate::guest::kept_functions::KeptData;
 use crate::guest::state::{CallState, RunningCall};
 
 impl KeptData for Store {
