@@ -9,7 +9,15 @@ use toolhold_config::{Folders, Loaded, insert};
 use toolhold_contract::{HostError, SubjectKind};
 use toolhold_policy::{Verdict, canonical};
 
-use super::Always;
+/// What a permanent approval would write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Always {
+    /// This rule.
+    Writes(Proposal),
+    /// No rule can express it; the reason.
+    Unavailable(String),
+}
 
 /// A rule for the user's configuration that allows exactly what was approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,9 +12,10 @@ mod words;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-pub use always::Proposal;
+pub use always::{Always, Proposal};
 pub use posted::{PostedQuestion, PostingApprover, Questions};
-pub use question::{Always, Approver, AttachmentSummary, Preview, Question, Reply};
+pub use preview::Preview;
+pub use question::{Approver, AttachmentSummary, Question, Reply};
 pub use words::Mark;
 
 use toolhold_config::{Folders, Loaded};

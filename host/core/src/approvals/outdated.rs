@@ -7,8 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use super::Preview;
-use super::preview::MAX_COMPARED;
+use super::preview::{MAX_COMPARED, Preview};
 
 /// Whether the file of a preview has changed. If it can't be read, the answer is no.
 ///

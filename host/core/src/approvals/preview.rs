@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use similar::TextDiff;
 use toolhold_catalogue::CallContext;
 use toolhold_contract::{Category, ChangeArguments, Failure, PreviewArguments};
 use toolhold_system::files::{FileError, FileView, Grants, OpenOptions};
-
-use super::Preview;
 
 /// Largest size, in bytes, of a file before and after the change.
 pub(crate) const MAX_COMPARED: usize = 1024 * 1024;
@@ -27,6 +26,19 @@ const MAX_DIFF: usize = 48 * 1024;
 /// After this time, the comparison takes the differences found so far: the diff is still correct,
 /// but not the shortest.
 const TIME: Duration = Duration::from_millis(200);
+
+/// The change that a call would make in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preview {
+    /// The file's real path.
+    pub file: String,
+    /// The SHA-256 of its content in hexadecimal digits; of nothing if the file doesn't exist.
+    pub sha256: String,
+    /// A unified diff. It can hold any characters.
+    pub diff: String,
+    /// Names of the arguments that the diff shows in full, so that they aren't shown again.
+    pub shows: Vec<String>,
+}
 
 /// A preview and the state of the file that it shows. In another state, the same arguments may
 /// change something else.

@@ -4,7 +4,9 @@ use toolhold_answers::Scope;
 use toolhold_contract::{BoxFuture, CallId, Inquiry, InquiryAnswer};
 use toolhold_policy::{Decision, ResolvedSubject};
 
-use super::{Proposal, outdated};
+use super::always::Always;
+use super::outdated;
+use super::preview::Preview;
 use crate::fingerprint::Fingerprint;
 
 /// Largest size of a question in bytes. Nobody reads more before approving, so a call that needs
@@ -74,16 +76,6 @@ pub struct Question {
     pub always: Always,
 }
 
-/// What a permanent approval would write.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Always {
-    /// This rule.
-    Writes(Proposal),
-    /// No rule can express it; the reason.
-    Unavailable(String),
-}
-
 /// An attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachmentSummary {
@@ -95,19 +87,6 @@ pub struct AttachmentSummary {
     pub sha256: String,
     /// Its whole text, if it is text.
     pub text: Option<String>,
-}
-
-/// The change that a call would make in a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Preview {
-    /// The file's real path.
-    pub file: String,
-    /// The SHA-256 of its content in hexadecimal digits; of nothing if the file doesn't exist.
-    pub sha256: String,
-    /// A unified diff. It can hold any characters.
-    pub diff: String,
-    /// Names of the arguments that the diff shows in full, so that they aren't shown again.
-    pub shows: Vec<String>,
 }
 
 impl Question {
