@@ -9,7 +9,7 @@ use toolhold_runtime::{Candidate, PluginInfo, PluginPolicy, Request, Runtime, Ru
 
 use toolhold_config::Folders;
 
-use super::approvals::PluginSource;
+use super::lock_file::PluginSource;
 
 /// A component and the tools that it offers.
 #[derive(Clone, Debug)]

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use toolhold_contract::HostError;
 use toolhold_private::PrivateFolder;
 
-use super::approvals::LockedPlugin;
+/// Earlier versions that are kept of an installed plugin.
+const MAX_PREVIOUS: usize = 8;
 
 /// The permissions of files beside the lock file: the ceiling is for every user of the machine.
 const MODE: u32 = 0o644;
@@ -37,6 +38,77 @@ impl LockFile {
         }
         self.pending.clear();
         Ok(())
+    }
+}
+
+/// Where an installed plugin came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginSource {
+    /// The source as it was given: a path, an address or a reference.
+    pub given: String,
+    /// What it stood for then, for example with the digest of a manifest in a registry.
+    pub resolved: String,
+    /// The name of the trusted key that signed the component.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<String>,
+    /// The time of the installation, in seconds since 1970.
+    pub installed_at: u64,
+    /// The name of the trusted key that signed the bundle in which it came. Another bundle updates
+    /// it, and not its source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
+}
+
+/// An approved version of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovedPlugin {
+    /// SHA-256 of the component.
+    pub digest: String,
+    /// The version in its manifest.
+    pub version: String,
+    /// Where it was installed from. `None`: it was approved where it lies, in the plugin folder or
+    /// at the path in the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<PluginSource>,
+}
+
+/// What the lock file has about a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockedPlugin {
+    /// The version in force.
+    #[serde(flatten)]
+    pub approved: ApprovedPlugin,
+    /// Earlier versions of an installed plugin, the last one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub previous: Vec<ApprovedPlugin>,
+    /// An update that needs approval. The version in force serves meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<ApprovedPlugin>,
+}
+
+impl LockedPlugin {
+    pub(super) fn new(approved: ApprovedPlugin) -> Self {
+        Self { approved, previous: Vec::new(), offered: None }
+    }
+
+    /// Puts another version in force.
+    pub(super) fn replace(&mut self, approved: ApprovedPlugin) {
+        self.offered.take_if(|offered| offered.digest == approved.digest);
+        let before = std::mem::replace(&mut self.approved, approved);
+        if self.approved.source.is_none() {
+            self.previous.clear();
+        } else if before.digest != self.approved.digest {
+            self.previous.retain(|one| one.digest != self.approved.digest);
+            if before.source.is_some() {
+                self.previous.insert(0, before);
+            }
+            self.previous.truncate(MAX_PREVIOUS);
+        }
+    }
+
+    /// All versions whose components are kept.
+    pub fn versions(&self) -> impl Iterator<Item = &ApprovedPlugin> {
+        std::iter::once(&self.approved).chain(&self.previous).chain(&self.offered)
     }
 }
 
@@ -120,5 +192,65 @@ mod tests {
         assert_eq!(lock.pending, std::slice::from_ref(&place));
         place.discard();
         assert!(!root.path().join("a.pending").exists());
+    }
+
+    fn installed(digest: &str) -> ApprovedPlugin {
+        let source = PluginSource {
+            given: "a.wasm".to_owned(),
+            resolved: "/a.wasm".to_owned(),
+            signer: None,
+            installed_at: 1,
+            bundle: None,
+        };
+        ApprovedPlugin { digest: digest.to_owned(), version: "1".to_owned(), source: Some(source) }
+    }
+
+    fn list_previous(locked: &LockedPlugin) -> Vec<&str> {
+        locked.previous.iter().map(|one| &*one.digest).collect()
+    }
+
+    #[test]
+    fn earlier_versions_are_kept_in_order_and_bounded() {
+        let mut locked = LockedPlugin::new(installed("0"));
+        locked.replace(installed("0"));
+        assert!(locked.previous.is_empty(), "the same version isn't an earlier one");
+        locked.replace(installed("1"));
+        locked.replace(installed("2"));
+        assert_eq!(list_previous(&locked), ["1", "0"]);
+        // One that comes back isn't listed twice.
+        locked.replace(installed("0"));
+        assert_eq!((&*locked.approved.digest, list_previous(&locked)), ("0", vec!["2", "1"]));
+        for number in 3..20 {
+            locked.replace(installed(&number.to_string()));
+        }
+        assert_eq!(locked.previous.len(), MAX_PREVIOUS);
+        assert_eq!(locked.versions().count(), MAX_PREVIOUS + 1);
+    }
+
+    #[test]
+    fn offer_ends_when_it_is_in_force_and_only_then() {
+        let mut locked = LockedPlugin::new(installed("0"));
+        locked.offered = Some(installed("2"));
+        locked.replace(installed("1"));
+        assert!(locked.offered.is_some());
+        locked.replace(installed("2"));
+        assert_eq!((locked.offered.as_ref(), list_previous(&locked)), (None, vec!["1", "0"]));
+        // Approved where it lies: it has no source, so there is nothing to go back to.
+        locked.replace(ApprovedPlugin { source: None, ..installed("3") });
+        assert!(locked.previous.is_empty());
+    }
+
+    #[test]
+    fn lock_file_of_approvals_alone_is_read() {
+        let plugins: BTreeMap<String, LockedPlugin> =
+            serde_json::from_str(r#"{"word": {"digest": "ab", "version": "1"}}"#).unwrap();
+        assert_eq!(
+            plugins["word"],
+            LockedPlugin::new(ApprovedPlugin {
+                digest: "ab".to_owned(),
+                version: "1".to_owned(),
+                source: None,
+            })
+        );
     }
 }

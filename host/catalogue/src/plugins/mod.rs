@@ -35,12 +35,10 @@ use toolhold_system::watch::FileStamp;
 
 pub use admission::{check_signed, check_source};
 pub use advisor::CommandGate;
-pub use approvals::{
-    Approvals, ApprovedPlugin, LockedPlugin, NewPlugin, PluginSource, compare_versions,
-};
+pub use approvals::{Approvals, NewPlugin, compare_versions};
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, SignerChange, ToolChange};
-pub use lock_file::FilePlace;
+pub use lock_file::{ApprovedPlugin, FilePlace, LockedPlugin, PluginSource};
 pub use policies::{
     Policies, ServerPlaces, compiled_folder, memory, most_memory, runtime_config, server_places,
 };
