@@ -131,7 +131,24 @@ impl JsonSchema for Attachment {
 }
 
 #[cfg(target_arch = "wasm32")]
-use crate::guest::call as host;
+mod host {
+    use super::Caller;
+    use crate::content::Content;
+    use crate::contract;
+    use crate::contract::bindings::toolhold::host::call;
+
+    pub(super) use call::{cancelled, id, progress, remaining_ms};
+
+    pub(super) fn emit(part: Content) -> bool {
+        call::emit(&contract::content_out(part))
+    }
+
+    pub(super) fn caller() -> Caller {
+        let call::Caller { user, project, session, front_end, agent, untrusted, .. } =
+            call::called_by();
+        Caller { user, project, session, front_end, agent, untrusted }
+    }
+}
 
 /// The stand-in for the host in unit tests. There is no deadline, and progress is dropped.
 #[cfg(not(target_arch = "wasm32"))]

@@ -50,7 +50,7 @@ fn decode<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Failure> {
 }
 
 #[cfg(target_arch = "wasm32")]
-use crate::guest::config as host;
+use crate::contract::bindings::toolhold::host::config as host;
 
 /// The stand-in for the host in unit tests.
 #[cfg(not(target_arch = "wasm32"))]

@@ -44,7 +44,20 @@ pub fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, HostError> {
 }
 
 #[cfg(target_arch = "wasm32")]
-use crate::guest::embeddings as host;
+mod host {
+    use super::HostError;
+    use crate::contract::bindings::toolhold::host::embeddings as wit;
+    use crate::contract::bindings::toolhold::host::types::Error;
+
+    pub(super) fn model() -> Option<String> {
+        wit::model()
+    }
+
+    pub(super) fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, HostError> {
+        let error = |error: Error| HostError::new("embeddings", error.code, error.message);
+        wit::embed(texts).map_err(error)
+    }
+}
 
 /// The stand-in for the host in unit tests.
 #[cfg(not(target_arch = "wasm32"))]

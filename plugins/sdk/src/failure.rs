@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::Content;
+use crate::content::{Content, joined_text};
 
 /// The longest message of a failure, in bytes. A longer one is cut.
 pub const MAX_MESSAGE: usize = 4096;
@@ -134,7 +134,7 @@ impl Failure {
 
     /// The text parts of the content, joined by line ends.
     pub fn joined_text(&self) -> String {
-        crate::output::joined_text(&self.content)
+        joined_text(&self.content)
     }
 
     fn from_io(error: &io::Error) -> Self {

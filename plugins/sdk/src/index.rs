@@ -216,7 +216,73 @@ impl Iterator for Entries {
 }
 
 #[cfg(target_arch = "wasm32")]
-use crate::guest::index as host;
+mod host {
+    use super::{Document, Entry, Hit, HostError, Query};
+    use crate::contract::bindings::toolhold::host::index as wit;
+    use crate::contract::bindings::toolhold::host::types::Error;
+
+    pub(super) fn put(documents: Vec<Document>) -> Result<(), HostError> {
+        let document = |one: Document| wit::Document {
+            key: one.key,
+            text: one.text,
+            tags: one.tags,
+            vector: one.vector,
+            data: one.data,
+            meta: None,
+        };
+        let documents: Vec<_> = documents.into_iter().map(document).collect();
+        wit::put(&documents).map_err(error)
+    }
+
+    pub(super) fn delete(keys: &[String]) -> Result<(), HostError> {
+        wit::delete(keys).map_err(error)
+    }
+
+    pub(super) fn delete_prefix(prefix: &str) -> Result<u64, HostError> {
+        wit::delete_prefix(prefix).map_err(error)
+    }
+
+    pub(super) fn get(keys: &[String]) -> Result<Vec<Option<Document>>, HostError> {
+        let document = |one: wit::Document| Document {
+            key: one.key,
+            text: one.text,
+            tags: one.tags,
+            vector: one.vector,
+            data: one.data,
+        };
+        let found = wit::get(keys).map_err(error)?;
+        Ok(found.into_iter().map(|one| one.map(document)).collect())
+    }
+
+    pub(super) fn list(
+        prefix: &str,
+        cursor: Option<&str>,
+    ) -> Result<(Vec<Entry>, Option<String>), HostError> {
+        let page = wit::list(prefix, cursor, u32::MAX).map_err(error)?;
+        let entry = |one: wit::Entry| Entry { key: one.key, tags: one.tags, data: one.data };
+        Ok((page.entries.into_iter().map(entry).collect(), page.cursor))
+    }
+
+    pub(super) fn search(query: Query) -> Result<Vec<Hit>, HostError> {
+        let hits = wit::search(&wit::Query {
+            words: query.words,
+            tags: query.tags,
+            prefix: query.prefix,
+            vector: query.vector,
+            limit: query.limit,
+            meta: None,
+        });
+        let hit = |one: wit::Hit| {
+            let by = |why: &str| one.found_by.iter().any(|by| by == why);
+            Hit { by_words: by("words"), by_vector: by("vector"), key: one.key, score: one.score }
+        };
+        Ok(hits.map_err(error)?.into_iter().map(hit).collect())
+    }
+
+    fn error(error: Error) -> HostError {
+        HostError::new("index", error.code, error.message)
+    }
+}
 
 /// The stand-in for the host in unit tests. It has the host's limits for keys and their number.
 #[cfg(not(target_arch = "wasm32"))]

@@ -65,6 +65,9 @@ struct Readme;
 
 mod call;
 pub mod config;
+mod content;
+#[cfg(target_arch = "wasm32")]
+mod contract;
 pub mod embeddings;
 mod environment;
 mod failure;
@@ -90,19 +93,28 @@ pub mod testing;
 mod tool;
 
 pub use call::{Attachment, Call, Caller};
+pub use content::{Body, Content};
 pub use environment::working_directory;
 pub use failure::{Category, Failure, MAX_MESSAGE};
 pub use host_error::HostError;
-pub use output::{Body, Content, Output, add_notice};
+pub use output::{Output, add_notice};
 pub use tool::{Access, Annotations, Preview, Subject, SubjectKind, Tool};
 
 /// The items that [`plugin!`] expands to. Don't use them by hand: they change without notice.
 #[doc(hidden)]
 pub mod private {
     #[cfg(target_arch = "wasm32")]
+    pub use crate::contract::{bindings, export_component};
+    #[cfg(target_arch = "wasm32")]
     pub use crate::filter::guest::{FilterComponent, bindings as filter_bindings, export_filters};
     #[cfg(target_arch = "wasm32")]
-    pub use crate::guest::{PluginComponent, bindings, export_component};
+    pub use crate::guest::PluginComponent;
     pub use crate::manifest::{Capability, Limits, Manifest, render};
-    pub use crate::plugin::{Plugin, ToolEntry, check, one};
+    pub use crate::plugin::{Plugin, ToolEntry, check};
+
+    /// Counts one filter type. This also checks, in native builds too, that the type implements
+    /// [`Filters`](crate::filter::Filters).
+    pub const fn one<T: crate::filter::Filters>() -> usize {
+        1
+    }
 }

@@ -5,6 +5,9 @@
 
 use std::fmt::Display;
 
+#[cfg(target_arch = "wasm32")]
+use crate::contract::bindings::toolhold::host::log as wit;
+
 /// The importance of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
@@ -21,7 +24,7 @@ pub enum Level {
 /// Writes a message: `log::write(Level::Info, format_args!("{count} rows"))`.
 pub fn write(level: Level, message: impl Display) {
     #[cfg(target_arch = "wasm32")]
-    crate::guest::log(level, &message.to_string());
+    wit::write(level.into(), &message.to_string());
     #[cfg(not(target_arch = "wasm32"))]
     eprintln!("{level:?}: {message}");
 }
@@ -44,4 +47,16 @@ pub fn warn(message: impl Display) {
 /// [`write()`] at [`Level::Error`].
 pub fn error(message: impl Display) {
     write(Level::Error, message);
+}
+
+#[cfg(target_arch = "wasm32")]
+impl From<Level> for wit::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Debug => Self::Debug,
+            Level::Info => Self::Info,
+            Level::Warn => Self::Warn,
+            Level::Error => Self::Error,
+        }
+    }
 }

@@ -29,7 +29,7 @@ pub fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, HostError>> 
 #[cfg(target_arch = "wasm32")]
 mod host {
     use super::HostError;
-    use crate::guest::bindings::toolhold::host::parts;
+    use crate::contract::bindings::toolhold::host::parts;
 
     pub(super) fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, HostError>> {
         let results = parts::run(part, &inputs).into_iter();

@@ -155,12 +155,6 @@ pub struct Plugin {
     pub filters: usize,
 }
 
-/// Counts one filter type. This also checks, in native builds too, that the type implements
-/// [`Filters`](crate::filter::Filters).
-pub const fn one<T: crate::filter::Filters>() -> usize {
-    1
-}
-
 /// A tool with its type erased.
 pub struct ToolEntry {
     pub(crate) name: &'static str,

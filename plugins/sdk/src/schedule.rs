@@ -177,7 +177,65 @@ pub fn runs(name: &str) -> Result<Vec<Run>, HostError> {
 }
 
 #[cfg(target_arch = "wasm32")]
-use crate::guest::schedule as host;
+mod host {
+    use super::{Action, HostError, Run, Task, TaskState};
+    use crate::contract::bindings::toolhold::host::schedule as wit;
+    use crate::contract::bindings::toolhold::host::types::Error;
+
+    pub(super) fn put(task: Task) -> Result<TaskState, HostError> {
+        let Task { name, kind, when, zone, missed, action } = task;
+        let action = match action {
+            Action::Prompt(text) => wit::Action::Prompt(text),
+            Action::Call { tool, arguments } => {
+                wit::Action::Call(wit::ToolCall { tool, arguments: arguments.to_string() })
+            }
+        };
+        let task = wit::Task { name, kind, when, zone, missed, action, meta: None };
+        wit::put(&task).map(state).map_err(error)
+    }
+
+    pub(super) fn remove(name: &str) -> Result<bool, HostError> {
+        wit::remove(name).map_err(error)
+    }
+
+    pub(super) fn pause(name: &str, paused: bool) -> Result<bool, HostError> {
+        wit::pause(name, paused).map_err(error)
+    }
+
+    pub(super) fn run_soon(name: &str) -> Result<bool, HostError> {
+        wit::run_soon(name).map_err(error)
+    }
+
+    pub(super) fn tasks() -> Result<Vec<TaskState>, HostError> {
+        Ok(wit::tasks().map_err(error)?.into_iter().map(state).collect())
+    }
+
+    pub(super) fn runs(name: &str) -> Result<Vec<Run>, HostError> {
+        Ok(wit::runs(name).map_err(error)?.into_iter().map(run).collect())
+    }
+
+    fn state(state: wit::State) -> TaskState {
+        let wit::Task { name, kind, when, zone, missed, action, meta: _ } = state.task;
+        let action = match action {
+            wit::Action::Prompt(text) => Action::Prompt(text),
+            wit::Action::Call(wit::ToolCall { tool, arguments }) => Action::Call {
+                tool,
+                arguments: serde_json::from_str(&arguments).unwrap_or_default(),
+            },
+        };
+        let task = Task { name, kind, when, zone, missed, action };
+        TaskState { task, next: state.next, paused: state.paused, last: state.last.map(run) }
+    }
+
+    fn run(run: wit::Run) -> Run {
+        let wit::Run { due, started, ended, state, missed, output, meta: _ } = run;
+        Run { due, started, ended, state, missed, output }
+    }
+
+    fn error(error: Error) -> HostError {
+        HostError::new("schedule", error.code, error.message)
+    }
+}
 
 /// The stand-in for the host in unit tests. It keeps tasks and checks nothing but their names.
 #[cfg(not(target_arch = "wasm32"))]

@@ -11,7 +11,7 @@ pub fn exists(name: &str) -> bool {
 }
 
 #[cfg(target_arch = "wasm32")]
-use crate::guest::secrets as host;
+use crate::contract::bindings::toolhold::host::secrets as host;
 
 #[cfg(not(target_arch = "wasm32"))]
 mod host {

@@ -85,7 +85,63 @@ impl Connection {
 }
 
 #[cfg(target_arch = "wasm32")]
-use crate::guest::service as engine;
+mod engine {
+    use std::time::Duration;
+
+    use crate::contract::bindings::toolhold::host::process::Options;
+    use crate::contract::bindings::toolhold::host::service as wit;
+    use crate::process::ProcessError;
+    use crate::process::wasi::{error, millis};
+
+    #[derive(Debug)]
+    pub(super) struct Connection(wit::Connection);
+
+    pub(super) fn connect(
+        name: &str,
+        command: Vec<String>,
+        directory: Option<&str>,
+    ) -> Result<Connection, ProcessError> {
+        let options = Options {
+            directory: directory.map(str::to_owned),
+            environment: Vec::new(),
+            timeout_ms: None,
+            output_limit: None,
+            live: false,
+            meta: None,
+        };
+        wit::connect(name, &command, &options).map(Connection).map_err(error)
+    }
+
+    pub(super) fn stop(name: &str) -> bool {
+        wit::stop(name).unwrap_or_default()
+    }
+
+    impl Connection {
+        pub(super) fn is_new(&self) -> bool {
+            self.0.is_new()
+        }
+
+        pub(super) fn read(&mut self, timeout: Option<Duration>) -> Vec<u8> {
+            self.0.read(timeout.map(millis))
+        }
+
+        pub(super) fn errors(&mut self) -> Vec<u8> {
+            self.0.errors()
+        }
+
+        pub(super) fn write(&mut self, bytes: &[u8]) -> u64 {
+            self.0.write(bytes)
+        }
+
+        pub(super) fn has_ended(&mut self) -> bool {
+            self.0.ended().is_some()
+        }
+
+        pub(super) fn keep(self) {
+            self.0.keep();
+        }
+    }
+}
 
 #[cfg(not(target_arch = "wasm32"))]
 mod engine {

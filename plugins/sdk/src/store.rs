@@ -187,7 +187,36 @@ impl Write {
 }
 
 #[cfg(target_arch = "wasm32")]
-use crate::guest::store as host;
+mod host {
+    use super::{Entry, HostError, Pair};
+    use crate::contract::bindings::toolhold::host::store as wit;
+    use crate::contract::bindings::toolhold::host::types::Error;
+
+    pub(super) fn get(key: &str) -> Result<Option<Vec<u8>>, HostError> {
+        wit::get(key).map_err(error)
+    }
+
+    pub(super) fn list(
+        prefix: &str,
+        cursor: Option<&str>,
+    ) -> Result<(Vec<Entry>, Option<String>), HostError> {
+        let page = wit::list(prefix, cursor, u32::MAX).map_err(error)?;
+        let entry = |entry: wit::Entry| Entry { key: entry.key, value: entry.value };
+        Ok((page.entries.into_iter().map(entry).collect(), page.cursor))
+    }
+
+    pub(super) fn write(expected: Vec<Pair>, changes: Vec<Pair>) -> Result<bool, HostError> {
+        let expected: Vec<_> =
+            expected.into_iter().map(|(key, value)| wit::Expectation { key, value }).collect();
+        let changes: Vec<_> =
+            changes.into_iter().map(|(key, value)| wit::Change { key, value }).collect();
+        wit::write(&expected, &changes).map_err(error)
+    }
+
+    fn error(error: Error) -> HostError {
+        HostError::new("store", error.code, error.message)
+    }
+}
 
 /// The stand-in for the host in unit tests. It has the host's limits for keys, values and writes.
 #[cfg(not(target_arch = "wasm32"))]

@@ -9,7 +9,8 @@ use super::{
     Confidence, FailureCategory, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration,
     Verdict,
 };
-use crate::guest::{bindings::toolhold::tool::types as common, content_in, content_out, failure};
+use crate::contract::bindings::toolhold::tool::types as common;
+use crate::contract::{content_in, content_out, failure};
 use crate::{Failure, config};
 use bindings::exports::toolhold::tool::filter as wit;
 
@@ -19,7 +20,7 @@ pub mod bindings {
         path: "wit/tool",
         world: "toolhold:tool/filter-plugin",
         // Both worlds share one set of types, and one conversion to the SDK's own.
-        with: { "toolhold:tool/types@0.1.0": crate::guest::bindings::toolhold::tool::types },
+        with: { "toolhold:tool/types@0.1.0": crate::contract::bindings::toolhold::tool::types },
         pub_export_macro: true,
         export_macro_name: "export_filters",
         default_bindings_module: "toolhold_sdk::private::filter_bindings",

@@ -267,7 +267,7 @@ impl Verdict {
     /// The text parts of a replacement, joined by line ends.
     pub fn joined_text(&self) -> Option<String> {
         match self {
-            Self::Replace(replacement) => Some(crate::output::joined_text(&replacement.content)),
+            Self::Replace(replacement) => Some(crate::content::joined_text(&replacement.content)),
             Self::Keep | Self::Block(_) => None,
         }
     }

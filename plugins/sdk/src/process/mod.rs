@@ -24,6 +24,8 @@
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
+#[cfg(target_arch = "wasm32")]
+pub(crate) mod wasi;
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -301,10 +303,10 @@ pub enum ProcessError {
     Failed(String),
 }
 
-#[cfg(target_arch = "wasm32")]
-use crate::guest::process as engine;
 #[cfg(not(target_arch = "wasm32"))]
 use native as engine;
+#[cfg(target_arch = "wasm32")]
+use wasi as engine;
 
 impl Display for ProcessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,8 @@
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
+#[cfg(target_arch = "wasm32")]
+mod wasi;
 
 use std::fmt::{self, Display};
 
@@ -192,10 +194,10 @@ pub fn count(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Counts, Sea
     engine::count(scope, pattern, limit)
 }
 
-#[cfg(target_arch = "wasm32")]
-use crate::guest::search as engine;
 #[cfg(not(target_arch = "wasm32"))]
 use native as engine;
+#[cfg(target_arch = "wasm32")]
+use wasi as engine;
 
 impl Display for SearchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
