@@ -18,7 +18,7 @@ use crate::hit::{FoundBy, Hit, one_line, shown};
 use crate::project::below;
 use crate::servers::{Server, ServerSettings};
 use crate::sources::Search;
-use crate::update;
+use crate::{files, indexed_project};
 
 /// Places of the name that are asked about, and servers that are asked, in one call.
 const MAX_SPOTS: usize = 3;
@@ -143,7 +143,7 @@ pub(crate) fn ask(
 /// The place of the name in this line.
 fn spot_at(path: &str, line: u32, name: &str) -> Result<Spot, Failure> {
     let bytes =
-        update::begin_of(path).map_err(|error| Failure::io(format!("reading {path}"), &error))?;
+        files::begin_of(path).map_err(|error| Failure::io(format!("reading {path}"), &error))?;
     let shown = one_line(path);
     let text = Rc::new(Text::new(String::from_utf8_lossy(&bytes).into_owned()));
     let Some(column) = text.line(line).and_then(|line| column_of(line, name)) else {
@@ -171,7 +171,7 @@ fn spots_in<'h>(search: &Search<'_>, hits: impl Iterator<Item = &'h Hit>, name: 
     let spots = hits.filter_map(|hit| {
         let file = search.project.table.files().find(|file| search.show(file) == hit.path)?;
         let path = search.project.absolute(&file.path);
-        let bytes = update::begin_of(&path).ok()?;
+        let bytes = files::begin_of(&path).ok()?;
         let text = Rc::new(Text::new(String::from_utf8_lossy(&bytes).into_owned()));
         let column = column_of(text.line(hit.line)?, name)?;
         spot(path, text, hit.line, column)
@@ -392,7 +392,7 @@ impl Asker<'_, '_> {
             if self.texts.len() >= MAX_READ {
                 return None;
             }
-            let read = update::begin_of(path).ok().map(|bytes| {
+            let read = files::begin_of(path).ok().map(|bytes| {
                 let file = own.and_then(|own| search.project.table.get(own));
                 let definitions = file.and_then(|file| search.definitions_of(file).ok());
                 let text = Text::new(String::from_utf8_lossy(&bytes).into_owned());
@@ -422,7 +422,7 @@ impl Asker<'_, '_> {
 
     /// The files of a server's languages that have changed since it may have read them.
     fn changed_files(&self, server: Server) -> Vec<String> {
-        let now = update::now_ms();
+        let now = indexed_project::now_ms();
         let project = self.search.project;
         let mut changed: Vec<_> = project
             .table

@@ -4,13 +4,15 @@ use code_model::{Definition, Parsed, words};
 use toolhold_sdk::index::Document;
 
 use crate::hash::hash;
-use crate::vectors;
 
 /// Definitions of one document. Few, since a hit reads all of them.
 const DEFINITIONS: usize = 32;
 
 /// Bytes of a chunk that become its vector. Many models read no more.
 const MAX_TEXT: usize = 1500;
+
+/// The tag of a chunk without a vector.
+pub(crate) const NO_VECTOR: &str = "vector:none";
 
 /// The documents of a file. `prefix` is the begin of their keys, which names the project, the file
 /// and its content.
@@ -24,7 +26,7 @@ pub(crate) fn documents(prefix: &str, parsed: Parsed) -> Vec<Document> {
         .collect();
     let chunks = parsed.chunks.into_iter();
     documents.extend(chunks.map(|chunk| Document {
-        tags: vec![vectors::NONE.to_owned()],
+        tags: vec![NO_VECTOR.to_owned()],
         // Tells whether the vector that a chunk had is still right.
         data: hash(chunk.words.as_bytes()).to_le_bytes().to_vec(),
         ..Document::new(format!("{prefix}w{}-{}", chunk.first, chunk.last), chunk.words)

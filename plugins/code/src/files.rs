@@ -1,10 +1,16 @@
-//! The files of an answer, as they are now.
+//! Reads files as they are now: the first bytes of any file, and the text of those of an answer.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::Read;
 use std::rc::Rc;
 
+use crate::hash::hash;
+use crate::indexed_project::Project;
 use crate::table::File;
-use crate::update::{self, Project};
+
+/// Bytes of a file that are read: a larger one is known by the words of its begin.
+pub(crate) const MAX_FILE: usize = 1 << 20;
 
 /// Reads the files of hits. A hit in a file that changed since it was indexed doesn't count, so no
 /// answer shows an old line, nor a line of a file that may no longer be read.
@@ -45,8 +51,8 @@ impl Files {
         if let Some(known) = self.read.get(&file.path) {
             return known.clone();
         }
-        let bytes = update::begin_of(&project.absolute(&file.path)).ok();
-        let same = bytes.filter(|bytes| update::content_of(bytes, file.size) == file.content);
+        let bytes = begin_of(&project.absolute(&file.path)).ok();
+        let same = bytes.filter(|bytes| content_of(bytes, file.size) == file.content);
         let text =
             same.map(|bytes| Rc::new(Text::new(String::from_utf8_lossy(&bytes).into_owned())));
         if text.is_none() {
@@ -55,6 +61,22 @@ impl Files {
         self.read.insert(file.path.clone(), text.clone());
         text
     }
+}
+
+/// The first [`MAX_FILE`] bytes of a file.
+///
+/// # Errors
+///
+/// Those of opening and reading it.
+pub(crate) fn begin_of(path: &str) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MAX_FILE as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The hash of a file's content, of which `bytes` are the first.
+pub(crate) fn content_of(bytes: &[u8], size: u64) -> u64 {
+    if bytes.len() < MAX_FILE { hash(bytes) } else { hash(bytes) ^ size }
 }
 
 #[cfg(test)]

@@ -9,6 +9,25 @@ use serde::Serialize;
 /// Characters of a line that are shown.
 const MAX_SHOWN: usize = 240;
 
+/// The answer for programs.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Found {
+    /// The places, the surest first. An outline has them in the order of the file.
+    pub(crate) hits: Vec<Hit>,
+    /// Whether everything was searched.
+    pub(crate) complete: bool,
+    /// The number of files in the index of the project.
+    pub(crate) indexed_files: usize,
+    /// The number of files that aren't indexed yet, or not as they are now. The next call goes on.
+    pub(crate) waiting_files: usize,
+    /// Names like the symbol, if it is defined nowhere.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) did_you_mean: Vec<String>,
+    /// What a language server says about the symbol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hover: Option<String>,
+}
+
 /// How sure a way of finding is. Only hits of one way are ranked among each other by more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

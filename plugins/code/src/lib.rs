@@ -5,6 +5,7 @@ mod chunks;
 mod files;
 mod hash;
 mod hit;
+mod indexed_project;
 mod near;
 mod outline;
 mod parse;

@@ -8,9 +8,9 @@ use toolhold_sdk::index;
 
 use crate::chunks;
 use crate::files::Files;
+use crate::indexed_project::Project;
 use crate::sources::Filter;
 use crate::table::File;
-use crate::update::Project;
 
 /// Names that are suggested.
 const MOST: usize = 3;

@@ -6,12 +6,10 @@ use std::time::Instant;
 use code_model::{Language, Parsed, ParserQuestion};
 use toolhold_sdk::{Failure, Output, add_notice};
 
-use crate::files::Text;
-use crate::hit::{Hit, one_line};
-use crate::parse::{self, Answer, Pace};
+use crate::files::{self, MAX_FILE, Text};
+use crate::hit::{Found, Hit, one_line};
+use crate::parse::{self, Answer, PARSERS, Pace};
 use crate::paths::PathShortener;
-use crate::search_code::{Found, PARSERS};
-use crate::update::{self, MAX_FILE};
 
 /// Definitions that are shown.
 const MOST: usize = 1_000;
@@ -26,7 +24,7 @@ pub(crate) fn of_file(
     paths: &PathShortener,
     until: Instant,
 ) -> Result<Output, Failure> {
-    let bytes = update::begin_of(path).map_err(|error| {
+    let bytes = files::begin_of(path).map_err(|error| {
         let advice = match Path::new(path).is_dir() {
             true => "An outline is of one file. Use query or symbol, with this as path.",
             false => "Use find_path to find the file.",

@@ -12,6 +12,9 @@ const TOGETHER: usize = 2 << 20;
 const MANY: usize = 128;
 const FEW: usize = 2;
 
+/// Where to read more about missing parsers.
+pub(crate) const PARSERS: &str = "Run `toolhold doctor` to see which parsers are missing, and why.";
+
 /// A call of the host that takes longer is followed by one with few sources.
 const LONG: Duration = Duration::from_secs(1);
 

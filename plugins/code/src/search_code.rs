@@ -13,14 +13,16 @@ use toolhold_sdk::{
 
 use crate::ask::{self, Question, Said};
 use crate::files::Files;
-use crate::hit::{self, FoundBy, Hit};
+use crate::hit::{self, Found, FoundBy, Hit};
+use crate::indexed_project::Project;
 use crate::near;
 use crate::outline;
+use crate::parse::PARSERS;
 use crate::paths::{self, PathShortener};
 use crate::project::{self, LISTED, Walk, below};
 use crate::servers::ServerSettings;
 use crate::sources::{Filter, Search};
-use crate::update::{Project, Report};
+use crate::update::Report;
 use crate::vectors;
 
 /// The default number of hits.
@@ -37,9 +39,6 @@ const TIME_FOR_NAMES: Duration = Duration::from_millis(500);
 
 /// How often a search begins anew because a file changed under it.
 const ROUNDS: usize = 3;
-
-/// Where to read more about missing parsers.
-pub(crate) const PARSERS: &str = "Run `toolhold doctor` to see which parsers are missing, and why.";
 
 /// What to do about a path that can't be searched.
 const OTHER_PATH: &str = "Use find_path to find it, or leave path out to search everything.";
@@ -110,25 +109,6 @@ enum WantedKind {
     Field,
     Module,
     Macro,
-}
-
-/// The answer for programs.
-#[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct Found {
-    /// The places, the surest first. An outline has them in the order of the file.
-    pub(crate) hits: Vec<Hit>,
-    /// Whether everything was searched.
-    pub(crate) complete: bool,
-    /// The number of files in the index of the project.
-    pub(crate) indexed_files: usize,
-    /// The number of files that aren't indexed yet, or not as they are now. The next call goes on.
-    pub(crate) waiting_files: usize,
-    /// Names like the symbol, if it is defined nowhere.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) did_you_mean: Vec<String>,
-    /// What a language server says about the symbol.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hover: Option<String>,
 }
 
 /// The plugin's settings.

@@ -10,11 +10,11 @@ use toolhold_sdk::index::{self, Query};
 use crate::chunks;
 use crate::files::{Files, Text};
 use crate::hit::{FoundBy, Hit};
+use crate::indexed_project::Project;
 use crate::parse::{self, Answer, Pace};
 use crate::paths::PathShortener;
 use crate::project::below;
 use crate::table::File;
-use crate::update::Project;
 use crate::vectors;
 
 /// Names of files and folders that stand for the folder that they are in, unless they are asked

@@ -10,12 +10,9 @@ use toolhold_sdk::embeddings;
 use toolhold_sdk::index::{self, Document, Query};
 use toolhold_sdk::{Call, HostError};
 
-use crate::chunks;
+use crate::chunks::{self, NO_VECTOR};
 use crate::files::Files;
-use crate::update::Project;
-
-/// The tag of a chunk without a vector.
-pub(crate) const NONE: &str = "vector:none";
+use crate::indexed_project::Project;
 
 /// How near a chunk has to be at least, as a cosine. What is farther has nothing to do with it.
 pub(crate) const LEAST: f64 = 0.2;
@@ -92,7 +89,7 @@ pub(crate) fn keep(
     documents: &mut [Document],
     known: &BTreeMap<Vec<u8>, String>,
 ) -> Result<(), HostError> {
-    let same = documents.iter_mut().filter(|one| one.tags.iter().any(|tag| tag == NONE));
+    let same = documents.iter_mut().filter(|one| one.tags.iter().any(|tag| tag == NO_VECTOR));
     let mut same: Vec<_> =
         same.filter_map(|one| known.get(&one.data).cloned().map(|key| (one, key))).collect();
     for same in same.chunks_mut(READ_TOGETHER) {
@@ -163,7 +160,8 @@ impl Project {
     /// The keys of chunks without a vector of a model.
     fn without_vector(&mut self, model: &str) -> Result<Vec<String>, HostError> {
         let others = self.info.models.iter().filter(|other| *other != model);
-        let tags: Vec<String> = others.map(|other| tag(other)).chain([NONE.to_owned()]).collect();
+        let tags: Vec<String> =
+            others.map(|other| tag(other)).chain([NO_VECTOR.to_owned()]).collect();
         let mut keys = BTreeSet::new();
         for tag in tags {
             let query =

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::diagnostics::Level;
-use crate::finding::Collector;
-use crate::parse::{cargo, eslint, go, mypy, ruff, tsc};
+use crate::parse::{Parser, cargo, eslint, go, mypy, ruff, tsc};
 
 /// Most entries of a folder that are looked at for files of a language.
 pub(crate) const MAX_ENTRIES: usize = 2_000;
@@ -26,11 +24,30 @@ pub(crate) enum Checker {
     Go,
 }
 
-/// How the output of a checker is read.
-#[derive(Clone, Copy)]
-pub(crate) struct Parser {
-    pub(crate) object: fn(&mut Collector, &[u8]),
-    pub(crate) line: fn(&mut Collector, &str),
+/// How much is checked.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum Level {
+    #[default]
+    Check,
+    Clippy,
+}
+
+impl Level {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Clippy => "clippy",
+        }
+    }
+
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Check => Self::Clippy,
+            Self::Clippy => Self::Check,
+        }
+    }
 }
 
 /// What a project is written in.

@@ -6,7 +6,7 @@ use toolhold_sdk::{
     Annotations, Call, Content, Failure, Output, Subject, Tool, config, working_directory,
 };
 
-use crate::checker::Checker;
+use crate::checker::{Checker, Level};
 use crate::finding::one_line;
 use crate::project::{self, Other};
 use crate::references::{self, Configs};
@@ -41,32 +41,6 @@ pub(crate) struct Arguments {
     /// time of all of them. Default: 300, unless the operator changed it.
     #[schemars(range(min = 1, max = 86_400))]
     timeout: Option<u32>,
-}
-
-/// How much is checked.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-pub(crate) enum Level {
-    #[default]
-    Check,
-    Clippy,
-}
-
-impl Level {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Check => "check",
-            Self::Clippy => "clippy",
-        }
-    }
-
-    pub(crate) const fn other(self) -> Self {
-        match self {
-            Self::Check => Self::Clippy,
-            Self::Clippy => Self::Check,
-        }
-    }
 }
 
 /// `[tools.diagnostics]`.

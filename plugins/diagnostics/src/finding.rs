@@ -6,8 +6,6 @@ use std::path::{Component, Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::checker::Checker;
-
 /// Most findings of one checker that are kept. The others are counted.
 const MAX_KEPT: usize = 5_000;
 
@@ -77,7 +75,8 @@ pub(crate) struct Written<'a> {
 /// Collects what one checker finds.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    checker: &'static str,
+    /// The checker's name.
+    pub(crate) checker: &'static str,
     /// The folder in which it runs.
     folder: PathBuf,
     /// The folder that paths are shown relative to.
@@ -124,11 +123,6 @@ impl Collector {
         if self.seen.insert(finding.clone()) {
             self.findings.push(finding);
         }
-    }
-
-    /// Whether it is for the output of `checker`.
-    pub(crate) fn is_for(&self, checker: Checker) -> bool {
-        self.checker == checker.name()
     }
 
     fn shown(&self, path: &Path) -> String {

@@ -8,6 +8,7 @@ use toolhold_sdk::process::{Command, Ending, Output, ProcessError};
 
 use crate::checker::Checker;
 use crate::finding::{Collector, Severity, one_line};
+use crate::parse::Parser;
 use crate::pieces::{Piece, Pieces};
 use crate::report::{Ended, Ran, State};
 
@@ -189,7 +190,7 @@ fn run_one(
 }
 
 struct Reader {
-    parser: crate::checker::Parser,
+    parser: Parser,
     pieces: Pieces,
     /// What is read from its standard error.
     text: Pieces,
@@ -206,7 +207,7 @@ impl Reader {
         let parser = self.parser;
         self.pieces.push(&output.stdout, |piece| parse(parser, collector, piece));
         // `go vet` writes what the compiler says there, and cargo what build scripts say.
-        if collector.is_for(Checker::Go) || collector.is_for(Checker::Cargo) {
+        if [Checker::Go, Checker::Cargo].map(Checker::name).contains(&collector.checker) {
             self.text.push(&output.stderr, |piece| parse(parser, collector, piece));
         }
         let room = MAX_DETAIL - self.begin.len();
@@ -220,7 +221,7 @@ impl Reader {
     }
 }
 
-fn parse(parser: crate::checker::Parser, collector: &mut Collector, piece: Piece<'_>) {
+fn parse(parser: Parser, collector: &mut Collector, piece: Piece<'_>) {
     match piece {
         Piece::Object(object) => (parser.object)(collector, object),
         Piece::Line(line) => (parser.line)(collector, line),

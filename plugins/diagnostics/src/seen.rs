@@ -6,7 +6,7 @@ use std::path::Path;
 
 use toolhold_sdk::{Failure, store};
 
-use crate::diagnostics::Level;
+use crate::checker::Level;
 use crate::finding::Finding;
 use crate::report::{Ran, State};
 

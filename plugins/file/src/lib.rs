@@ -17,6 +17,7 @@ mod read;
 mod replace;
 mod survey;
 mod temporary;
+mod temporary_name;
 mod transfer;
 mod tree;
 mod write;

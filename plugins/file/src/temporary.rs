@@ -1,23 +1,15 @@
 //! Files and directories that are built under a temporary name. They get their final name when
 //! they are complete, so no reader sees half of one.
 
-use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use crate::temporary_name::random_name;
 use crate::tree;
 
 /// The greatest number of other names that are tried if the first is taken.
 const MAX_NAMES: usize = 8;
-
-/// Whether a name has the form of a temporary name. An entry with such a name belongs to another
-/// call, which is going to rename or remove it.
-pub(crate) fn is_temporary(name: &[u8]) -> bool {
-    let digits = name.strip_prefix(b".toolhold-").and_then(|rest| rest.strip_suffix(b".tmp"));
-    digits.is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
-}
 
 /// A file, directory or link under a temporary name, in the directory of its final name. Dropping
 /// this removes the entry, unless it was [named](Self::name). If a call is stopped before the drop,
@@ -47,8 +39,7 @@ impl Temporary {
         let directory = for_path.parent().ok_or(ErrorKind::IsADirectory)?;
         let mut tries = 0;
         loop {
-            let path = directory
-                .join(format!(".toolhold-{:016x}.tmp", RandomState::new().build_hasher().finish()));
+            let path = directory.join(random_name());
             match make(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < MAX_NAMES => {
                     tries += 1;

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::temporary::is_temporary;
+use crate::temporary_name::is_temporary;
 
 /// The greatest depth of a copy. Every level needs two open handles, and a call has few of them.
 pub(crate) const MAX_DEPTH: usize = 64;

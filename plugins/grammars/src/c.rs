@@ -3,7 +3,7 @@
 use code_model::Kind;
 use tree_sitter::Node;
 
-use crate::rules::{Found, Place};
+use crate::rule::{Found, Place};
 use crate::walk::text;
 
 /// Most declarators around one name.

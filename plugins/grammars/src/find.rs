@@ -3,7 +3,7 @@
 use code_model::Kind;
 use tree_sitter::Node;
 
-use crate::rules::{Found, Opens, Place};
+use crate::rule::{Found, Opens, Place};
 use crate::walk::text;
 
 fn push<'t>(found: &mut Vec<Found<'t>>, name: Node<'t>, kind: Kind) {

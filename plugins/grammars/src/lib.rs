@@ -8,6 +8,7 @@ mod find;
 mod grammars;
 mod macros;
 pub mod part;
+mod rule;
 mod rules;
 mod walk;
 

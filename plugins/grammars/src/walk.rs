@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use code_model::{Definition, Kind, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Parsed, Reference};
 use tree_sitter::{Language, Node, Tree};
 
-use crate::rules::{Found, Opens, Place, Rule};
+use crate::rule::{Found, Opens, Place, Rule};
 
 /// Deepest node that is looked at. The walk itself needs no stack for it.
 const MAX_DEPTH: usize = 2_000;

@@ -1,8 +1,8 @@
-//! The table of attacks, their arguments and their results.
+//! The table of attacks.
 
-use hostile_support::{Attack, Loot};
-use serde_json::Value;
+use hostile_support::Attack;
 
+use crate::arguments::Arguments;
 use crate::{exhaustion, floods, handles, links, outside, temporary, words, world};
 
 /// All attacks.
@@ -253,60 +253,3 @@ pub(crate) const ATTACKS: &[Attack<Arguments>] = &[
     ),
     Attack::new("tell_the_grants", "Shows its granted directories.", world::tell_the_grants),
 ];
-
-/// The arguments of an attack.
-pub(crate) struct Arguments {
-    pub(crate) path: String,
-    pub(crate) to: String,
-    pub(crate) text: String,
-    pub(crate) count: u64,
-}
-
-impl From<Value> for Arguments {
-    /// Reads the JSON object of a call. Missing arguments are empty.
-    fn from(value: Value) -> Self {
-        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-        Self {
-            path: text("path"),
-            to: text("to"),
-            text: text("text"),
-            count: value["count"].as_u64().unwrap_or_default(),
-        }
-    }
-}
-
-impl Arguments {
-    /// `count` as a size.
-    pub(crate) fn size(&self) -> usize {
-        usize::try_from(self.count).unwrap_or(usize::MAX)
-    }
-}
-
-/// The results of several attempts: everything that they got, or how all were refused.
-#[derive(Default)]
-pub(crate) struct Attempts {
-    got: Vec<String>,
-    refused: Vec<String>,
-}
-
-impl Attempts {
-    /// Adds the result of one attempt.
-    pub(crate) fn note<T: ToString, E: std::fmt::Debug>(
-        &mut self,
-        what: &str,
-        result: Result<T, E>,
-    ) {
-        match result {
-            Ok(loot) => self.got.push(format!("{what}: {}", loot.to_string())),
-            Err(error) => self.refused.push(format!("{what}: {error:?}")),
-        }
-    }
-
-    pub(crate) fn loot(self) -> Loot {
-        if self.got.is_empty() {
-            Err(self.refused.join("\n").into())
-        } else {
-            Ok(self.got.join("\n").into())
-        }
-    }
-}

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use crate::attack::Arguments;
+use crate::arguments::Arguments;
 use hostile_support::Loot;
 use hostile_support::host::{call, search};
 

@@ -4,10 +4,10 @@ use std::io::Write;
 
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags};
 
-use crate::attack::{Arguments, Attempts};
+use crate::arguments::Arguments;
+use crate::attempts::Attempts;
 use crate::exhaustion::scope;
-use crate::handles;
-use crate::outside::open;
+use crate::outside::{open, read_write};
 use hostile_support::host::{call, log, search};
 use hostile_support::{Failure, Loot, Output, part};
 
@@ -189,5 +189,5 @@ pub(crate) fn blow_up_a_file(arguments: &Arguments) -> Loot {
 }
 
 fn create(path: &str) -> Result<Descriptor, Failure> {
-    Ok(open(path, OpenFlags::CREATE, handles::read_write())?)
+    Ok(open(path, OpenFlags::CREATE, read_write())?)
 }

@@ -2,17 +2,12 @@
 
 use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
-use crate::attack::Arguments;
+use crate::arguments::Arguments;
 use crate::outside::{open, spellings};
 use hostile_support::Loot;
 
 /// More handles than a host should give.
 const MANY: usize = 100_000;
-
-/// The flags to read and to write.
-pub(crate) fn read_write() -> DescriptorFlags {
-    DescriptorFlags::READ | DescriptorFlags::WRITE
-}
 
 pub(crate) fn hoard_descriptors(arguments: &Arguments) -> Loot {
     let (folder, name) = spellings(&arguments.path).swap_remove(0);

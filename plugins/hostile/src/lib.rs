@@ -5,7 +5,9 @@
 //! the host's workspace. That test lists these tools and fails if one has no test.
 #![cfg(target_arch = "wasm32")]
 
+mod arguments;
 mod attack;
+mod attempts;
 mod exhaustion;
 mod floods;
 mod handles;
@@ -18,7 +20,8 @@ mod world;
 use hostile_support::{Attack, Attacks};
 use serde_json::{Value, json};
 
-use attack::{ATTACKS, Arguments};
+use arguments::Arguments;
+use attack::ATTACKS;
 
 struct Hostile;
 

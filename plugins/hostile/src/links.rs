@@ -5,7 +5,8 @@ use std::fs;
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
-use crate::attack::{Arguments, Attempts};
+use crate::arguments::Arguments;
+use crate::attempts::Attempts;
 use crate::outside::{open, read_outside, spellings};
 use hostile_support::Loot;
 

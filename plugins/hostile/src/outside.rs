@@ -8,11 +8,16 @@ use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags,
 };
 
-use crate::attack::{Arguments, Attempts};
+use crate::arguments::Arguments;
+use crate::attempts::Attempts;
 use crate::exhaustion::scope;
-use crate::handles::read_write;
 use hostile_support::Loot;
 use hostile_support::host::search;
+
+/// The flags to read and to write.
+pub(crate) fn read_write() -> DescriptorFlags {
+    DescriptorFlags::READ | DescriptorFlags::WRITE
+}
 
 /// A handle of each granted directory with each spelling that might name `path`: without the
 /// directory's name, and unchanged.

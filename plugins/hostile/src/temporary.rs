@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::attack::{Arguments, Attempts};
+use crate::arguments::Arguments;
+use crate::attempts::Attempts;
 use crate::exhaustion;
 use crate::outside::spellings;
 use hostile_support::Loot;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::attack::Arguments;
+use crate::arguments::Arguments;
 use hostile_support::host::{call, log};
 use hostile_support::{Body, Category, Content, Failure, Loot, Output, part};
 

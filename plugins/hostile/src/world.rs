@@ -7,7 +7,8 @@ use wasip2::filesystem::preopens::get_directories;
 use wasip2::sockets::network::{IpAddressFamily, IpSocketAddress, Ipv4SocketAddress};
 use wasip2::sockets::{instance_network, ip_name_lookup, tcp_create_socket, udp_create_socket};
 
-use crate::attack::{Arguments, Attempts};
+use crate::arguments::Arguments;
+use crate::attempts::Attempts;
 use hostile_support::Loot;
 
 pub(crate) fn reach_the_network(arguments: &Arguments) -> Loot {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::checker::Parser;
+use super::Parser;
 use crate::finding::{Collector, Severity, Written};
 
 pub(crate) const PARSER: Parser = Parser { object, line };

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::checker::Parser;
+use super::Parser;
 use crate::finding::{Collector, Severity, Written};
 
 pub(crate) const PARSER: Parser = Parser { object, line: |_, _| {} };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::Parser;
 use super::split_position;
-use crate::checker::Parser;
 use crate::finding::{Collector, Severity, Written};
 
 pub(crate) const PARSER: Parser = Parser { object, line };

@@ -7,6 +7,15 @@ pub(crate) mod mypy;
 pub(crate) mod ruff;
 pub(crate) mod tsc;
 
+use crate::finding::Collector;
+
+/// How the output of a checker is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Parser {
+    pub(crate) object: fn(&mut Collector, &[u8]),
+    pub(crate) line: fn(&mut Collector, &str),
+}
+
 /// Splits `PATH:LINE[:COLUMN]: REST`. A path may hold colons.
 fn split_position(line: &str) -> Option<(&str, u32, Option<u32>, &str)> {
     for (at, _) in line.match_indices(':') {
@@ -32,8 +41,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::checker::Parser;
-    use crate::finding::Collector;
     use crate::pieces::{Piece, Pieces};
 
     #[test]

@@ -1,8 +1,8 @@
 //! `mypy`: `FILE:LINE:COLUMN: error: MESSAGE  [CODE]`. Its text is the same in all versions, and
 //! only newer ones have JSON.
 
+use super::Parser;
 use super::split_position;
-use crate::checker::Parser;
 use crate::finding::{Collector, Severity, Written};
 
 pub(crate) const PARSER: Parser = Parser { object: |_, _| {}, line };

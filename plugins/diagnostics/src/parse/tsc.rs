@@ -1,7 +1,7 @@
 //! `tsc --pretty false`: `FILE(LINE,COLUMN): error TS2322: MESSAGE`, with more lines of a message
 //! indented.
 
-use crate::checker::Parser;
+use super::Parser;
 use crate::finding::{Collector, Severity, Written};
 
 pub(crate) const PARSER: Parser = Parser { object: |_, _| {}, line };

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 
-use crate::command::{CHANGES, Git, Printed, check};
+use crate::command::{CHANGES, Git, check};
 use crate::programs::{may_exist, refuse_programs};
+use crate::run::Printed;
 
 /// Bytes of a message.
 const MAX_MESSAGE: usize = 16 * 1024;

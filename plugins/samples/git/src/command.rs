@@ -9,8 +9,6 @@
 use toolhold_sdk::process::{self, Finished};
 use toolhold_sdk::{Annotations, Failure, config};
 
-use crate::programs::refuse_programs;
-
 /// What stands between `git` and each subcommand.
 ///
 /// An embedded bare repository is one that a checkout has put into a subfolder.
@@ -50,21 +48,12 @@ pub const LOOKS: Annotations =
 /// The tools that change a repository, and nothing beyond this machine.
 pub const CHANGES: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
 
-/// What git printed.
-pub struct Printed {
-    pub text: String,
-    /// Whether the end of the text is missing.
-    pub cut: bool,
-    /// Its standard error. Git can succeed and still leave something undone.
-    pub warnings: String,
-}
-
 /// A subcommand in a repository.
 pub struct Git {
     arguments: Vec<String>,
-    directory: Option<String>,
+    pub directory: Option<String>,
     /// Whether it may take locks: one that only looks writes nothing.
-    locks: bool,
+    pub locks: bool,
 }
 
 impl Git {
@@ -95,25 +84,6 @@ impl Git {
     /// Adds paths, after which there are no options.
     pub fn paths(self, paths: Vec<String>) -> Self {
         self.args(["--"]).args(paths)
-    }
-
-    /// Runs it.
-    ///
-    /// # Errors
-    ///
-    /// If git fails, or if the repository names programs that git would start.
-    pub fn run(self) -> Result<Printed, Failure> {
-        refuse_programs(self.directory.as_deref(), self.locks)?;
-        let finished = self.start()?;
-        if !finished.success() {
-            return Err(failure(&finished));
-        }
-        let output = finished.output;
-        Ok(Printed {
-            text: String::from_utf8_lossy(&output.stdout).into_owned(),
-            cut: output.stdout_truncated,
-            warnings: String::from_utf8_lossy(&output.stderr).chars().take(2000).collect(),
-        })
     }
 
     /// Starts it, whatever the repository names, and waits for its end.

@@ -6,6 +6,7 @@ mod change;
 mod command;
 mod programs;
 mod read;
+mod run;
 mod status;
 
 use change::{Add, Checkout, Commit, Stash, Worktree};

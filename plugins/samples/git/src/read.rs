@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
 
-use crate::command::{Git, LOOKS, PLAIN_DIFF, Printed, check};
+use crate::command::{Git, LOOKS, PLAIN_DIFF, check};
+use crate::run::Printed;
 
 /// Commits and branches that are listed.
 const MAX_LISTED: u16 = 200;

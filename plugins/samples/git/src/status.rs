@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 
-use crate::command::{Git, LOOKS, Printed};
+use crate::command::{Git, LOOKS};
+use crate::run::Printed;
 
 /// Files that are listed.
 const MAX_FILES: usize = 1000;
