@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::cargo::{self, WASM};
 use crate::tidy::manifest::Manifest;
-use crate::{clients, plugins, step};
+use crate::{clients, guests, step};
 
 /// The folder of the parts, below that of the plugins. A program finds its parts in a folder of
 /// this name beside it.
@@ -61,7 +61,7 @@ pub(crate) fn build_with(
     let names = names()?;
     for name in &names {
         let built = target.join(WASM).join("release/examples").join(format!("{name}.wasm"));
-        plugins::update(&folder.join(format!("{name}.wasm")), &plugins::read(&built)?)?;
+        guests::update(&folder.join(format!("{name}.wasm")), &guests::read(&built)?)?;
     }
     // The build of the binary would name those of another version.
     for entry in fs::read_dir(folder).map_err(failed)? {
@@ -87,7 +87,7 @@ pub(crate) fn build_comparison() -> Result<PathBuf, String> {
 
 /// The names of the parts, which are the examples of the package.
 pub(crate) fn names() -> Result<Vec<String>, String> {
-    let manifest = plugins::read(&cargo::plugins().join("grammars/Cargo.toml"))?;
+    let manifest = guests::read(&cargo::plugins().join("grammars/Cargo.toml"))?;
     let manifest = String::from_utf8_lossy(&manifest).into_owned();
     let examples = manifest.split("[[example]]").skip(1);
     let name = |example: &str| {
@@ -113,7 +113,7 @@ fn wrapper(tool: &str) -> Result<PathBuf, String> {
         zig.display()
     );
     let failed = |error: std::io::Error| format!("can't write {}: {error}", path.display());
-    plugins::update(&path, script.as_bytes())?;
+    guests::update(&path, script.as_bytes())?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
     Ok(path)
 }

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::plugins::{self, Guest};
+use crate::guests::{self, Guest};
 use crate::{cargo, grammars, machine, step};
 
 /// Builds the plugins and `target/debug/toolhold` with the plugins inside. Returns the path of the
 /// binary.
 pub(crate) fn build() -> Result<PathBuf, String> {
     machine::check()?;
-    let guests = plugins::build()?;
+    let guests = guests::build()?;
     grammars::build()?;
     with_plugins(&guests, compile)
 }
@@ -30,7 +30,7 @@ pub(crate) fn with_plugins(
     }
     step::headline("build toolhold");
     let toolhold = compile()?;
-    let key = plugins::engine_key(&toolhold)?;
+    let key = guests::engine_key(&toolhold)?;
     let stale: Vec<&Guest> = guests.iter().filter(|guest| !guest.is_current(&key)).collect();
     if stale.is_empty() {
         return Ok(toolhold);

@@ -8,6 +8,7 @@ mod ctags;
 mod demo;
 mod dist;
 mod grammars;
+mod guests;
 mod host;
 mod languages;
 mod machine;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::tidy::manifest::Manifest;
-use crate::{CommandResult, cargo, clients, grammars, host, machine, no_arguments, plugins, step};
+use crate::{CommandResult, cargo, clients, grammars, guests, host, machine, no_arguments, step};
 
 use archive::Archive;
 use packages::Package;
@@ -94,7 +94,7 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     let mut components_build = cargo::guests("build");
     components_build.args(["--locked", "--target-dir"]).arg(&components);
     let guests =
-        plugins::build_with(paths.hide_from(&mut components_build), &components, &compiled)?;
+        guests::build_with(paths.hide_from(&mut components_build), &components, &compiled)?;
     clients::fetch(clients::C_COMPILER)?;
     let mut grammars = cargo::grammars("build");
     grammars.arg("--locked");
