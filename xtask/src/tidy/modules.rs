@@ -6,7 +6,7 @@ use super::source::Source;
 use super::tree::{File, Tree};
 use super::{Violation, at};
 
-/// For each module the modules that it uses, each with the first place that does so.
+/// For each module the modules beside it that it uses, each with the first place that does so.
 type Edges<'t> = BTreeMap<String, BTreeMap<String, (&'t File, usize)>>;
 
 pub(crate) fn modules_have_one_style(tree: &Tree) -> Vec<Violation> {
@@ -27,8 +27,10 @@ pub(crate) fn modules_have_one_style(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+/// A module uses its children, and children may use what stands in their parent itself. So only
+/// uses between the children of one parent form circles.
 pub(crate) fn modules_of_a_crate_form_no_circle(tree: &Tree) -> Vec<Violation> {
-    let roots = tree.rust(&["host/"]).filter_map(|(file, _)| {
+    let roots = tree.rust(&["host/", "plugins/", "xtask/"]).filter_map(|(file, _)| {
         file.path.strip_suffix("lib.rs").or_else(|| file.path.strip_suffix("main.rs"))
     });
     let crates: BTreeSet<&str> = roots.filter(|folder| folder.ends_with("/src/")).collect();
@@ -40,18 +42,15 @@ fn circles(tree: &Tree, folder: &str) -> Vec<Violation> {
     let folders = [folder];
     let files: Vec<_> = tree
         .rust(&folders)
-        .map(|(file, source)| (file, source, top_module(&file.path[folder.len()..])))
+        .map(|(file, source)| (module_name(&file.path[folder.len()..]), file, source))
         .collect();
     let edges = edges(&files);
-    let reached: BTreeMap<&str, BTreeSet<&str>> =
-        edges.keys().map(|module| (module.as_str(), reachable_from(&edges, module))).collect();
-    let in_a_circle =
-        |module: &str| reached.get(module).is_some_and(|reached| reached.contains(module));
     let mut found = Vec::new();
-    for (module, named) in edges.iter().filter(|(module, _)| in_a_circle(module)) {
+    for (module, named) in &edges {
         for (other, (file, line)) in named {
-            if reached.get(other.as_str()).is_some_and(|reached| reached.contains(module.as_str()))
-            {
+            if reachable_from(&edges, other).contains(module.as_str()) {
+                let [module, other] =
+                    [module, other].map(|name| name.trim_start_matches("crate::"));
                 let advice = "move what both need into a third module that uses neither";
                 found.push(at(
                     file,
@@ -64,58 +63,93 @@ fn circles(tree: &Tree, folder: &str) -> Vec<Violation> {
     found
 }
 
-/// Which top-level module of a crate uses which other one. Tests don't count.
-fn edges<'t>(files: &[(&'t File, &Source, &str)]) -> Edges<'t> {
-    let modules: BTreeSet<&str> = files.iter().map(|(_, _, module)| *module).collect();
-    // Names that the root re-exports, each with the module that it comes from.
-    let mut reexported = BTreeMap::new();
-    for (_, source, _) in files.iter().filter(|(_, _, module)| is_root(module)) {
-        for (_, path) in source.paths() {
-            let path = path.strip_prefix("crate::").unwrap_or(&path).to_owned();
-            if let (Some((first, _)), Some((_, last))) =
-                (path.split_once("::"), path.rsplit_once("::"))
-                && modules.contains(first)
-            {
-                reexported.insert(last.to_owned(), first.to_owned());
-            }
-        }
-    }
+/// Which module of a crate uses which other one beside it. Tests don't count.
+fn edges<'t>(files: &[(String, &'t File, &Source)]) -> Edges<'t> {
+    let modules: BTreeSet<&str> = files.iter().map(|(module, ..)| module.as_str()).collect();
+    let imports = imports(files, &modules);
     let mut edges = Edges::new();
-    for &(file, source, module) in files.iter().filter(|(_, _, module)| !is_root(module)) {
+    for (module, file, source) in files {
         for (line, path) in source.paths() {
-            let Some(named) =
-                from_root(&path, depth(&file.path)).and_then(|path| path.split("::").next())
-            else {
-                continue;
-            };
-            let named = if modules.contains(named) {
-                named
-            } else {
-                reexported.get(named).map_or(named, String::as_str)
-            };
-            if modules.contains(named) && named != module && !is_root(named) && !file.is_test(line)
+            let used = defining_module(from_root(module, &path), &modules, &imports);
+            if let Some((module, used)) = siblings(module, &used)
+                && !file.is_test(line)
             {
-                edges
-                    .entry(module.to_owned())
-                    .or_default()
-                    .entry(named.to_owned())
-                    .or_insert((file, line));
+                let named = edges.entry(module.to_owned()).or_default();
+                named.entry(used.to_owned()).or_insert((*file, line));
             }
         }
     }
     edges
 }
 
-/// A path from the crate's root. `depth` is the number of modules between the file and the root.
-/// `None` if the path doesn't start at the root.
-fn from_root(path: &str, depth: usize) -> Option<&str> {
-    path.strip_prefix("crate::").or_else(|| path.strip_prefix("super::".repeat(depth).as_str()))
+/// The names that modules import from their children, which others may then use as if they were
+/// defined there: `crate::a::Thing` for `crate::a::b::Thing`.
+fn imports(
+    files: &[(String, &File, &Source)],
+    modules: &BTreeSet<&str>,
+) -> BTreeMap<String, String> {
+    let mut imports = BTreeMap::new();
+    for (module, _, source) in files {
+        for (_, path) in source.paths() {
+            let path = from_root(module, &path);
+            let below = path.strip_prefix(module).and_then(|below| below.strip_prefix("::"));
+            if let Some((child, _)) = below.and_then(|below| below.split_once("::"))
+                && modules.contains(format!("{module}::{child}").as_str())
+                && let Some((_, name)) = path.rsplit_once("::")
+            {
+                imports.insert(format!("{module}::{name}"), path);
+            }
+        }
+    }
+    imports
 }
 
-/// Number of modules between a file of `src/` and its crate's root.
-fn depth(path: &str) -> usize {
-    let inside = path.split_once("/src/").map_or(path, |(_, inside)| inside);
-    inside.split('/').count() - usize::from(inside.ends_with("/mod.rs"))
+/// The module that defines what a path from the crate's root names, as far as it is known.
+fn defining_module(
+    mut path: String,
+    modules: &BTreeSet<&str>,
+    imports: &BTreeMap<String, String>,
+) -> String {
+    let mut module = "crate".to_owned();
+    while let Some(name) = path[module.len()..].split("::").nth(1) {
+        let next = format!("{module}::{name}");
+        if modules.contains(next.as_str()) {
+            module = next;
+        } else if let Some(imported) = imports.get(&next) {
+            path = format!("{imported}{}", &path[next.len()..]);
+        } else {
+            break;
+        }
+    }
+    module
+}
+
+/// A path that stands in a module, from the crate's root.
+fn from_root(module: &str, path: &str) -> String {
+    let path = path.strip_suffix("::self").unwrap_or(path);
+    if path.starts_with("crate::") {
+        return path.to_owned();
+    }
+    let mut module = module;
+    let mut path = path.strip_prefix("self::").unwrap_or(path);
+    while let Some(rest) = path.strip_prefix("super::") {
+        module = module.rsplit_once("::").map_or(module, |(parent, _)| parent);
+        path = rest;
+    }
+    format!("{module}::{path}")
+}
+
+/// Where two modules part: the children of the innermost module that is around both. `None` if one
+/// of them is around the other.
+fn siblings<'m>(module: &'m str, other: &'m str) -> Option<(&'m str, &'m str)> {
+    let mut common = 0;
+    for (name, other_name) in module.split("::").zip(other.split("::")) {
+        if name != other_name {
+            return Some((&module[..common + name.len()], &other[..common + other_name.len()]));
+        }
+        common += name.len() + "::".len();
+    }
+    None
 }
 
 /// All modules that a module uses, directly or through others. The module itself is only among them
@@ -132,11 +166,11 @@ fn reachable_from<'e>(edges: &'e Edges<'_>, module: &str) -> BTreeSet<&'e str> {
     reached
 }
 
-/// The top-level module of a file below `src/`.
-fn top_module(path: &str) -> &str {
-    path.split('/').next().unwrap_or(path).trim_end_matches(".rs")
-}
-
-fn is_root(module: &str) -> bool {
-    ["lib", "main"].contains(&module)
+/// The name of the module in a file of `src/`, from the crate's root: `crate::a::b` for `a/b.rs`.
+fn module_name(path: &str) -> String {
+    let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
+    match path {
+        "lib" | "main" => "crate".to_owned(),
+        _ => format!("crate::{}", path.replace('/', "::")),
+    }
 }

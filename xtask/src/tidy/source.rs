@@ -56,7 +56,11 @@ impl Source {
                 let end =
                     rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
                 if !path.is_empty() && !path.ends_with("::") {
-                    // Two words in a row, such as `use std`. The first isn't part of the path.
+                    // Two words in a row, such as `use std` or `a::b as c`. The first isn't part of
+                    // the path that the second one begins.
+                    if path.contains("::") {
+                        found.push((path_line, std::mem::take(&mut path)));
+                    }
                     path = groups.last().cloned().unwrap_or_default();
                 }
                 if path.is_empty() || groups.last() == Some(&path) {
@@ -247,7 +251,7 @@ mod tests {
     #[test]
     fn imports_are_expanded() {
         let source = Source::parse(
-            "use std::{fs, io::{self, Read}, path::Path};\nfn f() {\n std::fs::read(a::b); x.y() }\n",
+            "use std::{fs, io::{self, Read}, path::Path};\nfn f() {\n std::fs::read(a::b); x.y() }\nuse c::d as e;\nimpl g::H for I {}\n",
         );
         let found = source.paths();
         for expected in [
@@ -257,6 +261,8 @@ mod tests {
             (1, "std::path::Path"),
             (3, "std::fs::read"),
             (3, "a::b"),
+            (4, "c::d"),
+            (5, "g::H"),
         ] {
             assert!(
                 found.iter().any(|(line, path)| (*line, path.as_str()) == expected),
