@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 toolhold_sdk::plugin! {
     name: "bench",
@@ -25,7 +25,7 @@ impl Tool for Echo {
     const NAME: &str = "echo";
     const DESCRIPTION: &str =
         "Returns the text that it gets. Use it to check that tools work, and how fast they are.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = EchoArguments;
 
     fn call(arguments: EchoArguments, _call: &Call) -> Result<Output, Failure> {

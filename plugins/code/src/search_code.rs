@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use toolhold_sdk::search::{self, Pattern, Scope};
 use toolhold_sdk::{
-    Annotations, Call, Content, Failure, Output, Subject, Tool, add_notice, config, schema,
+    Call, Content, Failure, Output, Promises, Subject, Tool, add_notice, config, schema,
 };
 
 use crate::ask::{self, Question, Said};
@@ -137,7 +137,7 @@ impl Tool for SearchCode {
         hits first, each as path:line with its kind, what it stands in, why it was found, and the line. Every line is as it is now. Keeps an \
         index of the project; after the first call, only changed files are read again. Skips files that .gitignore excludes, hidden and \
         binary files. Use grep for regular expressions and exact text.";
-    const ANNOTATIONS: Annotations = Annotations { read_only: false, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { read_only: false, ..Promises::READ_ONLY };
     // A language server is a program, which the rules for commands decide on.
     const READS_WITH: &[(&str, &[&str])] = &[("source", &["index"])];
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path"), Subject::reads_path("/outline")];

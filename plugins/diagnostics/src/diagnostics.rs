@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use toolhold_sdk::{
-    Annotations, Call, Content, Failure, Output, Subject, Tool, config, working_directory,
+    Call, Content, Failure, Output, Promises, Subject, Tool, config, working_directory,
 };
 
 use crate::checker::{Checker, Level};
@@ -84,8 +84,7 @@ impl Tool for Diagnostics {
         Use it after edits, instead of reading the output of a build: with only_new = true, it shows what an edit broke. The checkers run in \
         the sandbox of bash, without the network, and its rules hold for their commands. A checker that isn't installed is named and doesn't \
         stop the others. Fails if none could check anything.";
-    const ANNOTATIONS: Annotations =
-        Annotations { destructive: false, open_world: false, ..Annotations::ACTING };
+    const PROMISES: Promises = Promises { additive: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const TIMEOUT_ARGUMENT: Option<&str> = Some("timeout");
     const ANSWERS_IN_TEXT: bool = true;

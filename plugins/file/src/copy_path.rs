@@ -3,7 +3,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool, add_notice};
 
 use crate::notices::{entries, plural, size};
 use crate::paths::open_failure;
@@ -50,7 +50,7 @@ impl Tool for CopyPath {
         directory are copied as links; links to targets that are not granted are left out and counted. Fails, with nothing copied, if \
         something in the directory may not be read, if the destination is a directory (name the copy itself: dir/name), or if it already \
         exists and overwrite is not set.";
-    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+    const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] =
         &[Subject::reads_path("/source"), Subject::changes_name("/destination")];
     type Arguments = Arguments;

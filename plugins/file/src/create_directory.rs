@@ -3,7 +3,7 @@ use std::io::ErrorKind;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool};
 
 /// Creates a directory and its missing parents.
 pub(crate) struct CreateDirectory;
@@ -28,12 +28,8 @@ impl Tool for CreateDirectory {
     const DESCRIPTION: &str = "\
         Creates a directory and its missing parent directories. An existing directory is left unchanged, and is not a failure. Fails if \
         a file is in the way. Not needed before write, copy_path or move_path: they create the directories that they need.";
-    const ANNOTATIONS: Annotations = Annotations {
-        destructive: false,
-        idempotent: true,
-        open_world: false,
-        ..Annotations::ACTING
-    };
+    const PROMISES: Promises =
+        Promises { additive: true, idempotent: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     type Arguments = Arguments;
 

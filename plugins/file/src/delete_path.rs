@@ -4,7 +4,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_sdk::search::{self, Scope};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool};
 
 use crate::nearby;
 use crate::notices::entries;
@@ -42,7 +42,7 @@ impl Tool for DeletePath {
         Deletes a file, a symbolic link (never its target), or a directory: an empty one, or with recursive=true one with everything in \
         it. Nothing is kept, so this can't be undone. If something in a directory may not be deleted, nothing is deleted. Fails if the \
         path is missing or is itself a granted directory.";
-    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+    const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::changes_name("/path")];
     type Arguments = Arguments;
 

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_sdk::search::{self, Ending, Scope};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool, add_notice};
 
 use crate::hidden;
 use crate::nearby;
@@ -50,7 +50,7 @@ impl Tool for FindPath {
         .gitignore and .ignore exclude. Returns one path a line, sorted, and says when it stopped at the limit. Finding nothing is not a failure. Use \
         grep to search in files, and list_directory to see all of one directory. Fails if the pattern is not a valid glob or the \
         directory is missing.";
-    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["glob", "glob_search"];
     const PATTERN_BASE: Option<(&str, &str)> = Some(("pattern", "path"));

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope, SearchError};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool, add_notice};
 
 use crate::hidden;
 use crate::nearby;
@@ -78,7 +78,7 @@ impl Tool for Grep {
         are apart; or, by mode, only the files or how often they match. Says when it stopped at the limit. Finding nothing is not a \
         failure. Use find_path to find files by their names. Fails if the pattern is not a valid regular expression or the path is \
         missing.";
-    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["content_search"];
     type Arguments = Arguments;

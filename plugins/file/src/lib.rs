@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_and_subjects_tell_readers_from_writers() {
+    fn promises_and_subjects_tell_readers_from_writers() {
         for tool in catalogue() {
             let name = tool["name"].as_str().unwrap();
             let subject = |pointer, kind, access| json!({ "pointer": pointer, "kind": kind, "access": access });
@@ -109,10 +109,11 @@ mod tests {
                 ),
                 _ => (false, json!([subject("/path", "path", "read")])),
             };
-            let annotations = &tool["annotations"];
-            assert_eq!(annotations["read_only"], !writes, "{tool}");
-            assert_eq!(annotations["destructive"], writes && name != "create_directory", "{tool}");
-            assert_eq!(annotations["open_world"], false, "{tool}");
+            let promises = tool["promises"].as_array().unwrap();
+            let makes = |promise: &str| promises.iter().any(|made| made == promise);
+            assert_eq!(makes("read-only"), !writes, "{tool}");
+            assert_eq!(makes("additive"), !writes || name == "create_directory", "{tool}");
+            assert!(makes("closed-world"), "{tool}");
             assert_eq!(tool["subjects"], subjects, "{tool}");
         }
     }

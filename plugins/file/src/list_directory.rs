@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::search::{self, Ending, Entry, Kind, Scope};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool, add_notice};
 
 use crate::nearby;
 use crate::notices::{self, size};
@@ -27,7 +27,7 @@ impl Tool for ListDirectory {
         Lists the entries directly in a directory, hidden ones included: [dir], [file] with its size, [symlink]; directories first, each \
         kind sorted by name, at most 1,000. Use find_path to look deeper or for names that match a pattern. Fails if the path is missing \
         or is not a directory.";
-    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     type Arguments = Arguments;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool};
 
 use crate::notices::entries;
 use crate::survey::Survey;
@@ -43,7 +43,7 @@ impl Tool for MovePath {
         Moves or renames a file, a link or a directory. It gets its new name only when it is complete, also on another file system. \
         Unlike mv it never moves into an existing directory: name the new path itself (dir/name). Fails, with nothing moved, if something \
         in the directory may not be moved, if the destination is a directory, or if it already exists and overwrite is not set.";
-    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+    const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] =
         &[Subject::changes_name("/source"), Subject::changes_name("/destination")];
     type Arguments = Arguments;

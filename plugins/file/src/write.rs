@@ -5,7 +5,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Preview, Subject, Tool};
+use toolhold_sdk::{Call, Failure, Output, Preview, Promises, Subject, Tool};
 
 use crate::notices::{plural, size};
 use crate::paths::open_failure;
@@ -44,8 +44,7 @@ impl Tool for Write {
         Creates a file, or replaces its whole content. Missing parent directories are created. The change is atomic: if it fails, the \
         file is unchanged. Says whether the file is new, and how many lines changed. To change a part of a file use edit. Fails if the \
         path is a directory or may not be written.";
-    const ANNOTATIONS: Annotations =
-        Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
+    const PROMISES: Promises = Promises { idempotent: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_write"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("path", &["file_path"])];

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::embeddings;
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 toolhold_sdk::plugin! {
     name: "hostile-embeddings",
@@ -28,7 +28,7 @@ pub struct Embed;
 impl Tool for Embed {
     const NAME: &str = "embed";
     const DESCRIPTION: &str = "Has vectors made of a text.";
-    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     type Arguments = Texts;
 
     fn call(Texts { text, count }: Texts, _call: &Call) -> Result<Output, Failure> {
@@ -46,7 +46,7 @@ pub struct Flood;
 impl Tool for Flood {
     const NAME: &str = "flood";
     const DESCRIPTION: &str = "Has vectors made until that is refused.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = Texts;
 
     fn call(Texts { text, count }: Texts, _call: &Call) -> Result<Output, Failure> {

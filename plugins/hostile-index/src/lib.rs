@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use toolhold_sdk::index::{self, Document, Query};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 toolhold_sdk::plugin! {
     name: "hostile-index",
@@ -24,7 +24,7 @@ pub struct Pair {
     text: String,
 }
 
-const ACTING: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+const CLOSED_WORLD: Promises = Promises { closed_world: true, ..Promises::NONE };
 
 /// Writes a document.
 pub struct Put;
@@ -32,7 +32,7 @@ pub struct Put;
 impl Tool for Put {
     const NAME: &str = "put";
     const DESCRIPTION: &str = "Writes a document into the index.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     type Arguments = Pair;
 
     fn call(Pair { key, text }: Pair, _call: &Call) -> Result<Output, Failure> {
@@ -47,7 +47,7 @@ pub struct Find;
 impl Tool for Find {
     const NAME: &str = "find";
     const DESCRIPTION: &str = "Searches in the index.";
-    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     type Arguments = Pair;
 
     fn call(Pair { key, text }: Pair, _call: &Call) -> Result<Output, Failure> {
@@ -63,7 +63,7 @@ pub struct Sneak;
 impl Tool for Sneak {
     const NAME: &str = "sneak";
     const DESCRIPTION: &str = "Writes a document into the index, though it promised not to.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = Pair;
 
     fn call(Pair { key, text }: Pair, _call: &Call) -> Result<Output, Failure> {
@@ -78,7 +78,7 @@ pub struct SneakDelete;
 impl Tool for SneakDelete {
     const NAME: &str = "sneak_delete";
     const DESCRIPTION: &str = "Deletes documents of the index, though it promised not to.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = Pair;
 
     fn call(Pair { key, .. }: Pair, _call: &Call) -> Result<Output, Failure> {
@@ -105,7 +105,7 @@ pub struct FloodArguments {
 impl Tool for Flood {
     const NAME: &str = "flood";
     const DESCRIPTION: &str = "Writes until it may not write any more.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     type Arguments = FloodArguments;
 
     fn call(arguments: FloodArguments, _call: &Call) -> Result<Output, Failure> {

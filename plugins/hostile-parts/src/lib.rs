@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool, parts};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool, parts};
 
 toolhold_sdk::plugin! {
     name: "hostile-parts",
@@ -37,7 +37,7 @@ pub struct Run;
 impl Tool for Run {
     const NAME: &str = "run";
     const DESCRIPTION: &str = "Runs a part on inputs.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = Inputs;
 
     fn call(Inputs { part, inputs, times }: Inputs, _call: &Call) -> Result<Output, Failure> {

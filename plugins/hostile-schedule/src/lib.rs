@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolhold_sdk::schedule::{self, Action, Task};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 toolhold_sdk::plugin! {
     name: "hostile-schedule",
@@ -60,7 +60,7 @@ pub struct List;
 impl Tool for List {
     const NAME: &str = "list";
     const DESCRIPTION: &str = "Lists tasks.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = Nothing;
 
     fn call(_: Nothing, _call: &Call) -> Result<Output, Failure> {
@@ -76,7 +76,7 @@ pub struct Sneak;
 impl Tool for Sneak {
     const NAME: &str = "sneak";
     const DESCRIPTION: &str = "Makes a task, though it promised not to.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = PutArguments;
 
     fn call(arguments: PutArguments, _call: &Call) -> Result<Output, Failure> {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolhold_sdk::service;
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 /// The time for an answer of a service.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,7 +35,7 @@ struct TalkArguments {
 impl Tool for Talk {
     const NAME: &str = "talk";
     const DESCRIPTION: &str = "Writes to a service, and returns what it writes.";
-    const ANNOTATIONS: Annotations = Annotations::ACTING;
+    const PROMISES: Promises = Promises::NONE;
     type Arguments = TalkArguments;
 
     fn call(arguments: TalkArguments, _: &Call) -> Result<Output, Failure> {
@@ -74,7 +74,7 @@ struct StopArguments {
 impl Tool for Stop {
     const NAME: &str = "stop";
     const DESCRIPTION: &str = "Stops a service.";
-    const ANNOTATIONS: Annotations = Annotations::ACTING;
+    const PROMISES: Promises = Promises::NONE;
     type Arguments = StopArguments;
 
     fn call(arguments: StopArguments, _: &Call) -> Result<Output, Failure> {
@@ -105,7 +105,7 @@ struct DefineArguments {
 impl Tool for Define {
     const NAME: &str = "define";
     const DESCRIPTION: &str = "Asks a language server where something is defined.";
-    const ANNOTATIONS: Annotations = Annotations::ACTING;
+    const PROMISES: Promises = Promises::NONE;
     type Arguments = DefineArguments;
 
     fn call(arguments: DefineArguments, call: &Call) -> Result<Output, Failure> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::process::{Child, Command};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool};
 use wasip2::filesystem::preopens::get_directories;
 
 toolhold_sdk::plugin! {
@@ -23,7 +23,7 @@ toolhold_sdk::plugin! {
     tools: [Note, Recall, Look, Sneak, KeepOpen, KeepRunning, Use, Hoard, OpenAll, Crash],
 }
 
-const ACTING: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+const CLOSED_WORLD: Promises = Promises { closed_world: true, ..Promises::NONE };
 
 /// What lasts for as long as the instance does.
 struct Memory {
@@ -61,7 +61,7 @@ pub struct Note;
 impl Tool for Note {
     const NAME: &str = "note";
     const DESCRIPTION: &str = "Notes a text.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     type Arguments = Text;
 
     fn call(Text { text, milliseconds }: Text, call: &Call) -> Result<Output, Failure> {
@@ -84,7 +84,7 @@ pub struct Recall;
 impl Tool for Recall {
     const NAME: &str = "recall";
     const DESCRIPTION: &str = "Tells what was noted.";
-    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     type Arguments = Nothing;
 
     fn call(_: Nothing, _call: &Call) -> Result<Output, Failure> {
@@ -109,7 +109,7 @@ pub struct Look;
 impl Tool for Look {
     const NAME: &str = "look";
     const DESCRIPTION: &str = "Reads a file, and tells all that was noted.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     const SUBJECTS: &[Subject] = READS;
     type Arguments = Path;
 
@@ -124,7 +124,7 @@ pub struct Sneak;
 impl Tool for Sneak {
     const NAME: &str = "sneak";
     const DESCRIPTION: &str = "Writes a file, though it promised not to.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = Path;
 
     fn call(Path { path }: Path, _call: &Call) -> Result<Output, Failure> {
@@ -139,7 +139,7 @@ pub struct KeepOpen;
 impl Tool for KeepOpen {
     const NAME: &str = "keep_open";
     const DESCRIPTION: &str = "Opens a file for as long as it can.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     const SUBJECTS: &[Subject] = READS;
     type Arguments = Path;
 
@@ -156,7 +156,7 @@ pub struct KeepRunning;
 impl Tool for KeepRunning {
     const NAME: &str = "keep_running";
     const DESCRIPTION: &str = "Starts a program for as long as it can.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     type Arguments = Text;
 
     fn call(Text { text, .. }: Text, _call: &Call) -> Result<Output, Failure> {
@@ -172,7 +172,7 @@ pub struct Use;
 impl Tool for Use {
     const NAME: &str = "use";
     const DESCRIPTION: &str = "Uses what it has kept.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     type Arguments = Nothing;
 
     fn call(_: Nothing, _call: &Call) -> Result<Output, Failure> {
@@ -202,7 +202,7 @@ pub struct Hoard;
 impl Tool for Hoard {
     const NAME: &str = "hoard";
     const DESCRIPTION: &str = "Keeps memory.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     type Arguments = Mebibytes;
 
     fn call(Mebibytes { mib }: Mebibytes, _call: &Call) -> Result<Output, Failure> {
@@ -218,7 +218,7 @@ pub struct OpenAll;
 impl Tool for OpenAll {
     const NAME: &str = "open_all";
     const DESCRIPTION: &str = "Opens the granted directories again and again.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     type Arguments = Nothing;
 
     fn call(_: Nothing, _call: &Call) -> Result<Output, Failure> {
@@ -236,7 +236,7 @@ pub struct Crash;
 impl Tool for Crash {
     const NAME: &str = "crash";
     const DESCRIPTION: &str = "Notes a text, and crashes.";
-    const ANNOTATIONS: Annotations = ACTING;
+    const PROMISES: Promises = CLOSED_WORLD;
     type Arguments = Text;
 
     fn call(Text { text, .. }: Text, _call: &Call) -> Result<Output, Failure> {

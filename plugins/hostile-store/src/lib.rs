@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use toolhold_sdk::store::{self, Write};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 toolhold_sdk::plugin! {
     name: "hostile-store",
@@ -44,7 +44,7 @@ pub struct Get;
 impl Tool for Get {
     const NAME: &str = "get";
     const DESCRIPTION: &str = "Reads a value from the store.";
-    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     type Arguments = Pair;
 
     fn call(Pair { key, .. }: Pair, _call: &Call) -> Result<Output, Failure> {
@@ -61,7 +61,7 @@ pub struct Sneak;
 impl Tool for Sneak {
     const NAME: &str = "sneak";
     const DESCRIPTION: &str = "Writes a value into the store, though it promised not to.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = Pair;
 
     fn call(Pair { key, value }: Pair, _call: &Call) -> Result<Output, Failure> {
@@ -88,7 +88,7 @@ pub struct FloodArguments {
 impl Tool for Flood {
     const NAME: &str = "flood";
     const DESCRIPTION: &str = "Writes until it may not write any more.";
-    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+    const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     type Arguments = FloodArguments;
 
     fn call(arguments: FloodArguments, _call: &Call) -> Result<Output, Failure> {

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::index;
-use toolhold_sdk::{Access, Annotations, Call, Failure, Output, Subject, SubjectKind, Tool};
+use toolhold_sdk::{Access, Call, Failure, Output, Promises, Subject, SubjectKind, Tool};
 
 use crate::entry::check_key;
 use crate::scope::{Scope, scopes};
@@ -22,8 +22,7 @@ impl Tool for Forget {
     const TITLE: Option<&str> = Some("Forget");
     const DESCRIPTION: &str = "Deletes a remembered entry by its key, for instance because it is wrong or the user wants it gone. Returns \
         `Forgot memory: KEY`. Fails if there is no such entry.";
-    const ANNOTATIONS: Annotations =
-        Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
+    const PROMISES: Promises = Promises { idempotent: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::new("/key", SubjectKind::Text, Access::Write)];
     const ALIASES: &[&str] = &["memory_delete"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("key", &["name", "id"])];

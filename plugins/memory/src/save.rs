@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::index::{self, Document, Query};
 use toolhold_sdk::{
-    Access, Annotations, Call, Failure, HostError, Output, Subject, SubjectKind, Tool, add_notice,
+    Access, Call, Failure, HostError, Output, Promises, Subject, SubjectKind, Tool, add_notice,
 };
 
 use crate::date;
@@ -36,12 +36,8 @@ impl Tool for Save {
     const DESCRIPTION: &str = "Remembers a fact for later sessions: a decision, a preference of the user, a command that works, a lesson. \
         Don't save what the files say anyway, nor secrets: those are removed. The same content is saved once; the same key replaces the entry. \
         Returns `Stored memory: KEY`. Fails if the memory is full. Find entries with memory_search.";
-    const ANNOTATIONS: Annotations = Annotations {
-        destructive: false,
-        idempotent: true,
-        open_world: false,
-        ..Annotations::ACTING
-    };
+    const PROMISES: Promises =
+        Promises { additive: true, idempotent: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::new("/content", SubjectKind::Text, Access::Write)];
     const ALIASES: &[&str] = &["memory_store"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] =

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolhold_sdk::{Annotations, Call, Category, Content, Failure, Output, Tool, config};
+use toolhold_sdk::{Call, Category, Content, Failure, Output, Promises, Tool, config};
 
 toolhold_sdk::plugin! {
     name: "probe",
@@ -38,7 +38,7 @@ pub struct SettingsArguments {
 impl Tool for Settings {
     const NAME: &str = "settings";
     const DESCRIPTION: &str = "Returns the settings of the plugin.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = SettingsArguments;
 
     fn call(arguments: SettingsArguments, _call: &Call) -> Result<Output, Failure> {
@@ -67,7 +67,7 @@ pub struct MetaArguments {
 impl Tool for Meta {
     const NAME: &str = "meta";
     const DESCRIPTION: &str = "Returns the meta of the call, and answers with the given meta.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = MetaArguments;
 
     fn call(arguments: MetaArguments, call: &Call) -> Result<Output, Failure> {
@@ -103,7 +103,7 @@ pub struct LongArguments {
 impl Tool for Long {
     const NAME: &str = "long";
     const DESCRIPTION: &str = "Emits parts, and answers with a text behind them.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = LongArguments;
 
     fn call(arguments: LongArguments, call: &Call) -> Result<Output, Failure> {
@@ -137,7 +137,7 @@ fn schema_of_this_moment(_: &mut schemars::SchemaGenerator) -> schemars::Schema 
 impl Tool for Moment {
     const NAME: &str = "moment";
     const DESCRIPTION: &str = "Returns its text.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = MomentArguments;
 
     fn call(arguments: MomentArguments, _call: &Call) -> Result<Output, Failure> {

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use toolhold_sdk::schedule::Action;
-use toolhold_sdk::{Annotations, Failure};
+use toolhold_sdk::{Failure, Promises};
 
 /// How tools that make or change tasks behave. They start nothing by themselves.
-pub(crate) const CHANGES_TASKS: Annotations =
-    Annotations { open_world: false, idempotent: true, ..Annotations::ACTING };
+pub(crate) const CHANGES_TASKS: Promises =
+    Promises { closed_world: true, idempotent: true, ..Promises::NONE };
 
 /// The names of a task's name in other programs.
 pub(crate) const NAMES: (&str, &[&str]) = ("name", &["job_id", "id", "task"]);

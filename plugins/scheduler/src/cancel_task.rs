@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::schedule;
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 use crate::action::{CHANGES_TASKS, NAMES, unknown};
 
@@ -20,7 +20,7 @@ impl Tool for CancelTask {
     const TITLE: Option<&str> = Some("Remove a task");
     const DESCRIPTION: &str = "\
         Removes a task, so that it never runs again, and the record of its runs. A run that has begun is ended.";
-    const ANNOTATIONS: Annotations = CHANGES_TASKS;
+    const PROMISES: Promises = CHANGES_TASKS;
     const ALIASES: &[&str] = &["cron_remove"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[NAMES];
     const BARE_ARGUMENT: Option<&str> = Some("name");

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::schedule::{self, TaskState};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 use crate::action::{NAMES, unknown};
 use crate::text;
@@ -24,7 +24,7 @@ impl Tool for ListTasks {
     const DESCRIPTION: &str = "\
         Lists the tasks that schedule_periodic and schedule_deferred have made in this working directory: when each runs next, what it does, and how its last run ended. \
         With name, that task alone and its last runs, the latest first.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     const ALIASES: &[&str] = &["cron_list", "cron_runs"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[NAMES];
     const BARE_ARGUMENT: Option<&str> = Some("name");

@@ -2,7 +2,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use toolhold_sdk::schedule;
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 use crate::action::{CHANGES_TASKS, NAMES, Wanted, unknown};
 use crate::cancel_task::cancel;
@@ -101,7 +101,7 @@ impl Tool for Schedule {
     const DESCRIPTION: &str = "\
         Runs a task now, pauses it or resumes it. Times that pass while it is paused are not made up for. Use schedule_periodic and \
         schedule_deferred to make tasks, list_tasks to see them, and cancel_task to remove one.";
-    const ANNOTATIONS: Annotations = CHANGES_TASKS;
+    const PROMISES: Promises = CHANGES_TASKS;
     const ALIASES: &[&str] = &["cron_add", "cron_update", "cron_run"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[NAMES];
     const READS_WITH: &[(&str, &[&str])] = &[("action", &["list", "get"])];

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use toolhold_sdk::schedule::{self, Task};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 use crate::action::{ARGUMENTS, CHANGES_TASKS, NAMES, Wanted};
 use crate::schedule_periodic::Missed;
@@ -39,7 +39,7 @@ impl Tool for ScheduleDeferred {
         Makes a task that runs once, at a time or after a duration: it calls a tool with fixed arguments, or has the agent work on a prompt, \
         in this working directory. Nobody is there to approve then: what needs approval doesn't run. Returns the task with its time. Use \
         schedule_periodic for a task that repeats.";
-    const ANNOTATIONS: Annotations = CHANGES_TASKS;
+    const PROMISES: Promises = CHANGES_TASKS;
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[
         NAMES,
         ARGUMENTS,

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use toolhold_sdk::schedule::{self, Task};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 use crate::action::{ARGUMENTS, CHANGES_TASKS, NAMES, Wanted};
 use crate::text;
@@ -60,7 +60,7 @@ impl Tool for SchedulePeriodic {
         Makes a task that runs again and again by a cron expression: it calls a tool with fixed arguments, or has the agent work on a \
         prompt, in this working directory. Nobody is there to approve then: what needs approval doesn't run. Returns the task with its \
         next time. Use schedule_deferred for a task that runs once.";
-    const ANNOTATIONS: Annotations = CHANGES_TASKS;
+    const PROMISES: Promises = CHANGES_TASKS;
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[
         NAMES,
         ARGUMENTS,

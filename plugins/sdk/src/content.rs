@@ -7,7 +7,8 @@ pub struct Content {
     /// bytes.
     pub media_type: Option<String>,
     /// Whether its text is not the plugin's own: a model gets it inside a fence, and knows that it
-    /// has nothing to follow. All text of a tool that is `open_world` is fenced anyway.
+    /// has nothing to follow. All text of a tool that doesn't promise `closed_world` is
+    /// fenced anyway.
     pub untrusted: bool,
 }
 

@@ -6,7 +6,7 @@ use crate::contract::bindings::exports::toolhold::tool::tools;
 use crate::contract::bindings::toolhold::tool::types as wit;
 use crate::contract::{content_in, content_out, failure};
 use crate::plugin::{Invocation, Plugin, ToolEntry};
-use crate::{Annotations, Failure, Output, Preview, log};
+use crate::{Failure, Output, Preview, log};
 
 /// The trait that `plugin!` implements for a plugin with tools. It gives the component its exports.
 pub trait PluginComponent {
@@ -60,7 +60,7 @@ fn definition(tool: &ToolEntry) -> Result<tools::Definition, Failure> {
         aliases: tool.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
         input_schema: schema.as_value().to_string(),
         output_schema: (tool.output_schema)().map(|schema| schema.as_value().to_string()),
-        promises: promises(tool.annotations),
+        promises: tool.promises.names().map(str::to_owned).collect(),
         subjects: subjects.collect(),
         arguments: arguments.collect(),
         preview: tool.preview.map(preview),
@@ -68,17 +68,6 @@ fn definition(tool: &ToolEntry) -> Result<tools::Definition, Failure> {
         fence: tool.fence.map(str::to_owned),
         meta: None,
     })
-}
-
-fn promises(annotations: Annotations) -> Vec<String> {
-    let all = [
-        (annotations.read_only, "read-only"),
-        (!annotations.destructive, "additive"),
-        (annotations.idempotent, "idempotent"),
-        (!annotations.open_world, "closed-world"),
-        (annotations.cacheable, "cacheable"),
-    ];
-    all.into_iter().filter(|(holds, _)| *holds).map(|(_, name)| name.to_owned()).collect()
 }
 
 fn preview(preview: Preview) -> tools::Preview {

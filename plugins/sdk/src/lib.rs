@@ -5,7 +5,7 @@
 //! from it. Its work is one function. [`plugin!`] makes a component of it:
 //!
 //! ```
-//! use toolhold_sdk::{Annotations, Call, Failure, Output, Tool};
+//! use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 //! use schemars::JsonSchema;
 //! use serde::Deserialize;
 //!
@@ -21,7 +21,7 @@
 //! impl Tool for Echo {
 //!     const NAME: &str = "echo";
 //!     const DESCRIPTION: &str = "Returns the text that it gets. Use it to check that tools work.";
-//!     const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+//!     const PROMISES: Promises = Promises::READ_ONLY;
 //!     type Arguments = Arguments;
 //!
 //!     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
@@ -98,7 +98,7 @@ pub use environment::working_directory;
 pub use failure::{Category, Failure, MAX_MESSAGE};
 pub use host_error::HostError;
 pub use output::{Output, add_notice};
-pub use tool::{Access, Annotations, Preview, Subject, SubjectKind, Tool};
+pub use tool::{Access, Preview, Promises, Subject, SubjectKind, Tool};
 
 /// The items that [`plugin!`] expands to. Don't use them by hand: they change without notice.
 #[doc(hidden)]

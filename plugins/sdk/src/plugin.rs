@@ -1,9 +1,7 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    Annotations, Call, Category, Content, Failure, Output, Preview, Subject, Tool, schema,
-};
+use crate::{Call, Category, Content, Failure, Output, Preview, Promises, Subject, Tool, schema};
 
 /// Makes a component of tools, of filters, or of both.
 ///
@@ -160,7 +158,7 @@ pub struct ToolEntry {
     pub(crate) name: &'static str,
     pub(crate) title: Option<&'static str>,
     pub(crate) description: &'static str,
-    pub(crate) annotations: Annotations,
+    pub(crate) promises: Promises,
     pub(crate) subjects: &'static [Subject],
     pub(crate) aliases: &'static [&'static str],
     pub(crate) argument_aliases: &'static [(&'static str, &'static [&'static str])],
@@ -194,7 +192,7 @@ impl ToolEntry {
             name: T::NAME,
             title: T::TITLE,
             description: T::DESCRIPTION,
-            annotations: T::ANNOTATIONS,
+            promises: T::PROMISES,
             subjects: T::SUBJECTS,
             aliases: T::ALIASES,
             argument_aliases: T::ARGUMENT_ALIASES,

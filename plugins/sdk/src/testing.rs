@@ -63,7 +63,7 @@ pub fn set_embeddings(model: Option<&str>, standin: fn(&str) -> Result<Vec<i8>, 
     crate::embeddings::host::set(model.map(|model| (model.to_owned(), standin)));
 }
 
-/// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects,
+/// How the catalogue shows `T`: name, title, description, schemas, promises, subjects,
 /// arguments, preview, aliases and fence.
 ///
 /// # Panics
@@ -72,7 +72,6 @@ pub fn set_embeddings(model: Option<&str>, standin: fn(&str) -> Result<Vec<i8>, 
 /// doesn't load.
 pub fn definition<T: Tool>() -> Value {
     let tool = ToolEntry::new::<T>();
-    let annotations = tool.annotations;
     let subjects = tool
         .subjects
         .iter()
@@ -94,13 +93,7 @@ pub fn definition<T: Tool>() -> Value {
         "description": tool.description,
         "input_schema": schema,
         "output_schema": (tool.output_schema)(),
-        "annotations": {
-            "read_only": annotations.read_only,
-            "destructive": annotations.destructive,
-            "idempotent": annotations.idempotent,
-            "open_world": annotations.open_world,
-            "cacheable": annotations.cacheable,
-        },
+        "promises": tool.promises.names().collect::<Vec<_>>(),
         "subjects": subjects.collect::<Vec<_>>(),
         "aliases": tool.aliases,
         "arguments": arguments.collect::<Vec<_>>(),

@@ -18,8 +18,8 @@ pub trait Tool {
     /// choose tools by it.
     const DESCRIPTION: &'static str;
 
-    /// How the tool behaves. By default it counts as acting, destructive and open to the world.
-    const ANNOTATIONS: Annotations = Annotations::ACTING;
+    /// What the tool promises about its calls. By default it promises nothing.
+    const PROMISES: Promises = Promises::NONE;
 
     /// The arguments that say what a call acts on. The operator's permissions match on them.
     /// Prompts and the audit show them.
@@ -92,48 +92,61 @@ pub trait Tool {
     fn call(arguments: Self::Arguments, call: &Call) -> Result<Output, Failure>;
 }
 
-/// How a tool behaves. The meanings are those of MCP's tool annotations.
+/// What a tool promises about its calls. Without a promise, the opposite is assumed. Except
+/// `read_only`, promises count for built-in and approved plugins only.
 ///
-/// Start from [`READ_ONLY`](Self::READ_ONLY) or [`ACTING`](Self::ACTING):
+/// Start from [`READ_ONLY`](Self::READ_ONLY) or [`NONE`](Self::NONE):
 ///
 /// ```
-/// use toolhold_sdk::Annotations;
+/// use toolhold_sdk::Promises;
 ///
-/// const WRITES_A_FILE: Annotations = Annotations { open_world: false, idempotent: true, ..Annotations::ACTING };
+/// const WRITES_A_FILE: Promises =
+///     Promises { closed_world: true, idempotent: true, ..Promises::NONE };
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Annotations {
-    /// Whether it changes nothing. The host enforces this: every directory of such a call is
-    /// read-only.
+pub struct Promises {
+    /// It changes nothing. The host enforces this: every directory of such a call is read-only.
     pub read_only: bool,
-    /// Whether it may destroy existing data.
-    pub destructive: bool,
-    /// Whether a second call with the same arguments changes nothing more.
+    /// It may change things, but destroys nothing.
+    pub additive: bool,
+    /// A second call with the same arguments changes nothing more.
     pub idempotent: bool,
-    /// Whether it deals with things outside the machine.
-    pub open_world: bool,
-    /// Whether the answer may be cached while its sources stay the same.
+    /// It reaches nothing outside the machine.
+    pub closed_world: bool,
+    /// The answer may be used again while nothing that it was made of has changed.
     pub cacheable: bool,
 }
 
-impl Annotations {
-    /// Read-only, idempotent, and closed: nothing outside the machine.
-    pub const READ_ONLY: Self = Self {
-        read_only: true,
-        destructive: false,
-        idempotent: true,
-        open_world: false,
+impl Promises {
+    /// No promise: the strictest.
+    pub const NONE: Self = Self {
+        read_only: false,
+        additive: false,
+        idempotent: false,
+        closed_world: false,
         cacheable: false,
     };
 
-    /// The strictest annotations: acting, destructive, and open to the world.
-    pub const ACTING: Self = Self {
-        read_only: false,
-        destructive: true,
-        idempotent: false,
-        open_world: true,
+    /// Of a tool that only reads, and nothing outside the machine.
+    pub const READ_ONLY: Self = Self {
+        read_only: true,
+        additive: true,
+        idempotent: true,
+        closed_world: true,
         cacheable: false,
     };
+
+    /// The names in the contract.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            (self.read_only, "read-only"),
+            (self.additive, "additive"),
+            (self.idempotent, "idempotent"),
+            (self.closed_world, "closed-world"),
+            (self.cacheable, "cacheable"),
+        ];
+        all.into_iter().filter(|(is_made, _)| *is_made).map(|(_, name)| name)
+    }
 }
 
 /// The names of the arguments that say how a file changes.

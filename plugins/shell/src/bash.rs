@@ -3,9 +3,7 @@ use std::time::{Duration, Instant};
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use toolhold_sdk::process::Command;
-use toolhold_sdk::{
-    Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool,
-};
+use toolhold_sdk::{Access, Call, Content, Failure, Output, Promises, Subject, SubjectKind, Tool};
 
 use crate::envelope::Envelope;
 use crate::failure;
@@ -44,7 +42,7 @@ impl Tool for Bash {
         that, no process that it leaves behind, and /tmp is private to it. With background = true, the command goes on as a job. There is no terminal, and standard input is empty. Returns the output, labelled stdout: and stderr: if there \
         is both, and at most 1 MiB of each. An exit code other than 0 is a failure, with all of the output. Use read, grep, find_path and \
         edit for files: they are faster, and need approval less often.";
-    const ANNOTATIONS: Annotations = Annotations::ACTING;
+    const PROMISES: Promises = Promises::NONE;
     const SUBJECTS: &[Subject] = &[Subject::new("/command", SubjectKind::Command, Access::Write)];
     const ALIASES: &[&str] = &["shell"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] =
@@ -184,7 +182,7 @@ mod tests {
             json!(roles),
             json!([["command", ["text"]], ["timeout", ["timeout"]], ["network", ["network"]]])
         );
-        assert_eq!(definition["annotations"]["read_only"], false);
+        assert_eq!(definition["promises"], json!([]));
         let schema = &definition["input_schema"];
         assert_eq!(
             (&schema["required"], &schema["additionalProperties"]),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use toolhold_sdk::{Annotations, Call, Category, Failure, Output, Tool};
+use toolhold_sdk::{Call, Category, Failure, Output, Promises, Tool};
 
 toolhold_sdk::plugin! {
     name: "unsound",
@@ -123,7 +123,7 @@ pub struct Count {
 impl Tool for OtherAnswer {
     const NAME: &str = "other_answer";
     const DESCRIPTION: &str = "Answers with a text where its schema has a number.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     type Arguments = Arguments;
 
     fn output_schema() -> Option<schemars::Schema> {

@@ -1,9 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::http::Response;
-use toolhold_sdk::{
-    Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool,
-};
+use toolhold_sdk::{Access, Call, Content, Failure, Output, Promises, Subject, SubjectKind, Tool};
 use url::Url;
 
 use crate::page::{self, Page, charset};
@@ -49,7 +47,7 @@ impl Tool for Fetch {
         only type, size and name. Use it for a URL that the user, a file or another page gave you; don't guess URLs. A long page comes in parts: \
         the answer says with which start_index to continue. Fails if the page doesn't exist (404), the server refuses (401, 403) or the host \
         is not allowed. Use web_scrape for single values of a page, and http_request for web services.";
-    const ANNOTATIONS: Annotations = Annotations { open_world: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { closed_world: false, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
     const ALIASES: &[&str] = &["web_fetch"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] =
@@ -409,10 +407,7 @@ mod tests {
             definition["subjects"],
             json!([{ "pointer": "/url", "kind": "url", "access": "read" }])
         );
-        assert_eq!(
-            (&definition["annotations"]["read_only"], &definition["annotations"]["open_world"]),
-            (&json!(true), &json!(true))
-        );
+        assert_eq!(definition["promises"], json!(["read-only", "additive", "idempotent"]));
         assert_eq!(definition["input_schema"]["required"], json!(["url"]));
     }
 }

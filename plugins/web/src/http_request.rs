@@ -4,9 +4,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolhold_sdk::http::Response;
-use toolhold_sdk::{
-    Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool,
-};
+use toolhold_sdk::{Access, Call, Content, Failure, Output, Promises, Subject, SubjectKind, Tool};
 
 use crate::page::charset;
 use crate::request::{self, Kind};
@@ -85,7 +83,7 @@ impl Tool for HttpRequest {
         in the URL, and for POST, PUT, PATCH and DELETE, which act on the service. A status other than 200 is not a failure here: check it. Fails if \
         there is no answer (no such host, no connection, timeout) or the host is not allowed. At most 3 redirects are followed. Credentials are \
         added by the operator's configuration, never by you. Use fetch to read a page.";
-    const ANNOTATIONS: Annotations = Annotations::ACTING;
+    const PROMISES: Promises = Promises::NONE;
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Write)];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri"]), ("body", &["data"])];
     const READS_WITH: &[(&str, &[&str])] = &[("method", &["GET", "HEAD"])];
@@ -252,7 +250,7 @@ mod tests {
     #[test]
     fn get_and_head_are_declared_read_only() {
         let definition = testing::definition::<HttpRequest>();
-        assert_eq!(definition["annotations"]["read_only"], false);
+        assert_eq!(definition["promises"], json!([]));
         let arguments = definition["arguments"].as_array().unwrap().iter();
         let method = arguments.clone().find(|argument| argument["name"] == "method").unwrap();
         assert_eq!(method["reads_with"], json!(["GET", "HEAD"]));

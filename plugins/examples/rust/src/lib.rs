@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool};
 
 struct WordCount;
 
@@ -23,7 +23,7 @@ struct Counts {
 impl Tool for WordCount {
     const NAME: &str = "word_count";
     const DESCRIPTION: &str = "Counts the lines, words and bytes of a text file. Fails if the file is missing or is not UTF-8.";
-    const ANNOTATIONS: Annotations = Annotations::READ_ONLY;
+    const PROMISES: Promises = Promises::READ_ONLY;
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     type Arguments = Arguments;
 

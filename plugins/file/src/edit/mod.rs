@@ -8,7 +8,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Preview, Subject, Tool};
+use toolhold_sdk::{Call, Failure, Output, Preview, Promises, Subject, Tool};
 
 use crate::nearby;
 use crate::notices::{plural, size};
@@ -57,7 +57,7 @@ impl Tool for Edit {
         replace_all has to be set. Line ends (LF or CRLF) are matched either way and kept, as is the line end of the last line. The \
         change is atomic. Fails, with the file unchanged, if the old text is missing (the closest lines are shown), is there more than \
         once (the lines are named), or the file is not UTF-8. To create a file or replace all of it use write.";
-    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+    const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_edit"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("path", &["file_path"])];

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read as _};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::{Annotations, Call, Content, Failure, Output, Subject, Tool, add_notice};
+use toolhold_sdk::{Call, Content, Failure, Output, Promises, Subject, Tool, add_notice};
 
 use crate::nearby;
 use crate::notices::{plural, size};
@@ -55,7 +55,7 @@ impl Tool for Read {
         out. Without offset and limit it shows the first 2,000 lines; for more, call again with the offset it names. Lines are cut at \
         2,000 characters. Images (PNG, JPEG, GIF, WebP, at most 4 MiB) are returned as images. Use grep to find text in many files. Fails \
         if the file is missing (similar names are suggested), is a directory, or is binary.";
-    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["file_read"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("path", &["file_path"])];

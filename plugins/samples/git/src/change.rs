@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool};
 
 use crate::command::{CHANGES, Git, check};
 use crate::programs::{may_exist, refuse_programs};
@@ -45,8 +45,7 @@ pub struct AddArguments {
 impl Tool for Add {
     const NAME: &str = "add";
     const DESCRIPTION: &str = "Stages files of a git repository for the next commit, with what is new, changed or deleted below folders.";
-    const ANNOTATIONS: Annotations =
-        Annotations { destructive: false, idempotent: true, ..CHANGES };
+    const PROMISES: Promises = Promises { additive: true, idempotent: true, ..CHANGES };
     const SUBJECTS: &[Subject] =
         &[Subject::writes_path("/repository"), Subject::reads_path("/paths")];
     type Arguments = AddArguments;
@@ -77,7 +76,7 @@ pub struct CommitArguments {
 impl Tool for Commit {
     const NAME: &str = "commit";
     const DESCRIPTION: &str = "Commits what is staged in a git repository. Hooks don't run, and the commit isn't signed. Fails if nothing is staged.";
-    const ANNOTATIONS: Annotations = Annotations { destructive: false, ..CHANGES };
+    const PROMISES: Promises = Promises { additive: true, ..CHANGES };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/repository")];
     type Arguments = CommitArguments;
 
@@ -112,7 +111,7 @@ pub struct CheckoutArguments {
 impl Tool for Checkout {
     const NAME: &str = "checkout";
     const DESCRIPTION: &str = "Checks out another branch or commit of a git repository, or makes a branch (`create`). Fails if it would overwrite changes.";
-    const ANNOTATIONS: Annotations = Annotations { idempotent: true, ..CHANGES };
+    const PROMISES: Promises = Promises { idempotent: true, ..CHANGES };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/repository")];
     type Arguments = CheckoutArguments;
 
@@ -158,7 +157,7 @@ pub struct StashArguments {
 impl Tool for Stash {
     const NAME: &str = "stash";
     const DESCRIPTION: &str = "Puts the changes of a git repository aside (`push`), brings the newest back (`pop`), throws it away (`drop`), or lists what is there.";
-    const ANNOTATIONS: Annotations = CHANGES;
+    const PROMISES: Promises = CHANGES;
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/repository")];
     type Arguments = StashArguments;
 
@@ -212,7 +211,7 @@ pub struct WorktreeArguments {
 impl Tool for Worktree {
     const NAME: &str = "worktree";
     const DESCRIPTION: &str = "Lists the working trees of a git repository, adds one in another folder with a branch of its own, or removes one that has no changes.";
-    const ANNOTATIONS: Annotations = CHANGES;
+    const PROMISES: Promises = CHANGES;
     const SUBJECTS: &[Subject] =
         &[Subject::writes_path("/repository"), Subject::writes_path("/path")];
     type Arguments = WorktreeArguments;

@@ -7,7 +7,7 @@
 //! switches, word for word: without them, the host doesn't start git either.
 
 use toolhold_sdk::process::{self, Finished};
-use toolhold_sdk::{Annotations, Failure, config};
+use toolhold_sdk::{Failure, Promises, config};
 
 /// What stands between `git` and each subcommand.
 ///
@@ -42,11 +42,10 @@ const MAX_NAME: usize = 256;
 
 /// The tools that only look. They start a program, which a read-only tool can't, so the host counts
 /// them as acting.
-pub const LOOKS: Annotations =
-    Annotations { destructive: false, idempotent: true, ..Annotations::ACTING };
+pub const LOOKS: Promises = Promises { additive: true, idempotent: true, ..Promises::NONE };
 
 /// The tools that change a repository, and nothing beyond this machine.
-pub const CHANGES: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+pub const CHANGES: Promises = Promises { closed_world: true, ..Promises::NONE };
 
 /// A subcommand in a repository.
 pub struct Git {

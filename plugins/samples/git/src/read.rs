@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool, add_notice};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool, add_notice};
 
 use crate::command::{Git, LOOKS, PLAIN_DIFF, check};
 use crate::run::Printed;
@@ -46,7 +46,7 @@ pub struct DiffArguments {
 impl Tool for Diff {
     const NAME: &str = "diff";
     const DESCRIPTION: &str = "Shows differences in a git repository, as a patch: of the files against what is staged, of what is staged (`staged`), or between commits (`from`, `to`).";
-    const ANNOTATIONS: Annotations = LOOKS;
+    const PROMISES: Promises = LOOKS;
     const SUBJECTS: &[Subject] =
         &[Subject::reads_path("/repository"), Subject::reads_path("/paths")];
     type Arguments = DiffArguments;
@@ -102,7 +102,7 @@ struct Entry {
 impl Tool for Log {
     const NAME: &str = "log";
     const DESCRIPTION: &str = "Lists commits of a git repository, the newest first, each with its author, date and subject. `show` shows one of them.";
-    const ANNOTATIONS: Annotations = LOOKS;
+    const PROMISES: Promises = LOOKS;
     const SUBJECTS: &[Subject] =
         &[Subject::reads_path("/repository"), Subject::reads_path("/paths")];
     type Arguments = LogArguments;
@@ -151,7 +151,7 @@ pub struct ShowArguments {
 impl Tool for Show {
     const NAME: &str = "show";
     const DESCRIPTION: &str = "Shows a commit of a git repository: its message and its patch. With `COMMIT:PATH`, shows a file as it was in that commit.";
-    const ANNOTATIONS: Annotations = LOOKS;
+    const PROMISES: Promises = LOOKS;
     const SUBJECTS: &[Subject] =
         &[Subject::reads_path("/repository"), Subject::reads_path("/paths")];
     type Arguments = ShowArguments;
@@ -199,7 +199,7 @@ impl Tool for Branch {
     const NAME: &str = "branch";
     const DESCRIPTION: &str =
         "Lists the branches of a git repository. `checkout` changes to another one, or makes one.";
-    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..LOOKS };
+    const PROMISES: Promises = Promises { closed_world: true, ..LOOKS };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/repository")];
     type Arguments = BranchArguments;
 
@@ -255,7 +255,7 @@ pub struct BlameArguments {
 impl Tool for Blame {
     const NAME: &str = "blame";
     const DESCRIPTION: &str = "Says for each line of a file in a git repository which commit changed it last, who wrote that, and when.";
-    const ANNOTATIONS: Annotations = LOOKS;
+    const PROMISES: Promises = LOOKS;
     const SUBJECTS: &[Subject] =
         &[Subject::reads_path("/repository"), Subject::reads_path("/path")];
     type Arguments = BlameArguments;

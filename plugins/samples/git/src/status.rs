@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool};
 
 use crate::command::{Git, LOOKS};
 use crate::run::Printed;
@@ -57,7 +57,7 @@ struct File {
 impl Tool for Status {
     const NAME: &str = "status";
     const DESCRIPTION: &str = "Says which branch of a git repository is checked out, and which files have changed: staged, not staged, and untracked. Fails outside of a repository.";
-    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..LOOKS };
+    const PROMISES: Promises = Promises { closed_world: true, ..LOOKS };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/repository")];
     type Arguments = StatusArguments;
 

@@ -8,9 +8,7 @@ use schemars::{JsonSchema, Schema};
 use scraper::{ElementRef, Html, Node, Selector};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolhold_sdk::{
-    Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool,
-};
+use toolhold_sdk::{Access, Call, Content, Failure, Output, Promises, Subject, SubjectKind, Tool};
 use url::Url;
 
 use crate::fetch::success;
@@ -106,7 +104,7 @@ impl Tool for WebScrape {
         know: prices, tables, lists of links; use fetch to read a page, or to see its content. Returns JSON: a list for one selector, an object of \
         lists for named fields, a list of objects with `items`. Scripts are not run. Addresses (href, src) are absolute. A selector that \
         matches nothing fails, and the answer lists the names of tags, classes and ids on the page.";
-    const ANNOTATIONS: Annotations = Annotations { open_world: true, ..Annotations::READ_ONLY };
+    const PROMISES: Promises = Promises { closed_world: false, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
     const ALIASES: &[&str] = &["web-scrape"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] =
