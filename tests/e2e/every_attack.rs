@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::support::{Scene, run};
-use crate::{escapes, floods, limits, races, temporary, words};
+use crate::{escapes, floods, guest_text, races, resource_attacks, temporary_files};
 
 #[test]
 fn every_attack_has_a_test() {
@@ -15,10 +15,10 @@ fn every_attack_has_a_test() {
         let tested: BTreeSet<&str> = [
             escapes::TESTED,
             floods::TESTED,
-            limits::TESTED,
-            temporary::TESTED,
+            resource_attacks::TESTED,
+            temporary_files::TESTED,
             races::TESTED,
-            words::TESTED,
+            guest_text::TESTED,
         ]
         .concat()
         .into_iter()

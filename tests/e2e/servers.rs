@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::mcp::client::{Client, LEGACY, records, text};
-use crate::mcp::driven::{Driven, Kind};
+use crate::mcp::third_party_clients::{Driven, Kind};
 use crate::support::Cli;
 
 /// Time limit for something that must happen.

@@ -1,7 +1,7 @@
 //! The record of every call: its fields, the calls that are refused if it can't be written, and its
 //! form from outside.
 
-mod killed;
+mod killed_processes;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use toolhold_core::{Answer, Host, Request, Session};
 
 use crate::mcp::client::{Client, LEGACY};
-use crate::shell::ended::{assert_gone, mark, with_word};
+use crate::shell::process_lifetime::{assert_gone, mark, with_word};
 use crate::support::{Cli, Scene, fetched, not_tried, plugin, said_by, soon};
 
 /// The settings for the plugin. `programs`: what it may start.

@@ -11,7 +11,7 @@ use serde_json::json;
 use toolhold_core::Category;
 
 use super::{RUST, call, found, scene, state};
-use crate::shell::ended::{assert_gone, mark, stubborn, with_word};
+use crate::shell::process_lifetime::{assert_gone, mark, stubborn, with_word};
 use crate::support::Scene;
 
 /// A project whose `tsc` is this script.

@@ -1,7 +1,7 @@
 //! Diagnostics of real compilers and linters: the same findings as without Toolhold.
 
+mod command_approvals;
 mod hostile;
-mod judged;
 mod projects;
 
 use std::fs;

@@ -3,7 +3,7 @@
 mod command;
 mod corpus;
 mod hostile;
-mod long;
+mod long_outputs;
 mod rules;
 
 use std::fs::{self, Permissions};

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::driven::node;
+use super::third_party_clients::node;
 use crate::support::{Ended, built, fetched, version};
 
 /// The suites, each with its revisions and the suite's names for them.

@@ -2,15 +2,15 @@
 
 mod approvals;
 pub(crate) mod client;
+mod config_reload;
 mod conformance;
-pub(crate) mod driven;
-mod following;
 mod hostile;
 mod http;
+mod model_view;
 mod official;
 mod schemas;
-mod seen;
 mod tasks;
+pub(crate) mod third_party_clients;
 
 use std::collections::BTreeSet;
 use std::fs;

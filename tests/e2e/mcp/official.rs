@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::client::{LEGACY, MODERN, records};
-use super::driven::{Driven, Kind, node};
+use super::third_party_clients::{Driven, Kind, node};
 use crate::support::{Cli, Component, Ended, fetched, plugin, toolhold, version};
 
 #[test]

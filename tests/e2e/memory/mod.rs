@@ -1,8 +1,8 @@
 //! The built-in memory: what is found again, by whom, and what it never keeps.
 
 mod commands;
-mod many;
-mod poisoned;
+mod large_memory;
+mod poisoning;
 
 use std::fs;
 use std::path::Path;

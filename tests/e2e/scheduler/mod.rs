@@ -1,11 +1,11 @@
 //! Tasks at a later time, with the real `toolhold`, its real daemon, and their effects.
 
-mod bounded;
-mod kept;
+mod answers;
+mod finished_tasks;
 mod names;
+mod overlapping_tasks;
 mod projects;
-mod slow;
-mod told;
+mod task_rights;
 
 use std::fs;
 use std::process::{Child, Stdio};

@@ -2,7 +2,7 @@
 //! index that survives everything.
 
 mod hostile;
-mod interrupted;
+mod interrupted_updates;
 mod servers;
 
 use std::fs;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::write;
 use crate::mcp::client::{Client, LEGACY};
-use crate::shell::ended::{assert_gone, mark, with_word};
+use crate::shell::process_lifetime::{assert_gone, mark, with_word};
 use crate::support::{Cli, fetched, not_tried};
 
 /// What a macro defines, which no parser sees, and what uses it.

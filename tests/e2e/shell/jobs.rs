@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolhold_core::{Answer, Category, Host, Request, Session};
 
-use super::ended::{assert_gone, mark, stubborn, with_word};
+use super::process_lifetime::{assert_gone, mark, stubborn, with_word};
 use super::{scene, yes};
 use crate::mcp::client::{Client, LEGACY, records, text};
 use crate::support::{Cli, Scene, not_tried, soon};

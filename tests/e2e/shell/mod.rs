@@ -5,8 +5,6 @@
 //! a command that fails for another reason proves nothing.
 
 mod bounds;
-mod carried;
-pub(crate) mod ended;
 mod environment;
 mod fallback;
 mod files;
@@ -15,10 +13,12 @@ mod job_servers;
 mod jobs;
 mod modes;
 mod network;
-mod prepared;
-mod shared;
+pub(crate) mod process_lifetime;
+mod session_state;
+mod shared_network;
 mod sockets;
 mod terminals;
+mod warm_sandbox;
 mod work;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Skills: where they come from, what models get of them, and what their scripts may do.
 
 mod hostile;
-mod real;
+mod published;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! The real web tools against real servers on loopback: their answers, the hosts that they refuse,
 //! who is asked, and what happens to secrets.
 
-mod asking;
+mod approvals;
+mod audit;
+mod failed_requests;
 mod hostile;
-mod records;
-mod refused;
 mod secrets;
 mod tools;
 

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use serde_json::{Value, json};
 use toolhold_core::{Answer, Category};
 
-use crate::requests::said;
+use crate::network_attacks::said;
 use crate::support::server::{Asked, Authority, Server, Wire, answer};
 use crate::support::{Cli, Scene, failure, log_with, loot, plugin, run, said_by};
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::client::{LEGACY, records, text};
 use super::{VERSIONS, looping_settings};
-use crate::shell::ended::{assert_gone, mark, stubborn, with_word};
+use crate::shell::process_lifetime::{assert_gone, mark, stubborn, with_word};
 use crate::support::Cli;
 use client::{Serving, modern};
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use toolhold_core::{Host, Request, Session};
 
-use super::carried::answer;
-use super::ended::{assert_gone, mark};
+use super::process_lifetime::{assert_gone, mark};
+use super::session_state::answer;
 use super::{scene, there_is};
 use crate::mcp::client::{Client, LEGACY, text};
 use crate::support::{Cli, Scene, soon};
