@@ -94,7 +94,7 @@ const OPEN_BENEATH: [&str; 10] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 45] = [
+const OPEN_OWN: [&str; 46] = [
     "host/memory/src/lib.rs",           // the working directory, for its name
     "host/agent/src/instructions.rs",   // AGENTS.md in the working directory and above
     "host/agent/src/record/store.rs",   // Toolhold's own sessions
@@ -107,6 +107,7 @@ const OPEN_OWN: [&str; 45] = [
     "host/cli/",       // the paths on the command line
     "host/demo/src/",  // its scratch folder
     "host/terminal/src/changed_file.rs", // files that the operator named
+    "host/terminal/src/interrupt.rs", // the signals that this process ignores
     "host/terminal/src/new_file.rs", // the user's new configuration
     "host/conformance/src/world.rs", // the temporary world of a test
     "host/dev/",       // the sources of an author
