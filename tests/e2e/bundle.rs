@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use toolhold_bundle::{EntryContent, NewEntry};
+use toolhold_registry::bundle::{EntryContent, NewEntry};
 use toolhold_signing::{PasswordSource, SecretKey, Signature, Statement, read_secret_key};
 
 use crate::plugin_install::{kill, read_kept, toolhold as quiet};
@@ -105,7 +105,7 @@ impl Machines {
         });
         let lock = lock.unwrap_or_else(|| own.collect::<serde_json::Map<_, _>>().into());
         entries.push(entry("toolhold.lock", lock.to_string().into_bytes()));
-        toolhold_bundle::create(&path, entries, &self.secret()).expect("it is made");
+        toolhold_registry::bundle::create(&path, entries, &self.secret()).expect("it is made");
         path
     }
 
@@ -336,7 +336,7 @@ fn bundle_whose_parts_do_not_fit_is_refused_though_its_key_is_trusted() {
     refused(None, &[("plugins/other.wasm", &unasked), (component, &one)], "http");
     let broken = entry("filters.toml", b"[[".to_vec());
     let path = machines.path("broken.tar");
-    toolhold_bundle::create(&path, vec![broken], &machines.secret()).expect("it is made");
+    toolhold_registry::bundle::create(&path, vec![broken], &machines.secret()).expect("it is made");
     machines.refused(&path, &[], "isn't TOML");
     ends(&machines.install(&path, &["--yes", "--without", "filters"]), 0);
     machines.trust("bundles = true\n[plugins.word]\npath = \"mine.wasm\"");
@@ -571,7 +571,8 @@ fn ceiling_of_a_bundle_is_put_in_force_by_root_alone_and_never_without_the_rest(
     let evil = machines.path("evil.tar");
     let broken = entry("ceiling.toml", b"[tools]\nno_such_key = 1\n".to_vec());
     let lone = entry("filters.toml", FILTERS.as_bytes().to_vec());
-    toolhold_bundle::create(&evil, vec![broken, lone], &machines.secret()).expect("it is made");
+    toolhold_registry::bundle::create(&evil, vec![broken, lone], &machines.secret())
+        .expect("it is made");
     let script = format!(
         "unshare -U TOOLHOLD plugin bundle install {good} --yes; echo ended $?
         mount -t tmpfs tmpfs /etc

@@ -1,5 +1,5 @@
 //! Attacks on the network: hosts that weren't granted, too many requests, and requests left behind.
-//! The tests of `toolhold-egress` cover attacks by servers.
+//! The tests of `toolhold-net` cover attacks by servers.
 
 use serde_json::{Value, json};
 use toolhold_core::{Answer, Category};

@@ -216,7 +216,7 @@ fn other_architecture(tally: &mut Tally, paths: &dist::Paths) -> Result<(), Stri
     machine::ensure_target(&target)?;
     let mut check = cargo::host("check");
     dist::with_c_compiler(&mut check, &target, &compiler, paths);
-    step::run("cargo check", check.args(["--package", "toolhold", "--target", &target]))
+    step::run("cargo check", check.args(["--package", "toolhold-cli", "--target", &target]))
 }
 
 fn tests(tally: &mut Tally, filter: &[OsString]) -> Result<(), String> {

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
-    let root = package.ancestors().nth(2).ok_or("the package lies outside the workspace")?;
+    let root = package.ancestors().nth(3).ok_or("the package lies outside the workspace")?;
     let out = PathBuf::from(variable("OUT_DIR")?);
     write_bindings(&root.join("wit"), &out)?;
     let mut source = String::new();

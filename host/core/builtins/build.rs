@@ -3,7 +3,7 @@
 //! They come from `target/plugins`, where `cargo xtask plugins` writes them, or from the folder
 //! `TOOLHOLD_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its precompiled code,
 //! which may be missing: then it is compiled into the cache at the first use. If no such folder
-//! exists, as with `cargo install --path host/cli`, this script builds the components.
+//! exists, as with `cargo install --path host/cli/toolhold`, this script builds the components.
 //!
 //! Components are compressed: code that was compiled ahead runs without them.
 
@@ -122,7 +122,7 @@ fn folder(out: &Path) -> Result<PathBuf, String> {
             .map_err(|error| format!("TOOLHOLD_PLUGINS_DIR: {error}"));
     }
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
-    let workspace = package.ancestors().nth(2).ok_or("the package lies outside the workspace")?;
+    let workspace = package.ancestors().nth(3).ok_or("the package lies outside the workspace")?;
     let made = workspace.join("target/plugins");
     if BUILT_IN.iter().all(|name| made.join(format!("{name}.wasm")).exists()) {
         Ok(made)

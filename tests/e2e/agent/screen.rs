@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use toolhold_screen::{About, ScreenState, Theme};
+use toolhold_tui::{About, ScreenState, Theme};
 
 use super::terminal::Terminal;
 use super::{Came, Scene, picture, until};

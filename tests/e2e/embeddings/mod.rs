@@ -15,9 +15,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use toolhold_choice::{embedding_models, vector_database};
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{Builtin, Host};
+use toolhold_models::choice::{embedding_models, vector_database};
 
 use crate::support::{shared_cache, toolhold};
 

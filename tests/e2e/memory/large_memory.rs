@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolhold_contract::CancellationToken;
-use toolhold_index::{Document, DocumentIndex, IndexQuota};
 use toolhold_store::Stop;
+use toolhold_store::index::{Document, DocumentIndex, IndexQuota};
 
 use crate::mcp::client::{Client, MODERN, text};
 use crate::support::Cli;

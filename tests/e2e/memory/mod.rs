@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use toolhold_contract::CancellationToken;
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{Answer, Audience, Category, Host, Request, Session};
-use toolhold_index::{Document, DocumentIndex, IndexQuota};
 use toolhold_store::Stop;
+use toolhold_store::index::{Document, DocumentIndex, IndexQuota};
 
 use crate::support::{Cli, builtin, failure, run, shared_cache, toolhold};
 

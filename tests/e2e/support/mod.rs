@@ -12,11 +12,11 @@ mod not_tried;
 mod process;
 mod running;
 mod scene;
-#[allow(dead_code, reason = "shared with the tests of toolhold-egress, which use more of it")]
-#[path = "../../../host/egress/tests/requests/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of toolhold-net, which use more of it")]
+#[path = "../../../host/sandbox/net/tests/requests/server.rs"]
 pub(crate) mod server;
 #[allow(dead_code, reason = "shared with the tests of toolhold-registry, which use more of it")]
-#[path = "../../../host/registry/tests/fetching/shelf.rs"]
+#[path = "../../../host/packages/registry/tests/fetching/shelf.rs"]
 pub(crate) mod shelf;
 mod waiting;
 

@@ -103,7 +103,15 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     host::with_plugins(&guests, || {
         let mut build = cargo::host("build");
         build
-            .args(["--locked", "--profile", PROFILE, "--package", "toolhold", "--target", target])
+            .args([
+                "--locked",
+                "--profile",
+                PROFILE,
+                "--package",
+                "toolhold-cli",
+                "--target",
+                target,
+            ])
             .env("TOOLHOLD_PLUGINS_DIR", &compiled);
         with_c_compiler(&mut build, target, "cc", paths);
         step::run("cargo build", paths.hide_from(&mut build))?;

@@ -8,7 +8,7 @@ use super::{read, stdout_of};
 use crate::cargo::{self, WASM};
 use crate::tidy::manifest::Manifest;
 
-/// The plugins in the binary: those in `host/builtins/build.rs`.
+/// The plugins in the binary: those in `host/core/builtins/build.rs`.
 const BUILT_IN: [&str; 9] =
     ["code", "diagnostics", "file", "filters", "hostile", "memory", "scheduler", "shell", "web"];
 
@@ -30,7 +30,7 @@ pub(crate) struct Package {
 /// version.
 pub(crate) fn in_binary(target: &str) -> Result<Vec<Package>, String> {
     let mut found = BTreeSet::new();
-    found.extend(workspace_packages(cargo::root(), target, &["toolhold"])?);
+    found.extend(workspace_packages(cargo::root(), target, &["toolhold-cli"])?);
     found.extend(workspace_packages(&cargo::plugins(), WASM, &BUILT_IN)?);
     found.extend(workspace_packages(&cargo::plugins().join("grammars"), WASM, &["grammars"])?);
     Ok(found.into_iter().collect())

@@ -89,7 +89,7 @@ mod tests {
             &packages::in_binary(&target).expect("cargo lists the packages"),
         );
         for (workspace, target, root) in
-            [(cargo::root(), &*target, "toolhold"), (&cargo::plugins(), cargo::WASM, "file")]
+            [(cargo::root(), &*target, "toolhold-cli"), (&cargo::plugins(), cargo::WASM, "file")]
         {
             let mut tree = cargo::cargo(workspace, "tree");
             let tree = tree.args([

@@ -93,6 +93,7 @@ macro_rules! rules {
 
 const RULES: &[Rule] = rules![
     places::some_crates_never_reach_others,
+    places::folders_of_crates_are_layers,
     modules::modules_of_a_crate_form_no_circle,
     modules::modules_have_one_style,
     places::only_the_runtime_names_the_engine,

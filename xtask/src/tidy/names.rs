@@ -13,36 +13,36 @@ const SHARED: [(&str, &str); 23] = [
     ("Approvals", "approvals of plugins in catalogue; the table of the configuration in config"),
     ("Audit", "the writer of records in audit; the table of the configuration in config"),
     ("Autonomy", SETTINGS_AND_RULES),
-    ("Blocklist", "with places of any kind in commands; with the places of rules in policy"),
-    ("Body", "the body of a part of an answer in contract; of a request in egress"),
-    ("Child", "a process in system; a guest's handle of one in runtime"),
-    ("Command", "a parsed command in commands; a command to start in system"),
+    ("Blocklist", "with places of any kind in shell-commands; with the places of rules in policy"),
+    ("Body", "the body of a part of an answer in contract; of a request in net"),
+    ("Child", "a process in system; a guest's handle of one in engine"),
+    ("Command", "a parsed command in shell-commands; a command to start in system"),
     ("Definition", "the definition of a tool in contract; the part that rules use in policy"),
     ("Dependencies", SETTINGS_AND_RULES),
     ("Finding", "a finding of a verification in audit; of an examination in core"),
     (
         "Limits",
-        "limits of a call in runtime; of a command in system; of a request in egress and in requests; the table of the configuration in config",
+        "limits of a call in engine; of a command in system; of a request in net; the table of the configuration in config",
     ),
     (
         "Network",
-        "the table of the configuration in config; the rules in policy; the connections in egress",
+        "the table of the configuration in config; the rules in policy; the connections in net",
     ),
-    ("Origin", "the origin of a rule in policy; of a plugin in runtime"),
+    ("Origin", "the origin of a rule in policy; of a plugin in engine"),
     ("Output", "the output of a tool in contract; of a process in system"),
     (
         "Pattern",
         "the pattern of a filter in contract; of a permission in policy; of a search in system",
     ),
     ("Part", "a part of a plugin in component; a part of a message in models"),
-    ("Plugin", "a loaded plugin in runtime; the table of the configuration in config"),
+    ("Plugin", "a loaded plugin in engine; the table of the configuration in config"),
     ("Report", "the report of a call in contract; of an examination in core"),
     (
         "Request",
-        "the request for a call in core; for a capability in runtime; to the network in requests",
+        "the request for a call in core; for a capability in engine; to the network in net",
     ),
-    ("Scope", "the scope of an approval in answers; of a request in egress; of a search in system"),
-    ("Secret", "its configuration in config; its value in requests in egress"),
+    ("Scope", "the scope of an approval in answers; of a request in net; of a search in system"),
+    ("Secret", "its configuration in config; its value in requests in net"),
     ("Source", "the source of a value in config; of a plugin in registry"),
     ("Web", SETTINGS_AND_RULES),
 ];
@@ -71,11 +71,8 @@ pub(crate) fn public_types_have_different_names(tree: &Tree) -> Vec<Violation> {
     // For each name, and each crate, the first declaration.
     let mut declared: BTreeMap<&str, BTreeMap<&str, (&File, usize)>> = BTreeMap::new();
     for (file, source) in tree.rust(&["host/"]) {
-        let Some((owner, "src", _)) =
-            file.path["host/".len()..].split_once('/').and_then(|(owner, rest)| {
-                let (folder, rest) = rest.split_once('/')?;
-                Some((owner, folder, rest))
-            })
+        let Some((owner, _)) =
+            file.path.strip_prefix("host/").and_then(|path| path.split_once("/src/"))
         else {
             continue;
         };

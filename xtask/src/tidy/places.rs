@@ -8,21 +8,28 @@ use super::{Violation, at};
 
 /// Crates that never reach another one, by any path of dependencies. Cargo itself refuses circles.
 const NEVER: [(&str, &str); 10] = [
-    ("toolhold-agent", "toolhold-mcp"),
+    ("toolhold-agent", "toolhold-mcp-server"),
     ("toolhold-agent", "toolhold-terminal"),
-    ("toolhold-config", "toolhold-runtime"),
+    ("toolhold-config", "toolhold-engine"),
     ("toolhold-core", "toolhold-models"),
-    ("toolhold-mcp", "toolhold-agent"),
-    ("toolhold-mcp", "toolhold-servers"),
-    ("toolhold-runtime", "toolhold-config"),
-    ("toolhold-servers", "toolhold-mcp"),
-    ("toolhold-system", "toolhold-egress"),
+    ("toolhold-mcp-server", "toolhold-agent"),
+    ("toolhold-mcp-server", "toolhold-mcp-client"),
+    ("toolhold-engine", "toolhold-config"),
+    ("toolhold-mcp-client", "toolhold-mcp-server"),
+    ("toolhold-system", "toolhold-net"),
     ("toolhold-undo", "toolhold-config"),
+];
+
+/// The folders of crates below `host/`, from the lowest layer to the highest. A crate depends on
+/// crates of its own layer and of lower ones.
+const LAYERS: [&str; 11] = [
+    "contract", "policy", "state", "sandbox", "packages", "runtime", "config", "core", "mcp",
+    "agent", "cli",
 ];
 
 /// Crates that the crates without I/O may depend on: they were checked, and do no I/O either.
 const PURE: [&str; 16] = [
-    "toolhold-commands",
+    "toolhold-shell-commands",
     "toolhold-contract",
     "base64",
     "globset",
@@ -40,8 +47,13 @@ const PURE: [&str; 16] = [
     "url",
 ];
 
-const WITHOUT_IO: [&str; 5] =
-    ["host/commands/", "host/contract/", "host/policy/", "host/redaction/", "host/selection/"];
+const WITHOUT_IO: [&str; 5] = [
+    "host/policy/shell-commands/",
+    "host/contract/",
+    "host/policy/gates/",
+    "host/policy/redaction/",
+    "host/agent/loop/src/selection/",
+];
 
 /// Paths of the standard library and tokio that do I/O.
 const IO_PATHS: [&str; 15] = [
@@ -81,66 +93,60 @@ const IO_METHODS: [&str; 10] = [
 
 /// The files that open the paths of guests, relative to a directory handle.
 const OPEN_BENEATH: [&str; 10] = [
-    "host/presets/src/caches.rs", // the caches of presets, below what was decided on
-    "host/system/src/confine/view.rs", // the root directory of a program, and the mounts in it
-    "host/system/src/files/kernel.rs",
-    "host/system/src/files/open.rs",
-    "host/system/src/process/changes.rs", // what a command is about to change
-    "host/undo/src/files.rs",             // what calls changed, by its real path
-    "host/private/src/pinned.rs",         // keeps places in granted directories free for a while
-    "host/system/src/process/sockets.rs", // searches the granted directories for sockets
-    "host/search/src/directory.rs",
-    "host/skills/src/folder.rs", // the files of a skill
+    "host/config/keys/src/presets/caches.rs", // the caches of presets, below what was decided on
+    "host/sandbox/system/src/confine/view.rs", // the root directory of a program, and the mounts in it
+    "host/sandbox/system/src/files/kernel.rs",
+    "host/sandbox/system/src/files/open.rs",
+    "host/sandbox/system/src/process/changes.rs", // what a command is about to change
+    "host/state/undo/src/files.rs",               // what calls changed, by its real path
+    "host/state/data-dir/src/pinned.rs", // keeps places in granted directories free for a while
+    "host/sandbox/system/src/process/sockets.rs", // searches the granted directories for sockets
+    "host/sandbox/search/src/directory.rs",
+    "host/agent/skills/src/folder.rs", // the files of a skill
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 46] = [
-    "host/memory/src/lib.rs",           // the working directory, for its name
-    "host/agent/src/instructions.rs",   // AGENTS.md in the working directory and above
-    "host/agent/src/record/store.rs",   // Toolhold's own sessions
-    "host/servers/src/import/found.rs", // the files of MCP clients
-    "host/servers/src/packages/fetched.rs", // the packages of servers, in Toolhold's cache
-    "host/servers/src/words.rs",        // the commands that the operator names
-    "host/skills/",                     // the skills of the user and of a project
-    "host/authoring/", // the folders of authors, whose programs it runs with their rights
-    "host/builtins/build.rs", // the components, while Toolhold is built
-    "host/cli/",       // the paths on the command line
-    "host/demo/src/",  // its scratch folder
-    "host/terminal/src/changed_file.rs", // files that the operator named
-    "host/terminal/src/interrupt.rs", // the signals that this process ignores
-    "host/terminal/src/new_file.rs", // the user's new configuration
-    "host/conformance/src/world.rs", // the temporary world of a test
-    "host/dev/",       // the sources of an author
-    "host/packaging/src/main.rs", // the files of a release
-    "host/export/src/", // the file that the user exports to, and /proc
-    "host/core/src/approvals/outdated.rs", // the file of a question, for the person who approves
-    "host/config/",    // the configuration, and the folders in it
-    "host/presets/",   // the places of presets in the home
-    "host/core/src/builder.rs", // the working directory
-    "host/doctor/src/folders.rs", // Toolhold's own folders behind links
-    "host/schedule/src/book.rs", // Toolhold's own tasks
-    "host/catalogue/src/plugins/advice.rs", // whether git has a repository around the granted ones
-    "host/catalogue/src/plugins/folder.rs", // components that the operator names
-    "host/mcp/src/http/connections.rs", // the socket that the operator names
-    "host/mcp/src/http/keys.rs", // the keys that the operator names
-    "host/component/src/file.rs", // components that the operator names
-    "host/egress/src/secrets.rs", // the files of secrets that the operator names
-    "host/system/src/confine/", // /proc, and the trees that a program gets
-    "host/system/src/files/grants.rs", // the granted directories, which are opened once
-    "host/system/src/files/kernel.rs", // /proc
-    "host/undo/src/files.rs", // what calls changed, by its real path
-    "host/system/src/mounts.rs", // the table of mounts
-    "host/system/src/machine/", // /proc and /sys
-    "host/system/src/processes.rs", // /proc
-    "host/system/src/process/", // /proc, and the denied files in the granted directories
-    "host/private/src/", // Toolhold's own folders, and the ways of paths
-    "host/registry/src/bounded.rs", // logins and signatures that the operator names
-    "host/registry/src/files.rs", // components that the operator names
-    "host/jobs/src/servers.rs", // /proc
-    "host/search/src/directory.rs", // /proc
-    "host/bundle/src/files.rs", // bundles, and what goes into one, which the operator names
-    "host/signing/src/files.rs", // components that their author signs
-    "host/signing/src/password.rs", // the terminal, and an open file that the user names
+const OPEN_OWN: [&str; 40] = [
+    "host/agent/loop/src/instructions.rs", // AGENTS.md in the working directory and above
+    "host/agent/loop/src/record/store.rs", // Toolhold's own sessions
+    "host/mcp/client/src/packages/fetched.rs", // the packages of servers, in Toolhold's cache
+    "host/mcp/client/src/words.rs",        // the commands that the operator names
+    "host/agent/skills/",                  // the skills of the user and of a project
+    "host/cli/authoring/", // the folders of authors, whose programs it runs with their rights
+    "host/core/builtins/build.rs", // the components, while Toolhold is built
+    "host/cli/toolhold/",  // the paths on the command line, and the files of MCP clients
+    "host/cli/terminal/src/changed_file.rs", // files that the operator named
+    "host/cli/terminal/src/interrupt.rs", // the signals that this process ignores
+    "host/cli/terminal/src/new_file.rs", // the user's new configuration
+    "host/cli/export/src/", // the file that the user exports to, and /proc
+    "host/core/host/src/approvals/outdated.rs", // the file of a question, for the person who approves
+    "host/config/config/",                      // the configuration, and the folders in it
+    "host/config/keys/src/presets/",            // the places of presets in the home
+    "host/core/host/src/builder.rs",            // the working directory
+    "host/core/host/src/doctor/machine/folders.rs", // Toolhold's own folders behind links
+    "host/state/schedule/src/book.rs",          // Toolhold's own tasks
+    "host/core/catalogue/src/plugins/advice.rs", // whether git has a repository around the granted ones
+    "host/core/catalogue/src/plugins/folder.rs", // components that the operator names
+    "host/mcp/server/src/http/connections.rs",   // the socket that the operator names
+    "host/mcp/server/src/http/keys.rs",          // the keys that the operator names
+    "host/packages/component/src/file.rs",       // components that the operator names
+    "host/sandbox/net/src/secrets.rs",           // the files of secrets that the operator names
+    "host/sandbox/system/src/confine/",          // /proc, and the trees that a program gets
+    "host/sandbox/system/src/files/grants.rs",   // the granted directories, which are opened once
+    "host/sandbox/system/src/files/kernel.rs",   // /proc
+    "host/state/undo/src/files.rs",              // what calls changed, by its real path
+    "host/sandbox/system/src/mounts.rs",         // the table of mounts
+    "host/sandbox/system/src/machine/",          // /proc and /sys
+    "host/sandbox/system/src/processes.rs",      // /proc
+    "host/sandbox/system/src/process/", // /proc, and the denied files in the granted directories
+    "host/state/data-dir/src/",         // Toolhold's own folders, and the ways of paths
+    "host/packages/registry/src/bounded.rs", // logins and signatures that the operator names
+    "host/packages/registry/src/files.rs", // components that the operator names
+    "host/core/jobs/src/servers.rs",    // /proc
+    "host/sandbox/search/src/directory.rs", // /proc
+    "host/packages/registry/src/bundle/files.rs", // bundles, and what goes into one, which the operator names
+    "host/packages/signing/src/files.rs",         // components that their author signs
+    "host/packages/signing/src/password.rs", // the terminal, and an open file that the user names
 ];
 
 /// Functions that open, read or change a path without a directory handle.
@@ -170,25 +176,25 @@ const PATH_CALLS: [&str; 21] = [
 
 /// The files that start processes.
 pub(super) const STARTS_PROCESSES: [&str; 5] = [
-    "host/authoring/src/tools.rs", // the tools of an author's language, with the author's rights
-    "host/builtins/build.rs",      // compiles the built-in plugins, while Toolhold is built
-    "host/system/src/confine/run.rs", // becomes the program, once it is confined
-    "host/egress/src/program.rs", // the operator's program that prints a secret, with the operator's rights
-    "host/system/src/process/helper.rs", // the helpers: one compiles, the other confines itself and starts a program
+    "host/cli/authoring/src/tools.rs", // the tools of an author's language, with the author's rights
+    "host/core/builtins/build.rs",     // compiles the built-in plugins, while Toolhold is built
+    "host/sandbox/system/src/confine/run.rs", // becomes the program, once it is confined
+    "host/sandbox/net/src/program.rs", // the operator's program that prints a secret, with the operator's rights
+    "host/sandbox/system/src/process/helper.rs", // the helpers: one compiles, the other confines itself and starts a program
 ];
 
 /// The files that use the network.
 const CONNECTS: [&str; 3] = [
-    "host/requests/src/", // checks every address before its client connects
-    "host/system/src/confine/raw.rs", // a socket without a connection, which enables the loopback interface
-    "host/egress/src/connect.rs",     // checks every address before it connects
+    "host/sandbox/net/src/requests/", // checks every address before its client connects
+    "host/sandbox/system/src/confine/raw.rs", // a socket without a connection, which enables the loopback interface
+    "host/sandbox/net/src/connect.rs",        // checks every address before it connects
 ];
 
 /// The files that read untrusted text: all others pass it on with its mark.
 const READS_UNTRUSTED: [&str; 3] = [
     "host/contract/src/output.rs", // makes a marked part of an answer of it
     "host/contract/src/untrusted.rs", // its type
-    "host/servers/src/reason.rs",  // shows a person what a server said
+    "host/mcp/client/src/reason.rs", // shows a person what a server said
 ];
 
 /// The client of Toolhold's own requests.
@@ -199,11 +205,11 @@ const ENGINE: [&str; 3] = ["wasmtime", "cranelift", "pulley"];
 
 /// The files that may contain `unsafe`.
 pub(super) const UNSAFE_FILES: [&str; 5] = [
-    "host/system/src/confine/raw.rs", // forks a process with one thread, and makes system calls that no crate offers
-    "host/compiler/src/compiled.rs",  // maps compiled code
-    "host/builtins/src/lib.rs",       // promises that the built-in code comes from the compiler
-    "plugins/hostile-http/src/lib.rs", // searches all of its memory for secrets
-    "plugins/hostile/src/words.rs",   // attacks the host with text that isn't UTF-8
+    "host/sandbox/system/src/confine/raw.rs", // forks a process with one thread, and makes system calls that no crate offers
+    "host/runtime/compiler/src/compiled.rs",  // maps compiled code
+    "host/core/builtins/src/lib.rs", // promises that the built-in code comes from the compiler
+    "tests/guests/hostile-http/src/lib.rs", // searches all of its memory for secrets
+    "tests/guests/hostile/src/words.rs", // attacks the host with text that isn't UTF-8
 ];
 
 pub(crate) fn some_crates_never_reach_others(tree: &Tree) -> Vec<Violation> {
@@ -246,10 +252,34 @@ fn reaches(crates: &BTreeMap<String, (&File, Vec<Dependency>)>, from: &str, to: 
     false
 }
 
+pub(crate) fn folders_of_crates_are_layers(tree: &Tree) -> Vec<Violation> {
+    let layer = |file: &File| {
+        let folder = file.path.strip_prefix("host/")?.split('/').next()?;
+        LAYERS.iter().position(|layer| *layer == folder)
+    };
+    let layers: BTreeMap<String, usize> = tree
+        .manifests(&["host/"])
+        .filter_map(|(file, manifest)| Some((manifest.string("package", "name")?, layer(file)?)))
+        .collect();
+    let mut found = Vec::new();
+    for (file, manifest) in tree.manifests(&["host/"]) {
+        let Some(own) = layer(file) else { continue };
+        for dependency in manifest.dependencies() {
+            if let Some(other) = layers.get(&dependency.name).filter(|other| **other > own) {
+                let message = format!(
+                    "host/{} is below host/{}, so it can't depend on `{}` (LAYERS in places.rs)",
+                    LAYERS[own], LAYERS[*other], dependency.name
+                );
+                found.push(at(file, dependency.line, message));
+            }
+        }
+    }
+    found
+}
+
 pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
-    let inside = ["host/compiler/", "host/parts/", "host/runtime/", "host/typed/", "host/wasi/"];
-    let outside = |file: &File| !inside.iter().any(|folder| file.path.starts_with(folder));
-    let advice = "only host/runtime, host/compiler, host/parts, host/typed and host/wasi may use the engine: add a type to toolhold-runtime that offers what you need";
+    let outside = |file: &File| !file.path.starts_with("host/runtime/");
+    let advice = "only host/runtime may use the engine: add a type to toolhold-engine that offers what you need";
     let mut found = Vec::new();
     for (file, manifest) in
         tree.manifests(&["host/", "tests/", "plugins/", "xtask/"]).filter(|(file, _)| outside(file))
@@ -281,11 +311,12 @@ pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn only_requests_depends_on_the_client(tree: &Tree) -> Vec<Violation> {
-    let advice = "only host/requests may use this client: send requests by its `Door`";
+    let advice =
+        "only host/sandbox/net/src/requests may use this client: send requests by its `Door`";
     let mut found = Vec::new();
     for (file, manifest) in tree
         .manifests(&["host/", "tests/", "xtask/"])
-        .filter(|(file, _)| !file.path.starts_with("host/requests/"))
+        .filter(|(file, _)| !file.path.starts_with("host/sandbox/net/"))
     {
         for dependency in manifest.dependencies() {
             if dependency.name == CLIENT {
@@ -329,16 +360,16 @@ pub(crate) fn contract_and_policy_do_no_io(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn one_place_creates_stores(tree: &Tree) -> Vec<Violation> {
-    only_one_file(tree, &["Store::new(", "Store::<"], "host/runtime/", "creates a store")
+    only_one_file(tree, &["Store::new(", "Store::<"], "host/runtime/engine/", "creates a store")
 }
 
 pub(crate) fn one_place_starts_processes(tree: &Tree) -> Vec<Violation> {
-    let advice = "use host/system/src/process, which confines what it starts";
+    let advice = "use host/sandbox/system/src/process, which confines what it starts";
     only_in(tree, &["Command::new("], &STARTS_PROCESSES, advice)
 }
 
 pub(crate) fn one_place_connects_to_the_network(tree: &Tree) -> Vec<Violation> {
-    let advice = "use host/egress for requests of plugins and host/requests for Toolhold's own: they check every address";
+    let advice = "use host/sandbox/net for requests of plugins and host/sandbox/net/src/requests for Toolhold's own: they check every address";
     only_in(
         tree,
         &[
@@ -393,7 +424,7 @@ pub(crate) fn unsafe_code_is_in_listed_files(tree: &Tree) -> Vec<Violation> {
 
 pub(crate) fn xtask_has_no_dependencies(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    for (file, manifest) in tree.manifests(&["xtask/"]) {
+    for (file, manifest) in tree.manifests(&["xtask/Cargo.toml"]) {
         for dependency in manifest.dependencies() {
             let advice = "delays the first `cargo xtask` of a fresh clone: remove it";
             found.push(at(file, dependency.line, format!("`{}` {advice}", dependency.name)));
@@ -410,7 +441,7 @@ fn only_one_file(tree: &Tree, patterns: &[&'static str], home: &str, what: &str)
         tree.rust(&["host/"]).filter(|(file, _)| !file.path.ends_with("/build.rs"))
     {
         // Parts have an engine of their own, without capabilities.
-        if file.path == "host/parts/src/run.rs" {
+        if file.path == "host/runtime/compiler/src/parts/run.rs" {
             continue;
         }
         for (line, pattern) in lines_with(file, &source.code, patterns) {

@@ -16,28 +16,47 @@ const SAMPLES: &[Sample] = &[
         rule: "some_crates_never_reach_others",
         bad: &[
             (
-                "host/config/Cargo.toml",
+                "host/config/config/Cargo.toml",
                 "[package]\nname = \"toolhold-config\"\n[dependencies]\nserde.workspace = true\ntoolhold-new.workspace = true\n",
             ),
             (
                 "host/new/Cargo.toml",
-                "[package]\nname = \"toolhold-new\"\n[dependencies]\ntoolhold-runtime.workspace = true\n",
+                "[package]\nname = \"toolhold-new\"\n[dependencies]\ntoolhold-engine.workspace = true\n",
             ),
             (
-                "host/runtime/Cargo.toml",
-                "[package]\nname = \"toolhold-runtime\"\n[dependencies]\ntoolhold-config.workspace = true\n",
+                "host/runtime/engine/Cargo.toml",
+                "[package]\nname = \"toolhold-engine\"\n[dependencies]\ntoolhold-config.workspace = true\n",
             ),
         ],
-        lines: &["host/config/Cargo.toml:5", "host/runtime/Cargo.toml:4"],
+        lines: &["host/config/config/Cargo.toml:5", "host/runtime/engine/Cargo.toml:4"],
         good: &[
             (
-                "host/config/Cargo.toml",
+                "host/config/config/Cargo.toml",
                 "[package]\nname = \"toolhold-config\"\n[dependencies]\ntoolhold-new.workspace = true\n",
             ),
             (
                 "host/new/Cargo.toml",
-                "[package]\nname = \"toolhold-new\"\n[dev-dependencies]\ntoolhold-runtime.workspace = true\n",
+                "[package]\nname = \"toolhold-new\"\n[dev-dependencies]\ntoolhold-engine.workspace = true\n",
             ),
+        ],
+    },
+    Sample {
+        rule: "folders_of_crates_are_layers",
+        bad: &[
+            (
+                "host/policy/a/Cargo.toml",
+                "[package]\nname = \"toolhold-a\"\n[dependencies]\nserde.workspace = true\ntoolhold-b.workspace = true\n",
+            ),
+            ("host/core/b/Cargo.toml", "[package]\nname = \"toolhold-b\"\n"),
+        ],
+        lines: &["host/policy/a/Cargo.toml:5"],
+        good: &[
+            (
+                "host/core/b/Cargo.toml",
+                "[package]\nname = \"toolhold-b\"\n[dependencies]\ntoolhold-a.workspace = true\ntoolhold-c.workspace = true\n",
+            ),
+            ("host/core/c/Cargo.toml", "[package]\nname = \"toolhold-c\"\n"),
+            ("host/policy/a/Cargo.toml", "[package]\nname = \"toolhold-a\"\n"),
         ],
     },
     Sample {
@@ -69,23 +88,26 @@ const SAMPLES: &[Sample] = &[
     Sample {
         rule: "modules_of_a_crate_form_no_circle",
         bad: &[
-            ("host/core/src/lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Thing;\n"),
-            ("host/core/src/a.rs", "use crate::b::f;\n"),
-            ("host/core/src/b/mod.rs", "mod deep;\n"),
-            ("host/core/src/b/deep.rs", "\nuse std::fmt;\nuse crate::Thing;\n"),
-            ("host/core/src/c.rs", "// crate::b\nstruct Thing(crate::{a::X});\n"),
-            ("host/mcp/src/lib.rs", "mod a;\nmod b;\n"),
-            ("host/mcp/src/a/mod.rs", "mod c;\nuse super::b::f;\n"),
-            ("host/mcp/src/a/c.rs", "use super::d::f;\n"),
-            ("host/mcp/src/b.rs", "use super::a::f;\n"),
+            ("host/core/host/src/lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Thing;\n"),
+            ("host/core/host/src/a.rs", "use crate::b::f;\n"),
+            ("host/core/host/src/b/mod.rs", "mod deep;\n"),
+            ("host/core/host/src/b/deep.rs", "\nuse std::fmt;\nuse crate::Thing;\n"),
+            ("host/core/host/src/c.rs", "// crate::b\nstruct Thing(crate::{a::X});\n"),
+            ("host/mcp/server/src/lib.rs", "mod a;\nmod b;\n"),
+            ("host/mcp/server/src/a/mod.rs", "mod c;\nuse super::b::f;\n"),
+            ("host/mcp/server/src/a/c.rs", "use super::d::f;\n"),
+            ("host/mcp/server/src/b.rs", "use super::a::f;\n"),
             // Nested modules: by way of a name that the parent imports, of a module below, and of a
             // path that ends in another name.
-            ("host/store/src/lib.rs", "mod a;\n"),
-            ("host/store/src/a/mod.rs", "mod b;\nmod c;\nmod d;\npub use c::{Thing, deep};\n"),
-            ("host/store/src/a/b.rs", "use super::Thing;\n"),
-            ("host/store/src/a/c/mod.rs", "mod deep;\nuse self::deep::Thing;\n"),
-            ("host/store/src/a/c/deep.rs", "use super::super::d::f as g;\n"),
-            ("host/store/src/a/d.rs", "impl crate::a::b::Other for u8 {}\n"),
+            ("host/state/store/src/lib.rs", "mod a;\n"),
+            (
+                "host/state/store/src/a/mod.rs",
+                "mod b;\nmod c;\nmod d;\npub use c::{Thing, deep};\n",
+            ),
+            ("host/state/store/src/a/b.rs", "use super::Thing;\n"),
+            ("host/state/store/src/a/c/mod.rs", "mod deep;\nuse self::deep::Thing;\n"),
+            ("host/state/store/src/a/c/deep.rs", "use super::super::d::f as g;\n"),
+            ("host/state/store/src/a/d.rs", "impl crate::a::b::Other for u8 {}\n"),
             ("plugins/file/src/lib.rs", "mod a;\nmod b;\n"),
             ("plugins/file/src/a.rs", "use crate::b;\n"),
             ("plugins/file/src/b.rs", "use crate::a::{self, f};\n"),
@@ -94,24 +116,27 @@ const SAMPLES: &[Sample] = &[
             ("xtask/src/b.rs", "use crate::a::f;\n"),
         ],
         lines: &[
-            "host/core/src/a.rs:1",
-            "host/core/src/b/deep.rs:3",
-            "host/core/src/c.rs:2",
-            "host/mcp/src/a/mod.rs:2",
-            "host/mcp/src/b.rs:1",
-            "host/store/src/a/b.rs:1",
-            "host/store/src/a/c/deep.rs:1",
-            "host/store/src/a/d.rs:1",
+            "host/core/host/src/a.rs:1",
+            "host/core/host/src/b/deep.rs:3",
+            "host/core/host/src/c.rs:2",
+            "host/mcp/server/src/a/mod.rs:2",
+            "host/mcp/server/src/b.rs:1",
+            "host/state/store/src/a/b.rs:1",
+            "host/state/store/src/a/c/deep.rs:1",
+            "host/state/store/src/a/d.rs:1",
             "plugins/file/src/a.rs:1",
             "plugins/file/src/b.rs:1",
             "xtask/src/a.rs:1",
             "xtask/src/b.rs:1",
         ],
         good: &[
-            ("host/core/src/lib.rs", "mod a;\nmod b;\npub use b::Thing;\n"),
-            ("host/core/src/a.rs", "use crate::Thing;\n"),
-            ("host/core/src/b.rs", "mod c;\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\n"),
-            ("host/core/src/b/c.rs", "use crate::b::Thing;\n"),
+            ("host/core/host/src/lib.rs", "mod a;\nmod b;\npub use b::Thing;\n"),
+            ("host/core/host/src/a.rs", "use crate::Thing;\n"),
+            (
+                "host/core/host/src/b.rs",
+                "mod c;\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\n",
+            ),
+            ("host/core/host/src/b/c.rs", "use crate::b::Thing;\n"),
             // A parent uses its children, which use it.
             ("plugins/file/src/lib.rs", "mod a;\nmod b;\n"),
             ("plugins/file/src/a/mod.rs", "mod c;\nmod d;\nuse c::f;\nconst MAX: u8 = 1;\n"),
@@ -122,40 +147,43 @@ const SAMPLES: &[Sample] = &[
     },
     Sample {
         rule: "modules_have_one_style",
-        bad: &[("host/core/src/a.rs", "mod b;\n"), ("host/core/src/a/b.rs", "\n")],
-        lines: &["host/core/src/a.rs:1"],
+        bad: &[("host/core/host/src/a.rs", "mod b;\n"), ("host/core/host/src/a/b.rs", "\n")],
+        lines: &["host/core/host/src/a.rs:1"],
         good: &[
-            ("host/core/src/lib.rs", "mod a;\n"),
-            ("host/core/src/a/mod.rs", "mod b;\n"),
-            ("host/core/src/a/b.rs", "\n"),
-            ("host/policy/tests/c.rs", "mod d;\n"),
-            ("host/policy/tests/c/d.rs", "\n"),
+            ("host/core/host/src/lib.rs", "mod a;\n"),
+            ("host/core/host/src/a/mod.rs", "mod b;\n"),
+            ("host/core/host/src/a/b.rs", "\n"),
+            ("host/policy/gates/tests/c.rs", "mod d;\n"),
+            ("host/policy/gates/tests/c/d.rs", "\n"),
         ],
     },
     Sample {
         rule: "function_names_say_what_functions_do",
         bad: &[(
-            "host/core/src/a.rs",
+            "host/core/host/src/a.rs",
             "impl A {\n    pub(crate) async fn told(&self) {}\n    fn of<T>() {}\n}\n",
         )],
-        lines: &["host/core/src/a.rs:2", "host/core/src/a.rs:3"],
-        good: &[("host/core/src/a.rs", "// fn of()\nfn of_call() {}\nfn find(of: u8) {}\n")],
+        lines: &["host/core/host/src/a.rs:2", "host/core/host/src/a.rs:3"],
+        good: &[("host/core/host/src/a.rs", "// fn of()\nfn of_call() {}\nfn find(of: u8) {}\n")],
     },
     Sample {
         rule: "public_types_have_different_names",
         bad: &[
-            ("host/core/src/a.rs", "pub struct Thing;\n"),
-            ("host/mcp/src/b.rs", "\npub enum Thing<T> {}\n"),
+            ("host/core/host/src/a.rs", "pub struct Thing;\n"),
+            ("host/mcp/server/src/b.rs", "\npub enum Thing<T> {}\n"),
         ],
-        lines: &["host/core/src/a.rs:1", "host/mcp/src/b.rs:2"],
+        lines: &["host/core/host/src/a.rs:1", "host/mcp/server/src/b.rs:2"],
         good: &[
             (
-                "host/core/src/a.rs",
+                "host/core/host/src/a.rs",
                 "pub struct Thing;\npub struct Report;\npub(crate) struct Other;\n",
             ),
             ("host/contract/src/a.rs", "pub struct Report;\n"),
-            ("host/mcp/src/b.rs", "pub struct Things;\n    pub struct Thing;\npub struct Other;\n"),
-            ("host/mcp/tests/c.rs", "pub struct Thing;\n"),
+            (
+                "host/mcp/server/src/b.rs",
+                "pub struct Things;\n    pub struct Thing;\npub struct Other;\n",
+            ),
+            ("host/mcp/server/tests/c.rs", "pub struct Thing;\n"),
         ],
     },
     Sample {
@@ -163,61 +191,72 @@ const SAMPLES: &[Sample] = &[
         bad: &[
             ("tests/Cargo.toml", "[dependencies]\nwasmtime-wasi.workspace = true\n"),
             (
-                "host/core/src/a.rs",
+                "host/core/host/src/a.rs",
                 "// wasmtime\nuse wasmtime::Store;\nfn f(e: wasmtime_wasi::Error) {}\n",
             ),
         ],
-        lines: &["tests/Cargo.toml:2", "host/core/src/a.rs:2", "host/core/src/a.rs:3"],
+        lines: &["tests/Cargo.toml:2", "host/core/host/src/a.rs:2", "host/core/host/src/a.rs:3"],
         good: &[
             ("Cargo.toml", "[workspace.dependencies]\nwasmtime = \"48\"\n"),
-            ("host/runtime/Cargo.toml", "[dependencies]\nwasmtime.workspace = true\n"),
-            ("host/runtime/src/a.rs", "use wasmtime::Store;\n"),
-            ("host/core/src/a.rs", "//! Not wasmtime.\nconst NAME: &str = \"wasmtime::Store\";\n"),
+            ("host/runtime/engine/Cargo.toml", "[dependencies]\nwasmtime.workspace = true\n"),
+            ("host/runtime/engine/src/a.rs", "use wasmtime::Store;\n"),
+            (
+                "host/core/host/src/a.rs",
+                "//! Not wasmtime.\nconst NAME: &str = \"wasmtime::Store\";\n",
+            ),
         ],
     },
     Sample {
         rule: "only_requests_depends_on_the_client",
-        bad: &[("host/mcp/Cargo.toml", "[dependencies]\nreqwest.workspace = true\n")],
-        lines: &["host/mcp/Cargo.toml:2"],
-        good: &[("host/requests/Cargo.toml", "[dependencies]\nreqwest.workspace = true\n")],
+        bad: &[("host/mcp/server/Cargo.toml", "[dependencies]\nreqwest.workspace = true\n")],
+        lines: &["host/mcp/server/Cargo.toml:2"],
+        good: &[("host/sandbox/net/Cargo.toml", "[dependencies]\nreqwest.workspace = true\n")],
     },
     Sample {
         rule: "contract_and_policy_do_no_io",
         bad: &[
             ("host/contract/Cargo.toml", "[dependencies]\ntokio.workspace = true\n"),
             (
-                "host/policy/src/a.rs",
+                "host/policy/gates/src/a.rs",
                 "use std::{fs, path::Path};\nfn f(p: &Path) -> bool {\n    p.exists()\n}\n",
             ),
         ],
-        lines: &["host/contract/Cargo.toml:2", "host/policy/src/a.rs:1", "host/policy/src/a.rs:3"],
+        lines: &[
+            "host/contract/Cargo.toml:2",
+            "host/policy/gates/src/a.rs:1",
+            "host/policy/gates/src/a.rs:3",
+        ],
         good: &[
             (
-                "host/policy/Cargo.toml",
+                "host/policy/gates/Cargo.toml",
                 "[dependencies]\nglobset.workspace = true\n[dev-dependencies]\ntempfile.workspace = true\n",
             ),
             (
-                "host/policy/src/a.rs",
+                "host/policy/gates/src/a.rs",
                 "use std::os::unix::ffi::OsStrExt;\nuse std::{io, path::Path};\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n",
             ),
-            ("host/core/src/a.rs", "use std::fs;\n"),
+            ("host/core/host/src/a.rs", "use std::fs;\n"),
         ],
     },
     Sample {
         rule: "one_place_creates_stores",
         bad: &[
-            ("host/core/src/a.rs", "let s = Store::new(&engine, ());\n"),
-            ("host/runtime/src/a.rs", "let s = wasmtime::Store::new(&engine, ());\n"),
-            ("host/runtime/src/b.rs", "let s = Store::<()>::new(&engine, ());\n"),
+            ("host/core/host/src/a.rs", "let s = Store::new(&engine, ());\n"),
+            ("host/runtime/engine/src/a.rs", "let s = wasmtime::Store::new(&engine, ());\n"),
+            ("host/runtime/engine/src/b.rs", "let s = Store::<()>::new(&engine, ());\n"),
         ],
-        lines: &["host/core/src/a.rs:1", "host/runtime/src/a.rs:1", "host/runtime/src/b.rs:1"],
+        lines: &[
+            "host/core/host/src/a.rs:1",
+            "host/runtime/engine/src/a.rs:1",
+            "host/runtime/engine/src/b.rs:1",
+        ],
         good: &[
             (
-                "host/runtime/src/a.rs",
+                "host/runtime/engine/src/a.rs",
                 "let s = Store::new(&e, ());\nlet s = Store::new(&e, ());\nlet k = KeyStore::new();\n",
             ),
             (
-                "host/runtime/src/b.rs",
+                "host/runtime/engine/src/b.rs",
                 "#[cfg(test)]\nmod tests {\n    fn f() { Store::new(); }\n}\n",
             ),
         ],
@@ -225,70 +264,83 @@ const SAMPLES: &[Sample] = &[
     Sample {
         rule: "one_place_connects_to_the_network",
         bad: &[
-            ("host/egress/src/connect.rs", "TcpStream::connect(address);\n"),
+            ("host/sandbox/net/src/connect.rs", "TcpStream::connect(address);\n"),
             (
-                "host/core/src/host.rs",
+                "host/core/host/src/host.rs",
                 "fn f() {}\nTcpStream::connect_timeout(address);\nstd::net::UdpSocket::bind(x);\n",
             ),
-            ("host/cli/src/call.rs", "tokio::net::lookup_host(name);\nreqwest::get(url);\n"),
+            (
+                "host/cli/toolhold/src/call.rs",
+                "tokio::net::lookup_host(name);\nreqwest::get(url);\n",
+            ),
         ],
         lines: &[
-            "host/core/src/host.rs:2",
-            "host/core/src/host.rs:3",
-            "host/cli/src/call.rs:1",
-            "host/cli/src/call.rs:2",
+            "host/core/host/src/host.rs:2",
+            "host/core/host/src/host.rs:3",
+            "host/cli/toolhold/src/call.rs:1",
+            "host/cli/toolhold/src/call.rs:2",
         ],
         good: &[
-            ("host/requests/src/client.rs", "reqwest::Client::builder();\n"),
+            ("host/sandbox/net/src/requests/client.rs", "reqwest::Client::builder();\n"),
             ("tests/e2e/a.rs", "TcpStream::connect(address);\n"),
         ],
     },
     Sample {
         rule: "one_place_starts_processes",
         bad: &[
-            ("host/system/src/process/helper.rs", "Command::new(program);\n"),
-            ("host/system/src/search.rs", "fn f() {}\nstd::process::Command::new(program);\n"),
+            ("host/sandbox/system/src/process/helper.rs", "Command::new(program);\n"),
+            (
+                "host/sandbox/system/src/search.rs",
+                "fn f() {}\nstd::process::Command::new(program);\n",
+            ),
         ],
-        lines: &["host/system/src/search.rs:2"],
+        lines: &["host/sandbox/system/src/search.rs:2"],
         good: &[
-            ("host/builtins/build.rs", "Command::new(program);\n"),
-            ("host/system/src/process/helper.rs", "Command::new(program);\n"),
+            ("host/core/builtins/build.rs", "Command::new(program);\n"),
+            ("host/sandbox/system/src/process/helper.rs", "Command::new(program);\n"),
             ("xtask/src/a.rs", "Command::new(program);\n"),
         ],
     },
     Sample {
         rule: "untrusted_text_is_read_in_listed_files",
         bad: &[(
-            "host/core/src/a.rs",
+            "host/core/host/src/a.rs",
             "\nfn f(text: &UntrustedText) -> &str { text.read_untrusted() }\n",
         )],
-        lines: &["host/core/src/a.rs:2"],
+        lines: &["host/core/host/src/a.rs:2"],
         good: &[(
-            "host/core/src/a.rs",
+            "host/core/host/src/a.rs",
             "fn f(text: UntrustedText) -> Content { Content::untrusted(text) }\n",
         )],
     },
     Sample {
         rule: "granted_paths_are_opened_in_the_path_layer",
-        bad: &[("host/runtime/src/a.rs", "fn f() {}\nrustix::fs::openat2(dir, path);\n")],
-        lines: &["host/runtime/src/a.rs:2"],
+        bad: &[("host/runtime/engine/src/a.rs", "fn f() {}\nrustix::fs::openat2(dir, path);\n")],
+        lines: &["host/runtime/engine/src/a.rs:2"],
         good: &[
-            ("host/system/src/files/kernel.rs", "openat2(dir, path);\n"),
-            ("host/runtime/src/a.rs", "// openat2(\n"),
+            ("host/sandbox/system/src/files/kernel.rs", "openat2(dir, path);\n"),
+            ("host/runtime/engine/src/a.rs", "// openat2(\n"),
         ],
     },
     Sample {
         rule: "ungranted_paths_are_opened_in_listed_files",
         bad: &[
-            ("host/runtime/src/a.rs", "std::fs::read(path);\nlet real = path.canonicalize();\n"),
-            ("host/search/src/a.rs", "rustix::fs::open(path, flags, mode);\n"),
-        ],
-        lines: &["host/runtime/src/a.rs:1", "host/runtime/src/a.rs:2", "host/search/src/a.rs:1"],
-        good: &[
-            ("host/private/src/lib.rs", "File::open(path);\n"),
-            ("host/cli/src/a.rs", "File::open(path);\n"),
             (
-                "host/runtime/src/a.rs",
+                "host/runtime/engine/src/a.rs",
+                "std::fs::read(path);\nlet real = path.canonicalize();\n",
+            ),
+            ("host/sandbox/search/src/a.rs", "rustix::fs::open(path, flags, mode);\n"),
+        ],
+        lines: &[
+            "host/runtime/engine/src/a.rs:1",
+            "host/runtime/engine/src/a.rs:2",
+            "host/sandbox/search/src/a.rs:1",
+        ],
+        good: &[
+            ("host/state/data-dir/src/lib.rs", "File::open(path);\n"),
+            ("host/cli/toolhold/src/a.rs", "File::open(path);\n"),
+            (
+                "host/runtime/engine/src/a.rs",
                 "use std::fs::File;\nhandle.open(name);\n#[cfg(test)]\nmod tests {\n    use std::fs::read(x);\n}\n",
             ),
         ],
@@ -296,13 +348,13 @@ const SAMPLES: &[Sample] = &[
     Sample {
         rule: "unsafe_code_is_in_listed_files",
         bad: &[
-            ("host/core/src/a.rs", "// unsafe\nlet x = unsafe { y };\n"),
+            ("host/core/host/src/a.rs", "// unsafe\nlet x = unsafe { y };\n"),
             ("plugins/file/src/lib.rs", "unsafe fn f() {}\n"),
         ],
-        lines: &["host/core/src/a.rs:2", "plugins/file/src/lib.rs:1"],
+        lines: &["host/core/host/src/a.rs:2", "plugins/file/src/lib.rs:1"],
         good: &[
-            ("host/compiler/src/compiled.rs", "unsafe { map() }\n"),
-            ("host/core/src/a.rs", "#![deny(unsafe_code)]\nconst A: &str = \"unsafe\";\n"),
+            ("host/runtime/compiler/src/compiled.rs", "unsafe { map() }\n"),
+            ("host/core/host/src/a.rs", "#![deny(unsafe_code)]\nconst A: &str = \"unsafe\";\n"),
             ("plugins/sdk/src/lib.rs", "#[unsafe(link_section = \"x\")]\nstatic A: u8 = 1;\n"),
         ],
     },
@@ -312,32 +364,41 @@ const SAMPLES: &[Sample] = &[
         lines: &["xtask/Cargo.toml:2"],
         good: &[
             ("xtask/Cargo.toml", "[dependencies]\n"),
-            ("host/cli/Cargo.toml", "[dependencies]\nclap.workspace = true\n"),
+            ("host/cli/toolhold/Cargo.toml", "[dependencies]\nclap.workspace = true\n"),
         ],
     },
     Sample {
         rule: "every_lint_exception_has_a_reason",
         bad: &[(
-            "host/core/src/a.rs",
+            "host/core/host/src/a.rs",
             "#![allow(missing_docs)]\n#[expect(\n    dead_code,\n)]\nfn f() {}\n#[cfg_attr(test, allow(unused))]\nfn g() {}\n",
         )],
-        lines: &["host/core/src/a.rs:1", "host/core/src/a.rs:2", "host/core/src/a.rs:6"],
+        lines: &[
+            "host/core/host/src/a.rs:1",
+            "host/core/host/src/a.rs:2",
+            "host/core/host/src/a.rs:6",
+        ],
         good: &[(
-            "host/core/src/a.rs",
+            "host/core/host/src/a.rs",
             "#[allow(\n    missing_docs,\n    reason = \"generated\"\n)]\nfn f() { x.expect(\"y\"); z.allow(w); }\n",
         )],
     },
     Sample {
         rule: "no_code_is_unfinished",
         bad: &[
-            ("host/core/src/a.rs", "fn f() { todo!() }\n// FIXME: later\n"),
+            ("host/core/host/src/a.rs", "fn f() { todo!() }\n// FIXME: later\n"),
             ("wit/a/a.wit", "// TODO\n"),
             ("docs/a.md", "More here: TODO.\n"),
         ],
-        lines: &["host/core/src/a.rs:1", "host/core/src/a.rs:2", "wit/a/a.wit:1", "docs/a.md:1"],
+        lines: &[
+            "host/core/host/src/a.rs:1",
+            "host/core/host/src/a.rs:2",
+            "wit/a/a.wit:1",
+            "docs/a.md:1",
+        ],
         good: &[
             (
-                "host/core/src/a.rs",
+                "host/core/host/src/a.rs",
                 "// The method, and XXXL.\nconst A: &str = \"TODO\";\nfn f() { mytodo!() }\n",
             ),
             ("a.json", "{\"TODO\": 1}\n"),
@@ -361,13 +422,13 @@ const SAMPLES: &[Sample] = &[
         bad: &[
             ("tests/tests/a.rs", "fn f() { std::thread::sleep(x); }\n"),
             (
-                "host/core/src/a.rs",
+                "host/core/host/src/a.rs",
                 "#[cfg(test)]\nmod tests {\n    use tokio::time::{sleep, timeout};\n}\n",
             ),
         ],
-        lines: &["tests/tests/a.rs:1", "host/core/src/a.rs:3"],
+        lines: &["tests/tests/a.rs:1", "host/core/host/src/a.rs:3"],
         good: &[
-            ("host/core/src/a.rs", "fn f() { std::thread::sleep(x); }\n"),
+            ("host/core/host/src/a.rs", "fn f() { std::thread::sleep(x); }\n"),
             ("tests/tests/a.rs", "let told = \"thread::sleep\";\n"),
             ("tests/src/bin/bench/a.rs", "fn f() { std::thread::sleep(x); }\n"),
         ],
@@ -375,23 +436,26 @@ const SAMPLES: &[Sample] = &[
     Sample {
         rule: "every_crate_has_a_description",
         bad: &[
-            ("host/core/Cargo.toml", "[package]\nname = \"a\"\n"),
-            ("host/core/src/lib.rs", "mod a;\n"),
-            ("host/core/src/a.rs", "\n"),
+            ("host/core/host/Cargo.toml", "[package]\nname = \"a\"\n"),
+            ("host/core/host/src/lib.rs", "mod a;\n"),
+            ("host/core/host/src/a.rs", "\n"),
         ],
-        lines: &["host/core/Cargo.toml:1", "host/core/src/lib.rs:1"],
+        lines: &["host/core/host/Cargo.toml:1", "host/core/host/src/lib.rs:1"],
         good: &[
-            ("host/core/Cargo.toml", "[package]\nname = \"a\"\ndescription = \"b\"\n"),
-            ("host/core/src/lib.rs", "//! A crate.\n"),
+            ("host/core/host/Cargo.toml", "[package]\nname = \"a\"\ndescription = \"b\"\n"),
+            ("host/core/host/src/lib.rs", "//! A crate.\n"),
         ],
     },
     Sample {
         rule: "every_crate_uses_the_lints_and_versions_of_the_workspace",
-        bad: &[("host/core/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\n")],
-        lines: &["host/core/Cargo.toml:1", "host/core/Cargo.toml:4"],
+        bad: &[(
+            "host/core/host/Cargo.toml",
+            "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\n",
+        )],
+        lines: &["host/core/host/Cargo.toml:1", "host/core/host/Cargo.toml:4"],
         good: &[
             (
-                "host/core/Cargo.toml",
+                "host/core/host/Cargo.toml",
                 "[package]\nname = \"a\"\n[lints]\nworkspace = true\n[dependencies]\nb = { workspace = true }\n",
             ),
             (
@@ -404,20 +468,20 @@ const SAMPLES: &[Sample] = &[
         rule: "every_dependency_is_used",
         bad: &[
             (
-                "host/core/Cargo.toml",
+                "host/core/host/Cargo.toml",
                 "[package]\nname = \"a\"\n[dependencies]\ncap-std.workspace = true\nsha2.workspace = true\n",
             ),
-            ("host/core/src/lib.rs", "// cap_std::fs\nuse sha2::Digest;\n"),
-            ("host/mcp/src/lib.rs", "use cap_std::fs;\n"),
+            ("host/core/host/src/lib.rs", "// cap_std::fs\nuse sha2::Digest;\n"),
+            ("host/mcp/server/src/lib.rs", "use cap_std::fs;\n"),
         ],
-        lines: &["host/core/Cargo.toml:4"],
+        lines: &["host/core/host/Cargo.toml:4"],
         good: &[
             (
-                "host/core/Cargo.toml",
+                "host/core/host/Cargo.toml",
                 "[package]\nname = \"a\"\n[dependencies]\ncap-std.workspace = true\n[dev-dependencies]\nwat = \"1\"\n",
             ),
-            ("host/core/src/lib.rs", "fn f(a: cap_std::fs::Dir) {}\n"),
-            ("host/core/tests/a.rs", "use wat::parse_str;\n"),
+            ("host/core/host/src/lib.rs", "fn f(a: cap_std::fs::Dir) {}\n"),
+            ("host/core/host/tests/a.rs", "use wat::parse_str;\n"),
         ],
     },
     Sample {
@@ -511,30 +575,30 @@ const SAMPLES: &[Sample] = &[
         rule: "the_table_of_processes_is_complete",
         bad: &[(
             "docs/architecture.md",
-            "## Processes\n| `toolhold` | you | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
-             | | | `host/system/src/confine/run.rs` | |\n| | | `host/authoring/src/tools.rs` | |\n\
-             | | | `host/core/src/host.rs` | |\n",
+            "## Processes\n| `toolhold` | you | `host/core/builtins/build.rs` | |\n| | | `host/sandbox/net/src/program.rs` | |\n\
+             | | | `host/sandbox/system/src/confine/run.rs` | |\n| | | `host/cli/authoring/src/tools.rs` | |\n\
+             | | | `host/core/host/src/host.rs` | |\n",
         )],
         lines: &["docs/architecture.md:1", "docs/architecture.md:6"],
         good: &[(
             "docs/architecture.md",
-            "## Processes\n| `toolhold` | you | – | |\n| | | `host/builtins/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
-             | | | `host/system/src/confine/run.rs` | |\n| | | `host/authoring/src/tools.rs` | |\n\
-             | | | `host/system/src/process/helper.rs` | |\n",
+            "## Processes\n| `toolhold` | you | – | |\n| | | `host/core/builtins/build.rs` | |\n| | | `host/sandbox/net/src/program.rs` | |\n\
+             | | | `host/sandbox/system/src/confine/run.rs` | |\n| | | `host/cli/authoring/src/tools.rs` | |\n\
+             | | | `host/sandbox/system/src/process/helper.rs` | |\n",
         )],
     },
     Sample {
         rule: "the_table_of_unsafe_files_is_complete",
         bad: &[(
             "docs/architecture.md",
-            "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/compiler/src/compiled.rs` | |\n\
-             | `host/builtins/src/lib.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `host/cli/src/main.rs` | |\n",
+            "## Unsafe\n| `host/sandbox/system/src/confine/raw.rs` | |\n| `host/runtime/compiler/src/compiled.rs` | |\n\
+             | `host/core/builtins/src/lib.rs` | |\n| `tests/guests/hostile-http/src/lib.rs` | |\n| `host/cli/toolhold/src/main.rs` | |\n",
         )],
         lines: &["docs/architecture.md:1", "docs/architecture.md:6"],
         good: &[(
             "docs/architecture.md",
-            "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/compiler/src/compiled.rs` | |\n\
-             | `host/builtins/src/lib.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `plugins/hostile/src/words.rs` | |\n",
+            "## Unsafe\n| `host/sandbox/system/src/confine/raw.rs` | |\n| `host/runtime/compiler/src/compiled.rs` | |\n\
+             | `host/core/builtins/src/lib.rs` | |\n| `tests/guests/hostile-http/src/lib.rs` | |\n| `tests/guests/hostile/src/words.rs` | |\n",
         )],
     },
     Sample {
@@ -603,8 +667,11 @@ fn every_rule_has_failing_and_passing_sample() {
 fn long_file_breaks_the_rule() {
     let rule = RULES.iter().find(|rule| rule.name == "files_stay_small").unwrap();
     let long = "\n".repeat(1_001);
-    assert_eq!(violations(rule, &[("host/core/src/a.rs", &long)]), ["host/core/src/a.rs:1000"]);
-    assert_eq!(violations(rule, &[("host/core/src/a.rs", &long[1..])]), [""; 0]);
+    assert_eq!(
+        violations(rule, &[("host/core/host/src/a.rs", &long)]),
+        ["host/core/host/src/a.rs:1000"]
+    );
+    assert_eq!(violations(rule, &[("host/core/host/src/a.rs", &long[1..])]), [""; 0]);
 }
 
 #[test]

@@ -96,10 +96,12 @@ impl File {
     /// Whether the line is code that is not released: in the package of the tests, in a file of
     /// tests or an example, or in an item for tests only. Lines count from 1.
     pub(crate) fn is_test(&self, line: usize) -> bool {
+        // The guests of the tests are programs.
+        let is_guest = self.path.starts_with("tests/guests/");
         let folders = format!("/{}", self.path);
         let by_name = ["/tests/", "/examples/"].iter().any(|folder| folders.contains(folder))
             || self.path.ends_with("tests.rs");
-        by_name || self.source.as_ref().is_some_and(|source| source.is_test(line))
+        !is_guest && by_name || self.source.as_ref().is_some_and(|source| source.is_test(line))
     }
 }
 

@@ -7,6 +7,10 @@ use toolhold_core::Definition;
 use toolhold_core::text::neutral_line;
 use toolhold_models::{CallResult, ModelAnswer, ModelTool, Part, RawJson, TurnMessage};
 
+use toolhold_text_calls::{
+    CallForm, EarlierTexts, FindOptions, FormHint, OfferedTools, TextCall, find, tool_result,
+};
+
 use crate::chosen::{CALL, CALL_TOOL, FIND, unwrapped};
 use crate::context::COMPRESS;
 use crate::conversation::Conversation;
@@ -14,9 +18,6 @@ use crate::events::text_of;
 use crate::schemas::for_providers;
 use crate::settings::AgentSettings;
 use crate::think::Augmenter;
-use toolhold_texts::{
-    CallForm, EarlierTexts, FindOptions, FormHint, OfferedTools, TextCall, find, tool_result,
-};
 
 /// What an answer says and wants.
 pub(crate) struct Wanted {
@@ -232,7 +233,7 @@ pub(crate) fn offered(
 pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String {
     match &forms.offered {
         Some(offered) if !settings.native_tools => {
-            format!("{}\n\n{}", settings.system, toolhold_texts::system_text(offered))
+            format!("{}\n\n{}", settings.system, toolhold_text_calls::system_text(offered))
         }
         _ => settings.system.clone(),
     }

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use toolhold_core::config::ToolFilter;
 use toolhold_core::text::{cut, neutral, neutral_line};
 use toolhold_core::{Definition, OfferedTool};
-use toolhold_selection::{
-    IncludedTool, Selection, SelectionRules, ToolIndex, embedded_text, select, tokens_of,
-};
 
 use crate::outside::Live;
+use crate::selection::{
+    IncludedTool, Selection, SelectionRules, ToolIndex, embedded_text, select, tokens_of,
+};
 use crate::settings::AgentSettings;
 use crate::vectors::Embedder;
 

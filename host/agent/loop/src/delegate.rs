@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::json;
-use toolhold_choice::ChosenModel;
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{
@@ -15,6 +14,7 @@ use toolhold_core::{
     OuterCall, Output, Phase, Progress, Provider, Question, Reply, Role, ToolArgument,
 };
 use toolhold_models::Part;
+use toolhold_models::choice::ChosenModel;
 
 use crate::AgentError;
 use crate::agent::Agent;

@@ -1,5 +1,5 @@
-use toolhold_choice::ChoiceError;
 use toolhold_core::HostError;
+use toolhold_models::choice::ChoiceError;
 
 /// Why a session can't be used, for the person.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,7 @@
 //! Toolhold's own agent: the loop, its sessions, and what models write.
+//!
+//! [`selection`] chooses the tools that a task needs. [`review`] has a model judge calls before
+//! they run.
 
 mod agent;
 #[cfg(test)]
@@ -21,7 +24,9 @@ mod parts;
 mod plausible;
 mod record;
 mod replay;
+pub mod review;
 mod schemas;
+pub mod selection;
 mod settings;
 mod start;
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use toolhold_choice::ChosenModel;
 use toolhold_core::{
     Answer, Body, CancellationToken, Category, Content, Failure, Host, HostError, OfferedTool,
     Phase, Request, Session, Trust,
 };
+use toolhold_models::choice::ChosenModel;
 use toolhold_models::{
     CallResult, ModelAnswer, ModelError, ModelErrorKind, ModelEvent, Part, Turn,
 };

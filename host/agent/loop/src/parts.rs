@@ -2,8 +2,9 @@
 
 use toolhold_models::ModelEvent;
 
+use toolhold_text_calls::{CallSplitter, ShownText};
+
 use crate::events::{RunEvent, RunEvents};
-use toolhold_texts::{CallSplitter, ShownText};
 
 /// A part of an answer, for whoever shows it. Returns what is recorded of it.
 pub(crate) fn part(

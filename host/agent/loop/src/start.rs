@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use toolhold_choice::{ChosenModel, choose_model, thinking_level};
 use toolhold_core::config::{Folders, Loaded, Prices, ProviderSettings};
 use toolhold_core::{Approver, Host, HostError, Phase, Session, Trust};
-use toolhold_selection::Selection;
+use toolhold_models::choice::{ChosenModel, choose_model, thinking_level};
 
 use crate::agent::Agent;
 use crate::chosen::choose_enabled;
@@ -16,6 +15,7 @@ use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
 use crate::outside::{AskedModels, Live};
 use crate::record::{Began, SessionEntry, SessionStore};
+use crate::selection::Selection;
 use crate::settings::{AgentSettings, CorrectorSettings};
 use crate::vectors::Embedder;
 use crate::waiting::MeasuringApprover;

@@ -8,9 +8,9 @@
 use std::collections::HashSet;
 
 use toolhold_core::config::Utility;
-use toolhold_selection::names_tool;
 
 use crate::outside::ReadyCall;
+use crate::selection::names_tool;
 
 /// Calls of one task that are put off. A gate that says no more often only costs turns.
 const MAX_PUT_OFF: usize = 3;

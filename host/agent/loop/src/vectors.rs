@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use toolhold_choice::ChosenModel;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
+use toolhold_models::choice::ChosenModel;
 
 /// The time for all vectors of a catalogue. A small model on a busy machine takes long for the
 /// first time.

@@ -7,10 +7,10 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use toolhold_agent::selection::{SelectionRules, ToolIndex, select, tokens_of};
 use toolhold_contract::Definition;
-use toolhold_selection::{SelectionRules, ToolIndex, select, tokens_of};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/catalogues");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/catalogues");
 
 #[derive(Deserialize)]
 struct Recorded {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_requests::{Credential, Request, check_url};
+use toolhold_net::requests::{Credential, Request, check_url};
 use url::Url;
 
 use crate::failure::{ModelError, ModelErrorKind};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use toolhold_contract::text::in_words;
-use toolhold_requests::DoorError;
+use toolhold_net::requests::DoorError;
 
 use crate::format::ServerError;
 

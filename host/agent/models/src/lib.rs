@@ -1,9 +1,12 @@
 //! Models of providers: what one is asked and what it answers, independent of the provider
 //! ([`Turn`], [`ModelAnswer`]); the four usual formats, each a pure pair of functions
 //! ([`WireFormat`]); and one driver that asks in all of them.
+//!
+//! [`choice`] says which model the configuration means.
 
 mod assembly;
 mod body;
+pub mod choice;
 mod driver;
 mod embed;
 mod endpoint;

@@ -3,7 +3,7 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
 use toolhold_contract::CancellationToken;
-use toolhold_requests::{Request, Response};
+use toolhold_net::requests::{Request, Response};
 
 use crate::body::object;
 use crate::driver::{ModelClient, cancelled};

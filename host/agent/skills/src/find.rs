@@ -197,3 +197,17 @@ fn read(
         _ => Ok((SkillOrigin::Changed, None, SkillText::read(folder)?)),
     }
 }
+
+/// The paths of the trusted skills of a working directory. Blocks.
+///
+/// # Errors
+///
+/// The list of what is trusted can't be read.
+pub fn trusted_skills(directory: &Path, folders: &Folders) -> Result<Vec<PathBuf>, HostError> {
+    let trusted = config::trusted(folders)?.into_keys().map(PathBuf::from);
+    let is_below = |path: &PathBuf| {
+        let parent = path.parent();
+        PROJECT_FOLDERS.iter().any(|folder| parent == Some(&directory.join(folder)))
+    };
+    Ok(trusted.filter(is_below).collect())
+}

@@ -23,7 +23,7 @@ const MAX_PATH: usize = 1024;
 
 /// Who may own and write the files of a skill.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Owners {
+pub enum Owners {
     /// The user and root.
     User,
     /// Anybody: only bytes count that a person has seen.
@@ -49,46 +49,49 @@ impl Owners {
 
 /// An open folder.
 #[derive(Debug)]
-pub(crate) struct SkillFolder {
+pub struct SkillFolder {
     dir: OwnedFd,
     /// Its real path.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     owners: Owners,
 }
 
 /// A file that was read.
 #[derive(Debug)]
-pub(crate) struct FileBytes {
-    pub(crate) bytes: Vec<u8>,
+pub struct FileBytes {
+    /// The bytes, up to the limit of the reader.
+    pub bytes: Vec<u8>,
     /// Whether there is more.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
 }
 
 /// A file of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TreeFile {
+pub struct TreeFile {
     /// Its path in the folder.
-    pub(crate) path: String,
+    pub path: String,
     /// Bytes.
-    pub(crate) size: u64,
-    pub(crate) is_executable: bool,
+    pub size: u64,
+    /// Whether its owner may run it.
+    pub is_executable: bool,
     /// The SHA-256 of its bytes. Empty if they weren't read.
-    pub(crate) digest: Vec<u8>,
+    pub digest: Vec<u8>,
 }
 
 /// The files of a folder, in order of their paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FileTree {
-    pub(crate) files: Vec<TreeFile>,
+pub struct FileTree {
+    /// The files that are read.
+    pub files: Vec<TreeFile>,
     /// Links and other things that aren't read.
-    pub(crate) others: Vec<String>,
+    pub others: Vec<String>,
     /// What others may have written, with the reason.
-    pub(crate) foreign: Vec<String>,
+    pub foreign: Vec<String>,
 }
 
 impl FileTree {
     /// The SHA-256 of all names, sizes and bytes, in hexadecimal digits.
-    pub(crate) fn digest(&self) -> String {
+    pub fn digest(&self) -> String {
         let mut digest = Sha256::new_with_prefix("skill");
         for file in &self.files {
             digest.update((file.path.len() as u64).to_le_bytes());
@@ -109,7 +112,7 @@ impl FileTree {
 
 impl SkillFolder {
     /// Opens a folder by its real path.
-    pub(crate) fn open(path: &Path, owners: Owners) -> Result<Self, String> {
+    pub fn open(path: &Path, owners: Owners) -> Result<Self, String> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let dir = rustix::fs::open(path, flags, Mode::empty()).map_err(in_words)?;
         owners.check(&fstat(&dir).map_err(in_words)?)?;
@@ -117,7 +120,7 @@ impl SkillFolder {
     }
 
     /// Opens a folder of it. `None`: it isn't there, or is something else.
-    pub(crate) fn folder(&self, name: &str) -> Option<Result<Self, String>> {
+    pub fn folder(&self, name: &str) -> Option<Result<Self, String>> {
         let dir = match open_folder(self.dir.as_fd(), name) {
             Ok(dir) => dir,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return None,
@@ -130,7 +133,7 @@ impl SkillFolder {
 
     /// The names in it, in order, without those that begin with a dot and those that aren't UTF-8.
     /// At most `most`, and whether there are more.
-    pub(crate) fn names(&self, most: usize) -> Result<(Vec<String>, bool), String> {
+    pub fn names(&self, most: usize) -> Result<(Vec<String>, bool), String> {
         let (mut names, mut is_cut) = (Vec::new(), false);
         for entry in Dir::read_from(&self.dir).map_err(in_words)? {
             let entry = entry.map_err(in_words)?;
@@ -149,7 +152,7 @@ impl SkillFolder {
     }
 
     /// Whether there is something of that name in it. Links aren't followed.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 

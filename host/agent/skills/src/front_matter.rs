@@ -20,21 +20,21 @@ const KNOWN: [&str; 6] =
 
 /// What the front matter says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FrontMatter {
+pub struct FrontMatter {
     /// The skill's name.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// What it is for.
-    pub(crate) description: Option<String>,
+    pub description: Option<String>,
     /// Its licence.
-    pub(crate) license: Option<String>,
+    pub license: Option<String>,
     /// What it needs.
-    pub(crate) compatibility: Option<String>,
+    pub compatibility: Option<String>,
     /// Whether it names tools that it wants to use.
-    pub(crate) names_tools: bool,
+    pub names_tools: bool,
     /// Keys that the documented format doesn't have.
-    pub(crate) unknown: Vec<String>,
+    pub unknown: Vec<String>,
     /// Why it isn't valid YAML, if it could be read all the same.
-    pub(crate) mistake: Option<String>,
+    pub mistake: Option<String>,
 }
 
 /// The front matter and the instructions after it.

@@ -3,20 +3,17 @@
 //! Their texts come from others. What is read is bounded and stays in the skill's folder, and a
 //! model gets nothing of a project's skill before a person has seen it. A skill gives no rights.
 
-mod commands;
 mod find;
-mod folder;
+pub mod folder;
 mod front_matter;
 mod listing;
 mod offer;
-mod skill;
+pub mod skill;
 mod tool;
-mod trust;
 
-pub use commands::{SkillsCommand, run};
-pub use find::Skills;
+pub use find::{Skills, trusted_skills};
+pub use front_matter::FrontMatter;
 pub use listing::describe_skills;
 pub use offer::OfferedSkills;
 pub use skill::{Skill, SkillFinding, SkillOrigin};
 pub use tool::SkillLoader;
-pub use trust::{trust_skill, trusted_skills};

@@ -9,7 +9,7 @@ use crate::folder::{FileTree, MAX_FILES, SkillFolder};
 use crate::front_matter::{self, FrontMatter};
 
 /// The file that makes a folder a skill.
-pub(crate) const SKILL_FILE: &str = "SKILL.md";
+pub const SKILL_FILE: &str = "SKILL.md";
 
 /// Most bytes of it that are read.
 pub(crate) const MAX_TEXT: u64 = 256 * 1024;
@@ -46,7 +46,8 @@ impl SkillOrigin {
         matches!(self, Self::User | Self::Trusted)
     }
 
-    pub(crate) fn in_words(self) -> &'static str {
+    /// The origin as a person reads it.
+    pub fn in_words(self) -> &'static str {
         match self {
             Self::User => "yours",
             Self::Trusted => "of the project, trusted",
@@ -107,12 +108,17 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
 }
 
 /// The text of a skill: its front matter and its instructions.
-pub(crate) struct SkillText {
-    pub(crate) matter: FrontMatter,
-    pub(crate) description: String,
-    pub(crate) body: String,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) is_cut: bool,
+pub struct SkillText {
+    /// The front matter.
+    pub matter: FrontMatter,
+    /// The description, on one line.
+    pub description: String,
+    /// The instructions.
+    pub body: String,
+    /// The whole file, up to its limit.
+    pub bytes: Vec<u8>,
+    /// Whether there is more.
+    pub is_cut: bool,
 }
 
 impl SkillText {
@@ -121,7 +127,7 @@ impl SkillText {
     /// # Errors
     ///
     /// It can't be read, or isn't that of a skill.
-    pub(crate) fn read(folder: &SkillFolder) -> Result<Self, String> {
+    pub fn read(folder: &SkillFolder) -> Result<Self, String> {
         let of_file = |why: String| format!("{SKILL_FILE}: {why}");
         let read = folder.read(SKILL_FILE, MAX_TEXT).map_err(of_file)?;
         Self::parse(read.bytes, read.is_cut).map_err(of_file)
@@ -214,7 +220,7 @@ impl SkillText {
 /// # Errors
 ///
 /// There is something that no digest is of.
-pub(crate) fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), String> {
+pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), String> {
     let tree = folder.tree(true)?;
     if let Some(other) = tree.others.first() {
         let shown = neutral_line(cut(other, 200));
@@ -228,7 +234,7 @@ pub(crate) fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), 
 }
 
 /// Everything that is wrong with the skill of a folder, and its files.
-pub(crate) fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) {
+pub fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) {
     let finding = |is_error, message: String| {
         let message = neutral_line(&message);
         SkillFinding { is_error, message }
@@ -265,7 +271,7 @@ pub(crate) fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, Fil
 }
 
 /// The name of a skill's folder. Empty: it has none that is text.
-pub(crate) fn folder_name(path: &Path) -> &str {
+pub fn folder_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 

@@ -46,11 +46,11 @@ const GO_OPTIONS: [&str; 4] =
 
 /// The versions of the tools, which the tests of this repository use too.
 const PYTHON_TOOLS: &str = concat!(
-    include_str!("../../../tests/clients/plugins-python/requirements.txt"),
-    include_str!("../../../tests/clients/plugins-c/requirements.txt"),
-    include_str!("../../../tests/clients/plugins-go/requirements.txt"),
+    include_str!("../../../../tests/clients/plugins-python/requirements.txt"),
+    include_str!("../../../../tests/clients/plugins-c/requirements.txt"),
+    include_str!("../../../../tests/clients/plugins-go/requirements.txt"),
 );
-const NODE_TOOLS: &str = include_str!("../../../tests/clients/plugins-javascript/package.json");
+const NODE_TOOLS: &str = include_str!("../../../../tests/clients/plugins-javascript/package.json");
 
 /// A plugin that was built.
 pub struct Built {

@@ -1,9 +1,13 @@
 //! What authors of plugins need: new projects, builds with each language's own tools, the manifest
 //! of a component, and the contract's WIT. The commands `toolhold plugin new`, `build`, `pack` and
 //! `wit` are thin layers over this crate.
+//!
+//! [`conformance`] tests a component. [`dev`] builds and serves one whenever a source changes.
 
 mod arguments;
 mod build;
+pub mod conformance;
+pub mod dev;
 mod files;
 mod language;
 mod manifest;

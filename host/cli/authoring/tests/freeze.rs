@@ -19,7 +19,7 @@ const RULE: &str = "These items are released: \"Changes of a released version\" 
     docs/decisions/contract.md says how else it is done";
 
 fn wit() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap();
     root.join("wit")
 }
 

@@ -9,10 +9,10 @@ use http::{HeaderName, HeaderValue, Method};
 use tokio::runtime::{Builder, Runtime};
 use toolhold_core::HostError;
 use toolhold_core::config::{Folders, Loaded};
-use toolhold_egress::{SecretSource, read};
-use toolhold_requests::{
+use toolhold_net::requests::{
     Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request, check_url,
 };
+use toolhold_net::{SecretSource, read};
 use url::Url;
 
 use crate::send::{Post, Posted, Transport, Unsent};

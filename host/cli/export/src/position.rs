@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use toolhold_core::HostError;
 use toolhold_core::audit::LogPosition;
 use toolhold_core::config::Folders;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use crate::machine::short_hash;
 

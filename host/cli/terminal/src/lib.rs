@@ -9,7 +9,6 @@ pub mod error;
 pub mod exit;
 pub mod inquiry;
 pub mod interrupt;
-pub mod jobs;
 pub mod live;
 pub mod nearest;
 pub mod new_file;

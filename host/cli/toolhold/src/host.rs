@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::runtime::Builder;
-use toolhold_choice::{embedding_models, vector_database};
+use toolhold_agent::review::ModelReviewer;
 use toolhold_core::config::{self, Folders, Loaded, Project, ProjectTrust};
 use toolhold_core::text::counted;
 use toolhold_core::{Builtin, Host, HostBuilder, HostError};
 use toolhold_export::Telemetry;
-use toolhold_review::ModelReviewer;
-use toolhold_servers::Servers;
+use toolhold_mcp_client::Servers;
+use toolhold_models::choice::{embedding_models, vector_database};
 use toolhold_skills::OfferedSkills;
 
 use crate::error::Error;

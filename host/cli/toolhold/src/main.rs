@@ -8,15 +8,15 @@ mod arguments;
 mod asking;
 mod audit;
 mod call;
-mod completions;
 mod config;
 mod demo;
 mod doctor;
 mod filter;
+mod generate;
 mod host;
 mod init;
+mod jobs;
 mod key;
-mod man;
 mod mcp;
 mod memory;
 mod options;
@@ -136,9 +136,9 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     }
     match command {
         Command::Call(call) => call::run(&call, &options),
-        Command::Run(arguments) => agent::run(&arguments, &options),
-        Command::Chat(arguments) => agent::chat(&arguments, &options),
-        Command::Models(arguments) => agent::models(&arguments, &options),
+        Command::Run(arguments) => agent::command::run(&arguments, &options),
+        Command::Chat(arguments) => agent::command::chat(&arguments, &options),
+        Command::Models(arguments) => agent::command::models(&arguments, &options),
         Command::Serve(arguments) => serve::run(&options, arguments),
         Command::Mcp(command) => mcp::run(&command, &options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),
@@ -149,18 +149,20 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),
         Command::Policy(command) => policy::run(&command, &options),
-        Command::Memory(command) => memory::run(&command, &options),
+        Command::Memory(command) => memory::command::run(&command, &options),
         Command::Skills(command) => skills::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
         Command::Allow(allow) => allow::run(&allow, &options),
         Command::Undo(undo) => undo::run(&undo, &options),
-        Command::Jobs(jobs) => toolhold_terminal::jobs::run(&jobs),
-        Command::Tasks(TasksCommand::Tasks(command)) => tasks::tasks(&command, &options),
-        Command::Tasks(TasksCommand::Daemon(daemon)) => tasks::daemon(&daemon, &options),
-        Command::Demo(demo) => demo::run(&demo),
+        Command::Jobs(jobs) => jobs::run(&jobs),
+        Command::Tasks(TasksCommand::Tasks(command)) => tasks::command::tasks(&command, &options),
+        Command::Tasks(TasksCommand::Daemon(daemon)) => tasks::command::daemon(&daemon, &options),
+        Command::Demo(demo) => demo::command::run(&demo),
         Command::Doctor(doctor) => doctor::run(&doctor, &options),
-        Command::Generate(GenerateCommand::Completions(shell)) => completions::run(&shell),
-        Command::Generate(GenerateCommand::Man(man)) => man::run(&man),
+        Command::Generate(GenerateCommand::Completions(shell)) => {
+            generate::completions::run(&shell)
+        }
+        Command::Generate(GenerateCommand::Man(man)) => generate::man::run(&man),
     }
 }
 

@@ -1,8 +1,8 @@
 //! What bounds a task: the configuration of whoever made it, in a form that only takes away.
 
 use serde_json::Value;
+use toolhold_config_keys::Narrowing;
 use toolhold_contract::HostError;
-use toolhold_settings::Narrowing;
 
 use super::keys::rule;
 use super::leaf::{Leaf, document};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolhold_contract::{BuiltInGrant, BuiltInPlugin, HostError, SubjectKind};
-use toolhold_egress::{
+use toolhold_net::{
     Limits, Network, Proxy, Secret as ResolvedSecret, SecretSource, SecretValue, Settings,
 };
 use toolhold_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme, Target};

@@ -12,14 +12,15 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toolhold_contract::text::{cut, shell_word};
-use toolhold_private::PinnedDirectory;
+use toolhold_data_dir::PinnedDirectory;
 use toolhold_redaction::{self as redaction, Keys};
+
+use toolhold_config_keys::is_in_secrets;
 
 use super::inputs::VARIABLE;
 use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
-use toolhold_settings::is_in_secrets;
 
 /// Bytes of a file: more than anybody writes by hand, and quick to read.
 const MAX_BYTES: u64 = 1024 * 1024;

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, RawString};
 use toolhold_contract::HostError;
 use toolhold_contract::text::toml;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::load::load_with;
 use super::{

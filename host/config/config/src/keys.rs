@@ -4,8 +4,9 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use toolhold_config_keys::Narrowing;
+
 use super::Config;
-use toolhold_settings::Narrowing;
 
 /// A key that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use serde::Deserialize;
 use toml::Value;
 use toolhold_redaction::{self as redaction, Keys};
 
+use toolhold_config_keys::is_in_secrets;
+
 use super::keys::{advice, dotted, near};
 use super::removed::successor;
 use super::{Config, Problem, Source};
-use toolhold_settings::is_in_secrets;
 
 /// Texts with fewer bytes than this aren't secrets.
 const SHORT: usize = 4;
@@ -86,7 +87,7 @@ impl Leaf {
                 let whole = if path.len() < self.path.len() { &self.path } else { &path };
                 // One letter too few is likelier than another agent's configuration.
                 let near = near(&path);
-                let foreign = toolhold_migration::advice(whole).filter(|_| near.is_none());
+                let foreign = crate::migration::advice(whole).filter(|_| near.is_none());
                 let (path, advice) = match foreign {
                     Some(advice) => (whole, advice),
                     None => (&path, near.unwrap_or_else(|| advice(&path))),

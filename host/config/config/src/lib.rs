@@ -29,6 +29,7 @@ mod leaf;
 mod load;
 mod loaded;
 mod migrate;
+pub mod migration;
 mod narrow;
 mod plugin_config;
 mod policy;
@@ -48,6 +49,7 @@ mod switches;
 mod task_bounds;
 mod variables;
 
+pub use crate::migration::Migration;
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use filter_rules::{FilterRules, ProjectFilterRules, ProjectRulesTrust};
@@ -67,10 +69,8 @@ pub use renamed::Renamed;
 pub use signed::CeilingFiles;
 pub use source::Source;
 pub use task_bounds::TaskBounds;
-pub use toolhold_migration::Migration;
-pub use toolhold_policy::files::OwnFolder;
-pub use toolhold_presets as presets;
-pub use toolhold_settings::{
+pub use toolhold_config_keys::presets;
+pub use toolhold_config_keys::{
     AdversarialPolicy, Agent, AllowedPath, AllowedPlugin, Amount, Approvals, ArgumentPart,
     ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies,
     DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, HostGrant, InstallKey,
@@ -85,6 +85,7 @@ pub use toolhold_settings::{
     VectorBackend, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
     WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };
+pub use toolhold_policy::files::OwnFolder;
 pub use watch::ConfigWatch;
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use toolhold_contract::text::cut;
-use toolhold_migration::{KnownKeys, Migration, WrongValue, rewrite};
 use toolhold_redaction::{self as redaction, Keys};
+
+use toolhold_config_keys::Narrowing;
 
 use super::file::{self, MAX_VALUES};
 use super::inline;
@@ -13,7 +14,7 @@ use super::leaf::Leaf;
 use super::load::load_with;
 use super::renamed::new_name;
 use super::{Folders, Inputs, Loaded, Problem, Problems, Source};
-use toolhold_settings::Narrowing;
+use crate::migration::{KnownKeys, Migration, WrongValue, rewrite};
 
 /// Bytes of an element that are shown.
 const MAX_SHOWN: usize = 120;

@@ -10,13 +10,14 @@ use serde_json::Value;
 use toolhold_contract::text::cut;
 use toolhold_system::files::real_or_given;
 
+use toolhold_config_keys::Narrowing;
+
 use super::keys::{dotted, rule};
 use super::leaf::{Leaf, document};
 use super::resolved::{Resolved, expand, resolve};
 use super::{
     AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Source,
 };
-use toolhold_settings::Narrowing;
 
 /// Bytes of an untrusted value that a notice shows.
 const MAX_SHOWN: usize = 80;

@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use toolhold_contract::{Access, HostError};
-use toolhold_egress::SecretSource;
+use toolhold_data_dir::Repository;
+use toolhold_net::SecretSource;
 use toolhold_policy::files::{FileRules, Grant, OwnFolder, PathGlobs};
 use toolhold_policy::literal;
-use toolhold_private::Repository;
 use toolhold_system::files::{real_or_given, with_its_links};
 
 use super::resolved::{Resolved, expand, resolve};

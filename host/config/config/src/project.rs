@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toolhold_contract::HostError;
-use toolhold_private::state;
+use toolhold_data_dir::state;
 
 use super::leaf::Leaf;
 use super::narrow::{self, Bases, Narrower, narrow};

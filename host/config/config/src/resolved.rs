@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use toolhold_private::Way;
+use toolhold_data_dir::Way;
 
 use super::Folders;
 

@@ -132,10 +132,10 @@ fn chosen<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
 
 /// Advice about a variable that names a key of another agent. `None`: it names none.
 fn foreign_advice(name: &str) -> Option<String> {
-    let key = toolhold_migration::keys_instead()
+    let key = crate::migration::keys_instead()
         .find(|key| name == format!("TOOLHOLD_{}", capitals(&key.old.replace('.', "_"))))?;
     let path: Vec<String> = key.old.split('.').map(str::to_owned).collect();
-    toolhold_migration::advice(&path)
+    crate::migration::advice(&path)
 }
 
 fn pattern(key: &Key) -> String {

@@ -2,6 +2,8 @@
 //! of every key, and what a file in the working directory may do to it.
 //!
 //! Where values come from, and what narrows them, is in `toolhold-config`.
+//!
+//! [`presets`] are sets of grants, by name.
 
 mod agent;
 mod amount;
@@ -27,6 +29,7 @@ mod permissions;
 mod plugin_folder;
 mod plugins;
 mod policy;
+pub mod presets;
 mod redaction;
 mod result_cache;
 mod retry;

@@ -5,9 +5,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use toolhold_system::confine;
 
 use crate::narrowing::{Narrowing, section};
+use crate::presets::{PRESETS, Preset, preset};
 use crate::written::{as_written, inline_schema};
 use crate::{AllowedPath, Bounded, PathGlob, WrittenPattern};
-use toolhold_presets::{PRESETS, Preset, preset};
 
 section! {
     /// What commands may do, whichever tool runs them, and what the processes of calls see and use.

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::rand::GetRandomFlags;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::chain::{self, Hash, Key, SealedRecord};
 use super::lines::Lines;

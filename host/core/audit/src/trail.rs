@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use toolhold_config::Folders;
 use toolhold_contract::HostError;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::chain::{self, Key, SealedRecord};
 use super::files::{self, CURRENT};

@@ -33,7 +33,7 @@ macro_rules! precompiled {
 
 /// The program in the documents compiles.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/library.md")]
+#[doc = include_str!("../../../../docs/library.md")]
 struct LibraryPage;
 
 /// The plugins whose tools every user of `toolhold` gets: files, the shell, the web, and the

@@ -7,8 +7,8 @@ use jsonschema::Validator;
 use serde_json::Value;
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{Annotations, Category, Definition, Failure, HostError, Provider};
+use toolhold_engine::{Origin, Plugin};
 use toolhold_policy::TextGlob;
-use toolhold_runtime::{Origin, Plugin};
 
 use crate::filter_chain::Chain;
 use crate::schema;
@@ -132,9 +132,9 @@ impl Tool {
         Annotations { read_only: reads, ..self.annotations }
     }
 
-    /// The cost of checking one value of the arguments, see [`toolhold_runtime::schema_weight`].
+    /// The cost of checking one value of the arguments, see [`toolhold_engine::schema_weight`].
     pub fn weight(&self) -> usize {
-        *self.weight.get_or_init(|| toolhold_runtime::schema_weight(&self.definition.input_schema))
+        *self.weight.get_or_init(|| toolhold_engine::schema_weight(&self.definition.input_schema))
     }
 
     /// The validator for the arguments of a call.

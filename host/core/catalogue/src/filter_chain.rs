@@ -7,8 +7,8 @@ use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::Look;
 use regex_syntax::hir::literal::Extractor;
 use toolhold_contract::{FilterDefinition, Pattern, Purpose};
+use toolhold_engine::{Origin, Plugin};
 use toolhold_policy::{TextGlob, commands, last_command};
-use toolhold_runtime::{Origin, Plugin};
 
 /// Most bytes of one compiled pattern of a built-in filter.
 const MAX_COMPILED: usize = 1 << 20;

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use toolhold_data_dir::{Repository, read_regular};
 use toolhold_policy::commands::Command;
-use toolhold_private::{Repository, read_regular};
 
 /// Bytes of a configuration that are read.
 const MAX_BYTES: u64 = 1 << 20;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use toolhold_contract::{CancellationToken, Category, Failure, Subject, SubjectKind};
+use toolhold_engine::Plugin;
 use toolhold_policy::ResolvedSubject;
 use toolhold_policy::egress::Target;
-use toolhold_runtime::Plugin;
 use toolhold_system::files::{FileError, FileView, LastLink, real_or_given};
 
 use crate::catalogue::Tool;

@@ -15,11 +15,11 @@ use toolhold_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
 use toolhold_catalogue::subjects::Lookups;
 use toolhold_config::{Folders, Loaded};
 use toolhold_contract::{EmbeddingModel, HostError, Offers, Provider, VectorDatabase};
-use toolhold_egress::{Network, Resolve};
+use toolhold_engine::{Builtin, Runtime};
+use toolhold_jobs::services::Services;
 use toolhold_jobs::{JobTools, Jobs};
-use toolhold_runtime::{Builtin, Runtime};
+use toolhold_net::{Network, Resolve};
 use toolhold_schedule::Schedule;
-use toolhold_services::Services;
 
 use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
@@ -203,7 +203,7 @@ impl HostBuilder {
         self
     }
 
-    /// Who judges calls, if `[tools.adversarial_policy]` is enabled: `toolhold-review` asks a model
+    /// Who judges calls, if `[tools.adversarial_policy]` is enabled: `toolhold-agent` asks a model
     /// of the configuration. By default nobody does, and with that table each call that it doesn't
     /// exempt is refused.
     #[must_use]
@@ -213,7 +213,7 @@ impl HostBuilder {
     }
 
     /// The models that make vectors of texts, by their tables of `[providers]`: where `embeddings`
-    /// of a tool or a plugin names one. `toolhold-choice` makes those of the configuration. By
+    /// of a tool or a plugin names one. `toolhold-models` makes those of the configuration. By
     /// default there is none, and what is searched by meaning is searched by words alone.
     #[must_use]
     pub fn embedding_models(mut self, models: BTreeMap<String, Arc<dyn EmbeddingModel>>) -> Self {
@@ -222,7 +222,7 @@ impl HostBuilder {
     }
 
     /// The database that says which vectors are near, for `search_code`, where `vector_backend` of
-    /// `[index]` names one. `toolhold-choice` makes that of the configuration. By default there is
+    /// `[index]` names one. `toolhold-models` makes that of the configuration. By default there is
     /// none, and the index compares all vectors itself.
     #[must_use]
     pub fn vector_database(mut self, database: Option<Arc<dyn VectorDatabase>>) -> Self {
@@ -279,7 +279,7 @@ impl HostBuilder {
         }
         let directory = real;
         let governor = Arc::new(Governor::new(Rules::from_config(&self.config)?));
-        let helper = self.helper.or_else(toolhold_runtime::own_helper);
+        let helper = self.helper.or_else(toolhold_engine::own_helper);
         let network = Network {
             resolver: self.resolver,
             listening: self.listening.into(),

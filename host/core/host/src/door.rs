@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use toolhold_audit::{Audit, OwnRequestRecord};
 use toolhold_config::{Folders, Loaded};
-use toolhold_requests::{Door, DoorRecord, Recorder};
+use toolhold_net::requests::{Door, DoorRecord, Recorder};
 
 /// The way out for Toolhold's own requests: by the settings of `[network]`, with a record of each
 /// request in the audit log. `front_end` stands in the records. Opens nothing yet.

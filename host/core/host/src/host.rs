@@ -14,8 +14,8 @@ use toolhold_contract::{
     CallId, CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
     FilterInput, FilterVerdict, HostError, NoEvents, Offers, Pattern, Purpose,
 };
+use toolhold_engine::PluginInfo;
 use toolhold_policy::{Decision, Phase, Trust};
-use toolhold_runtime::PluginInfo;
 
 use crate::approvals::{ApprovalDesk, Approver};
 use crate::audit::Audit;

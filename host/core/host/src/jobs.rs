@@ -10,9 +10,9 @@ use toolhold_catalogue::CallContext;
 use toolhold_catalogue::plugins::control::ask_each;
 use toolhold_config::{Folders, Loaded};
 use toolhold_contract::{HostError, JobEnd};
+use toolhold_jobs::services::Services;
 use toolhold_jobs::{Finisher, JobAbout, JobBounds, JobObserver, JobSettings, Jobs};
 pub use toolhold_jobs::{JobState, JobSummary};
-use toolhold_services::Services;
 
 /// How long a host may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -32,7 +32,7 @@
 //! else. With `/etc/passwd` instead, it prints the rule that refuses the call, where that rule
 //! stands, and how to change it.
 //!
-//! Two programs in `host/builtins/examples` do more: `embed.rs` is an agent's side of a host,
+//! Two programs in `host/core/builtins/examples` do more: `embed.rs` is an agent's side of a host,
 //! `provider.rs` adds a tool of the program's own.
 //!
 //! # Configuration and folders
@@ -198,7 +198,7 @@
 //! A [`Provider`] offers tools that are Rust code of the program. The host resolves, validates and
 //! shapes their calls like any other, but doesn't confine them: the provider is responsible for
 //! deadline, cancellation and access. Make the schema from the type of the arguments, as in
-//! `host/builtins/examples/provider.rs`, so that the two can't differ.
+//! `host/core/builtins/examples/provider.rs`, so that the two can't differ.
 //!
 //! # The helper
 //!
@@ -308,14 +308,14 @@ pub use toolhold_contract::{
     TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, UntrustedText, VectorDatabase,
     VectorPoint, VectorSet, Wanted, text,
 };
-pub use toolhold_egress::Resolve;
-pub use toolhold_policy::{
-    Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionKind,
-    RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
-};
-pub use toolhold_private::state;
-pub use toolhold_runtime::{
+pub use toolhold_data_dir::state;
+pub use toolhold_engine::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
     Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook, own_helper,
     schema_weight,
+};
+pub use toolhold_net::Resolve;
+pub use toolhold_policy::{
+    Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionKind,
+    RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
 };

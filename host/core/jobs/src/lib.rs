@@ -2,11 +2,14 @@
 //! call, and end with it and with the host. Everything that decides on a command has decided before
 //! a job begins; here are the bounds, the kept output, and the tools that follow a job. What the
 //! commands of a session hand on to each other is here too.
+//!
+//! [`services`] decides which programs of plugins outlive a call.
 
 mod job;
 mod jobs;
 mod ring;
 mod servers;
+pub mod services;
 mod shell;
 mod starter;
 mod tools;

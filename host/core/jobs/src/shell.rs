@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use toolhold_commands::{CarriedChanges, CarriedState, CommandStart};
 use toolhold_contract::ShellSession;
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_redaction::{self as redaction, Keys};
+use toolhold_shell_commands::{CarriedChanges, CarriedState, CommandStart};
 
 /// The state of a session's commands. Clones are the same state.
 #[derive(Clone, Debug, Default)]

@@ -109,7 +109,7 @@ fn of_server(name: &str, hosts: &[(u32, Vec<ProviderState>)]) -> Vec<HostState> 
 }
 
 /// Why what the runner of a server fetches isn't pinned.
-pub(crate) fn unpinned(server: &McpServer) -> Option<String> {
+pub fn unpinned(server: &McpServer) -> Option<String> {
     // One at a URL fetches nothing.
     let is_program = !server.command.is_empty();
     is_program.then(|| Line::parse(&server.command, &server.args).err()).flatten()

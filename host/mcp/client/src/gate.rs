@@ -10,7 +10,7 @@ use rmcp::model::{
 };
 use tokio::sync::Notify;
 use toolhold_core::CancellationToken;
-use toolhold_egress::{Echoes, SecretValue};
+use toolhold_net::{Echoes, SecretValue};
 
 /// Most bytes of one message.
 pub(crate) const MAX_MESSAGE: usize = 8 << 20;

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use sse_stream::Sse;
 use tokio::sync::mpsc;
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_requests::{Credential, Door, DoorError, Limits, Request, Response};
+use toolhold_net::requests::{Credential, Door, DoorError, Limits, Request, Response};
 use url::Url;
 
 use crate::events::{Events, Parser};

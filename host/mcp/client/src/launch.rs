@@ -8,8 +8,8 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use toolhold_core::config::{Folders, Loaded, McpServer, OwnFolder, ServerSecret, dotted_name};
 use toolhold_core::{CancellationToken, ServerPlaces, door, own_helper, server_places};
-use toolhold_egress::{SecretValue, read};
-use toolhold_requests::{Credential, Door, check_url};
+use toolhold_net::requests::{Credential, Door, check_url};
+use toolhold_net::{SecretValue, read};
 use toolhold_system::confine::{Tree, TreeAccess};
 use toolhold_system::process::{Child, Command, CommandResult};
 

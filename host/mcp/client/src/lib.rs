@@ -9,10 +9,12 @@
 //! Everything that a server sends is hostile: messages, their number and rate, pages, tools,
 //! schemas and texts are bounded here, and the host treats its answers like those of a third-party
 //! plugin.
+//!
+//! [`client_files`] are the files of MCP clients.
 
 mod approval;
 mod client;
-mod commands;
+pub mod client_files;
 mod connection;
 mod definitions;
 mod events;
@@ -20,7 +22,6 @@ mod findings;
 mod form;
 mod gate;
 mod http;
-mod import;
 mod inquiries;
 mod launch;
 mod listed_tools;
@@ -37,14 +38,15 @@ mod reason;
 mod registry;
 mod running;
 mod server;
-mod shown_tool;
 mod words;
-mod written;
 
-pub use approval::{HostState, Inspection, PackageDifference, ServerState, inspect, states};
-pub use commands::{ServersCommand, run};
+pub use approval::{
+    HostState, Inspection, PackageDifference, ServerState, inspect, states, unpinned,
+};
 pub use findings::findings;
-pub use import::{ImportArguments, Moved, moved};
+pub use login::{LoginError, LoginPage, login};
+pub use oauth::forget_tokens;
+pub use packages::forget as forget_packages;
 pub use pins::{PinnedOffers, PinnedTool, Pins, ToolDifference};
 pub use registry::Servers;
 

@@ -1,6 +1,5 @@
-//! `toolhold mcp login` and `logout`.
+//! Logging in at the authorization server of an upstream server.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use toolhold_core::HostError;
 use toolhold_core::config::{Folders, Loaded, McpServer, working_directory};
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_requests::check_url;
-use toolhold_terminal::error::CommandError;
-use toolhold_terminal::exit::Exit;
-use toolhold_terminal::style::{FAINT, STRONG};
+use toolhold_net::requests::check_url;
 use url::Url;
 
 use crate::START;
@@ -36,28 +32,53 @@ const OFFLINE: &str = "offline_access";
 /// Where the browser comes back to.
 const PATH: &str = "/callback";
 
-fn server<'a>(config: &'a Loaded, name: &str) -> Result<&'a McpServer, CommandError> {
-    let shown = neutral_line(name);
-    match config.config.mcp.servers.get(name) {
-        Some(server) if !server.url.is_empty() => Ok(server),
-        Some(_) => Err(CommandError::Usage(format!(
-            "[mcp.servers.{shown}] is a program; a login is for servers with `url`"
-        ))),
-        None => {
-            Err(CommandError::Usage(format!("your configuration has no [mcp.servers.{shown}]")))
-        }
+/// The page at which a person logs in.
+#[derive(Clone, Debug)]
+pub struct LoginPage {
+    /// The authorization server, as it names itself.
+    pub issuer: String,
+    /// The address for the browser.
+    pub address: Url,
+    /// The address that the browser comes back to, on this machine.
+    pub back: String,
+}
+
+/// Why a login failed.
+#[derive(Debug)]
+pub enum LoginError {
+    /// The server, the authorization server or the person refused it.
+    Host(HostError),
+    /// The browser can't come back, or the page can't be shown.
+    Io(std::io::Error),
+}
+
+impl From<HostError> for LoginError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
     }
 }
 
-/// Lets a person log in at the server's authorization server, and keeps the tokens.
-pub(crate) async fn login(
+impl From<std::io::Error> for LoginError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Lets a person log in at the server's authorization server, and keeps the tokens. `show` shows
+/// the person the page.
+///
+/// # Errors
+///
+/// The servers can't be reached, the login was refused, or nobody came back in time.
+pub async fn login(
     config: &Loaded,
     folders: &Folders,
     name: &str,
-) -> Result<Exit, CommandError> {
-    let server = server(config, name)?;
+    server: &McpServer,
+    show: impl FnOnce(&LoginPage) -> std::io::Result<()>,
+) -> Result<(), LoginError> {
     let fail = |why: String| {
-        CommandError::Host(HostError::Config(format!("the login at `{name}` failed: {why}")))
+        LoginError::Host(HostError::Config(format!("the login at `{name}` failed: {why}")))
     };
     let refused = |error| fail(explain(&error));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -108,15 +129,9 @@ pub(crate) async fn login(
     let issuer = metadata.issuer.unwrap_or_default();
     let address = browser_address(session.get_authorization_url(), server).map_err(fail)?;
     let state = query(&address, "state").ok_or_else(|| fail("there is no state".to_owned()))?;
-    let mut err = anstream::stderr();
-    writeln!(
-        err,
-        "{STRONG}Open this address and log in at {}:{STRONG:#}",
-        neutral_line(cut(&issuer, 200))
-    )?;
-    writeln!(std::io::stdout().lock(), "{address}")?;
-    writeln!(err, "{FAINT}It comes back to {back}.{FAINT:#}")?;
-    let returned = tokio::time::timeout(PATIENCE, returned(&listener, &back, &state)).await;
+    let page = LoginPage { issuer, address, back };
+    show(&page)?;
+    let returned = tokio::time::timeout(PATIENCE, returned(&listener, &page.back, &state)).await;
     let returned = returned
         .map_err(|_| fail(format!("nobody came back within {} s", PATIENCE.as_secs())))??;
     if let Some(refusal) = query(&returned, "error") {
@@ -124,23 +139,14 @@ pub(crate) async fn login(
     }
     session.handle_callback_url(returned.as_str()).await.map_err(refused)?;
     tokens.write_way(way)?;
-    writeln!(err, "You are logged in. `toolhold mcp approve {name}` shows its tools.")?;
-    Ok(Exit::Success)
-}
-
-/// Forgets the tokens.
-pub(crate) fn logout(config: &Loaded, folders: &Folders, name: &str) -> Result<Exit, CommandError> {
-    let server = server(config, name)?;
-    TokenFile::new(folders, name, &server.url).write(None)?;
-    writeln!(anstream::stderr(), "Toolhold has no tokens for {name} now.")?;
-    Ok(Exit::Success)
+    Ok(())
 }
 
 /// The address for the browser: https, unless the operator named its place on this machine.
 fn browser_address(address: &str, server: &McpServer) -> Result<Url, String> {
     let url = check_url(address).map_err(|error| error.to_string())?;
     let is_named = |named: &String| {
-        Url::parse(named).is_ok_and(|named| toolhold_requests::same_origin(&named, &url))
+        Url::parse(named).is_ok_and(|named| toolhold_net::requests::same_origin(&named, &url))
     };
     if url.scheme() == "https" || [&server.url, &server.oauth.issuer].into_iter().any(is_named) {
         return Ok(url);

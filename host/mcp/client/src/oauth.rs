@@ -21,9 +21,9 @@ use toolhold_core::HostError;
 use toolhold_core::config::{Folders, McpServer};
 use toolhold_core::state;
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_egress::SecretValue;
-use toolhold_private::PrivateFolder;
-use toolhold_requests::{Credential, Door, DoorError, Request, check_url};
+use toolhold_data_dir::PrivateFolder;
+use toolhold_net::SecretValue;
+use toolhold_net::requests::{Credential, Door, DoorError, Request, check_url};
 use url::Url;
 
 use crate::gate::Ended;
@@ -249,6 +249,15 @@ impl OAuthHttpClient for ByDoor {
     }
 }
 
+/// Forgets the tokens of a server, and how a login got them. Blocks.
+///
+/// # Errors
+///
+/// They can't be removed.
+pub fn forget_tokens(folders: &Folders, name: &str, url: &str) -> Result<(), HostError> {
+    TokenFile::new(folders, name, url).write(None)
+}
+
 /// The library's part for one server, with the metadata of the authorization server. That is found
 /// from what the server said of the authorization that it wants.
 ///
@@ -308,7 +317,7 @@ fn may_speak_for(place: &str, issuer: &str) -> bool {
         format!("{OPENID}{path}"),
         format!("{path}{OPENID}"),
     ];
-    toolhold_requests::same_origin(&place, &issuer)
+    toolhold_net::requests::same_origin(&place, &issuer)
         && place.query().is_none()
         && places.iter().any(|known| known == place.path())
 }

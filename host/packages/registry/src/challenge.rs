@@ -88,7 +88,7 @@ fn parameters(text: &str) -> Vec<(String, String)> {
 /// that domain, as with `registry.example.com` and `auth.example.com`. The registry chooses this
 /// server, and could be made to choose another one.
 pub(crate) fn may_get_password(registry: &Url, realm: &Url) -> bool {
-    if toolhold_requests::same_origin(registry, realm) {
+    if toolhold_net::requests::same_origin(registry, realm) {
         return true;
     }
     let (Some(Host::Domain(registry)), Some(Host::Domain(host))) = (registry.host(), realm.host())

@@ -2,7 +2,7 @@
 
 use http::header::ACCEPT;
 use http::{HeaderValue, StatusCode};
-use toolhold_requests::{Door, Request};
+use toolhold_net::requests::{Door, Request};
 use url::Url;
 
 use crate::error::FetchError;

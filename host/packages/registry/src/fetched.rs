@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use toolhold_component::file::{self, MAX_COMPONENT};
-use toolhold_requests::Limits;
+use toolhold_net::requests::Limits;
 
 use crate::credentials::Credentials;
 use crate::error::FetchError;
@@ -111,7 +111,7 @@ pub struct Tags {
 }
 
 /// The error of an answer with another status than expected.
-pub(crate) fn unexpected(answer: &toolhold_requests::Response, what: &str) -> FetchError {
+pub(crate) fn unexpected(answer: &toolhold_net::requests::Response, what: &str) -> FetchError {
     FetchError::Status {
         origin: answer.origin().to_owned(),
         status: answer.status().as_u16(),

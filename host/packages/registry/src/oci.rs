@@ -3,7 +3,7 @@
 use http::header::{ACCEPT, CONTENT_TYPE, LINK};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
-use toolhold_requests::{Credential, Door, Limits, Request, Response};
+use toolhold_net::requests::{Credential, Door, Limits, Request, Response};
 use url::Url;
 
 use crate::challenge::{Challenge, may_get_password};
@@ -107,7 +107,7 @@ impl<'a> Session<'a> {
             }
             let Some(link) = link else { return Ok(Tags { tags: found, is_complete: true }) };
             let url = self.base.join(&link).ok().filter(|url| {
-                toolhold_requests::same_origin(url, &self.base) && url.path() == path
+                toolhold_net::requests::same_origin(url, &self.base) && url.path() == path
             });
             next = url.ok_or_else(|| {
                 let why = "its next page is somewhere else".to_owned();
@@ -249,7 +249,7 @@ impl<'a> Session<'a> {
             let answer = self.door.send(request).await?;
             // Only the registry's own challenge counts, not that of a place it redirects to.
             let is_asked = answer.status() == StatusCode::UNAUTHORIZED
-                && toolhold_requests::same_origin(answer.url(), &self.base);
+                && toolhold_net::requests::same_origin(answer.url(), &self.base);
             if !is_asked {
                 return Ok(answer);
             }
@@ -370,7 +370,7 @@ impl<'a> Session<'a> {
 
     fn url(&self, below: &str) -> Result<Url, FetchError> {
         let url = self.base.join(&format!("/v2/{}/{below}", self.reference.name()));
-        url.map_err(|error| toolhold_requests::DoorError::Url(error.to_string()).into())
+        url.map_err(|error| toolhold_net::requests::DoorError::Url(error.to_string()).into())
     }
 
     fn refused(&self, what: &str, why: String) -> FetchError {
@@ -380,7 +380,7 @@ impl<'a> Session<'a> {
 
 /// Host and port of a URL, without the usual port.
 fn authority(url: &Url) -> String {
-    let origin = toolhold_requests::origin(url);
+    let origin = toolhold_net::requests::origin(url);
     origin.split_once("://").map_or_else(String::new, |(_, authority)| authority.to_owned())
 }
 

@@ -49,9 +49,9 @@ impl Reference {
             return Err("the registry isn't a host, or a host and a port".to_owned());
         }
         let scheme = if is_plain { "http" } else { "https" };
-        let url = toolhold_requests::check_url(&format!("{scheme}://{registry}/"))
+        let url = toolhold_net::requests::check_url(&format!("{scheme}://{registry}/"))
             .map_err(|error| error.to_string())?;
-        let origin = toolhold_requests::origin(&url);
+        let origin = toolhold_net::requests::origin(&url);
         let registry = origin.split_once("://").map_or(registry, |(_, authority)| authority);
         let tag = match (tag, &digest) {
             (None, None) => Some(DEFAULT_TAG.to_owned()),
@@ -101,9 +101,9 @@ impl Reference {
     }
 
     /// The URL of the registry.
-    pub(crate) fn base(&self) -> Result<Url, toolhold_requests::DoorError> {
+    pub(crate) fn base(&self) -> Result<Url, toolhold_net::requests::DoorError> {
         let scheme = if self.is_plain { "http" } else { "https" };
-        toolhold_requests::check_url(&format!("{scheme}://{}/", self.registry))
+        toolhold_net::requests::check_url(&format!("{scheme}://{}/", self.registry))
     }
 }
 

@@ -63,9 +63,9 @@ impl Source {
             None => Ok(Self::Path(PathBuf::from(text))),
             Some(("oci", rest)) => Reference::parse(rest, false).map(Self::Oci),
             Some(("oci+http", rest)) => Reference::parse(rest, true).map(Self::Oci),
-            Some(("https" | "http", _)) => {
-                toolhold_requests::check_url(text).map(Self::Url).map_err(|error| error.to_string())
-            }
+            Some(("https" | "http", _)) => toolhold_net::requests::check_url(text)
+                .map(Self::Url)
+                .map_err(|error| error.to_string()),
             Some((scheme, _)) => Err(format!(
                 "the scheme `{}` isn't known: give a file, a folder, https://… or oci://REGISTRY/NAME:TAG",
                 neutral_line(cut(scheme, SHOWN))

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use toolhold_component::is_name;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 use zeroize::Zeroizing;
 
 use crate::files::read_bounded;

@@ -35,7 +35,7 @@ pub use backoff::Backoff;
 pub use canonical::canonical;
 pub use command_template::{CommandLine, CommandTemplate, WrittenPart};
 /// The commands that never run, each with its place in the configuration.
-pub type Blocklist = toolhold_commands::Blocklist<Origin>;
+pub type Blocklist = toolhold_shell_commands::Blocklist<Origin>;
 
 pub use counts::{QuotaBounds, QuotaCounts, QuotaLimit, QuotaPlace};
 pub use decision::{Decision, Gate, Verdict};
@@ -51,8 +51,8 @@ pub use programs::Programs;
 pub use reached::ReachedPaths;
 pub use repetition::{Levels, Reaction, Repeated, Repetition, RepetitionKind, RepetitionLimits};
 pub use switches::Switches;
-pub use toolhold_commands as commands;
-pub use toolhold_commands::{DEFAULT_BLOCKED, command_line, last_command};
+pub use toolhold_shell_commands as commands;
+pub use toolhold_shell_commands::{DEFAULT_BLOCKED, command_line, last_command};
 pub use trust::ProviderTrust;
 pub use warnings::SecurityLines;
 pub use web::{Web, origins};

@@ -1,7 +1,7 @@
 //! The network gate: whether commands reach the network.
 
-use toolhold_commands::analyze;
 use toolhold_contract::SubjectKind;
+use toolhold_shell_commands::analyze;
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};

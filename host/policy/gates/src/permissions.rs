@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use toolhold_commands::Command;
 use toolhold_contract::SubjectKind;
 use toolhold_contract::text::toml;
+use toolhold_shell_commands::Command;
 
 use crate::action::Action;
 use crate::canonical::canonical;

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use toolhold_commands::{Blocked, Command, Risk};
 use toolhold_contract::SubjectKind;
 use toolhold_contract::text::toml;
+use toolhold_shell_commands::{Blocked, Command, Risk};
 
 use crate::Blocklist;
 use crate::action::{Action, Trust};

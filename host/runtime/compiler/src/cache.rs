@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 

@@ -2,11 +2,16 @@
 //!
 //! The child process is the same program, started again: `__compile`. It confines itself, reads a
 //! component, and writes its code. Code is kept in a folder that nobody else can write to.
+//!
+//! [`typed`] has the types of components that know nothing of Toolhold. [`parts`] runs the pure
+//! components that plugins bring along.
 
 mod cache;
 mod compiled;
 mod engine;
 mod limiter;
+pub mod parts;
+pub mod typed;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,13 +26,14 @@ use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_system::confine;
 use toolhold_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
-use toolhold_typed::asynchronous_functions;
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
 };
 use wasmparser::Parser;
 use wasmtime::component::Component;
 use wit_component::ComponentEncoder;
+
+use crate::typed::asynchronous_functions;
 
 pub use cache::Cache;
 pub use compiled::{Precompiled, map_built_in, map_from_helper, missing_features};

@@ -11,8 +11,6 @@ use toolhold_contract::{
     CancellationToken, Category, Confidence, Content, Failure, FilterDefinition, FilterInput,
     FilterVerdict, Matcher, Pattern, Purpose,
 };
-use toolhold_timing::{CallPlace, CallWatch};
-use toolhold_wasi::Files;
 use wasmtime::Store;
 
 use crate::clock::TickGuard;
@@ -26,7 +24,9 @@ use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Plugin};
 use crate::run;
+use crate::timing::{CallPlace, CallWatch};
 use crate::warm_pool::Entry;
+use crate::wasi::Files;
 
 /// Most filters of one plugin.
 const MAX_FILTERS: usize = 512;

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use toolhold_compiler::typed::{ComponentKind, Docs, Functions, Outline, ToolBounds};
 use toolhold_component::{Manifest, Request, RequestedLimits};
 use toolhold_contract::text::{cut, neutral};
 use toolhold_contract::{Category, Content, Definition, Failure, Outcome, Output};
 use toolhold_policy::{CommandLine, CommandTemplate};
-use toolhold_typed::{ComponentKind, Docs, Functions, Outline, ToolBounds};
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 use wasmtime_wasi::I32Exit;

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime as Reactor;
 use toolhold_contract::CancellationToken;
-use toolhold_timing::{CallBounds, CallWatch};
 use wasmtime::Store;
 
 use crate::clock::Chores;
@@ -27,6 +26,7 @@ use crate::outcome;
 use crate::plugin::Loaded;
 use crate::run;
 use crate::session::SessionInstances;
+use crate::timing::{CallBounds, CallWatch};
 use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance, WarmPool};
 
 /// Limits for making a warm instance: time and processor time. An instance that needs more is made

@@ -1,8 +1,8 @@
 //! The plugin provider: it loads WASI components and runs each call in a sandbox of its own.
 //!
-//! It is the only crate that names wasmtime. A plugin is loaded once (`load`), and its directories
-//! are opened once for its policy. Each call gets a fresh store (`run`) or a warm instance with one
-//! (`warm_pool`). After the call, the store is dropped with everything in it.
+//! Only this crate and `toolhold-compiler` name wasmtime. A plugin is loaded once (`load`), and its
+//! directories are opened once for its policy. Each call gets a fresh store (`run`) or a warm
+//! instance with one (`warm_pool`). After the call, the store is dropped with everything in it.
 
 mod clock;
 mod code;
@@ -24,15 +24,18 @@ mod policy;
 mod provider;
 mod run;
 mod session;
+pub mod timing;
 mod warm_pool;
+pub mod wasi;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolhold_compiler::parts::LazyPartEngine;
 use toolhold_contract::HostError;
-use toolhold_parts::LazyPartEngine;
-use toolhold_timing::Admission;
+
+use crate::timing::Admission;
 
 pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
@@ -43,10 +46,10 @@ pub use policy::{
     CommandAdvisor, FailedCommand, PluginEmbeddings, PluginIndex, PluginPolicy, ProcessPolicy,
     ServicePolicy,
 };
+pub use toolhold_compiler::typed::ComponentKind;
 pub use toolhold_compiler::{Precompiled, helper_hook, own_helper};
 pub use toolhold_component::PluginConfig;
 pub use toolhold_component::{Manifest, Request, RequestedLimits, grant_line, schema_weight};
-pub use toolhold_typed::ComponentKind;
 
 use crate::engine::Engine;
 use crate::session::SessionInstances;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use toolhold_compiler::StoreBounds;
 use toolhold_policy::OwnTable;
-use toolhold_timing::CallBounds;
+
+use crate::timing::CallBounds;
 
 /// Most tools of one plugin.
 pub(crate) const MAX_TOOLS: usize = 128;

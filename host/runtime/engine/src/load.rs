@@ -6,11 +6,11 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use toolhold_compiler::typed::{ComponentKind, Docs, Outline, name_from};
 use toolhold_component::file as component_file;
 use toolhold_component::{Granted, Manifest, PluginConfig, is_name, refusal, version_refusal};
 use toolhold_contract::HostError;
 use toolhold_system::watch::FileStamp;
-use toolhold_typed::{ComponentKind, Docs, Outline, name_from};
 
 use crate::code::{Code, LazyCode, Source};
 use crate::definition::convert_tools;

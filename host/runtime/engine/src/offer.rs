@@ -7,9 +7,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use toolhold_compiler::typed::ComponentKind;
 use toolhold_component::{Manifest, PluginConfig};
 use toolhold_contract::{Definition, FilterDefinition};
-use toolhold_typed::ComponentKind;
 
 use crate::code::Source;
 use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolhold_contract::text::{cut, neutral, neutral_line};
 use toolhold_contract::{Category, Content, Definition, Failure, Outcome, Report};
-use toolhold_egress::Obstacle;
+use toolhold_net::Obstacle;
 use toolhold_redaction::{self as redaction, Keys};
-use toolhold_timing::CallWatch;
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
 
 use crate::guest::http::part_without_secrets;
 use crate::guest::state::{CallState, Emitted, take_emitted};
-use toolhold_timing::less_or_more;
+use crate::timing::CallWatch;
+use crate::timing::less_or_more;
 
 /// Why a guest ended without an answer: the host stopped it, or it crashed.
 pub(crate) fn failure(

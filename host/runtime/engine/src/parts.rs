@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use toolhold_compiler::parts::Parts;
 use toolhold_component::Part;
-use toolhold_parts::Parts;
 
 use crate::plugin::{Origin, PluginInfo};
 

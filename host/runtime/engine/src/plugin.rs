@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use toolhold_compiler::Precompiled;
+use toolhold_compiler::parts::Parts;
+use toolhold_compiler::typed::ComponentKind;
 use toolhold_component::Manifest;
 use toolhold_contract::{Category, Definition, Failure, FilterDefinition};
-use toolhold_parts::Parts;
-use toolhold_timing::CallWatch;
-use toolhold_typed::ComponentKind;
 
 use crate::Runtime;
 use crate::code::{Code, LazyCode};
 use crate::policy::PluginPolicy;
 use crate::session::PluginInstances;
+use crate::timing::CallWatch;
 
 /// The source of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

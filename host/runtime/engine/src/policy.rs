@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use toolhold_component::PluginConfig;
 use toolhold_contract::{Denial, EmbeddingModel, PathRules, VectorDatabase};
-use toolhold_egress::Egress;
-use toolhold_index::DocumentIndex;
+use toolhold_net::Egress;
 use toolhold_policy::{CommandTemplate, OwnTable, Programs};
 use toolhold_store::Store;
+use toolhold_store::index::DocumentIndex;
 use toolhold_system::files::Grants;
 use toolhold_system::process::Places;
 

@@ -10,10 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 use toolhold_contract::text::{cut, neutral};
 use toolhold_contract::{Call, CancellationToken, Category, Failure, Outcome};
-use toolhold_egress::{Requests, Scope};
+use toolhold_net::{Requests, Scope};
 use toolhold_system::files::FileView;
-use toolhold_timing::{CallPlace, CallWatch, StopReason, WatchCheck};
-use toolhold_wasi::Files;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, UpdateDeadline};
 
@@ -32,7 +30,9 @@ use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{Loaded, Tool};
 use crate::session::Turn;
+use crate::timing::{CallPlace, CallWatch, StopReason, WatchCheck};
 use crate::warm_pool::{Entry, WarmInstance};
+use crate::wasi::Files;
 
 /// How long the host waits for a thread after its call should have ended. The thread may hang in a
 /// system call.
@@ -520,7 +520,7 @@ async fn wait_for_thread<T>(
     });
     poll_fn(|context| {
         if let Poll::Ready(joined) = running.as_mut().poll(context) {
-            return Poll::Ready(joined.unwrap_or_else(|_| Err(toolhold_timing::host_failed())));
+            return Poll::Ready(joined.unwrap_or_else(|_| Err(crate::timing::host_failed())));
         }
         late.as_mut().poll(context).map(|()| Err(watch.stop_failure(StopReason::Cancelled)))
     })

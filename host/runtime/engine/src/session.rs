@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedMutexGuard;
 use toolhold_contract::{Call, Category, Failure, PathRules};
-use toolhold_timing::{CallWatch, StopReason, busy};
 use wasmtime::Store;
 
 use crate::guest::state::CallState;
+use crate::timing::{CallWatch, StopReason, busy};
 use crate::warm_pool::{Entry, KEPT, MEMORY};
 
 /// How long an unused instance is kept.
@@ -264,8 +264,8 @@ fn in_use(waited: Duration) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use crate::wasi::Files;
     use toolhold_contract::CancellationToken;
-    use toolhold_wasi::Files;
     use wasmtime::component::{Component, Linker};
 
     use super::*;

@@ -3,6 +3,8 @@
 //! `toolhold-policy` decides on the host that a request names. The connector asks it again about
 //! each address that the name resolves to, and then connects to one of those addresses. No other
 //! code connects for plugins.
+//!
+//! [`requests`] sends the requests of Toolhold itself.
 
 mod answer;
 mod connect;
@@ -12,6 +14,7 @@ mod jobs;
 mod program;
 mod record;
 mod redirects;
+pub mod requests;
 mod secrets;
 mod send;
 mod settings;

@@ -13,7 +13,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 /// The file whose replacement tells of a change.
 const CHANGED: &str = "changed";

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, par
 use serde::Serialize;
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{TaskAction, TaskOrder, TaskRun, TaskState};
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use crate::alarm::Alarm;
 use crate::error::ScheduleError;

@@ -3,9 +3,12 @@
 //! A plugin has one file, an SQLite database in Toolhold's own data folder. All statements are
 //! constants of this crate; what a guest gives is only ever bound as a parameter. Several processes
 //! may use a store at once.
+//!
+//! [`index`] keeps documents, and searches in them.
 
 mod database;
 mod error;
+pub mod index;
 
 use std::path::PathBuf;
 use std::time::Instant;

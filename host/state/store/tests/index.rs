@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use toolhold_contract::CancellationToken;
-use toolhold_index::{
+use toolhold_store::index::{
     Document, DocumentIndex, IndexHit, IndexQuery, IndexQuota, MAX_DATA, MAX_DOCUMENTS, MAX_HITS,
     MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT, MAX_VECTOR, MAX_WORDS, MAX_WRITE, PendingWrite,
 };

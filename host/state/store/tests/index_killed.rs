@@ -1,6 +1,5 @@
 //! A process that is killed in the middle of its writes: what it was told is written is there.
 
-#[path = "../../store/tests/killing/mod.rs"]
 mod killing;
 
 use std::path::Path;
@@ -8,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use killing::kill_after;
 use toolhold_contract::CancellationToken;
-use toolhold_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
 use toolhold_store::Stop;
+use toolhold_store::index::{Document, DocumentIndex, IndexQuery, IndexQuota};
 
 /// The variable that names the folder to a writer.
 const FOLDER: &str = "TOOLHOLD_INDEX_TEST_FOLDER";

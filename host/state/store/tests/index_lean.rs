@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use toolhold_contract::CancellationToken;
-use toolhold_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
 use toolhold_store::Stop;
+use toolhold_store::index::{Document, DocumentIndex, IndexQuery, IndexQuota};
 
 /// The variable that names the folder to a searcher.
 const FOLDER: &str = "TOOLHOLD_INDEX_TEST_LEAN";

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use toolhold_contract::CancellationToken;
-use toolhold_index::{Document, DocumentIndex, IndexQuery, IndexQuota, UnsentVector, group};
 use toolhold_store::Stop;
+use toolhold_store::index::{Document, DocumentIndex, IndexQuery, IndexQuota, UnsentVector, group};
 
 /// The group of most keys.
 const P: &str = "c/p/";

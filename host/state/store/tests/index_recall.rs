@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use toolhold_contract::CancellationToken;
-use toolhold_index::{Document, DocumentIndex, IndexQuery, IndexQuota};
 use toolhold_store::Stop;
+use toolhold_store::index::{Document, DocumentIndex, IndexQuery, IndexQuota};
 
 fn stop() -> Stop {
     Stop { deadline: Instant::now() + Duration::from_secs(60), cancel: CancellationToken::new() }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ignore::gitignore::GitignoreBuilder;
 use rustix::fs::{AtFlags, FileType};
 use toolhold_contract::ChangedPath;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
 use super::files::Place;

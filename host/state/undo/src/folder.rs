@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::StatVfs;
 use serde::{Deserialize, Serialize};
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::beside::RunningCalls;
 use super::moved_in::MovedIn;

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::AsFd as _;
 
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::access::{Access, Given};
 use super::files::Place;

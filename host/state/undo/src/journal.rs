@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toolhold_contract::{ChangeRecorder, ChangedPath};
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
 use super::caches::{Caches, KnownCaches};

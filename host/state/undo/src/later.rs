@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::path::Path;
 
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::folder::{Folder, entry};
 use super::lines::{self, Line, Move, first_saved};

@@ -3,7 +3,7 @@
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 /// The file that has a byte for each step of an undo.
 const PROGRESS: &str = "progress";

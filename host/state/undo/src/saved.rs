@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::folder::{Folder, JOURNAL, UndoEntry};
 use super::journal::{After, now};

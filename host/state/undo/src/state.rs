@@ -10,7 +10,7 @@ use std::str::FromStr;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, StatxFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
 use super::files::{self, Meta, Place};

@@ -5,7 +5,7 @@ mod bindings {
 
     use super::Component;
 
-    wit_bindgen::generate!({ path: "../../wit/tool", world: "toolhold:tool/part-component" });
+    wit_bindgen::generate!({ path: "../../../wit/tool", world: "toolhold:tool/part-component" });
     export!(Component);
 }
 

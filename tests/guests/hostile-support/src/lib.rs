@@ -17,7 +17,7 @@ pub mod bindings {
     #![allow(unsafe_code, reason = "generated")]
 
     wit_bindgen::generate!({
-        path: ["../../wit/deps/io", "../../wit/tool", "../../wit/host"],
+        path: ["../../../wit/deps/io", "../../../wit/tool", "../../../wit/host"],
         inline: "
             package toolhold:hostile;
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use toolhold_agent::selection::{SelectionRules, ToolIndex, select};
 use toolhold_contract::Definition;
-use toolhold_selection::{SelectionRules, ToolIndex, select};
 
 use crate::Setting;
 use crate::measure::{median, memory};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolhold_contract::{Call, CallId, CancellationToken, NoEvents, Provider, Report};
-use toolhold_runtime::{Candidate, Plugin, PluginPolicy, RuntimeConfig};
+use toolhold_engine::{Candidate, Plugin, PluginPolicy, RuntimeConfig};
 
 use crate::Setting;
 use crate::measure::{Compared, in_turn, median, time};
@@ -71,7 +71,7 @@ fn governed(setting: &Setting) -> Result<Row, String> {
 fn bare(setting: &Setting, sandbox: &Sandbox) -> Result<Plugin, String> {
     let file = setting.repository.join("target/plugins/bench.wasm");
     let loaded = sandbox.runtime().block_on(async {
-        let runtime = toolhold_runtime::Runtime::new(RuntimeConfig {
+        let runtime = toolhold_engine::Runtime::new(RuntimeConfig {
             memory: MEMORY,
             keep_ready: Duration::ZERO,
             ..RuntimeConfig::default()

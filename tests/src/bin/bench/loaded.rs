@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use toolhold_runtime::Candidate;
+use toolhold_engine::Candidate;
 
 use crate::Setting;
 use crate::mcp::Client;

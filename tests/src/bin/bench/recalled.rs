@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolhold_core::{project_id, user_id};
-use toolhold_index::{Document, DocumentIndex, IndexQuota};
 use toolhold_store::Stop;
+use toolhold_store::index::{Document, DocumentIndex, IndexQuota};
 
 use crate::Setting;
 use crate::measure::{find_program, median, output_of, percentile};

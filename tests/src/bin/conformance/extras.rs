@@ -2,12 +2,12 @@
 
 use serde_json::json;
 use toolhold_core::{BoxFuture, Session};
-use toolhold_mcp::model::{
+use toolhold_mcp_server::model::{
     CompleteRequestParams, CompletionInfo, GetPromptRequestParams, GetPromptResult, Prompt,
     PromptArgument, PromptMessage, ReadResourceResult, Reference, Resource, ResourceContents,
     ResourceTemplate, Role,
 };
-use toolhold_mcp::{ErrorData, Extras};
+use toolhold_mcp_server::{ErrorData, Extras};
 
 use crate::PNG;
 

@@ -9,8 +9,8 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 use toolhold_core::CancellationToken;
 use toolhold_core::config::{Folders, Serve};
-use toolhold_mcp::{Http, Place, Server, serve_http};
-use toolhold_requests::Door;
+use toolhold_mcp_server::{Http, Place, Server, serve_http};
+use toolhold_net::requests::Door;
 
 /// Serves until the process is killed.
 pub(crate) async fn serve(

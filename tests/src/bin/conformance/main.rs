@@ -11,7 +11,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use toolhold_core::Host;
 use toolhold_core::config::{self, Folders, Inputs};
-use toolhold_mcp::Server;
+use toolhold_mcp_server::Server;
 
 /// A picture of one point.
 const PNG: &[u8] =

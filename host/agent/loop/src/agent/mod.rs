@@ -12,7 +12,9 @@ use toolhold_core::{
     CancellationToken, Category, Definition, HostError, Reaction, Repetition, RepetitionLimits,
 };
 use toolhold_models::{FinishReason, ModelAnswer, ModelEvent, Part, TokenUsage, Turn, TurnMessage};
-use toolhold_selection::IncludedTool;
+
+use results::begins;
+use toolhold_text_calls::{CallSplitter, FindOptions};
 
 use crate::AgentError;
 use crate::budget::{TaskBudget, TaskClock};
@@ -26,12 +28,11 @@ use crate::events::{RunEvent, RunEvents, text_of};
 use crate::outside::{AskError, FileFinder, Live, ReadyCall};
 use crate::parts::{part, show};
 use crate::record::{CompressionMethod, Ended, RecordedResult, SessionEntry, SessionFile, Task};
+use crate::selection::IncludedTool;
 use crate::settings::AgentSettings;
 use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::TokenMeter;
 use crate::utility::UtilityGate;
-use results::begins;
-use toolhold_texts::{CallSplitter, FindOptions};
 
 /// Calls that only read which run at once.
 const AT_ONCE: usize = 8;

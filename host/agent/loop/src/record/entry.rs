@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use toolhold_core::{Definition, FilterSummary, Remainder};
 use toolhold_models::{CallResult, ModelAnswer, Part, TokenUsage};
-use toolhold_selection::IncludedTool;
 
 use crate::ending::{Spent, TaskEnd};
 use crate::events::{RunEvent, text_of};
+use crate::selection::IncludedTool;
 use crate::settings::AgentSettings;
 
 /// Bytes of a result's text in an event.

@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::entry::SessionEntry;
 use super::load::Recorded;

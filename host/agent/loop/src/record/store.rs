@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use toolhold_core::config::Folders;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::entry::{Began, SessionEntry};
 use super::file::SessionFile;

@@ -5,7 +5,7 @@ use std::path::Path;
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::doctor::Finding;
 
-use crate::reviewer::ModelReviewer;
+use crate::review::reviewer::ModelReviewer;
 
 /// Examines `[tools.adversarial_policy]`. Reads the key, and asks no model. Nothing is found if it
 /// isn't enabled.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use toolhold_choice::{ChosenModel, choose_model, thinking_level};
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::{BoxFuture, CallReviewer, CancellationToken, ReviewVerdict, ReviewedCall};
 use toolhold_models::ThinkingLevel;
+use toolhold_models::choice::{ChosenModel, choose_model, thinking_level};
 
-use crate::answer::{verdict, without_answer};
-use crate::turn::review_turn;
+use crate::review::answer::{verdict, without_answer};
+use crate::review::turn::review_turn;
 
 /// The most tokens of an answer, thinking included.
 const MAX_OUTPUT: u32 = 4096;

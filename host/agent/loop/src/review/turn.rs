@@ -4,7 +4,7 @@ use toolhold_core::ReviewedCall;
 use toolhold_core::text::cut;
 use toolhold_models::{Part, ThinkingLevel, Turn, TurnMessage};
 
-use crate::parameters::{parameter_lines, quoted};
+use crate::review::parameters::{parameter_lines, quoted};
 
 /// Bytes of the names of the tool, its provider and the caller.
 const MAX_NAME: usize = 128;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use toolhold_contract::Definition;
 use toolhold_contract::text::cut;
 
-use crate::stem::{alike, stems, words};
-use crate::text::ToolTexts;
+use crate::selection::stem::{alike, stems, words};
+use crate::selection::text::ToolTexts;
 
 /// Bytes of a task that count. What follows is mostly a text to work on.
 const MAX_TASK: usize = 8 * 1024;

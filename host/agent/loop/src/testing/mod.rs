@@ -4,7 +4,7 @@ use toolhold_core::Definition;
 
 /// The definitions of some built-in tools.
 pub(crate) fn definitions() -> Vec<Definition> {
-    serde_json::from_str(include_str!("../../../texts/src/testing/definitions.json")).unwrap()
+    serde_json::from_str(include_str!("../../../text-calls/src/testing/definitions.json")).unwrap()
 }
 
 /// The definition of one of them.

@@ -8,11 +8,11 @@ use toolhold_core::config::{
     Folders, Loaded, ModelFormat, ProviderSettings, ThinkingEffort, dotted_name,
 };
 use toolhold_core::{HostError, door};
-use toolhold_egress::read;
-use toolhold_models::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
+use toolhold_net::read;
 
-use crate::error::ChoiceError;
-use crate::model::ChosenModel;
+use crate::choice::error::ChoiceError;
+use crate::choice::model::ChosenModel;
+use crate::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 
 /// The model that is meant: by the command line, or by the configuration.
 ///

@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::{BoxFuture, CancellationToken, EmbeddingModel};
-use toolhold_models::{ModelError, ModelErrorKind};
 
-use crate::choose::choose_model;
-use crate::model::ChosenModel;
-use crate::rest::Rest;
+use crate::choice::choose::choose_model;
+use crate::choice::model::ChosenModel;
+use crate::choice::rest::Rest;
+use crate::{ModelError, ModelErrorKind};
 
 /// The models that `embeddings` of tools and plugins names, by their tables of `[providers]`. None
 /// is asked before its first texts, and its key is read then. `front_end` stands in the records of

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::{CancellationToken, door};
-use toolhold_models::{ModelClient, ModelEndpoint, WireFormat};
+
+use crate::{ModelClient, ModelEndpoint, WireFormat};
 
 /// Where servers on this machine usually listen, with their format.
 const LOCAL: [(&str, WireFormat); 4] = [

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use toolhold_core::CancellationToken;
-use toolhold_models::{
+
+use crate::{
     AnswerTimes, ListedModel, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelEvent,
     ModelRetries, Turn, WireCaps,
 };

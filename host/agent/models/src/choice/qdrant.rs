@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 use toolhold_core::config::{Folders, Loaded, VectorBackend, dotted_name};
 use toolhold_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
-use toolhold_egress::{SecretSource, read};
-use toolhold_requests::{Credential, Door, DoorError, Limits, Request};
+use toolhold_net::requests::{Credential, Door, DoorError, Limits, Request};
+use toolhold_net::{SecretSource, read};
 
-use crate::rest::Rest;
+use crate::choice::rest::Rest;
 
 /// The header that carries the key, unless the configuration names one.
 const KEY: &str = "api-key";

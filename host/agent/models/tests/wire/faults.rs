@@ -10,7 +10,7 @@ use toolhold_contract::CancellationToken;
 use toolhold_models::{
     AnswerTimes, ModelClient, ModelEndpoint, ModelError, ModelErrorKind as Kind, ModelRetries,
 };
-use toolhold_requests::{Door, DoorRecord, Network, Recorder};
+use toolhold_net::requests::{Door, DoorRecord, Network, Recorder};
 
 use super::server::{Server, Wire, answer as respond};
 use super::*;

@@ -9,10 +9,10 @@ use toolhold_core::{
     compile_schema,
 };
 
-use crate::cases::{Case, Cases};
-use crate::judge::{Judge, Rule, file_denial, reached, word};
-use crate::report::{CheckResult, Finding, short};
-use crate::world::{Anybody, World};
+use crate::conformance::cases::{Case, Cases};
+use crate::conformance::judge::{Judge, Rule, file_denial, reached, word};
+use crate::conformance::report::{CheckResult, Finding, short};
+use crate::conformance::world::{Anybody, World};
 
 /// The time in which a cancelled call has to end.
 const MAX_END: Duration = Duration::from_secs(1);
@@ -322,8 +322,8 @@ mod tests {
     use serde_json::json;
     use toolhold_core::{Annotations, BoxFuture, Call, Outcome, Output, Provider};
 
-    use crate::report::Status;
-    use crate::world::SECRET;
+    use crate::conformance::report::Status;
+    use crate::conformance::world::SECRET;
 
     /// Tools that a sandbox makes impossible.
     struct Unconfined(Arc<Definition>, PathBuf, Run);

@@ -4,8 +4,8 @@ use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use toolhold_core::{Definition, SubjectKind, compile_schema, schema_weight};
 
-use crate::values::{Maker, deep, hostile, kind, of_another_type};
-use crate::world::{EXISTING, NEW, OUTSIDE};
+use crate::conformance::values::{Maker, deep, hostile, kind, of_another_type};
+use crate::conformance::world::{EXISTING, NEW, OUTSIDE};
 
 /// Most arguments that are changed, one at a time.
 const MAX_PLACES: usize = 24;

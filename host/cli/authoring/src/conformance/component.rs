@@ -8,10 +8,10 @@ use toolhold_core::{
     Candidate, Definition, Difference, Host, HostError, PluginInfo, PluginInspection,
 };
 
-use crate::calls::{Subject, Tried};
-use crate::report::{CheckResult, Finding, Report, short};
-use crate::world::World;
-use crate::{Options, definitions};
+use crate::conformance::calls::{Subject, Tried};
+use crate::conformance::report::{CheckResult, Finding, Report, short};
+use crate::conformance::world::World;
+use crate::conformance::{Options, definitions};
 
 /// The exports with which a component offers something of Toolhold.
 const CONTRACT: &str = "toolhold:tool/";
@@ -24,7 +24,7 @@ struct Opened {
 }
 
 fn open(file: &Path) -> Opened {
-    let notices = toolhold_authoring::compare_file(file);
+    let notices = crate::compare_file(file);
     Opened { candidate: Candidate::file(file), notices }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use toolhold_core::{Definition, compile_schema};
 
-use crate::report::{CheckResult, Finding, short};
+use crate::conformance::report::{CheckResult, Finding, short};
 
 /// The names of the check.
 pub(crate) const NAME: &str = "definition";
@@ -106,7 +106,7 @@ fn with_definitions(root: &Value, part: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Status;
+    use crate::conformance::report::Status;
     use serde_json::json;
 
     #[track_caller]

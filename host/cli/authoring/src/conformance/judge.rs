@@ -6,9 +6,9 @@ use jsonschema::Validator;
 use serde_json::Value;
 use toolhold_core::{Answer, Category, Content, Denial, Failure, Output};
 
-use crate::cases::Case;
-use crate::report::{Finding, short};
-use crate::world::SECRET;
+use crate::conformance::cases::Case;
+use crate::conformance::report::{Finding, short};
+use crate::conformance::world::SECRET;
 
 /// Most bytes that a call may print: the host keeps no more.
 const MAX_PRINTED: u64 = 256 * 1024;

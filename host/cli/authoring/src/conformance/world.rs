@@ -17,7 +17,7 @@ use toolhold_core::{
     Reply, Resolve, Scope,
 };
 
-use crate::values::Maker;
+use crate::conformance::values::Maker;
 
 /// A file in the granted directory, and a name that is free there.
 pub(crate) const EXISTING: &str = "notes.txt";

@@ -16,19 +16,19 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
-use toolhold_authoring::{Built, Console, build_on};
-use toolhold_choice::embedding_models;
+use toolhold_agent::review::ModelReviewer;
 use toolhold_core::config::{ConfigWatch, Folders, Inputs, Loaded};
 use toolhold_core::text::{neutral, neutral_line, shell_word};
 use toolhold_core::{
     Approver, Builtin, CallObserver, CancellationToken, Host, HostError, Request, Session,
 };
-use toolhold_mcp::{Http, LiveHost, Place, Server, serve_http};
-use toolhold_review::ModelReviewer;
+use toolhold_mcp_server::{Http, LiveHost, Place, Server, serve_http};
+use toolhold_models::choice::embedding_models;
 use toolhold_system::watch::FileStamp;
 
-use crate::show::Screen;
-use crate::sources::Sources;
+use crate::dev::show::Screen;
+use crate::dev::sources::Sources;
+use crate::{Built, Console, build_on};
 
 /// What a front end gives.
 pub struct Dev {

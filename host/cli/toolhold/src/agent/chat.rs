@@ -11,12 +11,12 @@ use toolhold_terminal::exit::Exit;
 use toolhold_terminal::interrupt::Interrupts;
 use toolhold_terminal::style::STRONG;
 
-use crate::arguments::ChatArguments;
-use crate::full_screen::chat_on_screen;
-use crate::lenient::offer_lenient;
-use crate::printer::Printer;
-use crate::run::{Opened, open, remove_old};
-use crate::{MakeHost, Surroundings};
+use crate::agent::full_screen::chat_on_screen;
+use crate::agent::lenient::offer_lenient;
+use crate::agent::printer::Printer;
+use crate::agent::run::{Opened, open, remove_old};
+use crate::agent::{MakeHost, Surroundings};
+use crate::arguments::agent::ChatArguments;
 
 /// Bytes of a message.
 const MAX_MESSAGE: u64 = 1024 * 1024;
@@ -26,13 +26,13 @@ const MAX_MESSAGE: u64 = 1024 * 1024;
 /// # Errors
 ///
 /// No model is configured, or the session can't be used.
-pub async fn chat(
+pub(crate) async fn chat(
     arguments: &ChatArguments,
     around: &Surroundings<'_>,
     host: impl MakeHost,
 ) -> Result<Exit, CommandError> {
     let interrupts = Interrupts::listen()?;
-    if !arguments.plain && toolhold_screen::fits() {
+    if !arguments.plain && toolhold_tui::fits() {
         return chat_on_screen(arguments, around, host, &interrupts).await;
     }
     let approver = Arc::clone(&around.approver);

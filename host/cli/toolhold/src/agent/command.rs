@@ -5,29 +5,29 @@ use std::sync::Arc;
 use toolhold_core::config::{self, Folders, Loaded};
 use toolhold_core::{Host, HostError};
 use toolhold_export::Telemetry;
-use toolhold_run::{
-    ChatArguments, Delegates, ModelsArguments, RunArguments, RunCommand, Surroundings,
-};
-use toolhold_servers::Servers;
+use toolhold_mcp_client::Servers;
 use toolhold_skills::{OfferedSkills, Skills};
 
+use crate::agent::{Delegates, Surroundings};
+use crate::arguments::agent::{ChatArguments, ModelsArguments, RunArguments, RunCommand};
 use crate::asking::Asker;
 use crate::call;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
+use crate::skills;
 
 /// Runs `toolhold run`.
 pub(crate) fn run(arguments: &RunArguments, options: &Options) -> Result<Exit, Error> {
     if let Some(RunCommand::Sessions(command)) = &arguments.command {
         return within(options, "toolhold run sessions", false, async |around| {
-            toolhold_run::sessions(command, around).await
+            crate::agent::sessions(command, around).await
         });
     }
     within(options, "toolhold run", arguments.yes(), async |around| {
         let make = async || make(options, around).await;
-        toolhold_run::run(arguments, around, make).await
+        crate::agent::run(arguments, around, make).await
     })
 }
 
@@ -35,14 +35,14 @@ pub(crate) fn run(arguments: &RunArguments, options: &Options) -> Result<Exit, E
 pub(crate) fn chat(arguments: &ChatArguments, options: &Options) -> Result<Exit, Error> {
     within(options, "toolhold chat", arguments.yes(), async |around| {
         let make = async || make(options, around).await;
-        toolhold_run::chat(arguments, around, make).await
+        crate::agent::chat(arguments, around, make).await
     })
 }
 
 /// Runs `toolhold models`.
 pub(crate) fn models(arguments: &ModelsArguments, options: &Options) -> Result<Exit, Error> {
     within(options, "toolhold models", false, async |around| {
-        toolhold_run::models(arguments, around).await
+        crate::agent::models(arguments, around).await
     })
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn tools_for(task: &str, as_json: bool, options: &Options) -> Result<
         // The tools for the calls of this directory.
         let session = call::session(None, around.folders)?;
         let make = async || make(options, around).await;
-        toolhold_run::tools_for(task, &session, as_json, around, make).await
+        crate::agent::tools_for(task, &session, as_json, around, make).await
     })
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn make(options: &Options, around: &Surroundings<'_>) -> Result
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     // The agent's own text lists them.
     let skills = OfferedSkills { skills: Arc::clone(&around.skills), are_listed: false };
-    skills.tell().map_err(HostError::io("writing to stderr"))?;
+    skills::tell(&skills).map_err(HostError::io("writing to stderr"))?;
     let front_end = around.front_end;
     let servers = Servers::new(front_end);
     let directory = around.directory.to_owned();

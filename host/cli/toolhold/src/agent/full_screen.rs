@@ -14,18 +14,18 @@ use toolhold_agent::{
 use toolhold_core::text::neutral_line;
 use toolhold_core::{Approver, CancellationToken, Host, HostError, Questions};
 use toolhold_models::Part;
-use toolhold_screen::{
-    About, FromSession, Screen, ScreenApprover, ScreenEffect, ScreenHandle, ScreenState, Theme,
-};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::interrupt::Interrupts;
 use toolhold_terminal::shown::summary;
+use toolhold_tui::{
+    About, FromSession, Screen, ScreenApprover, ScreenEffect, ScreenHandle, ScreenState, Theme,
+};
 
-use crate::arguments::ChatArguments;
-use crate::lenient::write_lenient;
-use crate::run::{Opened, open, open_named, remove_old};
-use crate::{MakeHost, Surroundings, failed, history, undo};
+use crate::agent::lenient::write_lenient;
+use crate::agent::run::{Opened, open, open_named, remove_old};
+use crate::agent::{MakeHost, Surroundings, failed, history, undo};
+use crate::arguments::agent::ChatArguments;
 
 /// Sessions that are looked at for `/resume`, and those that are offered.
 const SESSIONS: (usize, usize) = (500, 50);

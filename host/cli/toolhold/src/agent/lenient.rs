@@ -9,7 +9,7 @@ use toolhold_terminal::ask;
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::style::STRONG;
 
-use crate::Surroundings;
+use crate::agent::Surroundings;
 
 /// Asks at a terminal whether such texts of `model`, a `PROVIDER/MODEL`, count from now on, and
 /// writes it into the user's `toolhold.toml`. `true`: they do.

@@ -1,8 +1,8 @@
 //! The commands of Toolhold's own agent: `toolhold run`, `toolhold chat`, `toolhold run sessions`,
 //! `toolhold models`.
 
-mod arguments;
 mod chat;
+pub(crate) mod command;
 mod full_screen;
 mod history;
 mod lenient;
@@ -19,43 +19,40 @@ use std::path::Path;
 use std::sync::Arc;
 
 use toolhold_agent::AgentError;
-use toolhold_choice::ChoiceError;
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::{Approver, Host, HostError};
+use toolhold_models::choice::ChoiceError;
 use toolhold_skills::Skills;
 use toolhold_terminal::error::CommandError;
 
-pub use arguments::{
-    ChatArguments, ModelsArguments, PhaseName, RunArguments, RunCommand, SessionsCommand,
-};
-pub use chat::chat;
-pub use models::models;
-pub use run::run;
-pub use scheduled::{ScheduledEnd, run_scheduled};
-pub use sessions::sessions;
-pub use toolhold_agent::Delegates;
-pub use tools::tools_for;
+pub(crate) use chat::chat;
+pub(crate) use models::models;
+pub(crate) use run::run;
+pub(crate) use scheduled::run_scheduled;
+pub(crate) use sessions::sessions;
+pub(crate) use toolhold_agent::Delegates;
+pub(crate) use tools::tools_for;
 
 /// What a command works in.
-pub struct Surroundings<'a> {
+pub(crate) struct Surroundings<'a> {
     /// The configuration.
-    pub config: &'a Loaded,
+    pub(crate) config: &'a Loaded,
     /// Toolhold's folders.
-    pub folders: &'a Folders,
+    pub(crate) folders: &'a Folders,
     /// The working directory.
-    pub directory: &'a Path,
+    pub(crate) directory: &'a Path,
     /// The command, in the records of its requests.
-    pub front_end: &'static str,
+    pub(crate) front_end: &'static str,
     /// The skills that there are.
-    pub skills: Arc<Skills>,
+    pub(crate) skills: Arc<Skills>,
     /// Who is asked if a call needs approval.
-    pub approver: Arc<dyn Approver>,
+    pub(crate) approver: Arc<dyn Approver>,
     /// What the agent hands work on with. `None`: it doesn't.
-    pub delegates: Option<Arc<Delegates>>,
+    pub(crate) delegates: Option<Arc<Delegates>>,
 }
 
 /// Makes the host, once it is needed.
-pub trait MakeHost: AsyncFnOnce() -> Result<Host, HostError> {}
+pub(crate) trait MakeHost: AsyncFnOnce() -> Result<Host, HostError> {}
 
 impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
 

@@ -5,18 +5,18 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolhold_choice::{ChosenModel, choose_model, find_local_servers};
 use toolhold_core::CancellationToken;
 use toolhold_core::config::FIRST_PROVIDER;
 use toolhold_core::text::{neutral, neutral_line};
+use toolhold_models::choice::{ChosenModel, choose_model, find_local_servers};
 use toolhold_models::{ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{BAD, FAINT, STRONG};
 
-use crate::Surroundings;
-use crate::arguments::ModelsArguments;
-use crate::failed;
+use crate::agent::Surroundings;
+use crate::agent::failed;
+use crate::arguments::agent::ModelsArguments;
 
 /// Models of one provider that are shown.
 const MAX_SHOWN: usize = 50;
@@ -29,7 +29,7 @@ const TEST_TIME: Duration = Duration::from_secs(120);
 /// # Errors
 ///
 /// No provider is configured.
-pub async fn models(
+pub(crate) async fn models(
     arguments: &ModelsArguments,
     around: &Surroundings<'_>,
 ) -> Result<Exit, CommandError> {

@@ -12,11 +12,11 @@ use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::interrupt::Interrupts;
 
-use crate::arguments::{RunArguments, SessionArguments};
-use crate::lenient::offer_lenient;
-use crate::printer::Printer;
-use crate::trust::instructions;
-use crate::{MakeHost, Surroundings, failed};
+use crate::agent::lenient::offer_lenient;
+use crate::agent::printer::Printer;
+use crate::agent::trust::instructions;
+use crate::agent::{MakeHost, Surroundings, failed};
+use crate::arguments::agent::{RunArguments, SessionArguments};
 
 /// Bytes of a task.
 const MAX_TASK: u64 = 1024 * 1024;
@@ -26,7 +26,7 @@ const MAX_TASK: u64 = 1024 * 1024;
 /// # Errors
 ///
 /// No model is configured, or the session can't be used.
-pub async fn run(
+pub(crate) async fn run(
     arguments: &RunArguments,
     around: &Surroundings<'_>,
     host: impl MakeHost,

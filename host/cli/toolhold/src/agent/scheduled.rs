@@ -7,29 +7,29 @@ use toolhold_core::{CancellationToken, Phase};
 use toolhold_models::Part;
 use toolhold_terminal::error::CommandError;
 
-use crate::arguments::{PhaseName, SessionArguments};
-use crate::run::open;
-use crate::{MakeHost, Surroundings};
+use crate::agent::run::open;
+use crate::agent::{MakeHost, Surroundings};
+use crate::arguments::agent::{PhaseName, SessionArguments};
 
 /// How the agent's work ended.
 #[derive(Debug)]
-pub struct ScheduledEnd {
+pub(crate) struct ScheduledEnd {
     /// Its end.
-    pub end: TaskEnd,
+    pub(crate) end: TaskEnd,
     /// The ID of its session, which `toolhold run sessions` knows.
-    pub session: String,
+    pub(crate) session: String,
     /// The model's last answer.
-    pub answer: String,
+    pub(crate) answer: String,
 }
 
 impl ScheduledEnd {
     /// Whether a rule ended it.
-    pub fn is_denied(&self) -> bool {
+    pub(crate) fn is_denied(&self) -> bool {
         self.end.kind == EndKind::Denied
     }
 
     /// Whether the model said that it is done.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.end.kind == EndKind::Done
     }
 }
@@ -40,7 +40,7 @@ impl ScheduledEnd {
 /// # Errors
 ///
 /// No model is configured, or the session can't be made.
-pub async fn run_scheduled(
+pub(crate) async fn run_scheduled(
     prompt: String,
     is_untrusted: bool,
     phase: Phase,

@@ -10,9 +10,9 @@ use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG};
 
-use crate::arguments::SessionsCommand;
-use crate::printer::in_words;
-use crate::{Surroundings, failed};
+use crate::agent::printer::in_words;
+use crate::agent::{Surroundings, failed};
+use crate::arguments::agent::SessionsCommand;
 
 /// Characters of a result that are shown.
 const MAX_SHOWN: usize = 2000;
@@ -22,7 +22,7 @@ const MAX_SHOWN: usize = 2000;
 /// # Errors
 ///
 /// There is no such session, or it can't be read.
-pub async fn sessions(
+pub(crate) async fn sessions(
     command: &SessionsCommand,
     around: &Surroundings<'_>,
 ) -> Result<Exit, CommandError> {

@@ -10,14 +10,14 @@ use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG, warn};
 
-use crate::{MakeHost, Surroundings, failed};
+use crate::agent::{MakeHost, Surroundings, failed};
 
 /// Shows which tools are chosen for a task, and why.
 ///
 /// # Errors
 ///
 /// The session can't be read, or the model that makes vectors isn't configured right.
-pub async fn tools_for(
+pub(crate) async fn tools_for(
     task: &str,
     session: &Session,
     as_json: bool,

@@ -9,7 +9,7 @@ use toolhold_terminal::ask;
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::style::{STRONG, WARNING};
 
-use crate::Surroundings;
+use crate::agent::Surroundings;
 
 /// The instructions that count. At a terminal, new and changed ones are shown and asked about;
 /// elsewhere they are left out, unless `trusted`.

@@ -1,4 +1,4 @@
-//! The arguments of the commands.
+//! The arguments of the agent's commands.
 
 use clap::{Args, Subcommand, ValueEnum};
 use toolhold_core::Phase;
@@ -28,13 +28,13 @@ Exit codes:
 /// `toolhold run`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_AFTER, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true)]
-pub struct RunArguments {
+pub(crate) struct RunArguments {
     /// The task; `-` adds the text on stdin
     #[arg(value_name = "TASK", required_unless_present = "replay")]
     pub(crate) task: Vec<String>,
     /// What to do instead of a task.
     #[command(subcommand)]
-    pub command: Option<RunCommand>,
+    pub(crate) command: Option<RunCommand>,
     #[command(flatten)]
     pub(crate) session: SessionArguments,
     /// Answers of the model, at most [default: `max_turns` in [agent]]
@@ -50,7 +50,7 @@ pub struct RunArguments {
 
 /// What `toolhold run` does instead of a task.
 #[derive(Debug, Subcommand)]
-pub enum RunCommand {
+pub(crate) enum RunCommand {
     /// List, show, export and delete the sessions of the agent
     #[command(subcommand)]
     Sessions(SessionsCommand),
@@ -70,7 +70,7 @@ pub(crate) struct SessionArguments {
     pub(crate) last: bool,
     /// Approve the calls that need approval; what is denied stays denied
     #[arg(long)]
-    pub yes: bool,
+    pub(crate) yes: bool,
     /// What the agent is at, for rules with `phases` [default: executor, or autonomous with --yes]
     #[arg(long, value_name = "PHASE")]
     pub(crate) phase: Option<PhaseName>,
@@ -93,7 +93,7 @@ impl SessionArguments {
 
 /// A part of an agent's work, as a person names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PhaseName {
+pub(crate) enum PhaseName {
     /// It makes a plan.
     Planner,
     /// It carries the plan out.
@@ -128,7 +128,7 @@ impl From<Phase> for PhaseName {
 
 impl RunArguments {
     /// Whether calls that need approval have it.
-    pub fn yes(&self) -> bool {
+    pub(crate) fn yes(&self) -> bool {
         self.session.yes
     }
 }
@@ -145,7 +145,7 @@ At a terminal, the chat has the full screen; /help there lists its keys and comm
 /// `toolhold chat`.
 #[derive(Args, Debug)]
 #[command(after_help = CHAT_AFTER)]
-pub struct ChatArguments {
+pub(crate) struct ChatArguments {
     #[command(flatten)]
     pub(crate) session: SessionArguments,
     /// Talk in lines, as without a terminal: for screen readers, and to copy what was said
@@ -155,14 +155,14 @@ pub struct ChatArguments {
 
 impl ChatArguments {
     /// Whether calls that need approval have it.
-    pub fn yes(&self) -> bool {
+    pub(crate) fn yes(&self) -> bool {
         self.session.yes
     }
 }
 
 /// `toolhold run sessions`.
 #[derive(Debug, Subcommand)]
-pub enum SessionsCommand {
+pub(crate) enum SessionsCommand {
     /// List the sessions of the agent, the last one first
     #[command(
         after_help = "Examples:\n  toolhold run sessions list\n  toolhold run sessions list --limit 100 --json"
@@ -210,7 +210,7 @@ Examples:
 /// `toolhold models`.
 #[derive(Args, Debug)]
 #[command(after_help = MODELS_AFTER)]
-pub struct ModelsArguments {
+pub(crate) struct ModelsArguments {
     /// The model: a table of [providers], a model, or PROVIDER/MODEL; without one, all providers
     pub(crate) model: Option<String>,
     /// Ask it

@@ -31,7 +31,7 @@ It verifies all of it, shows what it would change, and asks. Then all of it come
 
 /// `toolhold plugin bundle`.
 #[derive(Debug, Subcommand)]
-pub enum BundleCommand {
+pub(crate) enum BundleCommand {
     /// Make one signed file of what is installed here, for machines without a network
     #[command(after_help = CREATE_AFTER)]
     Create(CreateArguments),
@@ -51,45 +51,45 @@ pub enum BundleCommand {
 
 /// `toolhold plugin bundle create`.
 #[derive(Debug, Args)]
-pub struct CreateArguments {
+pub(crate) struct CreateArguments {
     /// The new file
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// An installed plugin [default: all]
     #[arg(long, value_name = "NAME")]
-    pub only: Vec<String>,
+    pub(crate) only: Vec<String>,
     /// A file with rules for filters
     #[arg(long, value_name = "FILE")]
-    pub filters: Option<PathBuf>,
+    pub(crate) filters: Option<PathBuf>,
     /// A ceiling; FILE.minisig goes with it, if there is one
     #[arg(long, value_name = "FILE")]
-    pub ceiling: Option<PathBuf>,
+    pub(crate) ceiling: Option<PathBuf>,
     /// The secret key: the name of one of yours, or a file
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
-    pub key: String,
+    pub(crate) key: String,
     /// Take the password from a variable (env:NAME) or an open file (fd:NUMBER) [default: ask]
     #[arg(long, value_name = "PLACE")]
-    pub password_from: Option<PasswordSource>,
+    pub(crate) password_from: Option<PasswordSource>,
 }
 
 /// `toolhold plugin bundle install`.
 #[derive(Debug, Args)]
-pub struct InstallBundleArguments {
+pub(crate) struct InstallBundleArguments {
     /// The bundle
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Leave out a part of it
     #[arg(long, value_name = "PART")]
-    pub without: Vec<BundlePart>,
+    pub(crate) without: Vec<BundlePart>,
     /// Don't ask
     #[arg(long, short)]
-    pub yes: bool,
+    pub(crate) yes: bool,
     /// Take older versions of plugins too
     #[arg(long)]
-    pub downgrade: bool,
+    pub(crate) downgrade: bool,
 }
 
 /// A part of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BundlePart {
+pub(crate) enum BundlePart {
     /// The plugins.
     Plugins,
     /// The rules for filters.

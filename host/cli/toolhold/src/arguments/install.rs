@@ -22,7 +22,7 @@ held: the version before serves until `toolhold plugin approve NAME`.";
 
 /// The commands that install plugins.
 #[derive(Debug, Subcommand)]
-pub enum InstallCommand {
+pub(crate) enum InstallCommand {
     /// Install a plugin: show what it can do, ask, grant what you choose, and pin it in
     /// toolhold.lock
     #[command(after_help = ADD_AFTER)]
@@ -95,32 +95,32 @@ pub enum InstallCommand {
 
 /// `toolhold plugin add`.
 #[derive(Debug, Args)]
-pub struct AddArguments {
+pub(crate) struct AddArguments {
     /// A file, a folder with a built plugin, https://…, or oci://REGISTRY/NAME:TAG
-    pub source: String,
+    pub(crate) source: String,
     /// A directory that it may read and change
     #[arg(long, value_name = "DIR")]
-    pub allow_path: Vec<PathBuf>,
+    pub(crate) allow_path: Vec<PathBuf>,
     /// A directory that it may read
     #[arg(long, value_name = "DIR")]
-    pub allow_read: Vec<PathBuf>,
+    pub(crate) allow_read: Vec<PathBuf>,
     /// A host that its requests may reach
     #[arg(long, value_name = "HOST")]
-    pub allow_host: Vec<String>,
+    pub(crate) allow_host: Vec<String>,
     /// MiB that it may keep between its calls
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub store: Option<u32>,
+    pub(crate) store: Option<u32>,
     /// MiB of documents that it may keep and search in
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub index: Option<u32>,
+    pub(crate) index: Option<u32>,
     /// Let it keep its memory between the calls of a session
     #[arg(long)]
-    pub session: bool,
+    pub(crate) session: bool,
     /// Don't ask
     #[arg(long, short)]
-    pub yes: bool,
+    pub(crate) yes: bool,
     /// Install only the component whose SHA-256 begins with this (at least 32 digits), and don't
     /// ask
     #[arg(long, value_name = "SHA256")]
-    pub digest: Option<String>,
+    pub(crate) digest: Option<String>,
 }

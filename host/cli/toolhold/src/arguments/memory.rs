@@ -2,7 +2,7 @@ use clap::{Subcommand, ValueEnum};
 
 /// `toolhold memory`.
 #[derive(Debug, Subcommand)]
-pub enum MemoryCommand {
+pub(crate) enum MemoryCommand {
     /// Search what models have saved, or list the latest
     #[command(
         after_help = "Examples:\n  toolhold memory search deploy\n  toolhold memory search --scope project --json"
@@ -79,7 +79,7 @@ pub enum MemoryCommand {
 
 /// Who finds an entry again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EntryScope {
+pub(crate) enum EntryScope {
     /// You, in all projects
     User,
     /// You, in the working directory

@@ -1,22 +1,31 @@
 //! The command line.
 
+pub(crate) mod agent;
+pub(crate) mod bundle;
 mod grants;
+pub(crate) mod install;
+pub(crate) mod jobs;
 mod keys;
+pub(crate) mod memory;
+pub(crate) mod servers;
+pub(crate) mod skills;
+pub(crate) mod tasks;
 
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use toolhold_core::NAME;
-use toolhold_mcp::Place;
+use toolhold_mcp_server::Place;
 
 use crate::filter::FilterCommand;
 use crate::options::Options;
 
+use self::bundle::BundleCommand;
+use self::install::InstallCommand;
 pub(crate) use grants::{AllowArguments, InitArguments, TrustArguments, YesOrNo};
 pub(crate) use keys::{CeilingCommand, KeyCommand, SignArguments};
 use toolhold_authoring::AuthorCommand;
 use toolhold_export::AuditCommand;
-use toolhold_install::{BundleCommand, InstallCommand};
 
 const ABOUT: &str = "\
 Runs the tools of AI agents, each call in a WebAssembly sandbox of its own that reaches only what you grant.
@@ -66,17 +75,17 @@ pub(crate) enum Command {
     /// Call a tool
     Call(CallArguments),
     /// Have an agent do a task with the tools
-    Run(toolhold_run::RunArguments),
+    Run(agent::RunArguments),
     /// Talk with an agent that has the tools
-    Chat(toolhold_run::ChatArguments),
+    Chat(agent::ChatArguments),
     /// List the models of your providers, or test them
-    Models(toolhold_run::ModelsArguments),
+    Models(agent::ModelsArguments),
     /// List, show and check skills: instructions that models load for certain tasks
     #[command(subcommand)]
-    Skills(toolhold_skills::SkillsCommand),
+    Skills(skills::SkillsCommand),
     /// Search, show, change and delete what models have saved to remember
     #[command(subcommand)]
-    Memory(toolhold_memory::MemoryCommand),
+    Memory(memory::MemoryCommand),
     /// Serve the tools to the MCP client that starts this, or over HTTP
     Serve(ServeArguments),
     /// Connect MCP clients to this server, and approve other servers
@@ -110,7 +119,7 @@ pub(crate) enum Command {
     /// Restore what a call changed in files
     Undo(UndoArguments),
     /// List the commands that run in the background of every `toolhold serve`, or stop one
-    Jobs(toolhold_terminal::jobs::JobsArguments),
+    Jobs(jobs::JobsArguments),
     /// List the tasks that run at a later time, change them, show their results, and run them
     #[command(subcommand)]
     Tasks(TasksCommand),
@@ -143,11 +152,11 @@ pub(crate) struct ServeArguments {
     /// Serve any number of clients over HTTP, at a port of this machine (8000, 127.0.0.1:8000; 0 is
     /// a free one) or a Unix socket (unix:/path)
     #[arg(long, value_name = "PLACE")]
-    pub http: Option<Place>,
+    pub(crate) http: Option<Place>,
 
     /// Accept all programs of yours that reach the Unix socket, without a token
     #[arg(long, requires = "http")]
-    pub no_auth: bool,
+    pub(crate) no_auth: bool,
 }
 
 const MCP_CONFIG_AFTER: &str = "\
@@ -169,7 +178,7 @@ pub(crate) enum McpCommand {
     Config(McpConfig),
     /// The servers whose tools Toolhold offers
     #[command(flatten)]
-    Servers(toolhold_servers::ServersCommand),
+    Servers(servers::ServersCommand),
 }
 
 /// `toolhold mcp config`.
@@ -332,9 +341,9 @@ pub(crate) struct ToolsArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TasksCommand {
     #[command(flatten)]
-    Tasks(toolhold_daemon::TasksCommand),
+    Tasks(tasks::TasksCommand),
     /// Run tasks when they are due
-    Daemon(toolhold_daemon::DaemonArguments),
+    Daemon(tasks::DaemonArguments),
 }
 
 /// `toolhold plugin`.
@@ -493,7 +502,7 @@ pub(crate) struct PolicyCheck {
     pub(crate) session: Option<String>,
     /// The phase of an agent's work that would make it [default: none, as for `toolhold call`]
     #[arg(long, value_name = "PHASE")]
-    pub(crate) phase: Option<toolhold_run::PhaseName>,
+    pub(crate) phase: Option<agent::PhaseName>,
     /// Print one JSON object: the verdict, what decides, and what each gate says
     #[arg(long)]
     pub(crate) json: bool,

@@ -73,7 +73,7 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
         }
     };
     let mut refused = grants(&loaded, &folders, &working_directory);
-    let serve = toolhold_mcp::problems(&loaded.config.serve);
+    let serve = toolhold_mcp_server::problems(&loaded.config.serve);
     let place = format!("The settings are in {}.", loaded.own_table("serve"));
     refused
         .extend((!serve.is_empty()).then(|| [serve, vec![place]].concat()).into_iter().flatten());

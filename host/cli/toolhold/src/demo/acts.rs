@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolhold_core::{Failure, Outcome};
 
-use crate::scene::{README, Scene};
+use crate::demo::scene::{README, Scene};
 
 /// One call and the check of its result.
 pub(crate) struct Act {

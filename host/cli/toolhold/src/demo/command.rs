@@ -7,5 +7,5 @@ use crate::host;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
-    host::block_on(toolhold_demo::demo(arguments.json))
+    host::block_on(crate::demo::demo(arguments.json))
 }

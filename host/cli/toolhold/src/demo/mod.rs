@@ -2,6 +2,7 @@
 //! its effect, not by its own report.
 
 mod acts;
+pub(crate) mod command;
 mod scene;
 
 use std::io::{self, Write};
@@ -16,8 +17,8 @@ use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG};
 
-use crate::acts::{ATTACKS, Act, TASKS};
-use crate::scene::Scene;
+use crate::demo::acts::{ATTACKS, Act, TASKS};
+use crate::demo::scene::Scene;
 
 /// The configuration of the demo. Stricter than the defaults, so that nobody waits long for an
 /// endless loop; and the attacker gets what the built-in tools get: read and write access to the
@@ -51,7 +52,7 @@ const SHOWN: usize = 160;
 /// # Errors
 ///
 /// This build has no attacks, the scratch folder can't be written, or there is no host.
-pub async fn demo(as_json: bool) -> Result<Exit, CommandError> {
+pub(crate) async fn demo(as_json: bool) -> Result<Exit, CommandError> {
     let Some(hostile) = toolhold_builtins::hostile() else {
         return Err(CommandError::Usage(
             "this build of Toolhold carries no attacks; `cargo xtask demo` makes one that does"

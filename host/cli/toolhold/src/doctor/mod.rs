@@ -28,9 +28,9 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
     if let Ok(folders) = Folders::from_environment()
         && let Ok(loaded) = config::load(&folders, &options.inputs()?)
     {
-        report.add("Servers", toolhold_servers::findings(&loaded, &folders));
+        report.add("Servers", toolhold_mcp_client::findings(&loaded, &folders));
         let directory = config::working_directory()?;
-        let findings = toolhold_review::findings(&loaded, &folders, &directory);
+        let findings = toolhold_agent::review::findings(&loaded, &folders, &directory);
         report.add("Review", host::block_on(async { Ok(findings.await) })?);
     }
     if arguments.json {

@@ -2,51 +2,26 @@
 
 use std::io::Write;
 
-use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolhold_core::config::Folders;
 use toolhold_core::jobs::{self, JobState};
 use toolhold_core::text::{cut, neutral_line};
 
-use crate::error::CommandError;
-use crate::exit::Exit;
-use crate::style::{FAINT, STRONG};
+use toolhold_terminal::error::CommandError;
+use toolhold_terminal::exit::Exit;
+use toolhold_terminal::style::{FAINT, STRONG};
+
+use crate::arguments::jobs::{JobsArguments, JobsCommand};
 
 /// Bytes of a command line that are shown.
 const SHOWN: usize = 200;
-
-/// `toolhold jobs`.
-#[derive(Args, Debug)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  toolhold jobs\n  toolhold jobs --json\n  toolhold jobs stop job-3f9a2c41d07b5e88"
-)]
-pub struct JobsArguments {
-    /// What to do; by default the jobs are listed.
-    #[command(subcommand)]
-    pub command: Option<JobsCommand>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What to do with jobs.
-#[derive(Subcommand, Debug)]
-pub enum JobsCommand {
-    /// Stop a job, and everything that it started, at once
-    #[command(after_help = "Example:\n  toolhold jobs stop job-3f9a2c41d07b5e88")]
-    Stop {
-        /// The job, as `toolhold jobs` lists it
-        id: String,
-    },
-}
 
 /// Runs the command.
 ///
 /// # Errors
 ///
 /// The hosts can't be asked, or no job that runs has the ID.
-pub fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
     let folders = Folders::from_environment()?;
     let mut out = anstream::stdout().lock();
     if let Some(JobsCommand::Stop { id }) = &arguments.command {

@@ -1,18 +1,26 @@
 //! `toolhold mcp`. `config` is the configuration with which an MCP client starts Toolhold or
 //! connects.
 
+mod import;
+mod login;
+mod servers;
+mod shown_tool;
+mod written;
+
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use serde_json::{Map, Value, json};
-use toolhold_clients::{CLIENTS, Client, ServerConfig, edit, install_command, without};
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral;
 use toolhold_core::{HostError, NAME};
-use toolhold_servers::Moved;
+use toolhold_mcp_client::client_files::{
+    CLIENTS, Client, ServerConfig, edit, install_command, without,
+};
 
+use self::import::Moved;
 use crate::arguments::{Arguments, McpCommand, McpConfig};
 use crate::changed_file;
 use crate::error::Error;
@@ -31,7 +39,7 @@ pub(crate) fn run(command: &McpCommand, options: &Options) -> Result<Exit, Error
             let folders = Folders::from_environment()?;
             let file = options.config_file(&folders);
             let load = || host::load(options, &folders);
-            return host::block_on(toolhold_servers::run(command, &file, &folders, load));
+            return host::block_on(servers::run(command, &file, &folders, load));
         }
     };
     match config.client.as_deref() {
@@ -132,7 +140,7 @@ fn show_client(
     let ours = ours.as_ref().map(|(ours, folders)| (ours, folders));
     let mut moved = Moved::default();
     let changed = changed_file::change(&file, config.project, |before| {
-        moved = toolhold_servers::moved(client, before, ours)?;
+        moved = import::moved(client, before, ours)?;
         let rest = without(client.format, before, table, &moved.names)?;
         edit(client.format, &rest, table, &config.name, &entry)
     })?;

@@ -3,89 +3,34 @@
 use std::io::Write;
 use std::path::Path;
 
-use clap::Subcommand;
 use serde_json::{Value, json};
 use toolhold_core::ProgramState;
 use toolhold_core::config::{Folders, Loaded, working_directory};
 use toolhold_core::text::{counted, neutral, neutral_line, shell_word};
+use toolhold_mcp_client::{
+    HostState, Inspection, Pins, ToolDifference, forget_packages, forget_tokens, inspect, states,
+    unpinned,
+};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{BAD, FAINT, STRONG, WARNING};
 use toolhold_terminal::{ask, changed_file};
 
-use crate::approval::{HostState, Inspection, inspect, states, unpinned};
-use crate::import::{ImportArguments, check_address, check_command, import, kept_files};
-use crate::login::{login, logout};
-use crate::oauth::TokenFile;
-use crate::packages;
-use crate::pins::{Pins, ToolDifference};
-use crate::shown_tool;
-use crate::written::{self, Start};
+use crate::arguments::servers::ServersCommand;
+use crate::mcp::import::{check_address, check_command, import, kept_files};
+use crate::mcp::login::{login, logout};
+use crate::mcp::shown_tool;
+use crate::mcp::written::{self, Start};
 
 /// Most packages that are shown.
 const MAX_PACKAGES: usize = 200;
-
-/// What to do with servers: a part of `toolhold mcp`.
-#[derive(Debug, Subcommand)]
-pub enum ServersCommand {
-    /// Add a server to your configuration, whose tools Toolhold then offers
-    #[command(
-        after_help = "Examples:\n  toolhold mcp add time -- uvx mcp-server-time\n  toolhold mcp add tracker --url https://mcp.example.com/mcp"
-    )]
-    Add {
-        /// The name before `__` in the names of its tools
-        name: String,
-        /// Where the server runs, if it isn't a program that Toolhold starts
-        #[arg(long, value_name = "URL", conflicts_with = "command")]
-        url: Option<String>,
-        /// The program that is the server, with its arguments
-        #[arg(last = true, value_name = "COMMAND")]
-        command: Vec<String>,
-    },
-    /// Remove a server from your configuration
-    #[command(after_help = "Example:\n  toolhold mcp remove time")]
-    Remove {
-        /// Its name
-        name: String,
-    },
-    /// List the servers whose tools Toolhold offers, and what they are doing in running hosts
-    #[command(after_help = "Examples:\n  toolhold mcp list\n  toolhold mcp list --json")]
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Add the servers that the files of your MCP clients name to your configuration
-    Import(ImportArguments),
-    /// Log in at the authorization server of a server at a URL
-    #[command(after_help = "Example:\n  toolhold mcp login tracker")]
-    Login {
-        /// The name of its table: `[mcp.servers.NAME]`
-        name: String,
-    },
-    /// Forget what a login brought
-    #[command(after_help = "Example:\n  toolhold mcp logout tracker")]
-    Logout {
-        /// The name of its table: `[mcp.servers.NAME]`
-        name: String,
-    },
-    /// Show what a server of your configuration offers, and approve it
-    #[command(after_help = "Example:\n  toolhold mcp approve time")]
-    Approve {
-        /// The name of its table: `[mcp.servers.NAME]`
-        name: String,
-        /// Start and approve it without asking
-        #[arg(long)]
-        yes: bool,
-    },
-}
 
 /// Runs the command. `file`: the user's `toolhold.toml`. `load`: reads the whole configuration.
 ///
 /// # Errors
 ///
 /// Those of the command.
-pub async fn run(
+pub(crate) async fn run(
     command: &ServersCommand,
     file: &Path,
     folders: &Folders,
@@ -124,8 +69,8 @@ pub async fn run(
                 writeln!(anstream::stderr(), "Files with its secrets stay: {}", kept.join(", "))?;
             }
             Pins::default().store(folders, name)?;
-            TokenFile::new(folders, name, "").write(None)?;
-            packages::forget(&folders.server_packages(name), None);
+            forget_tokens(folders, name, "")?;
+            forget_packages(&folders.server_packages(name), None);
             Ok(Exit::Success)
         }
         ServersCommand::Login { name } => login(&load()?, folders, name).await,
@@ -263,7 +208,7 @@ async fn approve(
         return Ok(Exit::Denied);
     }
     inspection.pins.store(folders, name)?;
-    packages::forget(&folders.server_packages(name), Some(&inspection.pins.lock));
+    forget_packages(&folders.server_packages(name), Some(&inspection.pins.lock));
     let tools = counted(inspection.offered as u64, "tool");
     let left_out = match inspection.left_out.len() {
         0 => String::new(),

@@ -1,7 +1,7 @@
 //! Servers in the text of a `toolhold.toml`.
 
 use toml_edit::{Array, DocumentMut, Item, Table, value};
-use toolhold_clients::without_tables;
+use toolhold_mcp_client::client_files::without_tables;
 
 /// What a new server is.
 pub(crate) enum Start<'a> {

@@ -1,8 +1,8 @@
 //! `toolhold memory`.
 
 use toolhold_core::config::{self, Folders};
-use toolhold_memory::MemoryCommand;
 
+use crate::arguments::memory::MemoryCommand;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
@@ -12,5 +12,5 @@ use crate::options::Options;
 pub(crate) fn run(command: &MemoryCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
-    toolhold_memory::run(command, &loaded, &folders, &config::working_directory()?)
+    crate::memory::run(command, &loaded, &folders, &config::working_directory()?)
 }

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use toolhold_core::text::{neutral_json, neutral_line};
 use toolhold_core::{CancellationToken, HostError};
-use toolhold_index::{Document, DocumentIndex, IndexQuery};
 use toolhold_redaction::Keys;
+use toolhold_store::index::{Document, DocumentIndex, IndexQuery};
 use toolhold_store::{Stop, StoreError};
 use toolhold_terminal::error::CommandError;
 
@@ -90,7 +90,7 @@ impl Entries {
     /// The entry with a key or an ID.
     pub(crate) fn one(&self, key: &str, prefix: &str) -> Result<MemoryEntry, CommandError> {
         let shown = neutral_line(key);
-        if key.is_empty() || key.len() > toolhold_index::MAX_KEY {
+        if key.is_empty() || key.len() > toolhold_store::index::MAX_KEY {
             return Err(CommandError::Usage(format!("`{shown}` is no key of a memory")));
         }
         if let Some(entry) = self.get(&[key.to_owned()])?.pop()

@@ -1,7 +1,7 @@
 //! `toolhold memory`: what the built-in memory keeps, for people. It reads the same file as the
 //! tools, with the same code, so it works while hosts run.
 
-mod arguments;
+pub(crate) mod command;
 mod entries;
 
 use std::io::Write;
@@ -11,22 +11,23 @@ use serde_json::json;
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{project_id, user_id};
-use toolhold_index::IndexQuery;
 use toolhold_redaction::{Keys, text as redacted};
+use toolhold_store::index::IndexQuery;
 use toolhold_terminal::ask;
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG, WARNING};
 
-pub use arguments::{EntryScope, MemoryCommand};
 use entries::{Entries, MemoryEntry};
+
+use crate::arguments::memory::{EntryScope, MemoryCommand};
 
 /// Runs the command. Blocks. `directory`: the working directory.
 ///
 /// # Errors
 ///
 /// There is no such entry, the entries can't be read or written, or nobody agreed to delete them.
-pub fn run(
+pub(crate) fn run(
     command: &MemoryCommand,
     config: &Loaded,
     folders: &Folders,

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolhold_authoring::conformance::{self as conformance, Report};
+use toolhold_authoring::dev::Dev;
 use toolhold_authoring::{AuthorCommand, Language, build, create, pack_file, write_wit};
-use toolhold_conformance::{self as conformance, Report};
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral;
-use toolhold_dev::Dev;
+
+use toolhold_terminal::interrupt;
 
 use crate::asking::Asker;
 use crate::call::arguments;
@@ -18,7 +20,6 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
-use toolhold_terminal::interrupt;
 
 /// Runs the command.
 pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Error> {
@@ -48,7 +49,7 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
                 json: *json,
             };
             let end = interrupt::cancellation()?;
-            host::block_on(async { Ok(toolhold_dev::run(dev, end).await?) })?;
+            host::block_on(async { Ok(toolhold_authoring::dev::run(dev, end).await?) })?;
             return Ok(Exit::Interrupted);
         }
         AuthorCommand::Pack { file, manifest, output } => {

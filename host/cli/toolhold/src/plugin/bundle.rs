@@ -5,15 +5,15 @@ use std::io::Write;
 use toolhold_core::config::Inputs;
 use toolhold_core::text::{counted, neutral_line};
 use toolhold_core::{Ask, ask_hosts};
-use toolhold_install::{
-    BundleCommand, BundleContents, BundlePlan, InstallBundleArguments, Installer, PlannedChange,
-    PlannedPlugin, create_bundle,
-};
 
+use crate::arguments::bundle::{BundleCommand, InstallBundleArguments};
 use crate::card::Differences;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
+use crate::plugin::install::{
+    BundleContents, BundlePlan, Installer, PlannedChange, PlannedPlugin, create_bundle,
+};
 use crate::plugin::{Setting, built_in_names, show, show_granted};
 use crate::style::STRONG;
 use crate::{ask, host, key, progress, shown};

@@ -3,6 +3,7 @@
 mod approve;
 mod author;
 mod bundle;
+mod grants;
 mod inspect;
 mod install;
 mod list;
@@ -15,7 +16,7 @@ use toolhold_core::{
     Approvals, Candidate, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
 };
 
-pub(crate) use self::install::{built_in_names, install_wanted, show, show_granted};
+pub(crate) use self::install::command::{built_in_names, install_wanted, show, show_granted};
 use crate::arguments::PluginCommand;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -33,7 +34,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
             approve::approve(name, *yes, digest.as_deref(), options)
         }
         PluginCommand::Reload { json } => list::reload(*json),
-        PluginCommand::Install(command) => install::run(command, options),
+        PluginCommand::Install(command) => install::command::run(command, options),
         PluginCommand::Sign(arguments) => key::sign(arguments),
         PluginCommand::Key(command) => key::run(command),
         PluginCommand::Bundle(command) => bundle::run(command, options),

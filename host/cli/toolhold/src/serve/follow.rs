@@ -8,14 +8,14 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{sleep, timeout};
 use toolhold_core::config::{CeilingFiles, ConfigWatch, Folders, Loaded};
 use toolhold_core::{Host, HostError};
-use toolhold_mcp::LiveHost;
+use toolhold_mcp_server::LiveHost;
 
 use super::PreparedHost;
 use crate::error::Error;
 use crate::host;
 use crate::options::Options;
 use crate::style::{self, FAINT};
-use crate::tasks::ServedTasks;
+use crate::tasks::command::ServedTasks;
 
 /// Delay before a wrong file is read again: it may be half written.
 const AGAIN: Duration = Duration::from_millis(300);

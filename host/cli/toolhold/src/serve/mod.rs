@@ -9,19 +9,20 @@ use toolhold_core::config::{self, Folders, Loaded};
 use toolhold_core::text::neutral_line;
 use toolhold_core::{Host, HostBuilder, HostError, Session};
 use toolhold_export::Telemetry;
-use toolhold_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
-use toolhold_run::Delegates;
-use toolhold_servers::Servers;
+use toolhold_mcp_client::Servers;
+use toolhold_mcp_server::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 use toolhold_skills::OfferedSkills;
 
+use follow::{ConfigChanges, Follower};
+use toolhold_terminal::interrupt;
+
+use crate::agent::Delegates;
 use crate::arguments::ServeArguments;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
-use crate::tasks::ServedTasks;
-use follow::{ConfigChanges, Follower};
-use toolhold_terminal::interrupt;
+use crate::tasks::command::ServedTasks;
 
 /// Runs the command until the client goes away or the process is told to end.
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
@@ -124,7 +125,7 @@ fn prepare(
     const FRONT_END: &str = "toolhold serve";
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let skills = OfferedSkills::find(&loaded, &folders)?;
-    skills.tell().map_err(HostError::io("writing to stderr"))?;
+    crate::skills::tell(&skills).map_err(HostError::io("writing to stderr"))?;
     let delegates = match loaded.config.agent.delegate.serve {
         true => Delegates::new(&loaded, &folders, config::working_directory()?, FRONT_END),
         false => None,

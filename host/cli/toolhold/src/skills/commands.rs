@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
 use serde_json::json;
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::text::{counted, neutral, neutral_line};
@@ -11,49 +10,20 @@ use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
-use crate::find::Skills;
-use crate::folder::{Owners, SkillFolder};
-use crate::skill::{SKILL_FILE, Skill, SkillFinding, SkillOrigin, SkillText, check, folder_name};
+use toolhold_skills::Skills;
+use toolhold_skills::folder::{Owners, SkillFolder};
+use toolhold_skills::skill::{
+    SKILL_FILE, Skill, SkillFinding, SkillOrigin, SkillText, check, folder_name,
+};
 
-/// `toolhold skills`.
-#[derive(Debug, Subcommand)]
-pub enum SkillsCommand {
-    /// List the skills that there are: yours, and those of the project
-    #[command(after_help = "Examples:\n  toolhold skills list\n  toolhold skills list --json")]
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show a skill: its text, its files, and where it comes from
-    #[command(after_help = "Example:\n  toolhold skills show pdf-forms")]
-    Show {
-        /// Its name
-        name: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Check skills: whether they keep to the documented format, and to Toolhold's bounds
-    #[command(
-        after_help = "Examples:\n  toolhold skills check\n  toolhold skills check pdf-forms\n  toolhold skills check ./my-skill\n\nExit code 1: a skill can't be used."
-    )]
-    Check {
-        /// A name, or the path of a skill's folder or of a folder of skills [default: all skills]
-        #[arg(value_name = "NAME|PATH")]
-        skill: Option<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
+use crate::arguments::skills::SkillsCommand;
 
 /// Runs the command. Blocks.
 ///
 /// # Errors
 ///
 /// There is no such skill, or what a person has trusted can't be read.
-pub fn run(
+pub(crate) fn run(
     command: &SkillsCommand,
     config: &Loaded,
     folders: &Folders,

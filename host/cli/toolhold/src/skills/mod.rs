@@ -1,8 +1,15 @@
 //! `toolhold skills`.
 
-use toolhold_core::config::{self, Folders};
-use toolhold_skills::SkillsCommand;
+mod commands;
+mod notice;
+mod trust;
 
+use toolhold_core::config::{self, Folders};
+
+pub(crate) use notice::tell;
+pub(crate) use trust::trust_skill;
+
+use crate::arguments::skills::SkillsCommand;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
@@ -12,5 +19,5 @@ use crate::options::Options;
 pub(crate) fn run(command: &SkillsCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
-    toolhold_skills::run(command, &loaded, &folders, &config::working_directory()?)
+    commands::run(command, &loaded, &folders, &config::working_directory()?)
 }

@@ -1,18 +1,15 @@
 //! A project's skill, before it counts: what a person is shown, and trusts.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
-use toolhold_core::HostError;
 use toolhold_core::config::{self, Folders};
 use toolhold_core::text::{counted, neutral_line};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::warn;
 
-use crate::find::PROJECT_FOLDERS;
-use crate::folder::{Owners, SkillFolder};
-use crate::skill::{Skill, SkillOrigin, read_whole};
+use toolhold_skills::folder::{Owners, SkillFolder};
+use toolhold_skills::skill::{Skill, SkillOrigin, read_whole};
 
 /// Shows a skill of a project with all its files, and lets it count if `confirm` says so, as long
 /// as no file of it changes. Blocks.
@@ -20,7 +17,7 @@ use crate::skill::{Skill, SkillOrigin, read_whole};
 /// # Errors
 ///
 /// Those of `confirm`, or the list of what is trusted can't be written.
-pub fn trust_skill(
+pub(crate) fn trust_skill(
     skill: &Skill,
     folders: &Folders,
     confirm: impl FnOnce(&str) -> Result<bool, CommandError>,
@@ -58,18 +55,4 @@ pub fn trust_skill(
     config::add_trust(folders, &skill.folder, &digest)?;
     writeln!(out, "{path} is trusted, until it changes.")?;
     Ok(Exit::Success)
-}
-
-/// The paths of the trusted skills of a working directory. Blocks.
-///
-/// # Errors
-///
-/// The list of what is trusted can't be read.
-pub fn trusted_skills(directory: &Path, folders: &Folders) -> Result<Vec<PathBuf>, HostError> {
-    let trusted = config::trusted(folders)?.into_keys().map(PathBuf::from);
-    let is_below = |path: &PathBuf| {
-        let parent = path.parent();
-        PROJECT_FOLDERS.iter().any(|folder| parent == Some(&directory.join(folder)))
-    };
-    Ok(trusted.filter(is_below).collect())
 }

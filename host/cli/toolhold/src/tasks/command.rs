@@ -10,19 +10,20 @@ use toolhold_core::{
     CancellationToken, Category, Failure, HostError, Phase, PostingApprover, Request, Session,
     Trust,
 };
-use toolhold_daemon::{DaemonArguments, RunTask, TaskRunner, TasksCommand, manage_unit};
 use toolhold_export::Telemetry;
-use toolhold_run::{Delegates, Surroundings, run_scheduled};
+use toolhold_mcp_client::Servers;
 use toolhold_schedule::{ClaimedRun, RunEnd, RunResult, Schedule};
-use toolhold_servers::Servers;
 use toolhold_skills::{OfferedSkills, Skills};
 use toolhold_terminal::interrupt;
 
+use crate::agent::{Delegates, Surroundings, run_scheduled};
+use crate::arguments::tasks::{DaemonArguments, TasksCommand};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
 use crate::style::note;
+use crate::tasks::{RunTask, TaskRunner, manage_unit};
 
 /// The command, in the records of what tasks do.
 const FRONT_END: &str = "toolhold task";
@@ -64,7 +65,7 @@ pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, E
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let enabled = loaded.config.tools.scheduler.enabled;
-    let exit = toolhold_daemon::tasks(command, &folders, enabled)?;
+    let exit = crate::tasks::tasks(command, &folders, enabled)?;
     if !enabled {
         note(&format!("tasks are disabled, so none runs: {}", disabled(&loaded)))?;
     }
@@ -250,7 +251,7 @@ impl Prepared<'_> {
             delegates: Delegates::new(&loaded, folders, &directory, FRONT_END),
             skills: Arc::new(Skills::find(&loaded, folders, &directory)?),
         };
-        let make = async || crate::agent::make(options, &around).await;
+        let make = async || crate::agent::command::make(options, &around).await;
         let work = run_scheduled(prompt, run.maker.untrusted, phase, &around, end, make);
         let done = host::block_on_this_thread(work)?;
         let kind = match (done.is_done(), done.is_denied()) {

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use clap::Subcommand;
 use jiff::Timestamp;
 use serde_json::json;
 use toolhold_core::config::Folders;
@@ -16,74 +15,20 @@ use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
+use crate::arguments::tasks::TasksCommand;
+
 /// Characters of an output, a prompt and of arguments that are shown.
 const SHOWN: usize = 500;
 
 /// Missed times of a run that are counted for certain; there may be more.
 const ALL_COUNTED: u32 = MAX_MISSED as u32 - 1;
 
-/// `toolhold tasks`.
-#[derive(Debug, Subcommand)]
-pub enum TasksCommand {
-    /// List the tasks: when each runs next, and how its last run ended
-    #[command(after_help = "Examples:\n  toolhold tasks list\n  toolhold tasks list --json")]
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show a task: what it does, who made it, and its last run
-    #[command(after_help = "Example:\n  toolhold tasks show backup")]
-    Show {
-        /// Its name, or its number
-        task: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Run a task once as soon as possible, beside its times
-    #[command(after_help = "Example:\n  toolhold tasks run backup")]
-    Run {
-        /// Its name, or its number
-        task: String,
-    },
-    /// Have a task wait until it is resumed
-    #[command(after_help = "Example:\n  toolhold tasks pause backup")]
-    Pause {
-        /// Its name, or its number
-        task: String,
-    },
-    /// Resume a task that waits; the times that passed are not made up for
-    #[command(after_help = "Example:\n  toolhold tasks resume backup")]
-    Resume {
-        /// Its name, or its number
-        task: String,
-    },
-    /// Remove a task and the record of its runs
-    #[command(after_help = "Example:\n  toolhold tasks remove backup")]
-    Remove {
-        /// Its name, or its number
-        task: String,
-    },
-    /// Show the last 20 runs of a task, the latest first
-    #[command(
-        after_help = "Examples:\n  toolhold tasks results backup\n  toolhold tasks results backup --json"
-    )]
-    Results {
-        /// Its name, or its number
-        task: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 /// Runs the command. Blocks. `enabled`: whether the configuration lets tasks run.
 ///
 /// # Errors
 ///
 /// There is no such task, or the tasks can't be read or changed.
-pub fn tasks(
+pub(crate) fn tasks(
     command: &TasksCommand,
     folders: &Folders,
     enabled: bool,

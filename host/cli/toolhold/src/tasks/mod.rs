@@ -1,9 +1,10 @@
 //! Runs tasks when they are due, and the commands for them: `toolhold tasks daemon` and `toolhold tasks`.
 
-mod commands;
+pub(crate) mod command;
+mod manage;
 mod runner;
 mod unit;
 
-pub use commands::{TasksCommand, tasks};
-pub use runner::{RunTask, TaskRunner};
-pub use unit::{DaemonArguments, manage_unit};
+pub(crate) use manage::tasks;
+pub(crate) use runner::{RunTask, TaskRunner};
+pub(crate) use unit::manage_unit;

@@ -17,11 +17,11 @@ const LAST_RUNS: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// Makes the run of a task. It blocks until the run ends; the token tells it to end early.
-pub type RunTask = Arc<dyn Fn(&ClaimedRun, CancellationToken) -> RunResult + Send + Sync>;
+pub(crate) type RunTask = Arc<dyn Fn(&ClaimedRun, CancellationToken) -> RunResult + Send + Sync>;
 
 /// Runs the tasks of a user while it lives, unless another process does. If that process dies, this
 /// one takes over.
-pub struct TaskRunner {
+pub(crate) struct TaskRunner {
     shared: Arc<Shared>,
 }
 
@@ -45,7 +45,7 @@ impl TaskRunner {
     /// # Errors
     ///
     /// There is no thread for it.
-    pub fn start(
+    pub(crate) fn start(
         schedule: Schedule,
         most: usize,
         run: RunTask,

@@ -4,12 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use toolhold_core::HostError;
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral_line;
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
+
+use crate::arguments::tasks::DaemonArguments;
 
 /// The name of the unit.
 const UNIT: &str = "toolhold.service";
@@ -17,30 +18,13 @@ const UNIT: &str = "toolhold.service";
 /// The variable that names a ceiling. Without it, tasks would be allowed more.
 const CEILING: &str = "TOOLHOLD_CEILING";
 
-/// `toolhold tasks daemon`.
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n  toolhold tasks daemon\n  toolhold tasks daemon --install\n  toolhold tasks daemon --print\n\nTasks run only while this runs, or `toolhold serve` does. Of several processes, one runs them."
-)]
-pub struct DaemonArguments {
-    /// Write a unit for systemd, so that it runs while you are logged in, and say how to enable it
-    #[arg(long, conflicts_with_all = ["uninstall", "print"])]
-    pub install: bool,
-    /// Remove that unit
-    #[arg(long, conflicts_with = "print")]
-    pub uninstall: bool,
-    /// Print that unit
-    #[arg(long)]
-    pub print: bool,
-}
-
 /// Does what the arguments say about the unit. `None`: they say nothing, and the tasks have to run.
 /// `config` and `settings` are those of `--config` and `--set`: the unit has them too.
 ///
 /// # Errors
 ///
 /// The unit can't be written or removed, or can't have what it needs.
-pub fn manage_unit(
+pub(crate) fn manage_unit(
     arguments: &DaemonArguments,
     folders: &Folders,
     config: Option<&Path>,
@@ -57,7 +41,7 @@ pub fn manage_unit(
     let folder = folder(folders)?;
     let path = folder.join(UNIT);
     let shown = neutral_line(&path.display().to_string());
-    let private = toolhold_private::PrivateFolder::make(&folder)
+    let private = toolhold_data_dir::PrivateFolder::make(&folder)
         .map_err(HostError::io(format!("opening {}", folder.display())))?;
     if arguments.install {
         let text = unit(folders, config, settings)?;

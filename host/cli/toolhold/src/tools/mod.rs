@@ -20,7 +20,7 @@ use crate::{call, host};
 /// Runs the command.
 pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit, Error> {
     if let Some(task) = &arguments.task {
-        return crate::agent::tools_for(task, arguments.json, options);
+        return crate::agent::command::tools_for(task, arguments.json, options);
     }
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;

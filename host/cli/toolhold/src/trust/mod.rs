@@ -11,7 +11,7 @@ use toolhold_core::config::{
     Source,
 };
 use toolhold_core::text::neutral_line;
-use toolhold_skills::{Skill, SkillOrigin, Skills, trust_skill, trusted_skills};
+use toolhold_skills::{Skill, SkillOrigin, Skills, trusted_skills};
 
 use crate::arguments::TrustArguments;
 use crate::ask::{self, Dialogue};
@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin;
 use crate::shown::{self, toml};
+use crate::skills::trust_skill;
 use crate::style::{FAINT, STRONG};
 
 /// Runs the command.

@@ -1,11 +1,12 @@
 //! What bounds a task: a later configuration never allows it more than its maker had.
 
+use serde_json::Value;
+use toolhold_config_keys::Narrowing;
+use toolhold_policy::OriginKind;
+
 use super::super::keys::rule;
 use super::attempts::{USER, attempt, keys};
 use super::*;
-use serde_json::Value;
-use toolhold_policy::OriginKind;
-use toolhold_settings::Narrowing;
 
 /// The values of the configuration `now` within what `then` allowed.
 fn within(scene: &Scene, then: &str, now: &str) -> Result<Value, Problems> {

@@ -4,11 +4,12 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
+use toolhold_config_keys::Narrowing;
+
 use super::super::keys::rule;
 use super::super::keys::{Key, known};
 use super::attempts::{USER, attempt, keys};
 use super::*;
-use toolhold_settings::Narrowing;
 
 impl Scene {
     fn ceiling(&self, text: &str) -> PathBuf {

@@ -1,7 +1,8 @@
 //! Configurations of other agents.
 
+use toolhold_config_keys::OnReviewDenial;
+
 use super::*;
-use toolhold_settings::OnReviewDenial;
 
 /// The migration of a text.
 #[track_caller]
@@ -358,7 +359,7 @@ fn foreign_key_is_told_with_the_line_to_write() {
 #[test]
 fn every_line_instead_sets_an_existing_key() {
     let path = |key: &str| key.split('.').map(str::to_owned).collect::<Vec<_>>();
-    for instead in toolhold_migration::keys_instead() {
+    for instead in crate::migration::keys_instead() {
         assert!(keys::rule(&path(instead.old)).is_none(), "{} is a key", instead.old);
         let Some((new, line)) = instead.new else { continue };
         assert!(keys::known().iter().any(|key| key.path == path(new)), "{new} isn't a key");

@@ -1,7 +1,7 @@
 //! Where requests may go, and the secrets that they carry.
 
 use serde_json::json;
-use toolhold_egress::{SecretSource, Settings};
+use toolhold_net::{SecretSource, Settings};
 use toolhold_policy::egress::{Placement, Scheme};
 
 use super::*;

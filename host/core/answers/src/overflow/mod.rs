@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest, Sha256};
 use toolhold_contract::HostError;
 use toolhold_contract::text::cut;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 pub use live::LiveOutput;
 pub use read::OverflowReader;

@@ -12,7 +12,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use serde::{Deserialize, Serialize};
 use toolhold_config::Folders;
 use toolhold_contract::HostError;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::chain::{self, Hash, Key, Link, SealedRecord};
 use super::files::{self, CURRENT};

@@ -57,7 +57,7 @@ fn kinds() -> BTreeSet<&'static str> {
 }
 
 fn mapping() -> Value {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/enterprise.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/enterprise.md");
     let page = fs::read_to_string(page).expect("the page is readable");
     let blocks = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
     let mut mappings = blocks.filter(|block| block.contains("\"processors\""));

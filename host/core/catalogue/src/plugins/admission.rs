@@ -6,8 +6,8 @@ use std::path::Path;
 use toolhold_config::{AllowedPlugin, InstallKey, Loaded};
 use toolhold_contract::HostError;
 use toolhold_contract::text::neutral_line;
+use toolhold_engine::Candidate;
 use toolhold_policy::OriginKind;
-use toolhold_runtime::Candidate;
 use toolhold_signing::{
     SignatureRefusal, SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin,
 };

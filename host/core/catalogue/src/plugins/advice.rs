@@ -9,8 +9,8 @@ use std::path::{Component, Path, PathBuf};
 
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{Access, PathRules};
+use toolhold_engine::FailedCommand;
 use toolhold_policy::files::Kind;
-use toolhold_runtime::FailedCommand;
 use toolhold_system::confine::TreeAccess;
 
 use toolhold_config::{AllowedPath, NetworkGrant, PathAccess, ProcessContext, inline};

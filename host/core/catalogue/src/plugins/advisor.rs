@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use toolhold_contract::Denial;
+use toolhold_engine::FailedCommand;
 use toolhold_policy::Decision;
-use toolhold_runtime::FailedCommand;
 
 use super::advice::SandboxAdvisor;
 
@@ -20,7 +20,7 @@ pub(super) struct PluginAdvisor {
     pub(super) sandbox: SandboxAdvisor,
 }
 
-impl toolhold_runtime::CommandAdvisor for PluginAdvisor {
+impl toolhold_engine::CommandAdvisor for PluginAdvisor {
     fn blocked(&self, line: &str) -> Option<Denial> {
         // A decision to ask is a refusal here, since there is no approval in the middle of a call.
         let decision = self.gate.check_command(line)?;

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use semver::Version;
 use toolhold_contract::HostError;
 use toolhold_contract::text::shell_word;
-use toolhold_private::PrivateFolder;
-use toolhold_runtime::{Candidate, Origin, PluginInfo};
+use toolhold_data_dir::PrivateFolder;
+use toolhold_engine::{Candidate, Origin, PluginInfo};
 use toolhold_signing::{EXTENSION, join_signatures, read_signatures_beside};
 
 use toolhold_config::Folders;
-use toolhold_private::state;
+use toolhold_data_dir::state;
 
 use super::lock_file::{ApprovedPlugin, FilePlace, LockFile, LockedPlugin, PluginSource};
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::Serialize;
 use toolhold_config::Folders;
 use toolhold_contract::HostError;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::PluginState;
 

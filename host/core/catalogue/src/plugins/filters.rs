@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Map;
 use toolhold_config::{BUILT_IN_FILTERS, FilterRules};
 use toolhold_contract::HostError;
-use toolhold_runtime::{Builtin, Plugin, PluginConfig};
+use toolhold_engine::{Builtin, Plugin, PluginConfig};
 
 use super::slot::Slot;
 use super::{Plugins, blocking};

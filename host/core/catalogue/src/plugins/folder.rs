@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 use toolhold_system::watch::FileStamp;
 
 /// Most files in the folder. A folder with more is probably a mistake.

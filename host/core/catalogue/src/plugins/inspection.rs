@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use toolhold_contract::{Annotations, Definition, HostError, Provider};
+use toolhold_engine::{Candidate, PluginInfo, PluginPolicy, Request, Runtime, RuntimeConfig};
 use toolhold_policy::CommandTemplate;
-use toolhold_runtime::{Candidate, PluginInfo, PluginPolicy, Request, Runtime, RuntimeConfig};
 
 use toolhold_config::Folders;
 
@@ -34,7 +34,7 @@ impl PluginInspection {
         folders: &Folders,
         command: Option<CommandTemplate>,
     ) -> Result<Self, HostError> {
-        let limits = toolhold_runtime::Limits::default();
+        let limits = toolhold_engine::Limits::default();
         let cache = Some(folders.cache.join("compiled"));
         let runtime = Runtime::new(RuntimeConfig {
             concurrency: 1,

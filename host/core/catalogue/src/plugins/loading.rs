@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use toolhold_config::Reload;
 use toolhold_contract::HostError;
-use toolhold_runtime::{Candidate, Plugin};
+use toolhold_engine::{Candidate, Plugin};
 use toolhold_system::watch::FileStamp;
 
 use super::slot::{Place, Running, Slot};
@@ -249,7 +249,7 @@ impl Plugins {
         &self,
         name: &str,
         candidate: Candidate,
-    ) -> Result<toolhold_runtime::Plugin, HostError> {
+    ) -> Result<toolhold_engine::Plugin, HostError> {
         self.policies.check_digest(name, &candidate.info().digest)?;
         let policy = self.policy_for(name, &candidate).await?;
         self.runtime.load(candidate, policy).await

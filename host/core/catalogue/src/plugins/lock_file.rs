@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use toolhold_contract::HostError;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 /// Earlier versions that are kept of an installed plugin.
 const MAX_PREVIOUS: usize = 8;

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use tokio::sync::{OwnedMutexGuard, watch};
 use toolhold_config::{BUILT_IN_FILTERS, Reload};
 use toolhold_contract::{CancellationToken, HostError, Provider};
-use toolhold_runtime::{Builtin, Candidate, Runtime};
+use toolhold_engine::{Builtin, Candidate, Runtime};
 use toolhold_system::watch::FileStamp;
 
 pub use admission::{check_signed, check_source};
@@ -434,7 +434,7 @@ impl Slot {
     /// are trusted.
     fn serve(
         &mut self,
-        plugin: &toolhold_runtime::Plugin,
+        plugin: &toolhold_engine::Plugin,
         is_approved: bool,
     ) -> Result<(), HostError> {
         let tools = Tool::from_plugin(plugin, &self.tally, is_approved)?;

@@ -13,13 +13,13 @@ use toolhold_config::{
 use toolhold_contract::{
     Access, BuiltInGrant, BuiltInPlugin, EmbeddingModel, HostError, VectorDatabase,
 };
-use toolhold_egress::{Egress, Network, Settings};
-use toolhold_index::{DocumentIndex, IndexQuota};
-use toolhold_policy::files::{Grant, OwnFolder};
-use toolhold_runtime::{
+use toolhold_engine::{
     Builtin, Limits, PluginConfig, PluginEmbeddings, PluginIndex, PluginPolicy, ProcessPolicy,
     RuntimeConfig, ServicePolicy,
 };
+use toolhold_net::{Egress, Network, Settings};
+use toolhold_policy::files::{Grant, OwnFolder};
+use toolhold_store::index::{DocumentIndex, IndexQuota};
 use toolhold_store::{Quota, Store};
 use toolhold_system::confine::TreeAccess;
 use toolhold_system::files::{Grants, with_its_links};

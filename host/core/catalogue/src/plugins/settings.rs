@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use toolhold_config::{Loaded, Source, dotted_name};
 use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_runtime::{Candidate, Manifest, PluginConfig, PluginPolicy, schema_weight};
+use toolhold_engine::{Candidate, Manifest, PluginConfig, PluginPolicy, schema_weight};
 
 use super::{Plugins, blocking};
 use crate::{schema, validate};

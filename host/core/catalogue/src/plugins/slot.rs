@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use toolhold_runtime::{Plugin, PluginInfo};
+use toolhold_engine::{Plugin, PluginInfo};
 use toolhold_system::watch::FileStamp;
 
 use super::folder::shown;

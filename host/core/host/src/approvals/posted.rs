@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use toolhold_answers::Scope;
 use toolhold_config::{Approvals, Folders};
 use toolhold_contract::{BoxFuture, HostError};
-use toolhold_private::PrivateFolder;
-use toolhold_private::state;
+use toolhold_data_dir::PrivateFolder;
+use toolhold_data_dir::state;
 
 use super::{Approver, Preview, Question, Reply, outdated};
 use crate::fingerprint::Fingerprint;

@@ -3,7 +3,7 @@ use toolhold_contract::text::{counted, shell_word};
 
 use super::Finding;
 use crate::audit::Trail;
-use toolhold_doctor::size;
+use crate::doctor::machine::size;
 
 /// The record of calls: whether it is on, whether it can be written, and whether its newest part is
 /// unchanged.

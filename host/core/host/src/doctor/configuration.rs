@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use toolhold_catalogue::plugins::runtime_config;
 use toolhold_config::{self as config, Folders, Inputs, Loaded, Problems, Source};
+use toolhold_engine::RuntimeConfig;
 use toolhold_policy::Autonomy;
-use toolhold_runtime::RuntimeConfig;
 
 use super::Finding;
-use toolhold_doctor::within_or;
+use crate::doctor::machine::within_or;
 
 /// The configuration for the other checks; the defaults if it is broken.
 #[derive(Clone, Debug, Default)]

@@ -15,17 +15,18 @@
 mod audit;
 mod configuration;
 mod kept;
+pub mod machine;
 mod plugins;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use toolhold_runtime::Builtin;
+use toolhold_engine::Builtin;
 
 use toolhold_config::Inputs;
 
-pub use toolhold_doctor::{Finding, Report, State};
-use toolhold_doctor::{engine, folders, kernel, limits, network, processes, within};
+pub use crate::doctor::machine::{Finding, Report, State};
+use crate::doctor::machine::{engine, folders, kernel, limits, network, processes, within};
 
 /// Time for one group of checks. A folder on a server that is gone may never answer.
 const PATIENCE: Duration = Duration::from_secs(30);

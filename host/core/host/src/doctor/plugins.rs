@@ -2,13 +2,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use toolhold_contract::text::{counted, shell_word};
+use toolhold_engine::{Origin, PluginInfo, parts_of_plugin};
 use toolhold_policy::ConfigFile;
-use toolhold_runtime::{Origin, PluginInfo, parts_of_plugin};
 
 use super::configuration::Read;
 use super::{Examination, Finding};
+use crate::doctor::machine::{late, within};
 use crate::{Host, HostError, PluginState};
-use toolhold_doctor::{late, within};
 
 /// Whether a host starts with every plugin.
 pub(super) async fn findings(

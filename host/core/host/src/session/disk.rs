@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toolhold_config::Folders;
 use toolhold_contract::HostError;
-use toolhold_private::PrivateFolder;
-use toolhold_private::state;
+use toolhold_data_dir::PrivateFolder;
+use toolhold_data_dir::state;
 
 use super::SessionState;
 use super::state::seconds;

@@ -14,8 +14,8 @@ pub(crate) use disk::count;
 pub(crate) use state::{SessionState, seconds};
 use toolhold_answers::{AnswerCache, CacheSummary};
 use toolhold_config::Folders;
+use toolhold_jobs::services::{Services, SessionServices};
 use toolhold_jobs::{CallShell, Jobs, SessionJobs, SessionShell};
-use toolhold_services::{Services, SessionServices};
 
 /// The shared state of one caller's calls: approvals, counters, reusable answers and kept output.
 ///

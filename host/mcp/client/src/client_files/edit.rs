@@ -7,9 +7,9 @@ use jsonc_parser::cst::{CstInputValue, CstObject};
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-use crate::known::Format;
-use crate::remove::without_tables;
-use crate::values::{json_values, parsed, toml_values};
+use crate::client_files::known::Format;
+use crate::client_files::remove::without_tables;
+use crate::client_files::values::{json_values, parsed, toml_values};
 
 /// The fields that say how to reach a server. A field that the new entry doesn't have is removed.
 const WAYS: [&str; 8] =

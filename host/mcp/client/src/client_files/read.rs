@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::known::{Client, Format};
-use crate::values::{json_values, toml_values};
+use crate::client_files::known::{Client, Format};
+use crate::client_files::values::{json_values, toml_values};
 
 /// Most servers that are read of one file.
 const MAX_SERVERS: usize = 256;
@@ -173,7 +173,7 @@ pub fn variable(text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::known::CLIENTS;
+    use crate::client_files::known::CLIENTS;
 
     fn client(name: &str) -> &'static Client {
         CLIENTS.iter().find(|client| client.name == name).expect("it is known")

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value};
 use toml_edit::{Document, DocumentMut, Item, TableLike};
 
-use crate::values::toml_values;
+use crate::client_files::values::toml_values;
 
 /// The text without the tables of these names in the table at `path`. The comment directly above a
 /// table belongs to it; one that ends with an empty line doesn't.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::Builder;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{CancellationToken, ServerPlaces};
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 use toolhold_system::confine::{Tree, TreeAccess};
 use toolhold_system::process::{Child, Command};
 
@@ -112,7 +112,7 @@ pub(crate) fn fetch(
 }
 
 /// Removes the packages of a server, except for those of `kept`. Blocks.
-pub(crate) fn forget(folder: &Path, kept: Option<&str>) {
+pub fn forget(folder: &Path, kept: Option<&str>) {
     let kept = kept.map(|lock| digest(lock)[..32].to_owned());
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_kept = kept.as_deref().is_some_and(|kept| entry.file_name() == kept);

@@ -5,6 +5,7 @@ mod fetched;
 mod line;
 mod lock;
 
-pub(crate) use fetched::{fetch, forget, resolve};
+pub use fetched::forget;
+pub(crate) use fetched::{fetch, resolve};
 pub(crate) use line::Line;
 pub(crate) use lock::packages;

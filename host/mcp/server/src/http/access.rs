@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use toolhold_core::config::{Folders, Serve};
 use toolhold_core::state;
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_requests::Door;
+use toolhold_net::requests::Door;
 
 use super::PATH;
 use super::keys::{ALGORITHMS, Keys};

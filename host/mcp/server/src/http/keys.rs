@@ -12,7 +12,7 @@ use jsonwebtoken::jwk::{
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
-use toolhold_requests::{Door, Limits, Request, check_url};
+use toolhold_net::requests::{Door, Limits, Request, check_url};
 
 use crate::error::ServeError;
 

@@ -18,13 +18,14 @@ use std::time::Duration;
 
 use toolhold_core::CancellationToken;
 use toolhold_core::config::{Folders, Serve};
-use toolhold_requests::Door;
+use toolhold_net::requests::Door;
 
-use crate::error::ServeError;
-use crate::server::Server;
 use access::Access;
 use answering::Answering;
 use connections::Listener;
+
+use crate::error::ServeError;
+use crate::server::Server;
 pub use place::Place;
 pub use settings::problems;
 

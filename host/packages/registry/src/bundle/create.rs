@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use toolhold_signing::{SecretKey, Signature, Statement};
 
-use crate::index::{Index, IndexEntry};
-use crate::tar::{END, header, padded};
-use crate::{BundleError, MAX_BUNDLE, MAX_ENTRIES, MAX_ENTRY, files};
+use crate::bundle::index::{Index, IndexEntry};
+use crate::bundle::tar::{END, header, padded};
+use crate::bundle::{BundleError, MAX_BUNDLE, MAX_ENTRIES, MAX_ENTRY, files};
 
 pub(crate) const INDEX: &str = "index.json";
 pub(crate) const SIGNATURE: &str = "index.json.minisig";
@@ -18,7 +18,7 @@ pub(crate) const SIGNATURE: &str = "index.json.minisig";
 /// A file for a new bundle.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
-    /// Its name there; see [`is_bundled_name`](crate::is_bundled_name).
+    /// Its name there; see [`is_bundled_name`](crate::bundle::is_bundled_name).
     pub name: String,
     /// What it holds.
     pub content: EntryContent,

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use toolhold_contract::text::{cut, neutral_line};
 
-use crate::name::is_bundled_name;
-use crate::tar::{BLOCK, END, padded};
-use crate::{BundleError, MAX_BUNDLE, MAX_ENTRIES, MAX_ENTRY};
+use crate::bundle::name::is_bundled_name;
+use crate::bundle::tar::{BLOCK, END, padded};
+use crate::bundle::{BundleError, MAX_BUNDLE, MAX_ENTRIES, MAX_ENTRY};
 
 /// The format that this host writes and reads.
 const FORMAT: u32 = 1;

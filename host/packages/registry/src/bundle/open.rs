@@ -5,14 +5,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use jiff::civil::Date;
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 use toolhold_signing::{MAX_SIGNATURE, Signature, Signer, TrustedKey, verify_bundle};
 
-use crate::create::{INDEX, SIGNATURE, copy_hashed};
-use crate::index::{Index, IndexEntry};
-use crate::name::PLUGINS;
-use crate::tar::{BLOCK, END, header, padded, stated_length};
-use crate::{BundleError, MAX_BUNDLE, MAX_INDEX, files};
+use crate::bundle::create::{INDEX, SIGNATURE, copy_hashed};
+use crate::bundle::index::{Index, IndexEntry};
+use crate::bundle::name::PLUGINS;
+use crate::bundle::tar::{BLOCK, END, header, padded, stated_length};
+use crate::bundle::{BundleError, MAX_BUNDLE, MAX_INDEX, files};
 
 /// The folder for the files of the bundle that is being installed, and its lock.
 const UNPACKED: &str = "bundle";

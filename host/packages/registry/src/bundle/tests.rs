@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use toolhold_signing::{SecretKey, Signature, SignatureRefusal, Statement, TrustedKey};
 
 use super::*;
-use crate::tar::header;
+use crate::bundle::tar::header;
 
 const TODAY: Date = date(2026, 11, 26);
 
@@ -305,7 +305,7 @@ fn folder_that_is_a_link_is_not_followed_and_leftovers_go() {
     let scene = Scene::new();
     let made = scene.create();
     let (own, victim) = (scene.path("own"), scene.path("victim"));
-    toolhold_private::PrivateFolder::make(&own).expect("it is made");
+    toolhold_data_dir::PrivateFolder::make(&own).expect("it is made");
     fs::create_dir(&victim).expect("it is made");
     fs::write(victim.join("kept"), "kept").expect("it is written");
     symlink(&victim, own.join("bundle")).expect("a link is made");
@@ -313,7 +313,7 @@ fn folder_that_is_a_link_is_not_followed_and_leftovers_go() {
     assert_eq!(fs::read_dir(&victim).expect("it is there").count(), 1, "nothing was written there");
     // What a killed process left is removed, and isn't taken for a part of this bundle.
     let _ = fs::remove_file(own.join("bundle"));
-    toolhold_private::PrivateFolder::make(&own.join("bundle/plugins")).expect("it is made");
+    toolhold_data_dir::PrivateFolder::make(&own.join("bundle/plugins")).expect("it is made");
     fs::write(own.join("bundle/plugins/acme-notes.wasm"), vec![9; 5000]).expect("it is written");
     let bundle = scene.open(&made).expect("it is right");
     assert_eq!(

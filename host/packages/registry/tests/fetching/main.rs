@@ -5,10 +5,10 @@ mod logins;
 mod real;
 mod shelf;
 
-#[path = "../../../../tests/not_tried.rs"]
+#[path = "../../../../../tests/not_tried.rs"]
 mod not_tried;
-#[allow(dead_code, reason = "shared with the tests of toolhold-egress, which use more of it")]
-#[path = "../../../egress/tests/requests/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of toolhold-net, which use more of it")]
+#[path = "../../../../sandbox/net/tests/requests/server.rs"]
 mod server;
 
 use std::sync::{Arc, Mutex};
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use server::{Authority, Server, answer};
 use shelf::{SIGNATURE, Shelf, digest};
+use toolhold_net::requests::{Door, DoorRecord, Network, Recorder};
 use toolhold_registry::{FetchError, FetchOptions, Fetched, Source, fetch, tags};
-use toolhold_requests::{Door, DoorRecord, Network, Recorder};
 
 const WASM: &[u8] = b"\0asm\x0d\0\x01\0 and the rest of it";
 

@@ -11,8 +11,8 @@ use http::{HeaderValue, Method};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
+use toolhold_net::requests::{Credential, Request};
 use toolhold_registry::Credentials;
-use toolhold_requests::{Credential, Request};
 use url::Url;
 
 use super::not_tried::not_tried;
@@ -114,7 +114,8 @@ impl Registry {
 
     fn options(&self, auth: &str) -> FetchOptions {
         let path = self.folder.path().join("logins.json");
-        let logins = json!({ "auths": { toolhold_requests::origin(&self.url): { "auth": auth } } });
+        let logins =
+            json!({ "auths": { toolhold_net::requests::origin(&self.url): { "auth": auth } } });
         fs::write(&path, logins.to_string()).expect("it is written");
         FetchOptions {
             credentials: Credentials::load(&path).expect("is valid"),

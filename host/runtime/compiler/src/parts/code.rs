@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use toolhold_compiler::Compiler;
 use toolhold_component::{Part, file};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
 
-use crate::engine::{PartEngine, PartState};
-use crate::job::{PartError, PartErrorKind};
-use crate::random;
+use crate::Compiler;
+use crate::parts::engine::{PartEngine, PartState};
+use crate::parts::job::{PartError, PartErrorKind};
+use crate::parts::random;
 
 /// The interface that a part exports, and its function.
 const INTERFACE: &str = "toolhold:tool/part@0.1.0";

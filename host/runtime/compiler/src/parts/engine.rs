@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
-use toolhold_compiler::{StoreBounds, StoreLimiter, settings};
 use toolhold_contract::HostError;
 
-use crate::job::Meter;
-use crate::random::Random;
+use crate::parts::job::Meter;
+use crate::parts::random::Random;
+use crate::{StoreBounds, StoreLimiter, settings};
 
 /// Most bytes of all memories of an instance.
 pub(crate) const MEMORY: usize = 256 << 20;

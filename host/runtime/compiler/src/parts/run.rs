@@ -5,14 +5,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use toolhold_compiler::Compiler;
 use toolhold_contract::text::{cut, neutral};
 use wasmtime::component::Func;
 use wasmtime::{Store, UpdateDeadline};
 
-use crate::code::{Code, Parts};
-use crate::engine::{MEMORY, PartEngine, PartState};
-use crate::job::{Job, Meter, PartBounds, PartError, PartErrorKind, failed, limit};
+use crate::Compiler;
+use crate::parts::code::{Code, Parts};
+use crate::parts::engine::{MEMORY, PartEngine, PartState};
+use crate::parts::job::{Job, Meter, PartBounds, PartError, PartErrorKind, failed, limit};
 
 /// Most inputs of one call.
 pub const MAX_INPUTS: usize = 4096;

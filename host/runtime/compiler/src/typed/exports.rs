@@ -10,10 +10,10 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Type, Val};
 use wasmtime::{Engine, Store};
 
-use crate::docs::Docs;
-use crate::schema::Schemas;
-use crate::signature::signature;
-use crate::values::{Lifting, Lowering};
+use crate::typed::docs::Docs;
+use crate::typed::schema::Schemas;
+use crate::typed::signature::signature;
+use crate::typed::values::{Lifting, Lowering};
 
 /// What a host accepts of one component.
 #[derive(Clone, Copy, Debug)]

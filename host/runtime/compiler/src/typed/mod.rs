@@ -2,8 +2,8 @@
 //! types.
 //!
 //! The types of a component become JSON Schemas. Arguments are converted into component values
-//! before any code of the component runs, and answers back into JSON. This crate and `runtime`
-//! alone name wasmtime; it makes no store and links nothing.
+//! before any code of the component runs, and answers back into JSON. Nothing here
+//! makes a store or links anything.
 
 mod asynchronous;
 mod docs;

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value};
 use wasmtime::component::{Type, Val};
 
-use crate::schema::{EXACT, NOT_FINITE};
+use crate::typed::schema::{EXACT, NOT_FINITE};
 
 /// Most bytes of the values of one call. A short text can stand for many values: every field that
 /// is absent is one.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolhold_compiler::parts::Parts;
 use toolhold_contract::{EmbeddingModel, Report, TaskBook, VectorDatabase};
-use toolhold_parts::Parts;
 
 use crate::Runtime;
 

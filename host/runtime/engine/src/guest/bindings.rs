@@ -3,9 +3,9 @@
 
 wasmtime::component::bindgen!({
     path: [
-        "../../wit/deps/io",
-        "../../wit/tool",
-        "../../wit/host",
+        "../../../wit/deps/io",
+        "../../../wit/tool",
+        "../../../wit/host",
     ],
     inline: "
         package toolhold:runtime;
@@ -48,7 +48,7 @@ wasmtime::component::bindgen!({
 /// The exports of a plugin that filters output.
 pub mod filter {
     wasmtime::component::bindgen!({
-        path: "../../wit/tool",
+        path: "../../../wit/tool",
         inline: "
             package toolhold:runtime;
 

@@ -19,7 +19,7 @@ const MAX_TEXTS: usize = 64;
 const MAX_TEXT: usize = 8192;
 
 /// Numbers of a vector: as many as an index keeps.
-const MAX_NUMBERS: usize = toolhold_index::MAX_VECTOR;
+const MAX_NUMBERS: usize = toolhold_store::index::MAX_VECTOR;
 
 /// The time of the model for one request of a guest: so much, and more for each text.
 const TIME: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http_body_util::BodyExt as _;
 use toolhold_contract::{Body, Content};
-use toolhold_egress::{Denials, Egress, Error, Obstacle, Requests, Timeouts};
+use toolhold_net::{Denials, Egress, Error, Obstacle, Requests, Timeouts};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
 

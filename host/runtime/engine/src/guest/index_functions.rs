@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use toolhold_index::{Document, DocumentEntry, DocumentIndex, IndexHit, IndexQuery, PendingWrite};
+use toolhold_store::index::{
+    Document, DocumentEntry, DocumentIndex, IndexHit, IndexQuery, PendingWrite,
+};
 use toolhold_store::{Stop, StoreError};
 
 use crate::guest::access::KeptAccess;

@@ -62,7 +62,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     )?;
     sockets::ip_name_lookup::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
 
-    toolhold_wasi::link(l, CallState::files_view)?;
+    crate::wasi::link(l, CallState::files_view)?;
 
     tool_types::add_to_linker::<CallState, HasState>(l, |state| state)?;
     host_types::add_to_linker::<CallState, HasState>(l, |state| state)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{VectorDatabase, VectorPoint, VectorSet};
-use toolhold_index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
+use toolhold_store::index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
 use toolhold_store::{Stop, StoreError};
 
 use crate::guest::bindings::toolhold::host::index as wit;

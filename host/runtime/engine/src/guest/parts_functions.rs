@@ -1,6 +1,6 @@
 //! `toolhold:host/parts` for guests.
 
-use toolhold_parts::{PartBounds, PartError, PartErrorKind};
+use toolhold_compiler::parts::{PartBounds, PartError, PartErrorKind};
 
 use crate::guest::bindings::toolhold::host::parts as wit;
 use crate::guest::bindings::toolhold::host::types::Error;

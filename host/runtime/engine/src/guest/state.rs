@@ -12,12 +12,10 @@ use toolhold_contract::{
     CallId, CallerSource, ChangeRecorder, CommandJudge, Content, Events, JobStarter, NoEvents,
     OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession,
 };
-use toolhold_egress::Requests;
-use toolhold_index::{DocumentIndex, PendingWrite};
+use toolhold_net::Requests;
 use toolhold_policy::{CommandLine, OwnTable};
 use toolhold_store::Store;
-use toolhold_timing::CallWatch;
-use toolhold_wasi::{Capture, Descriptor, Files, FilesView};
+use toolhold_store::index::{DocumentIndex, PendingWrite};
 use wasmtime::component::{HasData, Resource, ResourceTable};
 use wasmtime_wasi::p2::bindings::cli::{stderr, stdout};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
@@ -33,6 +31,8 @@ use crate::guest::access::{
 use crate::guest::http::Http;
 use crate::limits::{Limits, store_bounds};
 use crate::policy::{PluginPolicy, ProcessPolicy};
+use crate::timing::CallWatch;
+use crate::wasi::{Capture, Descriptor, Files, FilesView};
 
 /// The host's side of one instance and of its call. It is always dropped with its store.
 pub(crate) struct CallState {

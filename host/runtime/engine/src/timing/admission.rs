@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use toolhold_contract::Failure;
 
-use crate::stop::{self, StopReason};
-use crate::watch::CallWatch;
+use crate::timing::stop::{self, StopReason};
+use crate::timing::watch::CallWatch;
 
 /// Most calls that wait at a time. One more is refused at once.
 const WAITING: usize = 1024;

@@ -12,7 +12,7 @@ use tokio::time::sleep_until;
 use toolhold_contract::{CancellationToken, Failure};
 use toolhold_policy::OwnTable;
 
-use crate::stop::{self, StopReason};
+use crate::timing::stop::{self, StopReason};
 
 /// What bounds a call beside its time.
 #[derive(Clone, Debug)]

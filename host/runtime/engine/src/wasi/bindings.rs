@@ -21,10 +21,10 @@ wasmtime::component::bindgen!({
         "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
         "wasi:io/streams": wasmtime_wasi::p2::bindings::io::streams,
         "wasi:clocks/wall-clock": wasmtime_wasi::p2::bindings::clocks::wall_clock,
-        "wasi:filesystem/types.descriptor": crate::Descriptor,
-        "wasi:filesystem/types.directory-entry-stream": crate::EntryStream,
+        "wasi:filesystem/types.descriptor": crate::wasi::Descriptor,
+        "wasi:filesystem/types.directory-entry-stream": crate::wasi::EntryStream,
     },
     trappable_error_type: {
-        "wasi:filesystem/types.error-code" => crate::FsError,
+        "wasi:filesystem/types.error-code" => crate::wasi::FsError,
     },
 });

@@ -9,15 +9,16 @@ use toolhold_system::files::{FileError, OpenOptions, ResolvedObject};
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 
+use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
+
 use super::streams::{
     FileReader, FileWriter, MAX_CHUNK, Position, read_at, read_at_once, write_all_at,
 };
 use super::{Descriptor, EntryStream, FilesView, FsError, errors};
-use crate::bindings::wasi::filesystem::types::{
+use crate::wasi::bindings::wasi::filesystem::types::{
     self, Advice as WasiAdvice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry,
     ErrorCode, MetadataHashValue, NewTimestamp, OpenFlags, PathFlags,
 };
-use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
 
 type FsResult<T> = Result<T, FsError>;
 

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use crate::bindings::wasi::filesystem::types::ErrorCode;
+use crate::wasi::bindings::wasi::filesystem::types::ErrorCode;
 
 /// The code that a guest gets for an error of the kernel. Errors without a code become `io`.
 pub(crate) fn code(errno: Errno) -> ErrorCode {

@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::io::Errno;
 use toolhold_contract::{Access, Denial};
 use toolhold_system::files::{FileError, FileView, Listing};
-use toolhold_timing::CallWatch;
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable, ResourceTableError};
 
-use crate::bindings::wasi::filesystem::{preopens, types};
-pub use crate::output::Capture;
+use crate::timing::CallWatch;
+use crate::wasi::bindings::wasi::filesystem::{preopens, types};
+pub use crate::wasi::output::Capture;
 
 /// A guest's file descriptor.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags};
-use toolhold_timing::CallWatch;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
 use super::WriteBudget;
+use crate::timing::CallWatch;
 
 /// Most bytes of one read or write, so that a guest can't make the host allocate more at once.
 pub(crate) const MAX_CHUNK: usize = 256 * 1024;

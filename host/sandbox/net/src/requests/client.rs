@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use toolhold_egress::{Network, ProxyServer};
 use toolhold_policy::egress::{Target, TargetHost};
 
-use crate::error::{DoorError, words};
-use crate::rules;
+use crate::requests::error::{DoorError, words};
+use crate::requests::rules;
+use crate::{Network, ProxyServer};
 
 /// The time limit of a connection with its handshake.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -95,9 +95,8 @@ async fn checked(
     name: &str,
     is_named: bool,
 ) -> Result<Vec<SocketAddr>, DoorError> {
-    let failed = |error: toolhold_egress::Error| {
-        DoorError::Name(target.host.to_string(), words(&error.to_string()))
-    };
+    let failed =
+        |error: crate::Error| DoorError::Name(target.host.to_string(), words(&error.to_string()));
     let addresses = network.look_up(name).await.map_err(failed)?;
     for address in &addresses {
         rules::check_address(target, *address, is_named)?;
@@ -141,9 +140,9 @@ impl Resolve for Resolver {
     }
 }
 
-fn from_egress(error: toolhold_egress::Error) -> DoorError {
+fn from_egress(error: crate::Error) -> DoorError {
     match error {
-        toolhold_egress::Error::Setup(why) => DoorError::Setup(words(&why)),
+        crate::Error::Setup(why) => DoorError::Setup(words(&why)),
         other => DoorError::Setup(words(&other.to_string())),
     }
 }

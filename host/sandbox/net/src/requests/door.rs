@@ -8,16 +8,16 @@ use std::time::SystemTime;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, LOCATION};
 use http::{HeaderValue, Method, StatusCode};
 use tokio::time::{Instant, timeout_at};
-use toolhold_egress::Network;
 use toolhold_policy::egress::Target;
 use url::Url;
 
-use crate::client;
-use crate::error::DoorError;
-use crate::record::{DoorRecord, Recorder};
-use crate::request::Request;
-use crate::response::{Pending, Response};
-use crate::rules;
+use crate::Network;
+use crate::requests::client;
+use crate::requests::error::DoorError;
+use crate::requests::record::{DoorRecord, Recorder};
+use crate::requests::request::Request;
+use crate::requests::response::{Pending, Response};
+use crate::requests::rules;
 
 /// The most redirects of a request.
 pub const MAX_REDIRECTS: usize = 5;
@@ -193,8 +193,10 @@ fn check_encoding(response: Response) -> Result<Response, DoorError> {
     match other {
         None => Ok(response),
         Some(encoding) => {
-            let error =
-                DoorError::Encoded(response.origin().to_owned(), crate::error::words(&encoding));
+            let error = DoorError::Encoded(
+                response.origin().to_owned(),
+                crate::requests::error::words(&encoding),
+            );
             Err(response.fail(error))
         }
     }

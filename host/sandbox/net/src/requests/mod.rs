@@ -1,5 +1,5 @@
 //! The requests of Toolhold itself: to registries, authorization servers and every other place that
-//! the operator configured or named. Requests of plugins are another crate's.
+//! the operator configured or named. The rest of this crate sends those of plugins.
 //!
 //! All of them leave by a [`Door`]. Before each hop it decides on the host, and on each address
 //! that a name has: only the origin that the operator named may be private. Redirects are followed
@@ -14,10 +14,10 @@ mod request;
 mod response;
 mod rules;
 
+pub use crate::{Network, Proxy, Resolve};
 pub use door::{Door, MAX_REDIRECTS};
 pub use error::DoorError;
 pub use record::{DoorRecord, Recorder};
 pub use request::{Credential, Limits, Request};
 pub use response::Response;
 pub use rules::{check_url, origin, same_origin};
-pub use toolhold_egress::{Network, Proxy, Resolve};

@@ -8,8 +8,8 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use url::Url;
 
-use crate::error::DoorError;
-use crate::rules;
+use crate::requests::error::DoorError;
+use crate::requests::rules;
 
 /// The limits of one request with all its redirects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

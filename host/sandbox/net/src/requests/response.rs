@@ -8,9 +8,9 @@ use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use crate::error::DoorError;
-use crate::record::{DoorRecord, Recorder};
-use crate::request::Limits;
+use crate::requests::error::DoorError;
+use crate::requests::record::{DoorRecord, Recorder};
+use crate::requests::request::Limits;
 
 /// Bytes for which room is made at once, whatever length an answer states.
 const ROOM: u64 = 1 << 20;

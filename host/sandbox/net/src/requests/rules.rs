@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use toolhold_policy::egress::{Scheme, Target, TargetHost, forbidden};
 use url::Url;
 
-use crate::error::{DoorError, TO_NAME};
+use crate::requests::error::{DoorError, TO_NAME};
 
 /// Reads a URL: one that programs read in different ways, or that has a password, is refused.
 pub(crate) fn parse(url: &str) -> Result<Url, DoorError> {

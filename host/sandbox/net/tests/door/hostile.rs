@@ -99,9 +99,9 @@ fn redirects_end() {
         let server = Server::plain(|_, wire| answer(wire, "302 Found", &[("location", "/")], b""));
         let (door, records) = door(Network::default());
         let failed = body(&door, request(urls(&[&server])[0].as_str())).await.expect_err("it ends");
-        assert_eq!(failed, DoorError::Redirects(toolhold_requests::MAX_REDIRECTS));
-        assert_eq!(server.asked().len(), toolhold_requests::MAX_REDIRECTS + 1);
-        assert_eq!(records.all().len(), toolhold_requests::MAX_REDIRECTS + 1);
+        assert_eq!(failed, DoorError::Redirects(toolhold_net::requests::MAX_REDIRECTS));
+        assert_eq!(server.asked().len(), toolhold_net::requests::MAX_REDIRECTS + 1);
+        assert_eq!(records.all().len(), toolhold_net::requests::MAX_REDIRECTS + 1);
         for to in ["", "http://", "file:///etc/passwd", "http://a:b@127.0.0.1/", "http://x\\y/"] {
             let server = redirect(to.to_owned());
             let failed = body(&door, request(urls(&[&server])[0].as_str())).await;

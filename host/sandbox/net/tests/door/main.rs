@@ -2,8 +2,8 @@
 
 mod hostile;
 mod proxy;
-#[allow(dead_code, reason = "shared with the tests of toolhold-egress, which use more of it")]
-#[path = "../../../egress/tests/requests/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of toolhold-net, which use more of it")]
+#[path = "../requests/server.rs"]
 mod server;
 
 use std::collections::HashMap;
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 use server::{Authority, Server, answer};
-use toolhold_egress::{Network, Resolve};
-use toolhold_requests::{Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request};
+use toolhold_net::requests::{Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request};
+use toolhold_net::{Network, Resolve};
 use url::Url;
 
 /// Runs a test on its own reactor.

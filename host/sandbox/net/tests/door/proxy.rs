@@ -1,6 +1,6 @@
 //! Requests through a proxy.
 
-use toolhold_egress::Proxy;
+use toolhold_net::Proxy;
 
 use super::*;
 

@@ -4,7 +4,7 @@ use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZstdEncoder};
 use http::Request;
 use http_body_util::Full;
 use tokio::io::AsyncWriteExt as _;
-use toolhold_egress::Error;
+use toolhold_net::Error;
 
 use crate::server::{Server, Wire, answer};
 use crate::{Caller, run, settings};

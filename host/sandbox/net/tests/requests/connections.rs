@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use toolhold_egress::{Egress, Error, Limits, Network, Proxy};
+use toolhold_net::{Egress, Error, Limits, Network, Proxy};
 
 use crate::server::{Asked, Authority, Server, Wire, answer};
 use crate::{Caller, Names, NoAnswer, grant, run, settings};

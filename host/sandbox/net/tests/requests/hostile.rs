@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use http::Request;
 use http_body_util::Full;
-use toolhold_egress::{Egress, Error};
+use toolhold_net::{Egress, Error};
 
 use crate::server::{Server, Wire, answer};
 use crate::{Caller, GuestAnswer, Loopback, run, settings};

@@ -18,9 +18,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use toolhold_contract::{Report, RequestRecord};
-use toolhold_egress::{
-    Egress, Error, Limits, Network, Requests, Resolve, Scope, Settings, Timeouts,
-};
+use toolhold_net::{Egress, Error, Limits, Network, Requests, Resolve, Scope, Settings, Timeouts};
 use toolhold_policy::egress::{Grant, PrivateHosts, Reach};
 use toolhold_policy::{Origin, OwnTable, Placed};
 

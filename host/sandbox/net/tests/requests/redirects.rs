@@ -1,7 +1,7 @@
 use http::Request;
 use http_body_util::Full;
 use std::sync::Arc;
-use toolhold_egress::{Egress, Error};
+use toolhold_net::{Egress, Error};
 
 use crate::server::{Server, answer};
 use crate::{Caller, run, settings};

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Request;
 use http_body_util::Full;
-use toolhold_egress::{Egress, Error, Secret, SecretSource, SecretValue, Settings};
+use toolhold_net::{Egress, Error, Secret, SecretSource, SecretValue, Settings};
 use toolhold_policy::egress::{HostPattern, Placement, PrivateHosts, SecretHost, SecretRule};
 
 use crate::server::{Asked, Server, Wire, answer};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use toolhold_contract::Access;
+use toolhold_data_dir::Way;
 use toolhold_policy::files::{FileRules, Grant, OwnFolder};
-use toolhold_private::Way;
 
 use rustix::io::Errno;
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use toolhold_contract::{BoundedOutput, CancellationToken, OutputRecorder, OutputStream};
-use toolhold_private::PinnedDirectory;
+use toolhold_data_dir::PinnedDirectory;
 
 use super::changes::ChangeWatch;
 use super::command::{Command, StartError};

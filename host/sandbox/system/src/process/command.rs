@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toolhold_contract::{ChangeRecorder, OutputRecorder, PathRules, ShellSession};
-use toolhold_private::Way;
+use toolhold_data_dir::Way;
 
 use super::limits::PlacesError;
 use super::network::SharedNetwork;

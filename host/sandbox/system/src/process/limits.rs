@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use toolhold_private::NotKept;
+use toolhold_data_dir::NotKept;
 
 /// Entries below the granted directories that are checked against globs.
 pub(super) const MAX_LOOKED_AT: usize = 1_000_000;

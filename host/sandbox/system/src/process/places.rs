@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use toolhold_contract::{Access, SessionNetwork};
+use toolhold_data_dir::{PinnedDirectory, Repository};
 use toolhold_policy::files::{OWN_NAMES, OwnFolder};
-use toolhold_private::{PinnedDirectory, Repository};
 
 use super::call_rules;
 use super::command::{Command, StartError};
@@ -353,7 +353,7 @@ impl Places {
                 let is_one = is_named || folder.join("HEAD").symlink_metadata().is_ok();
                 let is_missing = |path: &&Path| is_one && path.symlink_metadata().is_err();
                 if let Some(config) = part("config").filter(is_missing) {
-                    toolhold_private::keep_empty(config)?;
+                    toolhold_data_dir::keep_empty(config)?;
                 }
                 if writable(folder) {
                     for hooks in repository.inner_hooks() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolhold_private::PinnedDirectory;
+use toolhold_data_dir::PinnedDirectory;
 
 use super::network::SharedNetwork;
 use crate::confine::{Preparation, TreeState};

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use toolhold_store::StoreError;
 
-use crate::{COMMON, IndexQuery, text, words};
+use crate::StoreError;
+use crate::index::{COMMON, IndexQuery, text, words};
 
 /// The filter of a query: tags, and the beginning of keys.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<'a> Filter<'a> {
         }
         let found = connection
             .prepare_cached("SELECT key, tags FROM documents WHERE id = ?1")?
-            .query_row([id], |row| Ok((text(row, 0)?, crate::tags(row, 1)?)))
+            .query_row([id], |row| Ok((text(row, 0)?, crate::index::tags(row, 1)?)))
             .optional()?;
         Ok(found.is_some_and(|(key, tags)| {
             key.starts_with(self.prefix) && self.tags.iter().all(|tag| tags.contains(tag))

@@ -5,9 +5,9 @@
 //! one, and nothing is lost.
 
 use rusqlite::{Connection, TransactionBehavior, params};
-use toolhold_store::{Stop, StoreError};
 
-use crate::{DocumentIndex, text};
+use crate::index::{DocumentIndex, text};
+use crate::{Stop, StoreError};
 
 /// Changes that are kept beside two for each vector. A database that wasn't asked meanwhile gets
 /// all vectors anew.

@@ -17,7 +17,8 @@ mod write;
 use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
-use toolhold_store::{Database, DatabaseForm, Stop, StoreError};
+
+use crate::{Database, DatabaseForm, Stop, StoreError};
 
 pub use mirror::{Mirror, UnsentVector, group};
 pub use pending::PendingWrite;

@@ -4,9 +4,9 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 
-use toolhold_store::{Stop, StoreError};
+use crate::{Stop, StoreError};
 
-use crate::{Document, DocumentIndex};
+use crate::index::{Document, DocumentIndex};
 
 /// Bytes of documents whose words take longer than the start of a thread.
 const LARGE: usize = 64 << 10;

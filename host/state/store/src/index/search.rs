@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, params};
-use toolhold_store::StoreError;
 
-use crate::best::{Best, Scored};
-use crate::filter::Filter;
-use crate::{
+use crate::StoreError;
+use crate::index::best::{Best, Scored};
+use crate::index::filter::Filter;
+use crate::index::{
     COMMON, IndexHit, IndexQuery, MAX_HITS, MAX_WORDS, Totals, check_prefix, check_size,
     check_tags, check_vector, text, words, write,
 };

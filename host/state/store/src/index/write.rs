@@ -1,9 +1,9 @@
 //! Writes and deletes documents.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use toolhold_store::StoreError;
 
-use crate::{
+use crate::StoreError;
+use crate::index::{
     Document, MAX_DATA, MAX_TEXT, MAX_WRITE, Totals, check_count, check_key, check_size,
     check_tags, check_vector, mirror, words,
 };

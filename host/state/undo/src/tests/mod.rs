@@ -1,6 +1,6 @@
 //! Random trees and random changes: after an undo, the tree is as it was.
 
-#[path = "../../../../tests/not_tried.rs"]
+#[path = "../../../../../tests/not_tried.rs"]
 mod not_tried;
 mod random;
 
@@ -582,7 +582,7 @@ fn permission_that_a_killed_undo_gave_is_taken_back_by_the_next() {
     let call = fs::read_dir(store).expect("it is read").map(|entry| entry.expect("one").path());
     let call = call.into_iter().find(|path| path.join("journal.jsonl").exists());
     let folder =
-        toolhold_private::PrivateFolder::open(&call.expect("it is saved")).expect("it opens");
+        toolhold_data_dir::PrivateFolder::open(&call.expect("it is saved")).expect("it opens");
     let access = given::access_for(&folder);
     let object = handle(&other).expect("it is there");
     access.give_file(object.as_fd()).expect("its owner may");

@@ -3,9 +3,9 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use toolhold_clients::{Client, NamedServer, ReadServer, ServerEntry, servers};
 use toolhold_core::text::neutral_line;
 use toolhold_core::{HostError, NAME};
+use toolhold_mcp_client::client_files::{Client, NamedServer, ReadServer, ServerEntry, servers};
 
 /// Largest file of a client, in bytes. Some keep their whole history in it.
 const LONGEST: u64 = 64 << 20;
@@ -79,7 +79,7 @@ fn not_toolhold(entry: ServerEntry) -> ReadServer {
 
 /// The text of a file. `None`: it isn't there.
 fn read(path: &Path) -> Result<Option<String>, String> {
-    match toolhold_private::read_regular(path, LONGEST) {
+    match toolhold_data_dir::read_regular(path, LONGEST) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "it isn't UTF-8".to_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.to_string()),

@@ -7,46 +7,29 @@ mod table;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use toolhold_clients::{CLIENTS, Client};
 use toolhold_core::HostError;
 use toolhold_core::config::{self, Folders, Inputs, Loaded};
 use toolhold_core::text::{counted, cut, neutral, neutral_line};
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
+use toolhold_mcp_client::client_files::{CLIENTS, Client};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG};
 use toolhold_terminal::{changed_file, nearest::nearest};
 
-use crate::written;
 use found::{files, found};
 use moved::listed;
 use table::{Imported, Place, imported, may_hold_credential};
 
+use crate::arguments::servers::ImportArguments;
+use crate::mcp::written;
+
 pub(crate) use found::kept_files;
-pub use moved::{Moved, moved};
+pub(crate) use moved::{Moved, moved};
 pub(crate) use table::{check_address, check_command};
 
 /// The folder of the secrets that were imported, beside `toolhold.toml`.
 const SECRETS: &str = "secrets";
-
-/// `toolhold mcp import`.
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n  toolhold mcp import\n  toolhold mcp import cursor\n  toolhold mcp import claude-code --project\n\nThe servers that the files of your MCP clients name become tables of your \
-                  toolhold.toml. Credentials become secrets in files beside it. Nothing starts before `toolhold mcp approve`. Afterwards `toolhold mcp config CLIENT --write --replace` \
-                  puts Toolhold into the client's file, in their place."
-)]
-pub struct ImportArguments {
-    /// The client; without one, all known clients
-    client: Option<String>,
-    /// Read the file of the project in the working directory, instead of the user's
-    #[arg(long)]
-    project: bool,
-    /// Import without asking
-    #[arg(long)]
-    yes: bool,
-}
 
 /// Runs the command. `file`: the user's `toolhold.toml`.
 pub(crate) fn import(

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use toolhold_clients::{Client, NamedServer, ServerEntry, servers};
 use toolhold_core::config::{Folders, Loaded, McpServer, dotted_name};
 use toolhold_core::text::neutral_line;
-use toolhold_egress::read;
+use toolhold_mcp_client::client_files::{Client, NamedServer, ServerEntry, servers};
+use toolhold_net::read;
 use toolhold_redaction::{Keys, text};
 
 use super::table::{credentials, fitted};
@@ -15,18 +15,18 @@ const MARK: &str = "[REDACTED:secret]";
 
 /// The servers in a client's file that Toolhold has now.
 #[derive(Debug, Default)]
-pub struct Moved {
+pub(crate) struct Moved {
     /// Those that can be taken out, by their names there.
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// What a person has to know: which stay, and what is lost.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// The credentials of all servers in the file.
     credentials: Vec<String>,
 }
 
 impl Moved {
     /// The difference between two texts of the file, without credentials.
-    pub fn hide(&self, diff: &str) -> String {
+    pub(crate) fn hide(&self, diff: &str) -> String {
         let mut shown = diff.to_owned();
         for credential in &self.credentials {
             let json = serde_json::Value::String(credential.clone()).to_string();
@@ -43,7 +43,7 @@ impl Moved {
 /// # Errors
 ///
 /// The text isn't in the client's format.
-pub fn moved(
+pub(crate) fn moved(
     client: &Client,
     text: &str,
     config: Option<(&Loaded, &Folders)>,

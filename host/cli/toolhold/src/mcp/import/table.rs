@@ -4,11 +4,11 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE,
 };
 use toml_edit::{Array, InlineTable, Item, Table, Value, value};
-use toolhold_clients::{NamedServer, ServerEntry, variable};
 use toolhold_core::config::Loaded;
 use toolhold_core::text::{cut, neutral_line};
+use toolhold_mcp_client::client_files::{NamedServer, ServerEntry, variable};
+use toolhold_net::requests::check_url;
 use toolhold_redaction::{Keys, field, text};
-use toolhold_requests::check_url;
 use toolhold_terminal::nearest::look_alike;
 
 use super::SECRETS;

@@ -4,17 +4,17 @@ use toolhold_core::Manifest;
 
 /// One thing that plugins can be allowed to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ability {
+pub(crate) struct Ability {
     /// The capability in manifests.
-    pub capability: &'static str,
+    pub(crate) capability: &'static str,
     /// What it is, in words that follow "can" or "can't".
-    pub words: &'static str,
+    pub(crate) words: &'static str,
     /// The plugin's reason, if it asks for this. Text of the plugin: neutralise it.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 /// Every ability that there is. The plugin has those with a reason, as far as they are granted.
-pub fn abilities(manifest: &Manifest) -> Vec<Ability> {
+pub(crate) fn abilities(manifest: &Manifest) -> Vec<Ability> {
     let reads_only =
         manifest.asks_for("files").is_some_and(|request| request.access.as_deref() == Some("read"));
     let files = match reads_only {

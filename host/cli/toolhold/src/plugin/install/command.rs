@@ -12,19 +12,19 @@ use toolhold_core::{
     ApprovedPlugin, CapabilityRequest, Difference, LockedPlugin, PluginInspection, SignerChange,
     grant_line,
 };
-use toolhold_install::{
-    AddArguments, Comparison, InstallCommand, Installed, Installer, Offer, SignedBy, abilities,
-    check_source,
-};
 use toolhold_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
 
-use super::Setting;
-use super::approve::tell_hosts;
-use super::inspect::grant_for;
+use crate::arguments::install::{AddArguments, InstallCommand};
 use crate::card::{Differences, Header, LeftOutTools, Signed};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
+use crate::plugin::Setting;
+use crate::plugin::approve::tell_hosts;
+use crate::plugin::grants::grant_for;
+use crate::plugin::install::{
+    Comparison, Installed, Installer, Offer, SignedBy, abilities, check_source,
+};
 use crate::style::{FAINT, STRONG};
 use crate::{allow, ask, host, init, progress};
 
@@ -35,7 +35,7 @@ const USUAL_STORE: u32 = 16;
 const MIN_DIGITS: usize = 32;
 
 /// Runs the command.
-pub(super) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, Error> {
+pub(crate) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, Error> {
     let (setting, built_in) = (Setting::from_options(options)?, built_in_names());
     let installer = Installer::new(&setting.folders, &setting.loaded, &built_in);
     let shop = Shop { setting: &setting, installer };
@@ -571,7 +571,7 @@ pub(crate) fn show(
     writeln!(out, "\n{STRONG}It can't{STRONG:#}")?;
     cannot.iter().try_for_each(|ability| writeln!(out, "  {}", ability.words))?;
     writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
-    super::list_tools(out, inspection)?;
+    crate::plugin::list_tools(out, inspection)?;
     write!(out, "{}", LeftOutTools(inspection))?;
     Ok(())
 }

@@ -12,11 +12,11 @@ use toolhold_core::{
 
 use toolhold_registry::Source;
 
-use crate::names::check_name;
-use crate::offer::{Offer, is_more};
+use crate::plugin::install::names::check_name;
+use crate::plugin::install::offer::{Offer, is_more};
 
 /// The installed plugins of a user. The functions block, except those that load components.
-pub struct Installer<'a> {
+pub(crate) struct Installer<'a> {
     pub(crate) folders: &'a Folders,
     pub(crate) loaded: &'a Loaded,
     built_in: &'a [&'a str],
@@ -25,7 +25,7 @@ pub struct Installer<'a> {
 
 /// What became of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Installed {
+pub(crate) enum Installed {
     /// It is in force.
     InForce,
     /// It waits for approval, and the version before serves.
@@ -34,7 +34,7 @@ pub enum Installed {
 
 /// What an update would be.
 #[derive(Debug)]
-pub enum Comparison {
+pub(crate) enum Comparison {
     /// The source gives the version that is in force.
     Same,
     /// It gives another one.
@@ -50,7 +50,7 @@ pub enum Comparison {
 
 impl<'a> Installer<'a> {
     /// `built_in`: the names of the built-in plugins.
-    pub fn new(folders: &'a Folders, loaded: &'a Loaded, built_in: &'a [&'a str]) -> Self {
+    pub(crate) fn new(folders: &'a Folders, loaded: &'a Loaded, built_in: &'a [&'a str]) -> Self {
         Self { folders, loaded, built_in, approvals: Approvals::open(folders) }
     }
 
@@ -59,7 +59,7 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// The lock file can't be read.
-    pub fn all(&self) -> Result<BTreeMap<String, LockedPlugin>, HostError> {
+    pub(crate) fn all(&self) -> Result<BTreeMap<String, LockedPlugin>, HostError> {
         let mut all = self.approvals.all()?;
         all.retain(|_, locked| locked.approved.source.is_some());
         Ok(all)
@@ -71,7 +71,7 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// The lock file can't be read.
-    pub fn wanted(&self) -> Result<Vec<(String, String)>, HostError> {
+    pub(crate) fn wanted(&self) -> Result<Vec<(String, String)>, HostError> {
         let installed = self.all()?;
         let wanted =
             self.loaded.config.plugins.iter().filter(|(name, plugin)| {
@@ -101,7 +101,7 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// The reason, and what to do.
-    pub fn check_new(&self, offer: &Offer) -> Result<(), HostError> {
+    pub(crate) fn check_new(&self, offer: &Offer) -> Result<(), HostError> {
         let name = offer.name();
         let locked = self.approvals.all()?;
         if locked.get(name).is_some_and(|locked| locked.approved.source.is_some()) {
@@ -153,7 +153,7 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// Something can't be written, or another process changed the plugin meanwhile.
-    pub fn install(&self, offer: &Offer, grants: &PluginGrants) -> Result<(), HostError> {
+    pub(crate) fn install(&self, offer: &Offer, grants: &PluginGrants) -> Result<(), HostError> {
         self.check_new(offer)?;
         if *grants != PluginGrants::default() {
             insert::plugin(self.folders, offer.name(), grants)?;
@@ -168,7 +168,7 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// It has another name, is older (unless `downgrade`), or the version in force is damaged.
-    pub async fn compare(
+    pub(crate) async fn compare(
         &self,
         locked: &ApprovedPlugin,
         name: &str,
@@ -215,7 +215,7 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// Something can't be written, or another process changed the plugin meanwhile.
-    pub fn update(
+    pub(crate) fn update(
         &self,
         locked: &ApprovedPlugin,
         offer: &Offer,
@@ -237,7 +237,7 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// The lock file can't be written.
-    pub fn remove(&self, name: &str) -> Result<(), HostError> {
+    pub(crate) fn remove(&self, name: &str) -> Result<(), HostError> {
         self.approvals.remove(name).map(drop)
     }
 
@@ -246,7 +246,10 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// There is none, its copy is damaged, or the lock file can't be written.
-    pub fn roll_back(&self, name: &str) -> Result<(ApprovedPlugin, ApprovedPlugin), HostError> {
+    pub(crate) fn roll_back(
+        &self,
+        name: &str,
+    ) -> Result<(ApprovedPlugin, ApprovedPlugin), HostError> {
         self.approvals.roll_back(name)
     }
 
@@ -256,7 +259,7 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// The lock file can't be read.
-    pub fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
+    pub(crate) fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
         let mut all = self.all()?;
         loop {
             let faults = |(name, locked): (&String, &LockedPlugin)| {

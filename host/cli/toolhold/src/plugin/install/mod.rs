@@ -5,20 +5,15 @@
 //! [`Installer::install`].
 
 mod abilities;
-mod arguments;
 mod bundle;
+pub(crate) mod command;
 mod installer;
 mod names;
 mod offer;
 mod signatures;
 
-pub use abilities::{Ability, abilities};
-pub use arguments::{AddArguments, InstallCommand};
-pub use bundle::{
-    BundleCommand, BundleContents, BundlePart, BundlePlan, BundledPlugin, CreateArguments,
-    InstallBundleArguments, PlannedChange, PlannedFile, PlannedPlugin, create_bundle,
-};
-pub use installer::{Comparison, Installed, Installer};
-pub use names::check_name;
-pub use offer::{Offer, is_more};
-pub use signatures::{SignedBy, check_source, file_signer};
+pub(crate) use abilities::abilities;
+pub(crate) use bundle::{BundleContents, BundlePlan, PlannedChange, PlannedPlugin, create_bundle};
+pub(crate) use installer::{Comparison, Installed, Installer};
+pub(crate) use offer::Offer;
+pub(crate) use signatures::{SignedBy, check_source, file_signer};

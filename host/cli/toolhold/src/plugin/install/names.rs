@@ -7,7 +7,7 @@ use toolhold_terminal::nearest::look_alike;
 /// # Errors
 ///
 /// The reason, and what to do.
-pub fn check_name<'a>(
+pub(crate) fn check_name<'a>(
     name: &str,
     built_in: impl IntoIterator<Item = &'a str>,
     others: impl IntoIterator<Item = &'a str>,

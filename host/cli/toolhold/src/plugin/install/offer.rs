@@ -9,17 +9,17 @@ use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::{Candidate, Difference, HostError, PluginInspection, PluginSource};
 use toolhold_registry::{Fetched, Source};
 
-use crate::signatures::{SignedBy, check_signatures, check_source};
+use crate::plugin::install::signatures::{SignedBy, check_signatures, check_source};
 
 /// A component that was fetched and examined.
-pub struct Offer {
+pub(crate) struct Offer {
     pub(crate) candidate: Candidate,
     /// What it is, asks for, imports and offers.
-    pub inspection: PluginInspection,
+    pub(crate) inspection: PluginInspection,
     /// Where it came from.
-    pub source: PluginSource,
+    pub(crate) source: PluginSource,
     /// Who signed it.
-    pub signed_by: SignedBy,
+    pub(crate) signed_by: SignedBy,
     /// The signatures that came with it.
     pub(crate) signatures: Vec<Vec<u8>>,
 }
@@ -33,7 +33,7 @@ impl Offer {
     /// [`HostError::Load`]: it comes from where no plugin may come from, it isn't a component, its
     /// manifest isn't valid or asks for less than it imports, no trusted key signed it though one
     /// has to, or it doesn't load.
-    pub async fn examine(
+    pub(crate) async fn examine(
         fetched: &Fetched,
         given: &Source,
         folders: &Folders,
@@ -61,17 +61,17 @@ impl Offer {
     }
 
     /// The plugin's name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.candidate.info().manifest.name
     }
 
     /// The plugin's version.
-    pub fn version(&self) -> &str {
+    pub(crate) fn version(&self) -> &str {
         &self.candidate.info().manifest.version
     }
 
     /// SHA-256 of the component.
-    pub fn digest(&self) -> &str {
+    pub(crate) fn digest(&self) -> &str {
         &self.candidate.info().digest
     }
 }
@@ -93,7 +93,7 @@ fn candidate(bytes: &[u8], shown: &str) -> Result<Candidate, HostError> {
 
 /// Whether an update can do more than the version before, or says something else to models. Then it
 /// needs a new approval.
-pub fn is_more(difference: &Difference) -> bool {
+pub(crate) fn is_more(difference: &Difference) -> bool {
     // What an import needs beyond what every plugin has is a capability, too.
     let Difference { capabilities_added, tools_added, tools_changed, .. } = difference;
     !(capabilities_added.is_empty() && tools_added.is_empty() && tools_changed.is_empty())

@@ -8,14 +8,14 @@ use toolhold_registry::{Fetched, Source};
 use toolhold_signing::{SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin};
 
 /// Who signed a component: the name of a trusted key, or the reason why there is none.
-pub type SignedBy = Result<String, String>;
+pub(crate) type SignedBy = Result<String, String>;
 
 /// Whether plugins may come from a source. Call it before anything is fetched.
 ///
 /// # Errors
 ///
 /// `sources` of `[installing]` doesn't have it.
-pub fn check_source(loaded: &Loaded, source: &Source) -> Result<(), HostError> {
+pub(crate) fn check_source(loaded: &Loaded, source: &Source) -> Result<(), HostError> {
     let written = source.to_string();
     toolhold_core::check_source(loaded, &written)
         .map_err(|reason| HostError::Load { plugin: written, reason })
@@ -41,7 +41,7 @@ pub(crate) fn check_signatures(
 
 /// Who signed the component in a file, by the signature beside it. `None`: there is no signature.
 /// Blocks.
-pub fn file_signer(file: &Path, name: &str, loaded: &Loaded) -> Option<SignedBy> {
+pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Loaded) -> Option<SignedBy> {
     let signatures = match read_signatures_beside(file) {
         Ok(signatures) if signatures.is_empty() => return None,
         Ok(signatures) => signatures,

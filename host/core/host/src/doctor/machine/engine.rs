@@ -1,10 +1,10 @@
 use toolhold_contract::text::counted;
+use toolhold_engine::{Builtin, EngineExamination, RuntimeConfig, examine};
 use toolhold_policy::OwnTable;
-use toolhold_runtime::{Builtin, EngineExamination, RuntimeConfig, examine};
 use toolhold_system::machine;
 
-use crate::Finding;
-use crate::finding::size;
+use crate::doctor::machine::Finding;
+use crate::doctor::machine::finding::size;
 
 /// Whether components run and are compiled here. `table`: the one of concurrent calls.
 pub fn findings(config: RuntimeConfig, builtins: &[Builtin], table: &OwnTable) -> Vec<Finding> {

@@ -3,10 +3,10 @@ use std::path::Path;
 use toolhold_catalogue::plugins::compiled_folder;
 use toolhold_config::{Folders, Loaded};
 use toolhold_contract::text::{counted, shell_word};
-use toolhold_private::folder::{self, Folder, FolderStatus};
+use toolhold_data_dir::folder::{self, Folder, FolderStatus};
 
-use crate::Finding;
-use crate::finding::size;
+use crate::doctor::machine::Finding;
+use crate::doctor::machine::finding::size;
 
 /// Bytes that compiled plugins may soon need.
 const LITTLE_SPACE: u64 = 256 << 20;
@@ -189,10 +189,10 @@ fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use toolhold_private::folder::FileSystem;
+    use toolhold_data_dir::folder::FileSystem;
 
     use super::*;
-    use crate::State;
+    use crate::doctor::machine::State;
 
     #[test]
     fn full_disk_is_a_failure_if_calls_are_recorded() {

@@ -1,6 +1,6 @@
 use toolhold_system::machine;
 
-use crate::Finding;
+use crate::doctor::machine::Finding;
 
 /// The oldest kernel with everything that Toolhold needs: `openat2`.
 const OLDEST: (u32, u32) = (5, 6);

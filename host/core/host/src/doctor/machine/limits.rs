@@ -3,8 +3,8 @@ use toolhold_config::Loaded;
 use toolhold_contract::text::counted;
 use toolhold_system::machine;
 
-use crate::Finding;
-use crate::finding::size;
+use crate::doctor::machine::Finding;
+use crate::doctor::machine::finding::size;
 
 /// With fewer descriptors than the first, a search leaves out files; with fewer than the second,
 /// parallel calls may.

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use toolhold_config::{Folders, Loaded};
 use toolhold_contract::text::counted;
-use toolhold_egress::examine;
+use toolhold_net::examine;
 use toolhold_policy::OwnTable;
 
-use crate::Finding;
+use crate::doctor::machine::Finding;
 
 /// What requests need: certificates, resolvers and addresses.
 pub fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
@@ -62,7 +62,7 @@ fn proxy(loaded: &Loaded) -> Finding {
 
 fn authority(path: &Path, table: &OwnTable) -> Finding {
     let called = format!("authority {}", path.display());
-    match toolhold_egress::examine_authority(path) {
+    match toolhold_net::examine_authority(path) {
         Ok(count) => Finding::ok(called, counted(count, "certificate")),
         Err(why) => Finding::failure(
             called,

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use toolhold_config::{Loaded, SandboxMode};
 use toolhold_contract::CancellationToken;
+use toolhold_engine::own_helper;
 use toolhold_policy::OwnTable;
-use toolhold_runtime::own_helper;
 use toolhold_system::confine::{Limits, Sandbox};
 use toolhold_system::files::Grants;
 use toolhold_system::machine;
 use toolhold_system::process::{Child, Command, Places, RememberedPlaces, StartError};
 
-use crate::Finding;
+use crate::doctor::machine::Finding;
 
 /// Time for the harmless program.
 const TIME: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
         return vec![Finding::warning(
             "sandbox",
             found,
-            "call `toolhold_core::helper_hook()` first thing in `main`",
+            "call `crate::helper_hook()` first thing in `main`",
         )];
     };
     let begun = Instant::now();

@@ -6,50 +6,50 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolhold_bundle::{Bundle, BundleError, open};
 use toolhold_core::config::{Ceiling, Folders, Loaded, Source as ConfigSource};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{ApprovedPlugin, HostError, PluginSource};
+use toolhold_registry::bundle::{Bundle, BundleError, open};
 use toolhold_registry::{Fetched, Source};
 use toolhold_signing::{SignatureRefusal, today};
 
 use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name, refused};
-use crate::signatures::keys;
+use crate::plugin::install::signatures::keys;
 
 /// Bytes of the lock in a bundle, of its filters and of its ceiling.
 const MAX_TEXT: u64 = 1 << 20;
 
 /// A verified bundle and what is in it.
 #[derive(Debug)]
-pub struct BundleContents {
+pub(crate) struct BundleContents {
     /// The bundle's file.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The name of the trusted key that signed it.
-    pub signer: String,
+    pub(crate) signer: String,
     /// Its plugins, by name.
-    pub plugins: Vec<BundledPlugin>,
+    pub(crate) plugins: Vec<BundledPlugin>,
     /// The rules for filters.
-    pub filters: Option<Vec<u8>>,
+    pub(crate) filters: Option<Vec<u8>>,
     /// The ceiling.
-    pub ceiling: Option<Vec<u8>>,
+    pub(crate) ceiling: Option<Vec<u8>>,
     /// The ceiling's signature.
-    pub ceiling_signature: Option<Vec<u8>>,
+    pub(crate) ceiling_signature: Option<Vec<u8>>,
     pub(super) bundle: Bundle,
 }
 
 /// A plugin in a bundle, as its lock has it.
 #[derive(Clone, Debug)]
-pub struct BundledPlugin {
+pub(crate) struct BundledPlugin {
     /// The plugin's name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its version.
-    pub version: String,
+    pub(crate) version: String,
     /// SHA-256 of the component.
-    pub digest: String,
+    pub(crate) digest: String,
     /// The source as it was given where the bundle was made.
-    pub given: Source,
+    pub(crate) given: Source,
     /// What it stood for there.
-    pub resolved: Source,
+    pub(crate) resolved: Source,
 }
 
 impl BundleContents {
@@ -60,7 +60,7 @@ impl BundleContents {
     ///
     /// [`HostError`]: no key that is trusted with bundles signed it, a byte differs, or its parts
     /// don't fit each other. Nothing of it is left then.
-    pub fn open(path: &Path, folders: &Folders, loaded: &Loaded) -> Result<Self, HostError> {
+    pub(crate) fn open(path: &Path, folders: &Folders, loaded: &Loaded) -> Result<Self, HostError> {
         let bundle = open(path, &keys(loaded), today(), &folders.data)
             .map_err(|error| unopened(path, error, loaded))?;
         let read = |name: &str| read(&bundle, name).transpose().map_err(|why| refused(path, &why));
@@ -77,7 +77,7 @@ impl BundleContents {
     }
 
     /// What is in it, for programs.
-    pub fn describe(&self) -> Value {
+    pub(crate) fn describe(&self) -> Value {
         let plugins = self.plugins.iter().map(|plugin| {
             json!({
                 "name": plugin.name,

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use toolhold_bundle::{EntryContent, Index, NewEntry, create};
 use toolhold_core::config::{Folders, Inputs};
 use toolhold_core::{Approvals, ApprovedPlugin, HostError};
+use toolhold_registry::bundle::{EntryContent, Index, NewEntry, create};
 use toolhold_signing::{SecretKey, read_signatures_beside};
 
 use super::files::check_ceiling;
-use super::{
-    CEILING, CEILING_SIGNATURE, CreateArguments, FILTERS, LOCK, bundle_failed, component_name,
-};
+use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name};
+use crate::arguments::bundle::CreateArguments;
 
 /// Signatures of one plugin that a bundle has room for.
 const MAX_SIGNATURES: usize = 9;
@@ -22,7 +21,7 @@ const MAX_SIGNATURES: usize = 9;
 ///
 /// [`HostError`]: a plugin isn't installed or its copy is damaged, a file can't be read, or the
 /// bundle can't be written. Nothing is left then.
-pub fn create_bundle(
+pub(crate) fn create_bundle(
     arguments: &CreateArguments,
     key: &SecretKey,
     folders: &Folders,

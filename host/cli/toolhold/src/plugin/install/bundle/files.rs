@@ -8,7 +8,7 @@ use rustix::fs::{Access, AtFlags, CWD, Mode};
 use toolhold_core::config::{Folders, Inputs, Loaded};
 use toolhold_core::text::{counted, neutral_line};
 use toolhold_core::{FilePlace, HostError, config};
-use toolhold_private::PrivateFolder;
+use toolhold_data_dir::PrivateFolder;
 
 use super::{BundleContents, CEILING, CEILING_SIGNATURE, FILTERS, refused};
 
@@ -23,13 +23,13 @@ const MAX_BEFORE: u64 = 4 << 20;
 
 /// A file that a bundle puts in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedFile {
+pub(crate) struct PlannedFile {
     /// Where it belongs.
-    pub place: FilePlace,
+    pub(crate) place: FilePlace,
     /// What it holds.
-    pub content: Vec<u8>,
+    pub(crate) content: Vec<u8>,
     /// What is there now.
-    pub before: Option<Vec<u8>>,
+    pub(crate) before: Option<Vec<u8>>,
 }
 
 impl PlannedFile {
@@ -40,12 +40,12 @@ impl PlannedFile {
     }
 
     /// Its path.
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.place.folder.join(&self.place.name)
     }
 
     /// Whether it is there already.
-    pub fn is_same(&self) -> bool {
+    pub(crate) fn is_same(&self) -> bool {
         self.before.as_ref() == Some(&self.content)
     }
 

@@ -1,6 +1,5 @@
 //! Bundles: what is installed here as one signed file, and such a file put into force as a whole.
 
-mod arguments;
 mod contents;
 mod create;
 mod files;
@@ -8,15 +7,13 @@ mod plan;
 
 use std::path::Path;
 
-use toolhold_bundle::BundleError;
 use toolhold_core::HostError;
 use toolhold_core::text::neutral_line;
+use toolhold_registry::bundle::BundleError;
 
-pub use arguments::{BundleCommand, BundlePart, CreateArguments, InstallBundleArguments};
-pub use contents::{BundleContents, BundledPlugin};
-pub use create::create_bundle;
-pub use files::PlannedFile;
-pub use plan::{BundlePlan, PlannedChange, PlannedPlugin};
+pub(crate) use contents::{BundleContents, BundledPlugin};
+pub(crate) use create::create_bundle;
+pub(crate) use plan::{BundlePlan, PlannedChange, PlannedPlugin};
 
 /// The names of files in bundles.
 const LOCK: &str = "toolhold.lock";

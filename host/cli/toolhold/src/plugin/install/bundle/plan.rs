@@ -9,37 +9,38 @@ use toolhold_core::{
 };
 
 use super::files::{PlannedFile, make_folders, plan_ceiling, plan_filters};
-use super::{BundleContents, BundlePart, BundledPlugin, component_name, refused};
-use crate::installer::{Comparison, Installer};
-use crate::offer::Offer;
-use crate::signatures::SignedBy;
+use super::{BundleContents, BundledPlugin, component_name, refused};
+use crate::arguments::bundle::BundlePart;
+use crate::plugin::install::installer::{Comparison, Installer};
+use crate::plugin::install::offer::Offer;
+use crate::plugin::install::signatures::SignedBy;
 
 /// What a bundle would change. Its files lie in the data folder until this is dropped.
-pub struct BundlePlan {
+pub(crate) struct BundlePlan {
     contents: BundleContents,
     /// The plugins that it would change, by name.
-    pub plugins: Vec<PlannedPlugin>,
+    pub(crate) plugins: Vec<PlannedPlugin>,
     /// The plugins that are in force already: names and versions.
-    pub same: Vec<(String, String)>,
+    pub(crate) same: Vec<(String, String)>,
     /// The rules for filters.
-    pub filters: Option<PlannedFile>,
+    pub(crate) filters: Option<PlannedFile>,
     /// The ceiling, with its signature first if it has one.
-    pub ceiling: Vec<PlannedFile>,
+    pub(crate) ceiling: Vec<PlannedFile>,
 }
 
 /// A plugin that a bundle would change.
-pub struct PlannedPlugin {
+pub(crate) struct PlannedPlugin {
     /// What it is, asks for, imports and offers.
-    pub inspection: PluginInspection,
+    pub(crate) inspection: PluginInspection,
     /// Who signed it.
-    pub signed_by: SignedBy,
+    pub(crate) signed_by: SignedBy,
     /// What would change.
-    pub change: PlannedChange,
+    pub(crate) change: PlannedChange,
     new: NewPlugin,
 }
 
 /// What a bundle would change about a plugin.
-pub enum PlannedChange {
+pub(crate) enum PlannedChange {
     /// It isn't installed yet.
     New,
     /// Another version is in force.
@@ -57,12 +58,12 @@ pub enum PlannedChange {
 
 impl PlannedPlugin {
     /// The plugin's name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.new.name
     }
 
     /// The version in the bundle.
-    pub fn version(&self) -> &str {
+    pub(crate) fn version(&self) -> &str {
         &self.new.approved.version
     }
 }
@@ -74,7 +75,7 @@ impl BundlePlan {
     /// # Errors
     ///
     /// [`HostError`]: something in it can't be installed here, and so nothing of it can.
-    pub async fn new(
+    pub(crate) async fn new(
         contents: BundleContents,
         without: &[BundlePart],
         downgrade: bool,
@@ -119,12 +120,12 @@ impl BundlePlan {
     }
 
     /// The name of the trusted key that signed the bundle.
-    pub fn signer(&self) -> &str {
+    pub(crate) fn signer(&self) -> &str {
         &self.contents.signer
     }
 
     /// Whether everything in it is in force already.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.plugins.is_empty() && self.files().all(PlannedFile::is_same)
     }
 
@@ -138,7 +139,7 @@ impl BundlePlan {
     ///
     /// [`HostError`]: something can't be written, or was changed since it was shown. Nothing is
     /// changed then.
-    pub fn apply(&self, folders: &Folders) -> Result<(), HostError> {
+    pub(crate) fn apply(&self, folders: &Folders) -> Result<(), HostError> {
         self.files().try_for_each(PlannedFile::check_unchanged)?;
         make_folders(self.filters.as_ref(), &self.ceiling)?;
         let files: Vec<_> = self

@@ -1,0 +1,29 @@
+//! The arguments of `toolhold jobs`.
+
+use clap::{Args, Subcommand};
+
+/// `toolhold jobs`.
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  toolhold jobs\n  toolhold jobs --json\n  toolhold jobs stop job-3f9a2c41d07b5e88"
+)]
+pub(crate) struct JobsArguments {
+    /// What to do; by default the jobs are listed.
+    #[command(subcommand)]
+    pub(crate) command: Option<JobsCommand>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What to do with jobs.
+#[derive(Subcommand, Debug)]
+pub(crate) enum JobsCommand {
+    /// Stop a job, and everything that it started, at once
+    #[command(after_help = "Example:\n  toolhold jobs stop job-3f9a2c41d07b5e88")]
+    Stop {
+        /// The job, as `toolhold jobs` lists it
+        id: String,
+    },
+}

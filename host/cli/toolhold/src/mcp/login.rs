@@ -1,0 +1,57 @@
+//! `toolhold mcp login` and `logout`.
+
+use std::io::Write;
+
+use toolhold_core::config::{Folders, Loaded, McpServer};
+use toolhold_core::text::{cut, neutral_line};
+use toolhold_mcp_client::{LoginError, LoginPage, forget_tokens};
+
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::style::{FAINT, STRONG};
+
+fn server<'a>(config: &'a Loaded, name: &str) -> Result<&'a McpServer, Error> {
+    let shown = neutral_line(name);
+    match config.config.mcp.servers.get(name) {
+        Some(server) if !server.url.is_empty() => Ok(server),
+        Some(_) => Err(Error::Usage(format!(
+            "[mcp.servers.{shown}] is a program; a login is for servers with `url`"
+        ))),
+        None => Err(Error::Usage(format!("your configuration has no [mcp.servers.{shown}]"))),
+    }
+}
+
+/// Lets a person log in at the server's authorization server, and keeps the tokens.
+pub(crate) async fn login(config: &Loaded, folders: &Folders, name: &str) -> Result<Exit, Error> {
+    let server = server(config, name)?;
+    toolhold_mcp_client::login(config, folders, name, server, show).await.map_err(|error| {
+        match error {
+            LoginError::Host(error) => Error::Host(error),
+            LoginError::Io(error) => Error::Write(error),
+        }
+    })?;
+    writeln!(
+        anstream::stderr(),
+        "You are logged in. `toolhold mcp approve {name}` shows its tools."
+    )?;
+    Ok(Exit::Success)
+}
+
+fn show(page: &LoginPage) -> std::io::Result<()> {
+    let mut err = anstream::stderr();
+    writeln!(
+        err,
+        "{STRONG}Open this address and log in at {}:{STRONG:#}",
+        neutral_line(cut(&page.issuer, 200))
+    )?;
+    writeln!(std::io::stdout().lock(), "{}", page.address)?;
+    writeln!(err, "{FAINT}It comes back to {}.{FAINT:#}", page.back)
+}
+
+/// Forgets the tokens.
+pub(crate) fn logout(config: &Loaded, folders: &Folders, name: &str) -> Result<Exit, Error> {
+    let server = server(config, name)?;
+    forget_tokens(folders, name, &server.url)?;
+    writeln!(anstream::stderr(), "Toolhold has no tokens for {name} now.")?;
+    Ok(Exit::Success)
+}
