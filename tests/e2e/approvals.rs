@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{
     Approver, BoxFuture, Call, CancellationToken, Category, Content, Definition, Failure, Host,
-    Outcome, Output, Provider, Question, Reply, Request, Scope, Session,
+    Outcome, Output, ToolSource, Question, Reply, Request, Scope, Session,
 };
 
 use crate::support::{Living, Scene, builtin, run, shared_cache, soon, toolhold, version};
@@ -441,7 +441,7 @@ fn approval_does_not_cover_a_link_that_changed_since() {
 /// Takes any arguments and acts.
 struct Obliging(Arc<AtomicUsize>);
 
-impl Provider for Obliging {
+impl ToolSource for Obliging {
     fn name(&self) -> &str {
         "obliging"
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use toolhold_core::config::{self, Folders, Inputs, Loaded};
 use toolhold_core::{
     Access, Answer, Approver, BoxFuture, Call, Category, Definition, Gate, Host, Outcome, Output,
-    Provider, Question, Reply, Request, Scope, Subject, SubjectKind, Trust, Verdict,
+    ToolSource, Question, Reply, Request, Scope, Subject, SubjectKind, Trust, Verdict,
 };
 
 use crate::support::{Scene, failure, log_with, refused, run};
@@ -294,7 +294,7 @@ impl Shell {
     }
 }
 
-impl Provider for Shell {
+impl ToolSource for Shell {
     fn name(&self) -> &str {
         "shell"
     }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{
     Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events,
-    Failure, Host, Outcome, Output, Provider, Request,
+    Failure, Host, Outcome, Output, ToolSource, Request,
 };
 
 use crate::support::{Recorder, failure, run};
@@ -48,7 +48,7 @@ impl Flaky {
     }
 }
 
-impl Provider for Flaky {
+impl ToolSource for Flaky {
     fn name(&self) -> &str {
         "flaky"
     }

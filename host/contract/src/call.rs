@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    CallerSource, ChangeRecorder, CommandJudge, Content, Inquirer, JobServers, JobStarter,
+    CallerSource, ChangeRecorder, CommandApprover, Content, Inquirer, JobServers, JobStarter,
     OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession, TaskBook,
 };
 
@@ -51,7 +51,7 @@ pub struct Call {
     /// The same for the commands that it starts.
     pub command_changes: Option<Arc<dyn ChangeRecorder>>,
     /// Decides on the commands that the provider chooses by itself. `None`: it may choose none.
-    pub judge: Option<Arc<dyn CommandJudge>>,
+    pub judge: Option<Arc<dyn CommandApprover>>,
     /// Who keeps the whole output of its commands. `None`: nobody does.
     pub output: Option<Arc<dyn OutputRecorder>>,
     /// Starts commands that go on after the call. `None`: it may start none.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use crate::{Failure, PathRules};
 
 /// Decides on the commands that a plugin chooses during its call, as on calls of `bash`.
-pub trait CommandJudge: fmt::Debug + Send + Sync + 'static {
+pub trait CommandApprover: fmt::Debug + Send + Sync + 'static {
     /// Decides on a command line. Blocks while a model judges it or a person is asked about it.
     ///
     /// # Errors

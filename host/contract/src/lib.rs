@@ -43,7 +43,7 @@ pub use built_in::{BUILT_IN_PLUGINS, BuiltInGrant, BuiltInPlugin};
 pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
 pub use caller::{CallerInfo, CallerSource};
 pub use changes::{ChangeRecorder, ChangedPath};
-pub use command_judge::{CommandJudge, JudgedCommand};
+pub use command_judge::{CommandApprover, JudgedCommand};
 pub use definition::{
     Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,
     ToolArgument,
@@ -62,10 +62,10 @@ pub use offers::{Offers, PromptOffer, PromptOfferArgument, ResourceOffer};
 pub use output::{Body, Content, Output};
 pub use output_recorder::{OutputRecorder, OutputStream};
 pub use path_rules::{PathRefusal, PathRules};
-pub use provider::{Outcome, ProgramState, Provider, ProviderState};
+pub use provider::{Outcome, ProgramState, ToolSource, ToolSourceState};
 pub use report::{
-    CommandOutput, FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen,
-    SeenFile, Sight,
+    CommandOutput, FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, ReadFiles,
+    ReadFile, PathState,
 };
 pub use services::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
 pub use session_network::SessionNetwork;

@@ -13,7 +13,7 @@ pub type Outcome = Result<Output, Failure>;
 /// result. The provider keeps the call's [`time`](Call::time), stops when the call is cancelled,
 /// bounds what it collects, and passes no untrusted text to [`Events`](crate::Events) that isn't
 /// [neutralised](crate::text::neutral).
-pub trait Provider: Send + Sync + 'static {
+pub trait ToolSource: Send + Sync + 'static {
     /// The provider's name in messages.
     fn name(&self) -> &str;
 
@@ -34,7 +34,7 @@ pub trait Provider: Send + Sync + 'static {
     }
 
     /// What the program behind its tools is doing. `None`: there is no such program.
-    fn state(&self) -> Option<ProviderState> {
+    fn state(&self) -> Option<ToolSourceState> {
         None
     }
 
@@ -55,7 +55,7 @@ pub trait Provider: Send + Sync + 'static {
 
 /// What the program behind a provider's tools is doing, for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProviderState {
+pub struct ToolSourceState {
     /// The provider's name.
     pub provider: String,
     /// What it is doing.

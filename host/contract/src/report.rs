@@ -42,7 +42,7 @@ pub struct ReportEntries {
     /// Bytes that its component printed on standard output and standard error.
     pub printed: u64,
     /// What the answer was made of, if the report is [watching](Report::watching).
-    pub seen: Seen,
+    pub seen: ReadFiles,
     /// Bytes of the paths in `seen`.
     bytes: usize,
 }
@@ -100,26 +100,26 @@ pub struct RequestRecord {
 
 /// The files and directories that a call has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Seen {
+pub enum ReadFiles {
     /// Not reported.
     #[default]
     Untold,
     /// Exactly these, each with its state from before it was read. In order; a path may stand there
     /// more than once.
-    Files(Vec<SeenFile>),
+    Files(Vec<ReadFile>),
     /// More than is stored, or something whose change couldn't be noticed later.
     Lost,
 }
 
 /// A file or directory in the state that a call found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SeenFile {
+pub struct ReadFile {
     /// How the path was followed.
     pub lookup: Lookup,
     /// The absolute path that was opened.
     pub path: PathBuf,
     /// The state.
-    pub sight: Sight,
+    pub sight: PathState,
 }
 
 /// How a path was followed.
@@ -135,7 +135,7 @@ pub enum Lookup {
 
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sight {
+pub enum PathState {
     /// It doesn't exist.
     Nothing,
     /// It exists; its kind and content don't matter.
@@ -179,31 +179,31 @@ impl Report {
     }
 
     /// The provider's promise to report everything that the call reads from now on: with
-    /// [`add_seen`](Self::add_seen), or that it can't.
-    pub fn tells_what_it_sees(&self) {
+    /// [`add_read`](Self::add_read), or that it can't.
+    pub fn tracks_reads(&self) {
         let mut told = self.entries();
-        if self.watched && told.seen == Seen::Untold {
-            told.seen = Seen::Files(Vec::new());
+        if self.watched && told.seen == ReadFiles::Untold {
+            told.seen = ReadFiles::Files(Vec::new());
         }
     }
 
     /// The call has read something. Report it with its state from before it was read.
-    pub fn add_seen(&self, file: SeenFile) {
+    pub fn add_read(&self, file: ReadFile) {
         let mut told = self.entries();
         let bytes = told.bytes + file.path.as_os_str().len();
         told.bytes = bytes;
-        let Seen::Files(files) = &mut told.seen else { return };
+        let ReadFiles::Files(files) = &mut told.seen else { return };
         if files.len() < MAX_SEEN && bytes <= MAX_PATHS {
             files.push(file);
         } else {
-            told.seen = Seen::Lost;
+            told.seen = ReadFiles::Lost;
         }
     }
 
     /// The call has read something that can't be compared later.
     pub fn mark_incomplete(&self) {
         if self.watched {
-            self.entries().seen = Seen::Lost;
+            self.entries().seen = ReadFiles::Lost;
         }
     }
 
@@ -257,45 +257,45 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn nothing(path: String) -> SeenFile {
-        SeenFile { lookup: Lookup::Followed, path: path.into(), sight: Sight::Nothing }
+    fn nothing(path: String) -> ReadFile {
+        ReadFile { lookup: Lookup::Followed, path: path.into(), sight: PathState::Nothing }
     }
 
     #[test]
     fn lookups_are_stored_only_while_watching() {
         let report = Report::default();
-        report.tells_what_it_sees();
-        report.add_seen(nothing("/a".to_owned()));
+        report.tracks_reads();
+        report.add_read(nothing("/a".to_owned()));
         report.mark_incomplete();
-        assert_eq!(report.entries().seen, Seen::Untold);
+        assert_eq!(report.entries().seen, ReadFiles::Untold);
     }
 
     #[test]
     fn incomplete_sights_stay_incomplete() {
         let report = Report::watching();
-        report.add_seen(nothing("/a".to_owned()));
-        assert_eq!(report.entries().seen, Seen::Untold);
-        report.tells_what_it_sees();
-        report.add_seen(nothing("/b".to_owned()));
-        report.tells_what_it_sees();
-        assert_eq!(report.entries().seen, Seen::Files(vec![nothing("/b".to_owned())]));
+        report.add_read(nothing("/a".to_owned()));
+        assert_eq!(report.entries().seen, ReadFiles::Untold);
+        report.tracks_reads();
+        report.add_read(nothing("/b".to_owned()));
+        report.tracks_reads();
+        assert_eq!(report.entries().seen, ReadFiles::Files(vec![nothing("/b".to_owned())]));
         report.mark_incomplete();
-        report.tells_what_it_sees();
-        report.add_seen(nothing("/c".to_owned()));
-        assert_eq!(report.entries().seen, Seen::Lost);
+        report.tracks_reads();
+        report.add_read(nothing("/c".to_owned()));
+        assert_eq!(report.entries().seen, ReadFiles::Lost);
     }
 
     #[test]
     fn stored_lookups_are_bounded() {
         let many = Report::watching();
-        many.tells_what_it_sees();
-        (0..MAX_SEEN).for_each(|number| many.add_seen(nothing(format!("/{number}"))));
-        assert!(matches!(&many.entries().seen, Seen::Files(files) if files.len() == MAX_SEEN));
-        many.add_seen(nothing("/one more".to_owned()));
-        assert_eq!(many.entries().seen, Seen::Lost);
+        many.tracks_reads();
+        (0..MAX_SEEN).for_each(|number| many.add_read(nothing(format!("/{number}"))));
+        assert!(matches!(&many.entries().seen, ReadFiles::Files(files) if files.len() == MAX_SEEN));
+        many.add_read(nothing("/one more".to_owned()));
+        assert_eq!(many.entries().seen, ReadFiles::Lost);
         let long = Report::watching();
-        long.tells_what_it_sees();
-        (0..MAX_PATHS / 4096 + 1).for_each(|_| long.add_seen(nothing("x".repeat(4096))));
-        assert_eq!(long.entries().seen, Seen::Lost);
+        long.tracks_reads();
+        (0..MAX_PATHS / 4096 + 1).for_each(|_| long.add_read(nothing("x".repeat(4096))));
+        assert_eq!(long.entries().seen, ReadFiles::Lost);
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
+use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, ToolSource};
 use toolhold_core::audit::Trail;
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{
@@ -404,7 +404,7 @@ struct Looking {
     seen: Mutex<BTreeMap<String, Vec<Value>>>,
 }
 
-impl Provider for Looking {
+impl ToolSource for Looking {
     fn name(&self) -> &str {
         "looking"
     }
@@ -460,7 +460,7 @@ async fn looking(folder: &TempDir, settings: &[&str]) -> (Host, Arc<Looking>, Fo
     let builder =
         Host::builder().config(loaded).folders(folders.clone()).working_directory(folder.path());
     let host = builder
-        .provider(Arc::clone(&tools) as Arc<dyn Provider>)
+        .provider(Arc::clone(&tools) as Arc<dyn ToolSource>)
         .build()
         .await
         .expect("the host starts");

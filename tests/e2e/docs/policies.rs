@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{
-    Access, BoxFuture, Call, Definition, Host, Outcome, Output, Provider, Request, Subject,
+    Access, BoxFuture, Call, Definition, Host, Outcome, Output, ToolSource, Request, Subject,
     SubjectKind,
 };
 
@@ -102,7 +102,7 @@ async fn calls_become(session: Session, rows: Vec<(String, String)>) {
 /// Offers a tool that would run commands. Nobody calls it.
 struct Shell;
 
-impl Provider for Shell {
+impl ToolSource for Shell {
     fn name(&self) -> &str {
         "shell"
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
+use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, ToolSource};
 use toolhold_core::config::{self, Folders, Inputs, Loaded};
 use toolhold_core::{Host, Request};
 use toolhold_export::{Post, Posted, Signals, Telemetry, Transport, Unsent, flush_telemetry};
@@ -26,7 +26,7 @@ fn ok(_: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
 /// Tools of the program.
 struct Tools;
 
-impl Provider for Tools {
+impl ToolSource for Tools {
     fn name(&self) -> &str {
         "program"
     }

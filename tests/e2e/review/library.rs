@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{
     Annotations, BoxFuture, Call, CallReviewer, CancellationToken, Category, Definition, Gate,
-    Host, Outcome, Output, Provider, Reply, Request, ReviewVerdict, ReviewedCall, Scope,
+    Host, Outcome, Output, ToolSource, Reply, Request, ReviewVerdict, ReviewedCall, Scope,
 };
 
 use super::{POLICY, REASON, lock};
@@ -18,7 +18,7 @@ use crate::support::{failure, run};
 #[derive(Default)]
 struct Acting(Mutex<usize>);
 
-impl Provider for Acting {
+impl ToolSource for Acting {
     fn name(&self) -> &str {
         "acting"
     }

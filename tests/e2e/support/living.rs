@@ -11,7 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch::Receiver;
 use toolhold_core::config::{self, Folders, Inputs};
-use toolhold_core::{Answer, Approvals, Candidate, Host, HostBuilder, PluginState, Request};
+use toolhold_core::{Answer, PluginApprovals, Candidate, Host, HostBuilder, PluginState, Request};
 
 use super::{Component, Offer, builtin, log, shared_cache, toolhold};
 
@@ -68,7 +68,7 @@ impl Living {
     /// Approves the component in the folder.
     pub(crate) fn approve(&self, name: &str) {
         let candidate = Candidate::file(&self.file(name)).expect("it is a component");
-        Approvals::open(&self.folders).approve(&candidate).expect("it is approved");
+        PluginApprovals::open(&self.folders).approve(&candidate).expect("it is approved");
     }
 
     /// A host that reloads its plugins when it is told to.

@@ -312,7 +312,7 @@ pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
 
 pub(crate) fn only_requests_depends_on_the_client(tree: &Tree) -> Vec<Violation> {
     let advice =
-        "only host/sandbox/net/src/requests may use this client: send requests by its `Door`";
+        "only host/sandbox/net/src/requests may use this client: send requests by its `OutboundClient`";
     let mut found = Vec::new();
     for (file, manifest) in tree
         .manifests(&["host/", "tests/", "xtask/"])

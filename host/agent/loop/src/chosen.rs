@@ -8,7 +8,7 @@ use toolhold_core::config::ToolFilter;
 use toolhold_core::text::{cut, neutral, neutral_line};
 use toolhold_core::{Definition, OfferedTool};
 
-use crate::outside::Live;
+use crate::outside::AgentEnvironment;
 use crate::selection::{
     IncludedTool, Selection, SelectionRules, ToolIndex, embedded_text, select, tokens_of,
 };
@@ -78,7 +78,7 @@ pub(crate) struct Choice {
 
 /// Chooses tools for a task if that is set, or if all of them take too much of the context.
 pub(crate) async fn choose(
-    live: &Live,
+    live: &AgentEnvironment,
     offered: &[OfferedTool],
     task: &str,
     settings: &AgentSettings,
@@ -198,7 +198,7 @@ pub(crate) fn keep_chosen(
 /// Answers a call of `find_tools`. `own`: the tools that the model has. The second text is for the
 /// person.
 pub(crate) async fn find(
-    live: &Live,
+    live: &AgentEnvironment,
     own: &[Arc<Definition>],
     is_native: bool,
     arguments: &Value,

@@ -11,7 +11,7 @@ use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{
     Annotations, Approver, BoxFuture, Call, Category, Definition, Events, Failure, Host, Outcome,
-    OuterCall, Output, Phase, Progress, Provider, Question, Reply, Role, ToolArgument,
+    ParentCall, Output, Phase, Progress, ToolSource, Question, Reply, Role, ToolArgument,
 };
 use toolhold_models::Part;
 use toolhold_models::choice::ChosenModel;
@@ -20,10 +20,10 @@ use crate::AgentError;
 use crate::agent::Agent;
 use crate::budget::{TaskBudget, TaskClock};
 use crate::conversation::Conversation;
-use crate::desk::{DelegationDesk, Delegator};
+use crate::desk::{DelegateRegistry, ParentAgent};
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::events::{RunEvent, RunEvents};
-use crate::outside::{AllowedCalls, AskedModels, Live};
+use crate::outside::{AllowedCalls, AskedModels, AgentEnvironment};
 use crate::record::{Began, Delegated, SessionEntry, SessionStore};
 use crate::settings::AgentSettings;
 use crate::start::AgentStart;
@@ -65,7 +65,7 @@ struct Shared {
     directory: PathBuf,
     front_end: &'static str,
     host: OnceLock<Weak<Host>>,
-    desk: Arc<DelegationDesk>,
+    desk: Arc<DelegateRegistry>,
 }
 
 #[derive(Deserialize)]
@@ -108,7 +108,7 @@ impl Delegates {
             directory: directory.into(),
             front_end,
             host: OnceLock::new(),
-            desk: Arc::new(DelegationDesk::new(config.config.agent.delegate.at_once.get())),
+            desk: Arc::new(DelegateRegistry::new(config.config.agent.delegate.at_once.get())),
         };
         Some(Arc::new(Self { tool: Arc::new(definition()), shared: Arc::new(shared) }))
     }
@@ -120,7 +120,7 @@ impl Delegates {
 
     /// Lets an agent hand on work: what it takes counts as the agent's.
     pub fn join(&self, agent: &mut Agent) {
-        agent.hand_on_by(Arc::clone(&self.shared.desk));
+        agent.enable_delegation(Arc::clone(&self.shared.desk));
     }
 }
 
@@ -170,7 +170,7 @@ fn definition() -> Definition {
     }
 }
 
-impl Provider for Delegates {
+impl ToolSource for Delegates {
     fn name(&self) -> &str {
         NAME
     }
@@ -238,11 +238,11 @@ impl Shared {
     }
 
     fn join(&self, agent: &mut Agent) {
-        agent.hand_on_by(Arc::clone(&self.desk));
+        agent.enable_delegation(Arc::clone(&self.desk));
     }
 
     /// A client of the host as one that hands on work, with the limits of one task.
-    async fn client(&self, host: Arc<Host>, outer: &OuterCall) -> Result<Delegator, AgentError> {
+    async fn client(&self, host: Arc<Host>, outer: &ParentCall) -> Result<ParentAgent, AgentError> {
         let start = self.start();
         let models = start.models(start.choose().await?).await?;
         let settings = start.settings(&models, start.system()).await;
@@ -251,7 +251,7 @@ impl Shared {
         let budget = Arc::new(TaskBudget::new(&settings));
         let clock = TaskClock::start(settings.max_time, live.waited());
         let places = self.desk.places_of_client(outer.session.name());
-        Ok(Delegator::new(live, settings, tools, budget, clock, places))
+        Ok(ParentAgent::new(live, settings, tools, budget, clock, places))
     }
 
     fn start(&self) -> AgentStart<'_> {
@@ -274,8 +274,8 @@ impl Shared {
     async fn agent(
         &self,
         host: Arc<Host>,
-        outer: &OuterCall,
-        delegator: &Delegator,
+        outer: &ParentCall,
+        delegator: &ParentAgent,
         depth: u64,
         allowed: AllowedCalls,
         time: Duration,
@@ -316,7 +316,7 @@ impl Shared {
             within: Some(outer.session.name().to_string()),
         };
         file.append(&SessionEntry::Began(began)).await?;
-        let live = Live {
+        let live = AgentEnvironment {
             caller: Some(format!("{NAME} {id}")),
             depth,
             allowed: Some(allowed),
@@ -329,9 +329,9 @@ impl Shared {
 }
 
 /// What an agent reaches that works within a call.
-fn live(host: Arc<Host>, outer: &OuterCall, models: AskedModels) -> Live {
+fn live(host: Arc<Host>, outer: &ParentCall, models: AskedModels) -> AgentEnvironment {
     let approver = outer.approver.clone().unwrap_or_else(|| Arc::new(NobodyAsks));
-    Live {
+    AgentEnvironment {
         host,
         session: outer.session.clone(),
         caller: outer.caller.clone(),
@@ -348,7 +348,7 @@ fn live(host: Arc<Host>, outer: &OuterCall, models: AskedModels) -> Live {
 /// name some.
 fn chosen_tools(
     host: &Host,
-    delegator: &Delegator,
+    delegator: &ParentAgent,
     wanted: Option<&[String]>,
     may_hand_on: bool,
 ) -> Result<BTreeSet<String>, Failure> {

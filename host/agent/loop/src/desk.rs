@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::budget::{TaskBudget, TaskClock};
-use crate::outside::Live;
+use crate::outside::AgentEnvironment;
 use crate::record::Delegated;
 use crate::settings::AgentSettings;
 
 /// An agent that works on a task, as those that it hands work to see it.
-pub(crate) struct Delegator {
-    pub(crate) outside: Arc<Live>,
+pub(crate) struct ParentAgent {
+    pub(crate) outside: Arc<AgentEnvironment>,
     pub(crate) settings: AgentSettings,
     /// The names of the tools that it may call.
     pub(crate) tools: BTreeSet<String>,
@@ -25,9 +25,9 @@ pub(crate) struct Delegator {
     finished: Mutex<Vec<Delegated>>,
 }
 
-impl Delegator {
+impl ParentAgent {
     pub(crate) fn new(
-        outside: Arc<Live>,
+        outside: Arc<AgentEnvironment>,
         settings: AgentSettings,
         tools: BTreeSet<String>,
         budget: Arc<TaskBudget>,
@@ -57,21 +57,21 @@ impl Delegator {
 type Key = (String, Option<String>);
 
 /// Those that work right now.
-pub(crate) struct DelegationDesk {
+pub(crate) struct DelegateRegistry {
     /// How many may work for one agent at the same time.
     at_once: usize,
     /// The places of clients of the host, which are no agents at this desk, by their session.
     clients: Mutex<HashMap<String, Weak<Semaphore>>>,
-    known: Mutex<HashMap<Key, Arc<Delegator>>>,
+    known: Mutex<HashMap<Key, Arc<ParentAgent>>>,
 }
 
 /// An agent at the desk, until it is dropped.
 pub(crate) struct DeskEntry {
-    desk: Arc<DelegationDesk>,
+    desk: Arc<DelegateRegistry>,
     key: Key,
 }
 
-impl DelegationDesk {
+impl DelegateRegistry {
     pub(crate) fn new(at_once: u64) -> Self {
         let at_once = usize::try_from(at_once).unwrap_or(1);
         Self { at_once, clients: Mutex::default(), known: Mutex::default() }
@@ -95,8 +95,8 @@ impl DelegationDesk {
     }
 
     /// An agent begins with a task.
-    pub(crate) fn enter(self: &Arc<Self>, delegator: &Arc<Delegator>) -> DeskEntry {
-        let Live { session, caller, .. } = &*delegator.outside;
+    pub(crate) fn enter(self: &Arc<Self>, delegator: &Arc<ParentAgent>) -> DeskEntry {
+        let AgentEnvironment { session, caller, .. } = &*delegator.outside;
         let key = (session.name().to_string(), caller.clone());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(key.clone(), Arc::clone(delegator));
@@ -104,7 +104,7 @@ impl DelegationDesk {
     }
 
     /// The agent of a call.
-    pub(crate) fn find(&self, session: &str, caller: Option<&str>) -> Option<Arc<Delegator>> {
+    pub(crate) fn find(&self, session: &str, caller: Option<&str>) -> Option<Arc<ParentAgent>> {
         let key = (session.to_owned(), caller.map(str::to_owned));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }

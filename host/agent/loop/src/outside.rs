@@ -37,7 +37,7 @@ const READ_OVERFLOW: &str = "read_overflow";
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The model and the tools.
-pub(crate) struct Live {
+pub(crate) struct AgentEnvironment {
     pub(crate) host: Arc<Host>,
     pub(crate) session: Session,
     /// The agent's name in the audit. `None`: the primary one.
@@ -134,7 +134,7 @@ pub(crate) enum AskError {
     Failed(String),
 }
 
-impl Live {
+impl AgentEnvironment {
     /// The tools that the agent may call now, in a stable order.
     pub(crate) fn offered(&self) -> Result<Vec<OfferedTool>, HostError> {
         let mut tools = self.host.tools_for(&self.session)?;
@@ -236,7 +236,7 @@ fn answered(answer: Result<ModelAnswer, ModelError>) -> Result<ModelAnswer, AskE
     })
 }
 
-impl Live {
+impl AgentEnvironment {
     async fn call(
         self: &Arc<Self>,
         call: &ReadyCall,
@@ -324,10 +324,10 @@ impl Live {
 
 /// Finds files for the person who writes a message.
 #[derive(Clone)]
-pub struct FileFinder(Arc<Live>);
+pub struct FileFinder(Arc<AgentEnvironment>);
 
 impl FileFinder {
-    pub(crate) fn new(live: &Arc<Live>) -> Self {
+    pub(crate) fn new(live: &Arc<AgentEnvironment>) -> Self {
         Self(Arc::clone(live))
     }
 

@@ -13,7 +13,7 @@ use crate::chosen::choose_enabled;
 use crate::conversation::Conversation;
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
-use crate::outside::{AskedModels, Live};
+use crate::outside::{AskedModels, AgentEnvironment};
 use crate::record::{Began, SessionEntry, SessionStore};
 use crate::selection::Selection;
 use crate::settings::{AgentSettings, CorrectorSettings};
@@ -119,7 +119,7 @@ impl AgentStart<'_> {
         let spent = recorded.spent();
         let conversation = Conversation::from_recorded(&recorded);
         let settings = self.settings(&models, system).await;
-        let live = Live {
+        let live = AgentEnvironment {
             host,
             session,
             caller: None,

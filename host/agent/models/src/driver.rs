@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use tokio::time::{Instant, timeout};
 use toolhold_contract::CancellationToken;
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_net::requests::{Door, Limits, Request, Response};
+use toolhold_net::requests::{OutboundClient, Limits, Request, Response};
 
 use crate::endpoint::ModelEndpoint;
 use crate::explain::{server_failure, wire_failure};
@@ -47,7 +47,7 @@ impl Default for AnswerTimes {
 /// Asks models. A clone shares its connections.
 #[derive(Clone, Debug)]
 pub struct ModelClient {
-    door: Door,
+    door: OutboundClient,
     /// Limits of time.
     pub times: AnswerTimes,
     /// Further attempts.
@@ -58,7 +58,7 @@ pub struct ModelClient {
 
 impl ModelClient {
     /// A client with the usual limits.
-    pub fn new(door: Door) -> Self {
+    pub fn new(door: OutboundClient) -> Self {
         let (times, retries, caps) = Default::default();
         Self { door, times, retries, caps }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use toolhold_contract::text::in_words;
-use toolhold_net::requests::DoorError;
+use toolhold_net::requests::OutboundError;
 
 use crate::format::ServerError;
 
@@ -84,17 +84,17 @@ impl ModelError {
         self.kind.may_succeed_later() && !self.is_final
     }
 
-    pub(crate) fn from_door(provider: &str, error: &DoorError) -> Self {
+    pub(crate) fn from_door(provider: &str, error: &OutboundError) -> Self {
         let kind = match error {
-            DoorError::Blocked { .. } => ModelErrorKind::Blocked,
-            DoorError::Url(_) | DoorError::Setup(_) | DoorError::Unrecorded(..) => {
+            OutboundError::Blocked { .. } => ModelErrorKind::Blocked,
+            OutboundError::Url(_) | OutboundError::Setup(_) | OutboundError::Unrecorded(..) => {
                 ModelErrorKind::Request
             }
-            DoorError::Name(..) | DoorError::Connection(..) => ModelErrorKind::Unreachable,
-            DoorError::Idle(..) | DoorError::Time(..) => ModelErrorKind::Time,
-            DoorError::TooLarge(..) => ModelErrorKind::Cap,
-            DoorError::Incomplete(..) => ModelErrorKind::Cut,
-            DoorError::Redirects(_) | DoorError::Redirect { .. } | DoorError::Encoded(..) => {
+            OutboundError::Name(..) | OutboundError::Connection(..) => ModelErrorKind::Unreachable,
+            OutboundError::Idle(..) | OutboundError::Time(..) => ModelErrorKind::Time,
+            OutboundError::TooLarge(..) => ModelErrorKind::Cap,
+            OutboundError::Incomplete(..) => ModelErrorKind::Cut,
+            OutboundError::Redirects(_) | OutboundError::Redirect { .. } | OutboundError::Encoded(..) => {
                 ModelErrorKind::Malformed
             }
         };
@@ -299,7 +299,7 @@ mod tests {
                 Kind::Server,
             ),
             (502, "<html>", Kind::Server),
-            (0, r#"{"error":{"message":"Provider returned error","code":502}}"#, Kind::Server),
+            (0, r#"{"error":{"message":"ToolSource returned error","code":502}}"#, Kind::Server),
             (
                 400,
                 r#"{"error":{"message":"flagged","type":"invalid_request_error","code":"content_policy_violation"}}"#,

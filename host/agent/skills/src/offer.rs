@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use toolhold_core::config::{self, Folders, Loaded};
-use toolhold_core::{HostError, Provider};
+use toolhold_core::{HostError, ToolSource};
 
 use crate::find::Skills;
 use crate::tool::SkillLoader;
@@ -38,7 +38,7 @@ impl OfferedSkills {
         loaded: &Loaded,
         folders: &Folders,
         directory: &Path,
-    ) -> Result<Option<Arc<dyn Provider>>, HostError> {
+    ) -> Result<Option<Arc<dyn ToolSource>>, HostError> {
         let skills = Arc::clone(&self.skills);
         let loader = SkillLoader::new(skills, loaded, folders, directory, self.are_listed)?;
         Ok(loader.map(|loader| Arc::new(loader) as _))

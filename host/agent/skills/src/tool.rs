@@ -9,7 +9,7 @@ use toolhold_core::config::{Folders, Loaded};
 use toolhold_core::text::{counted, cut, neutral_line, neutral_owned};
 use toolhold_core::{
     Access, Annotations, BoxFuture, Call, Category, Definition, Failure, HostError, Outcome,
-    Output, Provider,
+    Output, ToolSource,
 };
 use toolhold_policy::files::{FileRules, Kind};
 
@@ -244,7 +244,7 @@ fn with_end(mut text: String, is_cut: bool) -> String {
     text
 }
 
-impl Provider for SkillLoader {
+impl ToolSource for SkillLoader {
     fn name(&self) -> &str {
         "skills"
     }

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use toolhold_core::HostError;
 use toolhold_core::config::{Folders, Loaded};
 use toolhold_net::requests::{
-    Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request, check_url,
+    Credential, OutboundClient, OutboundError, DoorRecord, Limits, Recorder, Request, check_url,
 };
 use toolhold_net::{SecretSource, read};
 use url::Url;
@@ -23,7 +23,7 @@ const LIMITS: Limits =
 
 /// Sends to the receiver that the operator named.
 pub struct Collector {
-    door: Door,
+    door: OutboundClient,
     endpoint: Url,
     runtime: Runtime,
     secrets: Vec<ServerKey>,
@@ -69,7 +69,7 @@ impl Collector {
                 secrets.push(ServerKey { name: name.clone(), source, header, prefix });
             }
         }
-        let door = Door::new(config.network(folders, &directory), Arc::new(NoRecord));
+        let door = OutboundClient::new(config.network(folders, &directory), Arc::new(NoRecord));
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
@@ -119,7 +119,7 @@ impl Transport for Collector {
             let pause = answer.headers().get(RETRY_AFTER);
             let retry_after = pause.and_then(|pause| pause.to_str().ok()?.trim().parse().ok());
             let body = answer.bytes(&|_, _| ()).await?;
-            Ok::<_, DoorError>(Posted { status, retry_after, body })
+            Ok::<_, OutboundError>(Posted { status, retry_after, body })
         });
         let posted = posted.map_err(unsent)?;
         if matches!(posted.status, 401 | 403) {
@@ -131,14 +131,14 @@ impl Transport for Collector {
 }
 
 /// Whether an error may pass: not one of the settings, nor an answer that isn't a collector's.
-fn unsent(error: DoorError) -> Unsent {
+fn unsent(error: OutboundError) -> Unsent {
     let why = error.to_string();
     match error {
-        DoorError::Name(..)
-        | DoorError::Connection(..)
-        | DoorError::Idle(..)
-        | DoorError::Time(..)
-        | DoorError::Incomplete(..) => Unsent::Later(why),
+        OutboundError::Name(..)
+        | OutboundError::Connection(..)
+        | OutboundError::Idle(..)
+        | OutboundError::Time(..)
+        | OutboundError::Incomplete(..) => Unsent::Later(why),
         _ => Unsent::Never(why),
     }
 }

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use toolhold_authoring::AuthorCommand;
-use toolhold_core::Approvals;
+use toolhold_core::PluginApprovals;
 use toolhold_core::config::Folders;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -132,7 +132,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         matches!(command, Command::Generate(_) | Command::Demo(_) | Command::Doctor(_));
     if let (false, Ok(folders)) = (needs_no_lock, Folders::from_environment()) {
         // A bundle whose installation was ended half-way is in force as a whole from here on.
-        Approvals::open(&folders).finish()?;
+        PluginApprovals::open(&folders).finish()?;
     }
     match command {
         Command::Call(call) => call::run(&call, &options),

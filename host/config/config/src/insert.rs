@@ -163,7 +163,7 @@ pub fn lenient_model(folders: &Folders, model: &str) -> Result<PathBuf, HostErro
 
 /// What a plugin is granted when it is installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PluginGrants {
+pub struct WrittenGrants {
     /// Directories by their real paths.
     pub directories: Vec<(String, PathAccess)>,
     /// Hosts that its requests may reach.
@@ -176,7 +176,7 @@ pub struct PluginGrants {
     pub session: bool,
 }
 
-impl PluginGrants {
+impl WrittenGrants {
     /// The lines of `[plugins.NAME]` that grant this, for people.
     pub fn lines(&self) -> Vec<String> {
         let list = |items: Vec<String>| format!("[{}]", items.join(", "));
@@ -203,7 +203,7 @@ impl PluginGrants {
 /// # Errors
 ///
 /// [`HostError::Config`] if a host isn't valid; otherwise as [`permission`].
-pub fn plugin(folders: &Folders, name: &str, grants: &PluginGrants) -> Result<PathBuf, HostError> {
+pub fn plugin(folders: &Folders, name: &str, grants: &WrittenGrants) -> Result<PathBuf, HostError> {
     grants.hosts.iter().try_for_each(|host| check_host(host))?;
     let by_hand = format!(
         "add this to your configuration yourself:\n[plugins.{name}]\n{}",
@@ -569,7 +569,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folders = Folders::inside(root.path());
         let file = folders.config_file();
-        let grants = PluginGrants {
+        let grants = WrittenGrants {
             directories: vec![("/work/notes".to_owned(), PathAccess::Read)],
             hosts: vec!["api.example.com".to_owned()],
             store_mib: Some(16),
@@ -595,7 +595,7 @@ mod tests {
         // Again, nothing is added twice; an invalid host changes nothing.
         plugin(&folders, "notes", &grants).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), after);
-        let wrong = PluginGrants { hosts: vec!["a b".to_owned()], ..grants };
+        let wrong = WrittenGrants { hosts: vec!["a b".to_owned()], ..grants };
         plugin(&folders, "notes", &wrong).unwrap_err();
         assert_eq!(fs::read_to_string(&file).unwrap(), after);
     }

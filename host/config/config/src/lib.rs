@@ -60,7 +60,7 @@ pub use keys::{dotted_name, schema};
 pub use load::load;
 pub use loaded::{Ceiling, ConfigEntry, Ignored, Loaded, Project, ProjectTrust, Taken};
 pub use migrate::migrate;
-pub use policy::FilePolicy;
+pub use policy::FileGrants;
 pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants};
 pub use project::{add_trust, forget, trusted};

@@ -18,7 +18,7 @@ use super::{
 
 /// The path rules for one set of tools.
 #[derive(Clone, Debug, Default)]
-pub struct FilePolicy {
+pub struct FileGrants {
     /// Granted directories that exist, by their real paths.
     pub grants: Vec<Grant>,
     /// Globs of files that aren't read.
@@ -41,7 +41,7 @@ impl Loaded {
         &self,
         folders: &Folders,
         working_directory: &Path,
-    ) -> Result<FilePolicy, HostError> {
+    ) -> Result<FileGrants, HostError> {
         let file = &self.config.tools.file;
         let paths = if file.enabled { file.granted_paths() } else { Vec::new() };
         self.file_policy("tools.file.allowed_paths", &paths, &|_| true, folders, working_directory)
@@ -59,7 +59,7 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<FileRules, HostError> {
-        let FilePolicy { grants, deny_read, allow_read, deny_write } =
+        let FileGrants { grants, deny_read, allow_read, deny_write } =
             match table.strip_prefix("plugins.") {
                 Some(name) => self.plugin_files(name, folders, working_directory)?,
                 None if table == "tools.shell" => self.shell_files(folders, working_directory)?,
@@ -80,7 +80,7 @@ impl Loaded {
         name: &str,
         folders: &Folders,
         working_directory: &Path,
-    ) -> Result<FilePolicy, HostError> {
+    ) -> Result<FileGrants, HostError> {
         let paths = self.config.plugins.get(name).map_or(&[][..], |plugin| &plugin.allowed_paths);
         self.file_policy(
             &format!("plugins.{name}.allowed_paths"),
@@ -227,7 +227,7 @@ impl Loaded {
         denies: &dyn Fn(&(usize, &PathGlob)) -> bool,
         folders: &Folders,
         base: &Path,
-    ) -> Result<FilePolicy, HostError> {
+    ) -> Result<FileGrants, HostError> {
         let file = &self.config.tools.file;
         let grants = self.grants(key, paths, folders, base)?;
         let repositories: Vec<Repository> =
@@ -239,7 +239,7 @@ impl Loaded {
             all.extend(repositories.iter().flat_map(|repository| of_repository(glob, repository)));
             all
         };
-        Ok(FilePolicy {
+        Ok(FileGrants {
             grants,
             deny_read: read("tools.file.deny_read", &file.deny_read)?,
             allow_read: read("tools.file.allow_read", &file.allow_read)?,

@@ -14,7 +14,7 @@ use toolhold_system::files::real_or_given;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::resolved::{Resolved, expand, resolve};
 use super::{
-    AllowedPath, ArgumentPart, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, PresetName,
+    AllowedPath, ArgumentPart, FileGrants, Folders, Loaded, NetworkGrant, PathGlob, PresetName,
     Problem, Problems, SandboxMode, Source, VariableName,
 };
 
@@ -22,7 +22,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct ProcessGrants {
     /// The granted directories, and the globs for the files in them.
-    pub files: FilePolicy,
+    pub files: FileGrants,
     /// Existing trees that presets grant, by their real paths.
     pub extra_trees: Vec<Tree>,
     /// Hidden files with credentials in these trees, by their real paths.
@@ -147,7 +147,7 @@ impl Loaded {
         &self,
         folders: &Folders,
         working_directory: &Path,
-    ) -> Result<FilePolicy, HostError> {
+    ) -> Result<FileGrants, HostError> {
         let (key, paths) = self.paths_of_shell();
         self.process_files(key, &paths, folders, working_directory)
     }
@@ -293,7 +293,7 @@ impl Loaded {
         paths: &[AllowedPath],
         folders: &Folders,
         working_directory: &Path,
-    ) -> Result<FilePolicy, HostError> {
+    ) -> Result<FileGrants, HostError> {
         let is_default = |(index, _): &(usize, &PathGlob)| {
             self.source(&format!("tools.file.deny_write.{index}")) == Source::Default
         };
@@ -302,7 +302,7 @@ impl Loaded {
 
     fn processes(
         &self,
-        files: FilePolicy,
+        files: FileGrants,
         granted: &ProcessTable<'_>,
         folders: &Folders,
         working_directory: &Path,

@@ -7,7 +7,7 @@ use toolhold_contract::{Access, HostError};
 use toolhold_policy::commands::is_carried;
 use toolhold_policy::files::{FileRules, Grant};
 
-use super::policy::FilePolicy;
+use super::policy::FileGrants;
 use super::{Folders, Loaded, Problem, dotted_name};
 
 /// Most variables of one skill, and most bytes of one with its name.
@@ -39,7 +39,7 @@ impl Loaded {
         working_directory: &Path,
     ) -> Result<FileRules, HostError> {
         let grants = readable.iter().map(|path| self.grant_of_skills(path)).collect();
-        let FilePolicy { deny_read, allow_read, deny_write, .. } =
+        let FileGrants { deny_read, allow_read, deny_write, .. } =
             self.file_policy("skills.folders", &[], &|_| true, folders, working_directory)?;
         let rules = FileRules::new(grants, self.own(folders, working_directory));
         Ok(rules.with_globs(deny_read, allow_read, deny_write))

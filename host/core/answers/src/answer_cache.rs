@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use toolhold_contract::Output;
-use toolhold_system::files::Sights;
+use toolhold_system::files::FileDependencies;
 
 use toolhold_catalogue::Tool;
 
@@ -41,7 +41,7 @@ pub struct CacheEntry {
     /// The tool of the key. While this weak reference is held, no other tool has the same address.
     pub tool: Weak<Tool>,
     pub output: Output,
-    pub sights: Sights,
+    pub sights: FileDependencies,
     pub bytes: usize,
     pub made: Instant,
     /// Time of the call that made it.
@@ -210,13 +210,13 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::json;
-    use toolhold_contract::{BoxFuture, Call, Content, Definition, Outcome, Provider};
+    use toolhold_contract::{BoxFuture, Call, Content, Definition, Outcome, ToolSource};
 
     use super::*;
 
     struct One;
 
-    impl Provider for One {
+    impl ToolSource for One {
         fn name(&self) -> &str {
             "one"
         }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn tool() -> Arc<Tool> {
-        let provider: Arc<dyn Provider> = Arc::new(One);
+        let provider: Arc<dyn ToolSource> = Arc::new(One);
         Tool::from_provider(&provider).expect("its schema is one").remove(0)
     }
 
@@ -255,7 +255,7 @@ mod tests {
         }
 
         fn put(&self, number: u8, bytes: usize) {
-            let sights = Sights::new(Vec::new(), (0, 0)).expect("nothing was seen");
+            let sights = FileDependencies::new(Vec::new(), (0, 0)).expect("nothing was seen");
             let (tool, output) = (Arc::downgrade(&self.tool), Output::text(number.to_string()));
             let entry =
                 CacheEntry { tool, output, sights, bytes, made: self.now, run: Duration::ZERO };

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 use toolhold_catalogue::{CallContext, Tool};
 use toolhold_config::ResultCache;
-use toolhold_contract::{Output, Report, Seen};
+use toolhold_contract::{Output, Report, ReadFiles};
 use toolhold_policy::canonical;
-use toolhold_system::files::{FileView, Sights};
+use toolhold_system::files::{FileView, FileDependencies};
 
 use crate::answer_cache::{AnswerCache, CacheBounds, CacheEntry, CacheKey, bytes_of};
 
@@ -133,8 +133,8 @@ impl Results {
             return;
         };
         let seen = match std::mem::take(&mut report.entries().seen) {
-            Seen::Files(seen) => seen,
-            Seen::Untold | Seen::Lost => return,
+            ReadFiles::Files(seen) => seen,
+            ReadFiles::Untold | ReadFiles::Lost => return,
         };
         if !self.is_worth(seen.len(), run) {
             // Without a check nothing is measured, so a single high value must decay by itself.
@@ -145,7 +145,7 @@ impl Results {
         // A clock before 1970 is wrong, so no file is certain.
         let began = context.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let Some(sights) =
-            Sights::new(seen, (began.as_secs() as i64, u64::from(began.subsec_nanos())))
+            FileDependencies::new(seen, (began.as_secs() as i64, u64::from(began.subsec_nanos())))
         else {
             return;
         };

@@ -38,7 +38,7 @@ use self::log::{Bounds, Log, Unsynced};
 pub use self::reader::{LogPosition, LogRecord, ReadFrom, RecordReader};
 pub use self::record::{
     AnswerRecord, CallRecord, FilteredRecord, InquiryRecord, JobRecord, OutcomeRecord,
-    OwnRequestRecord, ProviderRecord, RollbackRecord, SnapshotRecord, ToolRecord,
+    OwnRequestRecord, SourceRecord, RollbackRecord, SnapshotRecord, ToolRecord,
 };
 pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};

@@ -62,11 +62,11 @@ pub struct ToolRecord<'a> {
     /// The tool's annotations.
     pub definition: &'a Definition,
     /// Its provider.
-    pub provider: ProviderRecord<'a>,
+    pub provider: SourceRecord<'a>,
 }
 
 /// The provider of a tool.
-pub enum ProviderRecord<'a> {
+pub enum SourceRecord<'a> {
     /// A plugin.
     Plugin {
         /// Its name.
@@ -544,11 +544,11 @@ fn tool(line: &mut Line<'_>, record: &CallRecord<'_>) {
         Some(tool) => {
             line.plain("tool", &tool.definition.name, NAME);
             match tool.provider {
-                ProviderRecord::Plugin { name, digest } => {
+                SourceRecord::Plugin { name, digest } => {
                     line.plain("plugin", name, NAME);
                     line.word("digest", digest);
                 }
-                ProviderRecord::Other { name, ref version, .. } => {
+                SourceRecord::Other { name, ref version, .. } => {
                     line.plain("provider", name, NAME);
                     line.optional("provider_version", version.as_deref(), NAME);
                 }
@@ -619,8 +619,8 @@ fn result(failure: Option<&Failure>) -> &'static str {
 fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
     let tool = record.tool.as_ref()?;
     match tool.provider {
-        ProviderRecord::Other { is_server: true, .. } => return Some("mcp"),
-        ProviderRecord::Plugin { name, .. } => {
+        SourceRecord::Other { is_server: true, .. } => return Some("mcp"),
+        SourceRecord::Plugin { name, .. } => {
             if let Some(claims) = BuiltInPlugin::named(name).and_then(|plugin| plugin.claims) {
                 return Some(claims);
             }

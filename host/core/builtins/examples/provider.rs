@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use toolhold_core::config::Folders;
 use toolhold_core::{
     Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events,
-    Failure, Host, Outcome, Output, Progress, Provider, Request,
+    Failure, Host, Outcome, Output, Progress, ToolSource, Request,
 };
 
 /// The tool's arguments. The schema that models see and calls are checked against comes from this
@@ -56,7 +56,7 @@ impl Reminder {
     }
 }
 
-impl Provider for Reminder {
+impl ToolSource for Reminder {
     fn name(&self) -> &str {
         "reminder"
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use jsonschema::Validator;
 use serde_json::Value;
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_contract::{Annotations, Category, Definition, Failure, HostError, Provider};
+use toolhold_contract::{Annotations, Category, Definition, Failure, HostError, ToolSource};
 use toolhold_engine::{Origin, Plugin};
 use toolhold_policy::TextGlob;
 
@@ -32,7 +32,7 @@ pub struct Tool {
     /// Whether the host trusts the tool's claims about itself.
     pub claims_trusted: bool,
     /// The provider that runs it.
-    pub provider: Arc<dyn Provider>,
+    pub provider: Arc<dyn ToolSource>,
     /// The plugin behind the provider. `None` if the provider isn't a plugin.
     pub plugin: Option<Plugin>,
     /// Counters of the plugin's calls.
@@ -57,7 +57,7 @@ impl Tool {
         tally: &Arc<Tally>,
         claims_trusted: bool,
     ) -> Result<Vec<Arc<Self>>, HostError> {
-        let provider = Arc::new(plugin.clone()) as Arc<dyn Provider>;
+        let provider = Arc::new(plugin.clone()) as Arc<dyn ToolSource>;
         Self::all(&provider, Some(plugin), tally, claims_trusted)
     }
 
@@ -66,12 +66,12 @@ impl Tool {
     /// # Errors
     ///
     /// As [`from_plugin`](Self::from_plugin).
-    pub fn from_provider(provider: &Arc<dyn Provider>) -> Result<Vec<Arc<Self>>, HostError> {
+    pub fn from_provider(provider: &Arc<dyn ToolSource>) -> Result<Vec<Arc<Self>>, HostError> {
         Self::all(provider, None, &Arc::default(), true)
     }
 
     fn all(
-        provider: &Arc<dyn Provider>,
+        provider: &Arc<dyn ToolSource>,
         plugin: Option<&Plugin>,
         tally: &Arc<Tally>,
         claims_trusted: bool,

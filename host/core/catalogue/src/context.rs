@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime};
 
 use serde_json::{Map, Value};
 use toolhold_contract::{CallId, Content, SubjectKind};
-use toolhold_policy::commands::CarriedState;
+use toolhold_policy::commands::ShellState;
 use toolhold_policy::{Action, Phase, ResolvedSubject, Trust};
 
 use crate::Tool;
@@ -44,9 +44,9 @@ pub struct CallContext {
     /// What the call acts on.
     pub subjects: Vec<ResolvedSubject>,
     /// What its commands begin with, from earlier ones of the session.
-    pub carried: CarriedState,
+    pub carried: ShellState,
     /// The same without secrets, for people.
-    pub carried_shown: CarriedState,
+    pub carried_shown: ShellState,
 }
 
 /// The reader of an answer, which decides how its text is shaped. Secrets are redacted for both.

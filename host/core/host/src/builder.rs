@@ -11,10 +11,10 @@ use toolhold_answers::Results;
 use toolhold_answers::Shaper;
 use toolhold_answers::{OverflowReader, OverflowStore};
 use toolhold_catalogue::Tasks;
-use toolhold_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
+use toolhold_catalogue::plugins::{Plugins, GrantResolver, Watch, runtime_config};
 use toolhold_catalogue::subjects::Lookups;
 use toolhold_config::{Folders, Loaded};
-use toolhold_contract::{EmbeddingModel, HostError, Offers, Provider, VectorDatabase};
+use toolhold_contract::{EmbeddingModel, HostError, Offers, ToolSource, VectorDatabase};
 use toolhold_engine::{Builtin, Runtime};
 use toolhold_jobs::services::Services;
 use toolhold_jobs::{JobTools, Jobs};
@@ -61,7 +61,7 @@ pub struct HostBuilder {
     working_directory: Option<PathBuf>,
     builtins: Vec<Builtin>,
     plugin_files: Vec<PathBuf>,
-    providers: Vec<Arc<dyn Provider>>,
+    providers: Vec<Arc<dyn ToolSource>>,
     readable: Vec<PathBuf>,
     helper: Option<PathBuf>,
     resolver: Option<Arc<dyn Resolve>>,
@@ -121,7 +121,7 @@ impl HostBuilder {
 
     /// Another source of tools: code of the program, or the client of a server.
     #[must_use]
-    pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
+    pub fn provider(mut self, provider: Arc<dyn ToolSource>) -> Self {
         self.providers.push(provider);
         self
     }
@@ -285,7 +285,7 @@ impl HostBuilder {
             listening: self.listening.into(),
             ..Network::default()
         };
-        let mut policies = Policies::new(
+        let mut policies = GrantResolver::new(
             self.config,
             folders,
             directory,

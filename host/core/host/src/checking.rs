@@ -9,7 +9,7 @@ use toolhold_contract::Failure;
 use toolhold_policy::{Decision, Gate, ResolvedSubject, Verdict};
 use toolhold_system::files::{FileError, FileView};
 
-use crate::chosen_commands::{BASH, ChosenCommands};
+use crate::chosen_commands::{BASH, PluginCommands};
 use crate::dependencies;
 use crate::host::{Host, Request};
 use crate::planned_task::{LastingRules, planned_call};
@@ -112,7 +112,7 @@ impl Host {
     /// some.
     fn judged_later(&self, context: &CallContext) -> Option<String> {
         let tool = context.tool.as_ref().filter(|_| context.acts())?;
-        ChosenCommands::for_tool(tool)?;
+        PluginCommands::for_tool(tool)?;
         let begin = "Each command that it chooses is decided on as a call of `bash`";
         let catalogue = self.plugins.catalogue();
         let bash = catalogue.resolve(BASH).ok()?;

@@ -10,8 +10,8 @@ use std::task::Poll;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use toolhold_catalogue::{CallContext, Tool};
-use toolhold_contract::{Category, CommandJudge, Failure, JudgedCommand, Outcome, ServiceKeeper};
-use toolhold_policy::commands::CarriedState;
+use toolhold_contract::{Category, CommandApprover, Failure, JudgedCommand, Outcome, ServiceKeeper};
+use toolhold_policy::commands::ShellState;
 
 use crate::call_inputs::{CallInputs, Steps};
 use crate::host::Host;
@@ -25,7 +25,7 @@ pub(crate) const BASH: &str = "bash";
 const MAX_CHOSEN: usize = 32;
 
 /// The commands that the plugin of a call has chosen.
-pub(crate) struct ChosenCommands {
+pub(crate) struct PluginCommands {
     asker: Arc<Asker>,
     asked: UnboundedReceiver<Asked>,
     count: usize,
@@ -37,7 +37,7 @@ pub(crate) struct ChosenCommands {
 
 /// The call in whose course they are chosen.
 #[derive(Clone, Copy)]
-pub(crate) struct OuterJourney<'a> {
+pub(crate) struct ParentCallContext<'a> {
     pub(crate) context: &'a CallContext,
     pub(crate) session: &'a Session,
     pub(crate) inputs: &'a CallInputs,
@@ -54,7 +54,7 @@ struct Asked {
     answer: SyncSender<Result<JudgedCommand, Failure>>,
 }
 
-impl CommandJudge for Asker {
+impl CommandApprover for Asker {
     fn judge(&self, line: &str) -> Result<JudgedCommand, Failure> {
         let over = || Failure::new(Category::Cancelled, "the call is over");
         let (answer, decided) = sync_channel(1);
@@ -63,7 +63,7 @@ impl CommandJudge for Asker {
     }
 }
 
-impl ChosenCommands {
+impl PluginCommands {
     /// `None`: the tool's plugin may choose none.
     pub(crate) fn for_tool(tool: &Tool) -> Option<Self> {
         let process = tool.plugin.as_ref()?.policy().process.as_ref()?;
@@ -75,7 +75,7 @@ impl ChosenCommands {
     }
 
     /// Hands the plugin's commands over.
-    pub(crate) fn judge(&self) -> Arc<dyn CommandJudge> {
+    pub(crate) fn judge(&self) -> Arc<dyn CommandApprover> {
         Arc::clone(&self.asker) as _
     }
 
@@ -111,9 +111,9 @@ impl Host {
     /// Runs a call to its end, and decides on the commands that its plugin chooses meanwhile.
     pub(crate) async fn judge_commands(
         &self,
-        outer: OuterJourney<'_>,
+        outer: ParentCallContext<'_>,
         governance: &mut Governance,
-        chosen: &mut ChosenCommands,
+        chosen: &mut PluginCommands,
         running: impl Future<Output = Outcome>,
     ) -> Outcome {
         let mut running = pin!(running);
@@ -143,9 +143,9 @@ impl Host {
 
     async fn judge_command(
         &self,
-        outer: OuterJourney<'_>,
+        outer: ParentCallContext<'_>,
         outer_governance: &mut Governance,
-        chosen: &mut ChosenCommands,
+        chosen: &mut PluginCommands,
         line: String,
     ) -> Result<JudgedCommand, Failure> {
         chosen.count += 1;
@@ -164,7 +164,7 @@ impl Host {
             let cancel = &outer.inputs.cancel;
             self.resolve_subjects(&mut governance, &mut context, &tool, cancel, &mut steps).await?;
             self.shaping.check(&context)?;
-            let OuterJourney { session, inputs, .. } = outer;
+            let ParentCallContext { session, inputs, .. } = outer;
             self.govern(&mut governance, &context, session, &catalogue, inputs, &mut steps).await
         };
         let decided = decided.await;
@@ -211,8 +211,8 @@ impl Host {
             attachments: Vec::new(),
             meta: None,
             subjects: Vec::new(),
-            carried: CarriedState::default(),
-            carried_shown: CarriedState::default(),
+            carried: ShellState::default(),
+            carried_shown: ShellState::default(),
         }
     }
 }

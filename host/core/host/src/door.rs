@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use toolhold_audit::{Audit, OwnRequestRecord};
 use toolhold_config::{Folders, Loaded};
-use toolhold_net::requests::{Door, DoorRecord, Recorder};
+use toolhold_net::requests::{OutboundClient, DoorRecord, Recorder};
 
 /// The way out for Toolhold's own requests: by the settings of `[network]`, with a record of each
 /// request in the audit log. `front_end` stands in the records. Opens nothing yet.
-pub fn door(config: &Loaded, folders: &Folders, front_end: &str) -> Door {
+pub fn door(config: &Loaded, folders: &Folders, front_end: &str) -> OutboundClient {
     let network = config.network(folders, &config.directory());
     let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));
-    Door::new(network, Arc::new(AuditRecorder(audit)))
+    OutboundClient::new(network, Arc::new(AuditRecorder(audit)))
 }
 
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use crate::audit::Audit;
 use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
 use crate::jobs::HostJobs;
-use crate::outer::{OuterCall, OuterCalls};
+use crate::outer::{ParentCall, OuterCalls};
 use crate::retry::Retry;
 use crate::review::Reviews;
 use crate::session::Session;
@@ -282,10 +282,10 @@ impl Host {
         self.plugins.catalogue().similar(name)
     }
 
-    /// What the calls that a running call makes go on with. For a [`Provider`](crate::Provider)
-    /// that [makes calls](crate::Provider::makes_calls): `None` for calls of others, and for calls
+    /// What the calls that a running call makes go on with. For a [`ToolSource`](crate::ToolSource)
+    /// that [makes calls](crate::ToolSource::makes_calls): `None` for calls of others, and for calls
     /// that have ended.
-    pub fn outer_call(&self, id: &CallId) -> Option<OuterCall> {
+    pub fn outer_call(&self, id: &CallId) -> Option<ParentCall> {
         self.outer.find(id)
     }
 

@@ -8,7 +8,7 @@ use toolhold_audit::InquiryRecord;
 use toolhold_catalogue::{CallContext, Tool};
 use toolhold_contract::{BoxFuture, Inquirer, Inquiry, InquiryAnswer, Wanted};
 
-use crate::approvals::{Approver, QuestionPlaces};
+use crate::approvals::{Approver, QuestionSlots};
 use crate::audit::Audit;
 use crate::host::Host;
 
@@ -16,7 +16,7 @@ use crate::host::Host;
 pub(crate) struct CallInquirer {
     approver: Arc<dyn Approver>,
     audit: Arc<Audit>,
-    places: Arc<QuestionPlaces>,
+    places: Arc<QuestionSlots>,
     call: String,
     tool: String,
     provider: String,

@@ -15,13 +15,13 @@ use toolhold_contract::{
     Inquirer, Outcome, Report,
 };
 use toolhold_jobs::{CallShell, JobAbout, JobStart};
-use toolhold_policy::commands::CarriedState;
+use toolhold_policy::commands::ShellState;
 use toolhold_policy::{Decision, Verdict};
 
 use crate::approve::ApprovalStep;
 use crate::call_inputs::{CallInputs, Steps};
 use crate::caller::SessionCaller;
-use crate::chosen_commands::{ChosenCommands, OuterJourney};
+use crate::chosen_commands::{PluginCommands, ParentCallContext};
 use crate::counting::QuotaReservation;
 use crate::dependencies;
 use crate::governor::{ReachRules, Rules};
@@ -142,8 +142,8 @@ impl Host {
             attachments,
             meta: meta.map(without_own_keys).filter(|meta| !meta.is_empty()).map(Arc::new),
             subjects: Vec::new(),
-            carried: CarriedState::default(),
-            carried_shown: CarriedState::default(),
+            carried: ShellState::default(),
+            carried_shown: ShellState::default(),
         };
         (context, session, CallInputs { approver, events, cancel })
     }
@@ -236,7 +236,7 @@ impl Host {
         let decision = governance.decision.as_ref();
         let inquirer = self.inquirer(context, &tool, inputs.approver.clone()).map(Arc::new);
         let _outer = self.outer.enter(context, &tool, session, inputs.approver.as_ref());
-        let mut chosen = ChosenCommands::for_tool(&tool);
+        let mut chosen = PluginCommands::for_tool(&tool);
         let mut relies = decision
             .is_some_and(|decision| self.governor.relies_on_undo(context, decision))
             || chosen.is_some() && self.governor.rules().policy.is_sandboxed();
@@ -278,7 +278,7 @@ impl Host {
                 let outcome = match &mut chosen {
                     None => tool.provider.call(provided).await,
                     Some(chosen) => {
-                        let outer = OuterJourney { context, session, inputs: &inputs };
+                        let outer = ParentCallContext { context, session, inputs: &inputs };
                         let provided = Call { judge: Some(chosen.judge()), ..provided };
                         let running = tool.provider.call(provided);
                         self.judge_commands(outer, governance, chosen, running).await

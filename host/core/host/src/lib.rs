@@ -93,7 +93,7 @@
 //! |---|---|---|
 //! | plugins in the program: [`HostBuilder::builtins`] | `read` | what `[tools.file]` grants: the working directory by default |
 //! | files that the program names: [`HostBuilder::plugin_file`] | `plugin__tool` | what `[plugins.NAME]` grants: nothing by default |
-//! | `path` in `[plugins.NAME]`, and the plugin folder | `plugin__tool` | the same, after a person has [approved](Approvals) them |
+//! | `path` in `[plugins.NAME]`, and the plugin folder | `plugin__tool` | the same, after a person has [approved](PluginApprovals) them |
 //! | code of the program: [`HostBuilder::provider`] | any | what the program may reach |
 //!
 //! # Calls
@@ -190,12 +190,12 @@
 //!
 //! A component that nobody has approved doesn't run: it is held back, and the approved version
 //! before it goes on serving. After a person has inspected it ([`PluginInspection`],
-//! [`Difference`]), [`Approvals::approve`] lets it in. `reload = "trust"` in the configuration
+//! [`Difference`]), [`PluginApprovals::approve`] lets it in. `reload = "trust"` in the configuration
 //! needs no approval.
 //!
 //! # Tools of the program's own
 //!
-//! A [`Provider`] offers tools that are Rust code of the program. The host resolves, validates and
+//! A [`ToolSource`] offers tools that are Rust code of the program. The host resolves, validates and
 //! shapes their calls like any other, but doesn't confine them: the provider is responsible for
 //! deadline, cancellation and access. Make the schema from the type of the arguments, as in
 //! `host/core/builtins/examples/provider.rs`, so that the two can't differ.
@@ -221,7 +221,7 @@
 //! * A call of a plugin with directories runs on a thread of tokio's blocking pool. Any other
 //!   begins on the thread that polls it, and moves there when it takes more than about 2 ms. So no
 //!   plugin keeps a runtime from its work for longer.
-//! * [`config::load`], [`Candidate::file`], [`candidate`], [`Approvals`] and [`ask_hosts`] are not
+//! * [`config::load`], [`Candidate::file`], [`candidate`], [`PluginApprovals`] and [`ask_hosts`] are not
 //!   asynchronous: they read files, or wait for other processes. Call them before the runtime
 //!   starts, or with `spawn_blocking`.
 //! * A call that hangs in a system call (a dead network file system) is answered all the same, but
@@ -279,7 +279,7 @@ pub use dependencies::OfferedTool;
 pub use door::door;
 pub use fingerprint::Fingerprint;
 pub use host::{CallObserver, CountPlugins, FilterState, Host, ObservedCall, Request};
-pub use outer::OuterCall;
+pub use outer::ParentCall;
 pub use programs::provider_states;
 pub use review::{CallReviewer, ReviewVerdict, ReviewedCall};
 pub use session::Session;
@@ -290,7 +290,7 @@ pub use toolhold_answers::{
 pub use toolhold_catalogue::Audience;
 pub use toolhold_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use toolhold_catalogue::plugins::{
-    Approvals, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
+    PluginApprovals, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
     LockedPlugin, NewPlugin, PluginInspection, PluginPlace, PluginSource, PluginState,
     ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
     compare_versions, config_schema, memory, server_places,
@@ -303,8 +303,8 @@ pub use toolhold_contract::{
     EmbeddingModel, Events, Failure, FileState, FilterDefinition, FilterInput, FilterVerdict,
     HOST_CODES, HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NAME, NoEvents,
     Offers, Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
-    PromptOfferArgument, Provider, ProviderState, Purpose, Report, ReportEntries, ResourceOffer,
-    Role, Rollback, Seen, SeenFile, Sight, Snapshot, Subject, SubjectKind, TaskAction, TaskBook,
+    PromptOfferArgument, ToolSource, ToolSourceState, Purpose, Report, ReportEntries, ResourceOffer,
+    Role, Rollback, ReadFiles, ReadFile, PathState, Snapshot, Subject, SubjectKind, TaskAction, TaskBook,
     TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, UntrustedText, VectorDatabase,
     VectorPoint, VectorSet, Wanted, text,
 };

@@ -13,7 +13,7 @@ use crate::session::Session;
 
 /// What the calls that a running call makes go on with.
 #[derive(Clone)]
-pub struct OuterCall {
+pub struct ParentCall {
     /// Its session.
     pub session: Session,
     /// The agent that made it, unless it was the primary one.
@@ -30,7 +30,7 @@ pub struct OuterCall {
 
 /// The running calls that make others.
 #[derive(Default)]
-pub(crate) struct OuterCalls(Mutex<HashMap<CallId, OuterCall>>);
+pub(crate) struct OuterCalls(Mutex<HashMap<CallId, ParentCall>>);
 
 /// A running call among them, until it is dropped.
 pub(crate) struct OuterCallEntry<'a> {
@@ -45,7 +45,7 @@ impl Drop for OuterCallEntry<'_> {
 }
 
 impl OuterCalls {
-    pub(crate) fn find(&self, id: &CallId) -> Option<OuterCall> {
+    pub(crate) fn find(&self, id: &CallId) -> Option<ParentCall> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
@@ -60,7 +60,7 @@ impl OuterCalls {
         if !tool.provider.makes_calls() {
             return None;
         }
-        let outer = OuterCall {
+        let outer = ParentCall {
             session: session.clone(),
             caller: context.caller.clone(),
             phase: context.phase,

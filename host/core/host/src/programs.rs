@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolhold_catalogue::plugins::control::ask_each;
 use toolhold_config::Folders;
-use toolhold_contract::{HostError, Provider, ProviderState};
+use toolhold_contract::{HostError, ToolSource, ToolSourceState};
 
 /// How long a host may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,7 +19,7 @@ const QUESTION: &str = "programs";
 /// # Errors
 ///
 /// [`HostError::Io`] if others can use the folder of the hosts' sockets.
-pub fn provider_states(folders: &Folders) -> Result<Vec<(u32, Vec<ProviderState>)>, HostError> {
+pub fn provider_states(folders: &Folders) -> Result<Vec<(u32, Vec<ToolSourceState>)>, HostError> {
     let answers = ask_each(folders, QUESTION, PATIENCE)?.into_iter();
     let parsed =
         answers.filter_map(|(pid, answer)| Some((pid, serde_json::from_slice(&answer).ok()?)));
@@ -27,7 +27,7 @@ pub fn provider_states(folders: &Folders) -> Result<Vec<(u32, Vec<ProviderState>
 }
 
 /// The answer to a question of another process. `None`: it isn't about programs.
-pub(crate) fn answer(providers: &[Arc<dyn Provider>], question: &str) -> Option<Vec<u8>> {
+pub(crate) fn answer(providers: &[Arc<dyn ToolSource>], question: &str) -> Option<Vec<u8>> {
     let states = || providers.iter().filter_map(|provider| provider.state()).collect::<Vec<_>>();
     (question == QUESTION).then(|| serde_json::to_vec(&states()).ok())?
 }

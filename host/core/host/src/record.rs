@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolhold_answers::{Approval, ShapeReport, Spool};
 use toolhold_audit::{
-    CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, SnapshotRecord, ToolRecord,
+    CallRecord, FilteredRecord, OutcomeRecord, SourceRecord, SnapshotRecord, ToolRecord,
 };
 use toolhold_catalogue::{CallContext, Tool};
 use toolhold_contract::{Category, Failure, Outcome, Report, Snapshot};
@@ -153,11 +153,11 @@ pub(crate) fn call_record<'a>(
 
 fn tool_record(tool: &Tool) -> ToolRecord<'_> {
     let provider = match &tool.plugin {
-        Some(plugin) => ProviderRecord::Plugin {
+        Some(plugin) => SourceRecord::Plugin {
             name: &plugin.info().manifest.name,
             digest: &plugin.info().digest,
         },
-        None => ProviderRecord::Other {
+        None => SourceRecord::Other {
             name: tool.provider.name(),
             version: tool.provider.version(),
             is_server: tool.provider.is_third_party(),

@@ -216,7 +216,7 @@ impl ServiceKeeper for SessionServices {
         drop(table);
         drop(ended);
         let shared = Arc::clone(shared);
-        Ok(Box::new(Place { shared, name: key, number, program }))
+        Ok(Box::new(ServiceSlot { shared, name: key, number, program }))
     }
 
     fn stop(&self, plugin: &str, name: &str) -> bool {
@@ -227,20 +227,20 @@ impl ServiceKeeper for SessionServices {
 }
 
 /// A service during a connection.
-struct Place {
+struct ServiceSlot {
     shared: Arc<Shared>,
     name: Name,
     number: u64,
     program: Option<ServiceProgram>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for ServiceSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ServiceSlot").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl ServicePlace for Place {
+impl ServicePlace for ServiceSlot {
     fn program(&mut self) -> Option<ServiceProgram> {
         self.program.take()
     }
@@ -250,7 +250,7 @@ impl ServicePlace for Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ServiceSlot {
     fn drop(&mut self) {
         let mut table = self.shared.lock();
         if table.services.get(&self.name).is_some_and(|service| service.is(self.number)) {

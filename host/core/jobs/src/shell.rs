@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_contract::ShellSession;
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_redaction::{self as redaction, Keys};
-use toolhold_shell_commands::{CarriedChanges, CarriedState, CommandStart};
+use toolhold_shell_commands::{CarriedChanges, ShellState, CommandStart};
 
 /// The state of a session's commands. Clones are the same state.
 #[derive(Clone, Debug, Default)]
-pub struct SessionShell(Arc<Mutex<CarriedState>>);
+pub struct SessionShell(Arc<Mutex<ShellState>>);
 
 impl SessionShell {
     /// What the commands of a call begin with: the state of this moment. The gates read it.
@@ -18,7 +18,7 @@ impl SessionShell {
         CallShell { session: self.clone(), began, notices: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, CarriedState> {
+    fn state(&self) -> MutexGuard<'_, ShellState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -27,18 +27,18 @@ impl SessionShell {
 #[derive(Debug)]
 pub struct CallShell {
     session: SessionShell,
-    began: CarriedState,
+    began: ShellState,
     notices: Mutex<Vec<String>>,
 }
 
 impl CallShell {
     /// The state.
-    pub fn began(&self) -> &CarriedState {
+    pub fn began(&self) -> &ShellState {
         &self.began
     }
 
     /// The state without secrets, for people.
-    pub fn shown(&self) -> CarriedState {
+    pub fn shown(&self) -> ShellState {
         let mut shown = self.began.clone();
         for (name, value) in &mut shown.variables {
             let redacted = redaction::field(name, value, Keys::Text).into_owned();

@@ -99,11 +99,11 @@ impl JobStarter for JobStart {
         let (sender, finisher) = channel();
         *state = State::Started { job: Arc::clone(&job), finisher: sender, is_kept: false };
         let session = Arc::clone(&self.session);
-        Ok(Box::new(Place { session, job, end, finisher: Some(finisher) }))
+        Ok(Box::new(JobSlot { session, job, end, finisher: Some(finisher) }))
     }
 }
 
-struct Place {
+struct JobSlot {
     session: Arc<SessionInner>,
     job: Arc<Job>,
     end: Instant,
@@ -111,7 +111,7 @@ struct Place {
     finisher: Option<Receiver<Finisher>>,
 }
 
-impl JobPlace for Place {
+impl JobPlace for JobSlot {
     fn id(&self) -> &str {
         &self.job.id
     }
@@ -152,7 +152,7 @@ impl JobPlace for Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for JobSlot {
     fn drop(&mut self) {
         if self.finisher.is_some() {
             self.session.remove(&self.job.id);

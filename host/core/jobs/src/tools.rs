@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{
     Annotations, BoxFuture, Call, Category, CommandOutput, Definition, Failure, Outcome, Output,
-    Provider,
+    ToolSource,
 };
 
 use crate::job::{Job, JobPart};
@@ -290,7 +290,7 @@ fn definitions() -> Vec<Arc<Definition>> {
     ]
 }
 
-impl Provider for JobTools {
+impl ToolSource for JobTools {
     fn name(&self) -> &str {
         "jobs"
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use toolhold_core::config::{Folders, Loaded, McpServer};
-use toolhold_core::{HostError, ProviderState, provider_states};
+use toolhold_core::{HostError, ToolSourceState, provider_states};
 
 use crate::START;
 use crate::connection::{Connection, Era};
@@ -55,7 +55,7 @@ pub struct HostState {
     pub pid: u32,
     /// What the server is doing there.
     #[serde(flatten)]
-    pub program: ProviderState,
+    pub program: ToolSourceState,
 }
 
 /// The servers of the configuration, and what running hosts say of them. Starts none. Blocks.
@@ -99,7 +99,7 @@ pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, Ho
 }
 
 /// What the hosts say of the server `name`.
-fn of_server(name: &str, hosts: &[(u32, Vec<ProviderState>)]) -> Vec<HostState> {
+fn of_server(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostState> {
     let provider = provider_name(name);
     let states = hosts.iter().filter_map(|(pid, states)| {
         let program = states.iter().find(|state| state.provider == provider)?.clone();

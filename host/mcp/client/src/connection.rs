@@ -26,7 +26,7 @@ use toolhold_system::process::{Child, Ending};
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
-use crate::gate::{ENDED, Ended};
+use crate::gate::{ENDED, ConnectionEnd};
 use crate::http::Http;
 use crate::inquiries::MAX_QUESTIONS;
 use crate::launch::{Launch, Secrets};
@@ -82,7 +82,7 @@ impl Process {
     async fn ending(
         mut self,
         launch: &Arc<Launch>,
-        ended: &Ended,
+        ended: &ConnectionEnd,
     ) -> (Option<String>, Option<String>) {
         let Some(mut child) = self.0.take() else { return (None, None) };
         let (launch, complaint) = (Arc::clone(launch), ended.complaint());
@@ -123,7 +123,7 @@ pub(crate) struct Connection {
     service: RunningService<RoleClient, Client>,
     process: Process,
     client: Client,
-    ended: Arc<Ended>,
+    ended: Arc<ConnectionEnd>,
 }
 
 impl Connection {
@@ -169,7 +169,7 @@ impl Connection {
     /// It can't be asked, for people.
     pub(crate) async fn challenge(launch: &Arc<Launch>) -> Result<Option<String>, String> {
         let Some(place) = launch.place(&Secrets::default())? else { return Ok(None) };
-        let ended = Arc::new(Ended::default());
+        let ended = Arc::new(ConnectionEnd::default());
         let http = Http::new(place, Arc::clone(&ended));
         let process = Process(None);
         let ended_too = Arc::clone(&ended);
@@ -187,7 +187,7 @@ impl Connection {
         process: Process,
         launch: &Arc<Launch>,
         era: Era,
-        ended: Arc<Ended>,
+        ended: Arc<ConnectionEnd>,
         asks: bool,
     ) -> Result<Self, OpenError> {
         let client = Client { asks, ..Client::default() };
@@ -274,7 +274,7 @@ impl Connection {
     }
 
     /// What is known of it, and the secrets that it has.
-    pub(crate) fn ended_state(&self) -> &Ended {
+    pub(crate) fn ended_state(&self) -> &ConnectionEnd {
         &self.ended
     }
 
@@ -535,7 +535,7 @@ impl Drop for SentCall {
     }
 }
 
-fn with_complaint(reason: &str, ended: &Ended) -> Reason {
+fn with_complaint(reason: &str, ended: &ConnectionEnd) -> Reason {
     let reason = neutral_line(cut(reason, 1024));
     match ended.complaint() {
         complaint if complaint.is_empty() => reason.into(),

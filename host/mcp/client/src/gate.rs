@@ -38,7 +38,7 @@ const BEFORE_COMPLAINT: usize = 16 * 1024;
 
 /// Why a connection ended, the last words of the server, and the secrets that it knows.
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct ConnectionEnd {
     reason: OnceLock<String>,
     challenge: OnceLock<Option<String>>,
     over: CancellationToken,
@@ -56,7 +56,7 @@ struct Known {
     echoes: Option<Echoes>,
 }
 
-impl Ended {
+impl ConnectionEnd {
     /// The server knows one more secret from now on.
     pub(crate) fn learns(&self, name: &str, secret: &Arc<SecretValue>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -217,12 +217,12 @@ impl Rate {
 
 /// Lets messages through that can be meant.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct MessageLimits {
     pending: Pending,
     unasked: Rate,
 }
 
-impl Gate {
+impl MessageLimits {
     /// One for answers to these requests.
     pub(crate) fn new(pending: Pending) -> Self {
         Self { pending, unasked: Rate::new(MAX_UNASKED, Duration::from_secs(1)) }
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn last_words_hide_secrets_also_where_they_are_cut() {
         let secret = "s3cret-".repeat(100);
-        let ended = Ended::default();
+        let ended = ConnectionEnd::default();
         ended.learns("token", &Arc::new(SecretValue::new(secret.clone())));
         ended.complain(format!("{secret} {}", "x".repeat(MAX_COMPLAINT - 20)).as_bytes());
         let shown = ended.complaint();

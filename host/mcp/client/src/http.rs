@@ -22,11 +22,11 @@ use serde_json::{Value, json};
 use sse_stream::Sse;
 use tokio::sync::mpsc;
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_net::requests::{Credential, Door, DoorError, Limits, Request, Response};
+use toolhold_net::requests::{Credential, OutboundClient, OutboundError, Limits, Request, Response};
 use url::Url;
 
 use crate::events::{Events, Parser};
-use crate::gate::{Ended, Gate, MAX_MESSAGE, Pending, Rate, check, parse};
+use crate::gate::{ConnectionEnd, MessageLimits, MAX_MESSAGE, Pending, Rate, check, parse};
 use crate::oauth::Tokens;
 
 /// What the requests are for, in their records.
@@ -62,9 +62,9 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A server at a URL.
-pub(crate) struct Place {
+pub(crate) struct ServerAddress {
     /// The way out.
-    pub(crate) door: Door,
+    pub(crate) door: OutboundClient,
     /// Its URL.
     pub(crate) url: Url,
     /// The headers of the operator, with their secrets.
@@ -97,7 +97,7 @@ fn failed(why: impl Into<String>) -> Error {
     StreamableHttpError::Client(HttpError(why.into()))
 }
 
-fn from_door(error: &DoorError) -> Error {
+fn from_door(error: &OutboundError) -> Error {
     failed(error.to_string())
 }
 
@@ -106,8 +106,8 @@ fn from_door(error: &DoorError) -> Error {
 pub(crate) struct HttpClient(Arc<Inner>);
 
 struct Inner {
-    place: Place,
-    ended: Arc<Ended>,
+    place: ServerAddress,
+    ended: Arc<ConnectionEnd>,
     events: Mutex<Rate>,
     streams: Mutex<Rate>,
 }
@@ -174,7 +174,7 @@ impl HttpClient {
             let read = async {
                 let mut parser = Parser::default();
                 while let Some(piece) = answer.chunk().await.map_err(|error| match error {
-                    DoorError::TooLarge(..) => Some(error.to_string()),
+                    OutboundError::TooLarge(..) => Some(error.to_string()),
                     // The connection of one stream broke: others may go on.
                     _ => None,
                 })? {
@@ -511,13 +511,13 @@ impl StreamableHttpClient for HttpClient {
 pub(crate) struct Http {
     inner: WorkerTransport<StreamableHttpClientWorker<HttpClient>>,
     pending: Pending,
-    gate: Gate,
-    ended: Arc<Ended>,
+    gate: MessageLimits,
+    ended: Arc<ConnectionEnd>,
 }
 
 impl Http {
     /// One that has sent nothing yet.
-    pub(crate) fn new(place: Place, ended: Arc<Ended>) -> Self {
+    pub(crate) fn new(place: ServerAddress, ended: Arc<ConnectionEnd>) -> Self {
         let mut config = StreamableHttpClientTransportConfig::with_uri(place.url.as_str());
         config.max_sse_event_size = MAX_MESSAGE;
         // The library would repeat a call in a new session without a look at the tools there.
@@ -531,7 +531,7 @@ impl Http {
         let pending = Pending::default();
         Self {
             inner: StreamableHttpClientTransport::with_client(client, config),
-            gate: Gate::new(pending.clone()),
+            gate: MessageLimits::new(pending.clone()),
             pending,
             ended,
         }

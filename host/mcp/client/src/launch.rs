@@ -8,14 +8,14 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use toolhold_core::config::{Folders, Loaded, McpServer, OwnFolder, ServerSecret, dotted_name};
 use toolhold_core::{CancellationToken, ServerPlaces, door, own_helper, server_places};
-use toolhold_net::requests::{Credential, Door, check_url};
+use toolhold_net::requests::{Credential, OutboundClient, check_url};
 use toolhold_net::{SecretValue, read};
 use toolhold_system::confine::{Tree, TreeAccess};
 use toolhold_system::process::{Child, Command, CommandResult};
 
 use crate::START;
-use crate::gate::Ended;
-use crate::http::Place;
+use crate::gate::ConnectionEnd;
+use crate::http::ServerAddress;
 use crate::oauth::{TokenFile, Tokens};
 use crate::packages::{self, Line};
 use crate::words::Missing;
@@ -35,7 +35,7 @@ pub(crate) struct Surroundings {
     /// Who uses the door, in its records.
     front_end: &'static str,
     /// The way to servers at a URL.
-    door: OnceLock<Door>,
+    door: OnceLock<OutboundClient>,
 }
 
 impl Surroundings {
@@ -52,7 +52,7 @@ impl Surroundings {
         Self { config, folders, directory, own, front_end, door: OnceLock::new() }
     }
 
-    fn door(&self) -> Door {
+    fn door(&self) -> OutboundClient {
         self.door.get_or_init(|| door(&self.config, &self.folders, self.front_end)).clone()
     }
 }
@@ -254,7 +254,7 @@ impl Launch {
     /// # Errors
     ///
     /// The URL or a header can't be used.
-    pub(crate) fn place(&self, secrets: &Secrets) -> Result<Option<Place>, String> {
+    pub(crate) fn place(&self, secrets: &Secrets) -> Result<Option<ServerAddress>, String> {
         if self.server.url.is_empty() {
             return match self.server.command.is_empty() {
                 true => Err("it has neither `command` nor `url`; write one".to_owned()),
@@ -291,11 +291,11 @@ impl Launch {
             false => format!("look at [mcp.servers.{}.secrets]", self.name),
         };
         let tokens = None;
-        Ok(Some(Place { door: self.around.door(), url, headers, credential, tokens, time, remedy }))
+        Ok(Some(ServerAddress { door: self.around.door(), url, headers, credential, tokens, time, remedy }))
     }
 
     /// The way to its URL.
-    pub(crate) fn door(&self) -> Door {
+    pub(crate) fn door(&self) -> OutboundClient {
         self.around.door()
     }
 
@@ -338,8 +338,8 @@ pub(crate) struct Secrets(Vec<(String, Arc<SecretValue>)>);
 
 impl Secrets {
     /// What is known of a server that gets them.
-    pub(crate) fn known(&self) -> Ended {
-        let ended = Ended::default();
+    pub(crate) fn known(&self) -> ConnectionEnd {
+        let ended = ConnectionEnd::default();
         self.0.iter().for_each(|(name, value)| ended.learns(name, value));
         ended
     }

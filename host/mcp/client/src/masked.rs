@@ -8,10 +8,10 @@ use serde_json::Value;
 use toolhold_core::text::shown;
 use toolhold_core::{Body, Content, Failure, Outcome, Output};
 
-use crate::gate::Ended;
+use crate::gate::ConnectionEnd;
 
 /// The outcome with marks in place of the secrets that the server knows.
-pub(crate) fn masked(outcome: Outcome, ended: &Ended) -> Outcome {
+pub(crate) fn masked(outcome: Outcome, ended: &ConnectionEnd) -> Outcome {
     match outcome {
         Ok(Output { content, structured, meta }) => Ok(Output {
             content: parts(content, ended),
@@ -26,7 +26,7 @@ pub(crate) fn masked(outcome: Outcome, ended: &Ended) -> Outcome {
     }
 }
 
-fn parts(content: Vec<Content>, ended: &Ended) -> Vec<Content> {
+fn parts(content: Vec<Content>, ended: &ConnectionEnd) -> Vec<Content> {
     let part = |part: Content| match part.body {
         Body::Text(body) => Content { body: Body::Text(text(body, ended)), ..part },
         Body::Link(link) => Content { body: Body::Link(text(link, ended)), ..part },
@@ -35,7 +35,7 @@ fn parts(content: Vec<Content>, ended: &Ended) -> Vec<Content> {
     content.into_iter().map(part).collect()
 }
 
-fn json(value: Value, ended: &Ended) -> Value {
+fn json(value: Value, ended: &ConnectionEnd) -> Value {
     match value {
         Value::String(one) => Value::String(text(one, ended)),
         Value::Array(items) => items.into_iter().map(|item| json(item, ended)).collect(),
@@ -49,7 +49,7 @@ fn json(value: Value, ended: &Ended) -> Value {
     }
 }
 
-fn text(text: String, ended: &Ended) -> String {
+fn text(text: String, ended: &ConnectionEnd) -> String {
     if !text.contains(['\u{1b}', '\u{9b}']) {
         return text;
     }

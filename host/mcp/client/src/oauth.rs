@@ -23,10 +23,10 @@ use toolhold_core::state;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_data_dir::PrivateFolder;
 use toolhold_net::SecretValue;
-use toolhold_net::requests::{Credential, Door, DoorError, Request, check_url};
+use toolhold_net::requests::{Credential, OutboundClient, OutboundError, Request, check_url};
 use url::Url;
 
-use crate::gate::Ended;
+use crate::gate::ConnectionEnd;
 
 /// What the requests are for, in their records.
 const PURPOSE: &str = "mcp authorization";
@@ -189,7 +189,7 @@ fn check_token(token: &str) -> Result<HeaderValue, &'static str> {
 
 /// The door, for the library.
 struct ByDoor {
-    door: Door,
+    door: OutboundClient,
     /// The name of the server's table.
     name: String,
     /// The URLs that the operator named.
@@ -200,7 +200,7 @@ struct ByDoor {
 
 impl ByDoor {
     /// Why a request failed. If only the operator's word is missing, with the key for it.
-    fn failed(&self, url: &str, error: &DoorError) -> OAuthHttpClientError {
+    fn failed(&self, url: &str, error: &OutboundError) -> OAuthHttpClientError {
         let mut why = error.to_string();
         if error.is_unnamed() && url.contains(METADATA) {
             let issuer = json!(url.replacen(METADATA, "", 1));
@@ -220,7 +220,7 @@ impl OAuthHttpClient for ByDoor {
             let (parts, body) = request.into_parts();
             let url = parts.uri.to_string();
             self.last.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&url);
-            let failed = |error: DoorError| self.failed(&url, &error);
+            let failed = |error: OutboundError| self.failed(&url, &error);
             let named: Vec<&Url> = self.named.iter().collect();
             let mut sent = Request::chosen_by_server(PURPOSE, parts.method, &url, &named)
                 .map_err(failed)?
@@ -265,7 +265,7 @@ pub fn forget_tokens(folders: &Folders, name: &str, url: &str) -> Result<(), Hos
 ///
 /// It names none, or another one than the operator, for people.
 pub(crate) async fn find(
-    door: Door,
+    door: OutboundClient,
     name: &str,
     server: &McpServer,
     tokens: TokenFile,
@@ -338,7 +338,7 @@ impl Tokens {
     ///
     /// The authorization server can't be asked, for people.
     pub(crate) async fn load(
-        door: Door,
+        door: OutboundClient,
         name: &str,
         server: &McpServer,
         file: TokenFile,
@@ -373,7 +373,7 @@ impl Tokens {
     /// # Errors
     ///
     /// There is no token any more, for people.
-    pub(crate) async fn current(&self, ended: &Ended) -> Result<HeaderValue, String> {
+    pub(crate) async fn current(&self, ended: &ConnectionEnd) -> Result<HeaderValue, String> {
         let token = self.manager.get_access_token().await.map_err(|error| explain(&error))?;
         let mut value = check_token(&token).map_err(str::to_owned)?;
         value.set_sensitive(true);

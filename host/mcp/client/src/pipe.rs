@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
-use crate::gate::{ENDED, Ended, Gate, LARGE, MAX_MESSAGE, Pending, Rate, check, parse};
+use crate::gate::{ENDED, ConnectionEnd, MessageLimits, LARGE, MAX_MESSAGE, Pending, Rate, check, parse};
 
 /// Time for one message to be taken by the server.
 const TAKE: Duration = Duration::from_secs(10);
@@ -35,19 +35,19 @@ pub(crate) struct Pipe {
     writer: Arc<tokio::sync::Mutex<Sender>>,
     messages: mpsc::Receiver<ServerJsonRpcMessage>,
     pending: Pending,
-    ended: Arc<Ended>,
+    ended: Arc<ConnectionEnd>,
     reading: tokio::task::JoinHandle<()>,
 }
 
 impl Pipe {
     /// Starts to read. The descriptors don't block.
-    pub(crate) fn new(streams: [OwnedFd; 3], ended: Arc<Ended>) -> io::Result<Self> {
+    pub(crate) fn new(streams: [OwnedFd; 3], ended: Arc<ConnectionEnd>) -> io::Result<Self> {
         let [stdin, stdout, stderr] = streams;
         let writer = Arc::new(tokio::sync::Mutex::new(Sender::from_owned_fd(stdin)?));
         let stdout = Receiver::from_owned_fd(stdout)?;
         let (to, messages) = mpsc::channel(16);
         let pending = Pending::default();
-        let gate = Gate::new(pending.clone());
+        let gate = MessageLimits::new(pending.clone());
         let pieces = Rate::new(MAX_PIECES, Duration::from_secs(1));
         let mut reader = Reader { to, gate, pieces, ended: Arc::clone(&ended) };
         let reading = {
@@ -118,9 +118,9 @@ impl Transport<RoleClient> for Pipe {
 /// Reads messages and passes on those that can be meant.
 struct Reader {
     to: mpsc::Sender<ServerJsonRpcMessage>,
-    gate: Gate,
+    gate: MessageLimits,
     pieces: Rate,
-    ended: Arc<Ended>,
+    ended: Arc<ConnectionEnd>,
 }
 
 impl Reader {
@@ -171,7 +171,7 @@ impl Reader {
 }
 
 /// Keeps the end of a server's standard error, and reads on so that it isn't blocked.
-fn keep_complaint(mut stderr: File, ended: &Ended) {
+fn keep_complaint(mut stderr: File, ended: &ConnectionEnd) {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         match stderr.read(&mut buffer) {
@@ -197,7 +197,7 @@ mod tests {
         let waiting = Pending::default();
         pending.iter().for_each(|id| waiting.add(RequestId::Number(*id)));
         let pieces = Rate::new(100, Duration::from_secs(600));
-        let mut reader = Reader { to, gate: Gate::new(waiting), pieces, ended: Arc::default() };
+        let mut reader = Reader { to, gate: MessageLimits::new(waiting), pieces, ended: Arc::default() };
         let (mut sender, receiver) = tokio::net::unix::pipe::pipe().expect("a pipe");
         let reading = tokio::spawn(async move { reader.read(receiver).await });
         // A reader that gives up closes the pipe.
@@ -246,7 +246,7 @@ mod tests {
         });
         let (to, _messages) = mpsc::channel(1);
         let (gate, pieces) =
-            (Gate::new(Pending::default()), Rate::new(100, Duration::from_secs(600)));
+            (MessageLimits::new(Pending::default()), Rate::new(100, Duration::from_secs(600)));
         let mut reader = Reader { to, gate, pieces, ended: Arc::default() };
         assert!(reader.read(receiver).await.contains("pieces of lines in one second"));
         dripping.await.expect("it ends");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use toolhold_core::config::{Folders, Loaded, McpServer};
-use toolhold_core::{HostError, Provider};
+use toolhold_core::{HostError, ToolSource};
 
 use crate::launch::{Launch, Surroundings};
 use crate::pins::{Pins, start_digest};
@@ -37,8 +37,8 @@ impl Servers {
         folders: &Folders,
         directory: &Path,
         tool: Option<&str>,
-    ) -> Result<Vec<Arc<dyn Provider>>, HostError> {
-        let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
+    ) -> Result<Vec<Arc<dyn ToolSource>>, HostError> {
+        let mut providers: Vec<Arc<dyn ToolSource>> = Vec::new();
         let mcp = &config.config.mcp;
         let has = |tool: &str, name: &str| {
             tool.strip_prefix(name).is_some_and(|rest| rest.starts_with("__"))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_core::{ProgramState, ProviderState};
+use toolhold_core::{ProgramState, ToolSourceState};
 
 use crate::START;
 use crate::connection::{Connection, Era};
@@ -122,8 +122,8 @@ impl Running {
     }
 
     /// What it is doing, for people.
-    pub(crate) fn describe(&self, provider: &str) -> ProviderState {
-        let mut described = ProviderState {
+    pub(crate) fn describe(&self, provider: &str) -> ToolSourceState {
+        let mut described = ToolSourceState {
             provider: provider.to_owned(),
             state: ProgramState::Idle,
             problem: None,

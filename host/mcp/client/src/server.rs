@@ -12,7 +12,7 @@ use rmcp::model::{
 use serde_json::json;
 use toolhold_core::{
     Body, BoxFuture, Call, Category, Content, Definition, Failure, Offers, Outcome, Output,
-    Provider, ProviderState,
+    ToolSource, ToolSourceState,
 };
 
 use crate::connection::{CallError, Connection};
@@ -204,7 +204,7 @@ impl Server {
     }
 }
 
-impl Provider for Server {
+impl ToolSource for Server {
     fn name(&self) -> &str {
         &self.name
     }
@@ -226,7 +226,7 @@ impl Provider for Server {
         true
     }
 
-    fn state(&self) -> Option<ProviderState> {
+    fn state(&self) -> Option<ToolSourceState> {
         Some(self.running.describe(&self.name))
     }
 

@@ -15,7 +15,7 @@ pub enum ServeError {
     Settings(String),
     /// The address can't be listened on.
     #[error("can't listen at {place}: {error}")]
-    Place {
+    Listen {
         /// The address.
         place: String,
         /// The system's error.

@@ -8,7 +8,7 @@ use rmcp::model::{
 use toolhold_core::{BoxFuture, Session};
 
 /// Prompts and resources of the embedding program, which clients get beside those of Toolhold. Its
-/// tools come from a [`Provider`](toolhold_core::Provider).
+/// tools come from a [`ToolSource`](toolhold_core::ToolSource).
 ///
 /// The program is responsible for what it offers here: no rule of the configuration decides on it,
 /// and nothing is recorded. The session identifies the caller. Names of Toolhold's own (`tools`,

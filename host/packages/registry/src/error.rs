@@ -21,7 +21,7 @@ pub enum FetchError {
     },
     /// A request failed.
     #[error(transparent)]
-    Request(#[from] toolhold_net::requests::DoorError),
+    Request(#[from] toolhold_net::requests::OutboundError),
     /// The server answered with another status than expected.
     #[error("{origin} answered {status} to {what}{hint}")]
     Status {

@@ -2,7 +2,7 @@
 
 use http::header::ACCEPT;
 use http::{HeaderValue, StatusCode};
-use toolhold_net::requests::{Door, Request};
+use toolhold_net::requests::{OutboundClient, Request};
 use url::Url;
 
 use crate::error::FetchError;
@@ -21,7 +21,7 @@ use crate::source::Source;
 /// returned then.
 pub async fn fetch(
     source: &Source,
-    door: &Door,
+    door: &OutboundClient,
     options: &FetchOptions,
     progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
 ) -> Result<Fetched, FetchError> {
@@ -45,7 +45,7 @@ pub async fn fetch(
 /// They can't be had, or the source isn't in a registry.
 pub async fn tags(
     source: &Source,
-    door: &Door,
+    door: &OutboundClient,
     options: &FetchOptions,
 ) -> Result<Tags, FetchError> {
     match source {
@@ -59,7 +59,7 @@ pub async fn tags(
 
 async fn from_url(
     url: &Url,
-    door: &Door,
+    door: &OutboundClient,
     options: &FetchOptions,
     progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
 ) -> Result<Fetched, FetchError> {

@@ -3,7 +3,7 @@
 use http::header::{ACCEPT, CONTENT_TYPE, LINK};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
-use toolhold_net::requests::{Credential, Door, Limits, Request, Response};
+use toolhold_net::requests::{Credential, OutboundClient, Limits, Request, Response};
 use url::Url;
 
 use crate::challenge::{Challenge, may_get_password};
@@ -36,7 +36,7 @@ const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-diges
 
 /// The requests about one artifact.
 pub(crate) struct Session<'a> {
-    door: &'a Door,
+    door: &'a OutboundClient,
     reference: &'a Reference,
     options: &'a FetchOptions,
     base: Url,
@@ -53,7 +53,7 @@ struct Received {
 impl<'a> Session<'a> {
     pub(crate) fn new(
         reference: &'a Reference,
-        door: &'a Door,
+        door: &'a OutboundClient,
         options: &'a FetchOptions,
     ) -> Result<Self, FetchError> {
         Ok(Self { door, reference, options, base: reference.base()?, authorization: None })
@@ -370,7 +370,7 @@ impl<'a> Session<'a> {
 
     fn url(&self, below: &str) -> Result<Url, FetchError> {
         let url = self.base.join(&format!("/v2/{}/{below}", self.reference.name()));
-        url.map_err(|error| toolhold_net::requests::DoorError::Url(error.to_string()).into())
+        url.map_err(|error| toolhold_net::requests::OutboundError::Url(error.to_string()).into())
     }
 
     fn refused(&self, what: &str, why: String) -> FetchError {

@@ -101,7 +101,7 @@ impl Reference {
     }
 
     /// The URL of the registry.
-    pub(crate) fn base(&self) -> Result<Url, toolhold_net::requests::DoorError> {
+    pub(crate) fn base(&self) -> Result<Url, toolhold_net::requests::OutboundError> {
         let scheme = if self.is_plain { "http" } else { "https" };
         toolhold_net::requests::check_url(&format!("{scheme}://{}/", self.registry))
     }

@@ -111,7 +111,7 @@ impl Readings {
     /// before.
     fn decode_once(&mut self, text: &[u8], index: usize) {
         let Escape { start, latest, ref all, .. } = self.escapes[index];
-        let place = Place { text, readings: self, start, may_change: Cell::new(false) };
+        let place = Decoding { text, readings: self, start, may_change: Cell::new(false) };
         let (mut deeper, mut again) = (Found::default(), Found::default());
         // The latest reading comes first. Others may be right too: `\\=2B` may stand for `\=2B`,
         // and not for a backslash and a plus sign.
@@ -213,7 +213,7 @@ pub fn decoded(text: &str) -> Option<String> {
 }
 
 /// A place that is decoded.
-struct Place<'t> {
+struct Decoding<'t> {
     text: &'t [u8],
     readings: &'t Readings,
     start: usize,
@@ -224,7 +224,7 @@ struct Place<'t> {
 /// A number: its value, the number of its digits, and its end.
 type Number = (u32, usize, usize);
 
-impl Place<'_> {
+impl Decoding<'_> {
     /// Reads the escape that begins here with `byte`. `at` is the offset after that byte.
     fn read(&self, byte: u8, at: usize, found: &mut Found) {
         match byte {

@@ -91,14 +91,14 @@ pub fn is_carried(name: &str) -> bool {
 
 /// What the next command of a session begins with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CarriedState {
+pub struct ShellState {
     /// The working directory. `None`: the usual one.
     pub directory: Option<String>,
     /// The exported variables.
     pub variables: BTreeMap<String, String>,
 }
 
-impl CarriedState {
+impl ShellState {
     /// The command as the gates read it: with what is carried over set in front of it.
     pub fn in_front_of(&self, command: &str) -> String {
         let mut text = String::new();
@@ -150,7 +150,7 @@ pub struct CommandStart<'a> {
     /// Its whole environment.
     pub environment: &'a [(String, String)],
     /// The part of it that was carried over.
-    pub carried: &'a CarriedState,
+    pub carried: &'a ShellState,
 }
 
 /// The first and the last field of a record.
@@ -209,7 +209,7 @@ mod tests {
         fields.chain(["end"]).flat_map(|field| [field.as_bytes(), b"\0"].concat()).collect()
     }
 
-    fn changes(record: &[u8], carried: &CarriedState) -> Result<CarriedChanges, &'static str> {
+    fn changes(record: &[u8], carried: &ShellState) -> Result<CarriedChanges, &'static str> {
         let mut environment = vec![("LANG".to_owned(), "C".to_owned())];
         environment.extend(carried.variables.clone());
         let environment = environment.as_slice();
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn record_changes_what_the_command_changed() {
-        let mut state = CarriedState::default();
+        let mut state = ShellState::default();
         let first = record("/work/sub", &["LANG=C", "A=1=2\n3", "B=", "PATH=/evil"]);
         state.apply(changes(&first, &state).expect("it is one")).expect("it fits");
         assert_eq!(state.directory.as_deref(), Some("/work/sub"));
@@ -243,7 +243,7 @@ mod tests {
     fn forged_record_is_refused_as_a_whole() {
         let whole = record("/work", &["A=1"]);
         for end in 0..whole.len() {
-            assert!(changes(&whole[..end], &CarriedState::default()).is_err(), "{end}");
+            assert!(changes(&whole[..end], &ShellState::default()).is_err(), "{end}");
         }
         let twice = [record("/work", &["A=1"]), record("/", &["A=2"])].concat();
         let long = format!("/{}", "x".repeat(MAX_DIRECTORY));
@@ -258,16 +258,16 @@ mod tests {
             b"toolhold-state\0/\xff\0end\0".to_vec(),
             b"\0".to_vec(),
         ] {
-            assert!(changes(&record, &CarriedState::default()).is_err(), "{record:?}");
+            assert!(changes(&record, &ShellState::default()).is_err(), "{record:?}");
         }
         let odd = b"toolhold-state\0/work\0A=\xff\0\xff=1\0=x\0a-b=2\0B=3\0end\0";
-        let odd = changes(odd, &CarriedState::default()).expect("the others are left out");
+        let odd = changes(odd, &ShellState::default()).expect("the others are left out");
         assert_eq!(odd.set.into_iter().collect::<Vec<_>>(), [("B".to_owned(), "3".to_owned())]);
     }
 
     #[test]
     fn variables_are_bounded_in_number_and_bytes() {
-        let mut state = CarriedState::default();
+        let mut state = ShellState::default();
         let kept = record("/work/sub", &["A=1"]);
         state.apply(changes(&kept, &state).expect("it is one")).expect("it fits");
         let many: Vec<String> = (0..MAX_VARIABLES).map(|number| format!("V{number}=1")).collect();
@@ -302,11 +302,11 @@ mod tests {
 
     #[test]
     fn gates_read_what_is_carried_as_part_of_the_command() {
-        let of = |name: &str, value: &str| CarriedState {
+        let of = |name: &str, value: &str| ShellState {
             variables: [(name.to_owned(), value.to_owned())].into(),
-            ..CarriedState::default()
+            ..ShellState::default()
         };
-        assert_eq!(CarriedState::default().in_front_of("make"), "make");
+        assert_eq!(ShellState::default().in_front_of("make"), "make");
         assert_eq!(of("A", "it's\n$x").in_front_of("make"), "export A='it'\\''s\n$x'\nmake");
         let programs = |text: &str| -> Vec<String> {
             let analysis = crate::analyze(text);

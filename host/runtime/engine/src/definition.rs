@@ -13,7 +13,7 @@ use toolhold_contract::{
 use crate::guest::bindings::exports::toolhold::tool::tools;
 use crate::guest::convert::MAX_META;
 use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
-use crate::plugin::{Loaded, Tool};
+use crate::plugin::{LoadedPlugin, Tool};
 
 /// Most subjects of one tool.
 const MAX_SUBJECTS: usize = 32;
@@ -31,7 +31,7 @@ const MAX_VALUES: usize = 64;
 ///
 /// What is wrong with one.
 pub(crate) fn convert_tools(
-    plugin: &Loaded,
+    plugin: &LoadedPlugin,
     definitions: Vec<tools::Definition>,
 ) -> Result<Vec<Tool>, String> {
     if definitions.len() > MAX_TOOLS {
@@ -51,7 +51,7 @@ pub(crate) fn convert_tools(
     Ok(tools)
 }
 
-fn convert_tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, String> {
+fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<Tool, String> {
     let guest_name = definition.name;
     let well_formed = (1..=MAX_TOOL_NAME).contains(&guest_name.len())
         && guest_name

@@ -22,7 +22,7 @@ use crate::guest::convert::{self, MAX_META};
 use crate::guest::state::CallState;
 use crate::limits::Limits;
 use crate::outcome;
-use crate::plugin::{Loaded, Plugin};
+use crate::plugin::{LoadedPlugin, Plugin};
 use crate::run;
 use crate::timing::{CallPlace, CallWatch};
 use crate::warm_pool::Entry;
@@ -44,7 +44,7 @@ const MAX_PROBLEM: usize = 1024;
 const MAX_BORROWED: usize = 64 * 1024;
 
 /// Asks a plugin that was just loaded for its filters.
-pub(crate) async fn list(plugin: &mut Loaded, code: &Code) -> Result<(), String> {
+pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), String> {
     let Some(exports) = code.filters.clone() else { return Ok(()) };
     let ask = async move |mut store: Store<CallState>, instance: wasmtime::component::Instance| {
         let listed = match exports.load(&mut store, &instance) {
@@ -122,7 +122,7 @@ fn definition(registration: wit::Registration) -> Result<FilterDefinition, Strin
 
 /// Applies a filter to an output.
 pub(crate) async fn apply(
-    plugin: &Arc<Loaded>,
+    plugin: &Arc<LoadedPlugin>,
     filter: &FilterDefinition,
     session: &Arc<str>,
     input: FilterInput,
@@ -169,7 +169,7 @@ impl Plugin {
 
 /// One application of a filter.
 struct FilterCall {
-    plugin: Arc<Loaded>,
+    plugin: Arc<LoadedPlugin>,
     code: Arc<Code>,
     limits: Limits,
     watch: Arc<CallWatch>,

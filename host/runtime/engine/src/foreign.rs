@@ -14,7 +14,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::guest::state::CallState;
 use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
-use crate::policy::PluginPolicy;
+use crate::policy::PluginGrants;
 
 /// The tool of a command, within its plugin.
 const RUN: &str = "run";
@@ -62,7 +62,7 @@ impl Foreign {
         &self,
         tool: &str,
         arguments: &Value,
-        policy: &PluginPolicy,
+        policy: &PluginGrants,
     ) -> Result<Input, Failure> {
         match self {
             Self::Functions(functions) => functions.check(tool, arguments).map(Input::Values),
@@ -111,7 +111,7 @@ pub(crate) fn offer(
     foreign: &Foreign,
     docs: &Docs,
     manifest: &Manifest,
-    policy: &PluginPolicy,
+    policy: &PluginGrants,
 ) -> Result<(Vec<Definition>, Vec<String>), String> {
     match foreign {
         Foreign::Functions(functions) => Ok(functions.offer(docs)),
@@ -126,7 +126,7 @@ pub(crate) fn offer(
 /// The operator's table has no template.
 pub(crate) fn command(
     manifest: &Manifest,
-    policy: &PluginPolicy,
+    policy: &PluginGrants,
 ) -> Result<Vec<Definition>, String> {
     let template = match &policy.command {
         Some(template) => Cow::Borrowed(&**template),
@@ -146,7 +146,7 @@ pub(crate) fn command(
 /// # Errors
 ///
 /// The table has a template, and the component is no command.
-pub(crate) fn check_kind(kind: ComponentKind, policy: &PluginPolicy) -> Result<(), String> {
+pub(crate) fn check_kind(kind: ComponentKind, policy: &PluginGrants) -> Result<(), String> {
     if policy.command.is_some() && kind != ComponentKind::Command {
         return Err("its table of the configuration says `command = true`, but it is no command: it doesn't export `wasi:cli/run`".into());
     }

@@ -23,7 +23,7 @@ use crate::clock::Chores;
 use crate::code::Code;
 use crate::guest::state::CallState;
 use crate::outcome;
-use crate::plugin::Loaded;
+use crate::plugin::LoadedPlugin;
 use crate::run;
 use crate::session::SessionInstances;
 use crate::timing::{CallBounds, CallWatch};
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
 struct Work {
     used: Vec<Store<CallState>>,
     /// Plugins that were called and that the housekeeper doesn't track yet.
-    new: Vec<Weak<Loaded>>,
+    new: Vec<Weak<LoadedPlugin>>,
 }
 
 #[derive(Default)]
@@ -69,7 +69,7 @@ struct Todo {
 
 /// A plugin that was called. Those with a place have warm instances.
 struct TrackedPlugin {
-    plugin: Weak<Loaded>,
+    plugin: Weak<LoadedPlugin>,
     last_called: Instant,
 }
 
@@ -95,7 +95,7 @@ impl Housekeeper {
     }
 
     /// Takes the store of a finished call, and requests a warm instance for the plugin's next call.
-    pub(crate) fn take_over(&self, plugin: &Arc<Loaded>, code: &Code, mut store: Store<CallState>) {
+    pub(crate) fn take_over(&self, plugin: &Arc<LoadedPlugin>, code: &Code, mut store: Store<CallState>) {
         store.data_mut().end();
         let pool = &code.warm_pool;
         let mut todo = self.0.todo();
@@ -220,7 +220,7 @@ fn run_housekeeper(shared: &Shared) {
 /// one, and only if some plugin with a place wasn't called in between. `passed`: the plugins that
 /// got none, each with the time of its call.
 fn has_place(
-    plugin: &Weak<Loaded>,
+    plugin: &Weak<LoadedPlugin>,
     now: Instant,
     tracked: &[TrackedPlugin],
     passed: &mut Vec<TrackedPlugin>,
@@ -278,7 +278,7 @@ fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
     });
 }
 
-fn refill(plugin: &Loaded, code: &Code, reactor: &Reactor) {
+fn refill(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) {
     while code.warm_pool.count() < EACH {
         match make(plugin, code, reactor) {
             Ok(instance) => code.warm_pool.put(instance),
@@ -293,7 +293,7 @@ fn refill(plugin: &Loaded, code: &Code, reactor: &Reactor) {
 }
 
 /// Makes a warm instance.
-fn make(plugin: &Loaded, code: &Code, reactor: &Reactor) -> Result<WarmInstance, String> {
+fn make(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) -> Result<WarmInstance, String> {
     let bounds = CallBounds { grace: Duration::ZERO, cpu: CPU, ..plugin.policy.limits.bounds() };
     let watch = Arc::new(CallWatch::new(TIME, bounds, CancellationToken::new()));
     let _ticking = plugin.runtime.engine.keep_ticking();

@@ -43,8 +43,8 @@ pub use load::Candidate;
 pub use parts::of_plugin as parts_of_plugin;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{
-    CommandAdvisor, FailedCommand, PluginEmbeddings, PluginIndex, PluginPolicy, ProcessPolicy,
-    ServicePolicy,
+    CommandAdvisor, FailedCommand, PluginEmbeddings, PluginIndex, PluginGrants, PluginProcesses,
+    PluginServices,
 };
 pub use toolhold_compiler::typed::ComponentKind;
 pub use toolhold_compiler::{Precompiled, helper_hook, own_helper};

@@ -16,8 +16,8 @@ use crate::code::{Code, LazyCode, Source};
 use crate::definition::convert_tools;
 use crate::known_files::ComponentFile;
 use crate::offer::Offer;
-use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo};
-use crate::policy::PluginPolicy;
+use crate::plugin::{Builtin, LoadedPlugin, Origin, Plugin, PluginInfo};
+use crate::policy::PluginGrants;
 use crate::{Runtime, filter, foreign, known_files, parts, run};
 
 /// A component that was read and checked, or recalled. None of its code has run.
@@ -162,7 +162,7 @@ impl Runtime {
     pub async fn load(
         self: &Arc<Self>,
         candidate: Candidate,
-        granted: PluginPolicy,
+        granted: PluginGrants,
     ) -> Result<Plugin, HostError> {
         let Candidate { content, source, info } = candidate;
         let wasm = match content {
@@ -195,7 +195,7 @@ impl Runtime {
     pub async fn load_built_in(
         self: &Arc<Self>,
         builtin: &Builtin,
-        granted: PluginPolicy,
+        granted: PluginGrants,
     ) -> Result<Plugin, HostError> {
         let source = Source::BuiltIn(builtin.wasm, builtin.compiled);
         // A small file, which is read before the host serves.
@@ -226,7 +226,7 @@ impl Runtime {
         wasm: Cow<'static, [u8]>,
         source: Source,
         info: Arc<PluginInfo>,
-        granted: PluginPolicy,
+        granted: PluginGrants,
     ) -> Result<Plugin, HostError> {
         let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
         let policy = allowed(&info, granted).map_err(fail)?;
@@ -253,7 +253,7 @@ impl Runtime {
         self: &Arc<Self>,
         info: Arc<PluginInfo>,
         source: Source,
-        granted: PluginPolicy,
+        granted: PluginGrants,
         offer: Offer,
     ) -> Result<Plugin, HostError> {
         let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
@@ -266,17 +266,17 @@ impl Runtime {
         }
         loaded.tools = tools.into_iter().map(|tool| loaded.named(tool)).collect();
         loaded.filters = filters.into_iter().map(Arc::new).collect();
-        Ok(Plugin(Arc::new(Loaded { filter_problems, left_out, known: true, ..loaded })))
+        Ok(Plugin(Arc::new(LoadedPlugin { filter_problems, left_out, known: true, ..loaded })))
     }
 
     /// A plugin that offers nothing yet.
     fn loaded(
         self: &Arc<Self>,
         info: &Arc<PluginInfo>,
-        policy: PluginPolicy,
+        policy: PluginGrants,
         code: LazyCode,
-    ) -> Loaded {
-        Loaded {
+    ) -> LoadedPlugin {
+        LoadedPlugin {
             runtime: Arc::clone(self),
             name: info.manifest.name.as_str().into(),
             info: Arc::clone(info),
@@ -298,7 +298,7 @@ impl Runtime {
 /// # Errors
 ///
 /// The plugin imports what isn't granted, or the grants can't be given to it.
-fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, String> {
+fn allowed(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, String> {
     if let Some(refusal) = info.exports.iter().find_map(|name| version_refusal(name)) {
         return Err(refusal);
     }
@@ -324,7 +324,7 @@ fn allowed(info: &PluginInfo, granted: PluginPolicy) -> Result<PluginPolicy, Str
 }
 
 /// The policy that counts: a plugin gets what it asks for and was granted, both.
-fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy, String> {
+fn effective(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants, String> {
     let mut effective = granted;
     let request = manifest.asks_for("files");
     if request.is_none() {

@@ -12,7 +12,7 @@ use toolhold_component::{Manifest, PluginConfig};
 use toolhold_contract::{Definition, FilterDefinition};
 
 use crate::code::Source;
-use crate::plugin::{Loaded, Origin, Plugin, PluginInfo, Tool};
+use crate::plugin::{LoadedPlugin, Origin, Plugin, PluginInfo, Tool};
 use crate::{Runtime, known_files};
 
 /// What a component offers. Names are those inside the component.
@@ -62,7 +62,7 @@ impl Offer {
     }
 
     /// What a plugin offers that was asked.
-    fn from_plugin(plugin: &Loaded) -> Self {
+    fn from_plugin(plugin: &LoadedPlugin) -> Self {
         let tools = plugin.tools.iter().map(|tool| Definition {
             name: tool.guest_name.clone(),
             aliases: tool.asked_aliases.clone(),
@@ -113,7 +113,7 @@ impl Plugin {
             if !plugin.is_known() {
                 plugin.keep_offer();
             }
-            let Loaded { runtime, code, info, .. } = &*plugin.0;
+            let LoadedPlugin { runtime, code, info, .. } = &*plugin.0;
             if let Source::File(file) = code.source() {
                 known_files::keep(runtime, file, &info.digest);
             }
@@ -134,7 +134,7 @@ impl Plugin {
     }
 }
 
-impl Loaded {
+impl LoadedPlugin {
     /// A tool under the name that callers use.
     pub(crate) fn named(&self, definition: Definition) -> Tool {
         let bare = self.info.origin == Origin::BuiltIn || self.policy.replaces_built_in;

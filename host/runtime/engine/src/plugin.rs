@@ -12,7 +12,7 @@ use toolhold_contract::{Category, Definition, Failure, FilterDefinition};
 
 use crate::Runtime;
 use crate::code::{Code, LazyCode};
-use crate::policy::PluginPolicy;
+use crate::policy::PluginGrants;
 use crate::session::PluginInstances;
 use crate::timing::CallWatch;
 
@@ -70,7 +70,7 @@ pub struct PluginInfo {
 
 /// One version of a plugin, loaded and ready to be called. It never changes and is cheap to clone.
 #[derive(Clone)]
-pub struct Plugin(pub(crate) Arc<Loaded>);
+pub struct Plugin(pub(crate) Arc<LoadedPlugin>);
 
 impl Plugin {
     /// Facts that are read without running the plugin.
@@ -79,7 +79,7 @@ impl Plugin {
     }
 
     /// Its policy: what it asks for and was granted, both.
-    pub fn policy(&self) -> &PluginPolicy {
+    pub fn policy(&self) -> &PluginGrants {
         &self.0.policy
     }
 
@@ -117,11 +117,11 @@ impl Plugin {
 }
 
 /// The data of a [`Plugin`], shared by its calls.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedPlugin {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) name: Arc<str>,
     pub(crate) info: Arc<PluginInfo>,
-    pub(crate) policy: PluginPolicy,
+    pub(crate) policy: PluginGrants,
     pub(crate) tools: Vec<Tool>,
     pub(crate) filters: Vec<Arc<FilterDefinition>>,
     pub(crate) filter_problems: Vec<String>,
@@ -136,7 +136,7 @@ pub(crate) struct Loaded {
     pub(crate) instances: PluginInstances,
 }
 
-impl Loaded {
+impl LoadedPlugin {
     /// The code for a call.
     ///
     /// # Errors

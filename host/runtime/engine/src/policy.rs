@@ -19,7 +19,7 @@ use crate::limits::Limits;
 
 /// The grants and limits of a plugin.
 #[derive(Clone, Debug, Default)]
-pub struct PluginPolicy {
+pub struct PluginGrants {
     /// The granted directories. `None` if no files are granted.
     pub files: Option<Arc<Grants>>,
     /// The directory where relative paths start, granted or not.
@@ -30,7 +30,7 @@ pub struct PluginPolicy {
     /// nothing to act with.
     pub only_reads: bool,
     /// The processes that it may start. `None` if it may start none.
-    pub process: Option<Arc<ProcessPolicy>>,
+    pub process: Option<Arc<PluginProcesses>>,
     /// The egress of its requests. `None` if it may make no requests.
     pub egress: Option<Arc<Egress>>,
     /// What it keeps between its calls. `None` if it may keep nothing.
@@ -81,7 +81,7 @@ pub struct PluginEmbeddings {
 }
 
 /// The processes that a plugin may start.
-pub struct ProcessPolicy {
+pub struct PluginProcesses {
     /// The programs that it may start, with their arguments.
     pub programs: Programs,
     /// Whether it may start other programs too, if they are allowed as commands of `bash`.
@@ -94,7 +94,7 @@ pub struct ProcessPolicy {
     /// The sandbox of its processes.
     pub places: Places,
     /// Those that outlive a call. `None`: none may.
-    pub services: Option<ServicePolicy>,
+    pub services: Option<PluginServices>,
     /// The environment variables of its processes.
     pub environment: Vec<(String, String)>,
     /// The table of the configuration that grants, for remedies.
@@ -105,7 +105,7 @@ pub struct ProcessPolicy {
 
 /// The programs of a plugin that outlive a call.
 #[derive(Debug)]
-pub struct ServicePolicy {
+pub struct PluginServices {
     /// How many it may have in one session.
     pub most: usize,
     /// Whether a judged program may be one. The gates see its command line, and not what it reads
@@ -117,7 +117,7 @@ pub struct ServicePolicy {
     pub id: u64,
 }
 
-impl ServicePolicy {
+impl PluginServices {
     /// The policy of a plugin that is loaded now.
     pub fn new(most: usize, judged: bool, places: Places) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -149,16 +149,16 @@ pub struct FailedCommand<'a> {
     pub path_rules: Option<&'a dyn PathRules>,
 }
 
-impl fmt::Debug for ProcessPolicy {
+impl fmt::Debug for PluginProcesses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProcessPolicy")
+        f.debug_struct("PluginProcesses")
             .field("programs", &self.programs)
             .field("shell", &self.shell)
             .finish_non_exhaustive()
     }
 }
 
-impl PluginPolicy {
+impl PluginGrants {
     /// The start of the plugin's relative paths: the working directory, whether it is granted or
     /// not. `None`: the plugin reaches no files.
     pub fn directory(&self) -> Option<&Path> {

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use toolhold_contract::{BoxFuture, Call, Category, Definition, Failure, Outcome, Provider};
+use toolhold_contract::{BoxFuture, Call, Category, Definition, Failure, Outcome, ToolSource};
 
 use crate::plugin::Plugin;
 use crate::run;
 
-impl Provider for Plugin {
+impl ToolSource for Plugin {
     fn name(&self) -> &str {
         &self.0.name
     }

@@ -28,7 +28,7 @@ use crate::guest::convert;
 use crate::guest::state::{CallState, Emitted, Processes, Setup};
 use crate::limits::Limits;
 use crate::outcome;
-use crate::plugin::{Loaded, Tool};
+use crate::plugin::{LoadedPlugin, Tool};
 use crate::session::Turn;
 use crate::timing::{CallPlace, CallWatch, StopReason, WatchCheck};
 use crate::warm_pool::{Entry, WarmInstance};
@@ -45,7 +45,7 @@ const HANDLE_SLACK: usize = 64;
 
 /// The data of one call.
 struct Job {
-    plugin: Arc<Loaded>,
+    plugin: Arc<LoadedPlugin>,
     code: Arc<Code>,
     tool: usize,
     call: Call,
@@ -60,7 +60,7 @@ struct Job {
 }
 
 /// Runs a call of a plugin's tool.
-pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> Outcome {
+pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call) -> Outcome {
     let limits = &plugin.policy.limits;
     // The call is cancelled with the caller's token, and when this future is dropped.
     call.cancel = call.cancel.child_token();
@@ -134,7 +134,7 @@ type Run<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
 /// Asks a plugin for its tools, without grants and under small limits.
 pub(crate) async fn list_tools(
-    plugin: &Loaded,
+    plugin: &LoadedPlugin,
     code: &Code,
 ) -> Result<Vec<tools::Definition>, String> {
     let Some(tools) = code.tools.as_ref().map(ToolExports::list) else { return Ok(Vec::new()) };
@@ -147,7 +147,7 @@ pub(crate) async fn list_tools(
 
 /// Asks a plugin for what it offers, in a separate instance.
 pub(crate) async fn list<T: Send + 'static, A>(
-    plugin: &Loaded,
+    plugin: &LoadedPlugin,
     code: &Code,
     what: &str,
     ask: impl FnOnce(Store<CallState>, Instance) -> A + Send + 'static,
@@ -209,7 +209,7 @@ async fn execute(job: Job) -> Outcome {
         None => None,
     };
     // All files that a call reads go through the path layer, which reports them.
-    call.report.tells_what_it_sees();
+    call.report.tracks_reads();
     if turn.is_some() {
         // What the instance remembers of earlier calls is unknown.
         call.report.mark_incomplete();
@@ -365,7 +365,7 @@ async fn execute(job: Job) -> Outcome {
 }
 
 /// Keeps an instance for the next call of its session, if it can serve one.
-fn keep(plugin: &Arc<Loaded>, code: &Code, turn: &Turn, mut store: Store<CallState>, entry: Entry) {
+fn keep(plugin: &Arc<LoadedPlugin>, code: &Code, turn: &Turn, mut store: Store<CallState>, entry: Entry) {
     let housekeeper = &plugin.runtime.engine.housekeeper;
     let ready = match code.foreign {
         Some(Foreign::Command(_)) => Err("a command runs once".to_owned()),
@@ -408,7 +408,7 @@ fn convert_answer(
 /// runs now can keep what it reads, so the rules of that call hold for it. Without such a call, the
 /// caller drops the instance if it has read files.
 pub(crate) async fn fresh(
-    plugin: &Loaded,
+    plugin: &LoadedPlugin,
     code: &Code,
     watch: &Arc<CallWatch>,
     waiting: Option<&Call>,

@@ -270,7 +270,7 @@ mod tests {
 
     use super::*;
     use crate::limits::Limits;
-    use crate::policy::PluginPolicy;
+    use crate::policy::PluginGrants;
     use crate::run;
 
     /// An instance of a component without anything.
@@ -281,7 +281,7 @@ mod tests {
         let pre = Linker::new(&engine).instantiate_pre(&component).expect("it imports nothing");
         let limits = Limits::default();
         let watch = CallWatch::new(limits.call, limits.bounds(), CancellationToken::new());
-        let policy = PluginPolicy::default();
+        let policy = PluginGrants::default();
         let files = Files::new(None, 0);
         let name = "tester".into();
         let state = CallState::idle(&name, &policy, &limits, files, None, Arc::new(watch));

@@ -39,7 +39,7 @@ pub struct NotKept(PathBuf);
 #[derive(Debug)]
 pub struct PinnedDirectory {
     path: PathBuf,
-    place: Place,
+    place: DirEntryRef,
     /// Locked, shared with the other commands that use it.
     handle: OwnedFd,
     _around: MadeFolders,
@@ -47,12 +47,12 @@ pub struct PinnedDirectory {
 
 /// A name in a folder, which is held: what is there meanwhile at the folder's path doesn't count.
 #[derive(Debug)]
-struct Place {
+struct DirEntryRef {
     folder: OwnedFd,
     name: OsString,
 }
 
-impl Place {
+impl DirEntryRef {
     fn stat(&self) -> Result<Stat, Errno> {
         rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -105,12 +105,12 @@ impl Place {
 /// The folders around it that were made for it, the outer before the inner. They are removed with
 /// it, if they are empty then.
 #[derive(Debug, Default)]
-struct MadeFolders(Vec<(Place, OwnedFd)>);
+struct MadeFolders(Vec<(DirEntryRef, OwnedFd)>);
 
 impl MadeFolders {
     /// Finds the place of a real path, and makes the folders around it. No link is followed: one
     /// that appears meanwhile leads to where nobody has decided on.
-    fn around(path: &Path) -> Result<(Self, Place), Errno> {
+    fn around(path: &Path) -> Result<(Self, DirEntryRef), Errno> {
         let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
         let mut names: Vec<&OsStr> = Vec::new();
         let mut folder = None;
@@ -125,7 +125,7 @@ impl MadeFolders {
         let mut folder = folder.ok_or(Errno::NOENT)?;
         let mut made = Self::default();
         for name in names.into_iter().rev() {
-            let place = Place { folder, name: name.to_owned() };
+            let place = DirEntryRef { folder, name: name.to_owned() };
             let is_new = match place.make_directory() {
                 Ok(()) => true,
                 Err(Errno::EXIST) => false,
@@ -137,7 +137,7 @@ impl MadeFolders {
                 made.0.push((place, inner));
             }
         }
-        Ok((made, Place { folder, name }))
+        Ok((made, DirEntryRef { folder, name }))
     }
 }
 

@@ -17,7 +17,7 @@ use toolhold_contract::ChangedPath;
 use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
-use super::files::Place;
+use super::files::DirEntryRef;
 use super::folder::{Folder, UndoEntry};
 use super::rules::Rule;
 use super::state::Identity;
@@ -189,7 +189,7 @@ impl Caches {
 
     fn look(&self, folder: &Path, since: u64) -> Option<Cache> {
         let access = Access::default();
-        let handle = Place::find(&access, folder).and_then(|place| place.handle()).ok()?;
+        let handle = DirEntryRef::find(&access, folder).and_then(|place| place.handle()).ok()?;
         let identity = Identity::at(&handle)?;
         if identity.born() >= since || !is_tagged(&access, folder) || !is_ignored(folder) {
             return None;
@@ -219,7 +219,7 @@ impl Caches {
                 lists.put_lightly(&name, kept.as_bytes())?;
             }
             let identities = below(&seen.made, folder).filter_map(|path| {
-                let handle = Place::find(&access, path).and_then(|place| place.handle()).ok()?;
+                let handle = DirEntryRef::find(&access, path).and_then(|place| place.handle()).ok()?;
                 // Another name of an older file makes it no file of the cache.
                 Identity::at(&handle).filter(|it| it.born() >= self.about.at)
             });
@@ -319,7 +319,7 @@ pub(crate) fn is_made_in_cache(
     let Some(folder) = path.ancestors().skip(1).find(|folder| is_named(folder)) else {
         return false;
     };
-    let cache = Place::find(access, folder).and_then(|place| place.handle());
+    let cache = DirEntryRef::find(access, folder).and_then(|place| place.handle());
     let cache = cache.ok().and_then(|handle| Identity::at(&handle));
     cache.and_then(|cache| listed(store, &cache).ok()).is_some_and(|(made, _)| made.contains(file))
 }
@@ -328,7 +328,7 @@ pub(crate) fn is_made_in_cache(
 fn is_ignored(folder: &Path) -> bool {
     let access = Access::default();
     let is_there = |path: &Path| {
-        Place::find(&access, path).and_then(|place| place.stat()).is_ok_and(|it| it.is_some())
+        DirEntryRef::find(&access, path).and_then(|place| place.stat()).is_ok_and(|it| it.is_some())
     };
     let Some(root) = folder.ancestors().skip(1).find(|it| is_there(&it.join(".git"))) else {
         return false;
@@ -354,7 +354,7 @@ fn is_ignored(folder: &Path) -> bool {
 fn read_patterns(path: &Path) -> String {
     let access = Access::default();
     let mut text = Vec::new();
-    let _ = Place::find(&access, path)
+    let _ = DirEntryRef::find(&access, path)
         .and_then(|place| place.open())
         .and_then(|file| file.take(MAX_PATTERNS).read_to_end(&mut text));
     String::from_utf8_lossy(&text).into_owned()
@@ -380,7 +380,7 @@ fn is_named(folder: &Path) -> bool {
 
 fn is_tagged(access: &Access, folder: &Path) -> bool {
     let mut begin = Vec::new();
-    let read = Place::find(access, &folder.join(TAG))
+    let read = DirEntryRef::find(access, &folder.join(TAG))
         .and_then(|place| place.open())
         .and_then(|file| file.take(SIGNATURE.len() as u64).read_to_end(&mut begin));
     read.is_ok() && begin == SIGNATURE

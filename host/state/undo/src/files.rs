@@ -51,13 +51,13 @@ impl Meta {
 
 /// A name in a directory that is there.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct DirEntryRef<'a> {
     access: &'a Access,
     directory: OwnedFd,
     name: OsString,
 }
 
-impl<'a> Place<'a> {
+impl<'a> DirEntryRef<'a> {
     /// Finds the directory of an absolute path.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use toolhold_data_dir::PrivateFolder;
 
 use super::access::{Access, Given};
-use super::files::Place;
+use super::files::DirEntryRef;
 
 /// The file of a call's folder that names them.
 const NOTES: &str = "given";
@@ -24,7 +24,7 @@ pub(crate) fn access_for(folder: &PrivateFolder) -> Access {
     let given: Vec<Given> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
     let access = Access::default();
     for one in given.iter().rev() {
-        if let Ok(object) = Place::find(&access, &one.path).and_then(|place| place.handle()) {
+        if let Ok(object) = DirEntryRef::find(&access, &one.path).and_then(|place| place.handle()) {
             one.take_back(object.as_fd());
         }
     }

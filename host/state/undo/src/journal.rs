@@ -16,7 +16,7 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
 use super::caches::{Caches, KnownCaches};
-use super::files::{Meta, Place};
+use super::files::{Meta, DirEntryRef};
 use super::folder::{Folder, JOURNAL, UndoEntry};
 use super::git_index;
 use super::given::noted_access;
@@ -543,7 +543,7 @@ impl Inner {
         if !matches!(now, State::File { size, .. } if size <= MERGED) {
             return now;
         }
-        let copied = Place::find(access, path).and_then(|place| place.handle()).and_then(|it| {
+        let copied = DirEntryRef::find(access, path).and_then(|place| place.handle()).and_then(|it| {
             State::from_object(access, &it, |content, size| {
                 let (copy, digest) = self.copy_anew(open, content, size, u64::MAX)?;
                 Ok((Some(copy), digest))
@@ -652,7 +652,7 @@ pub(crate) fn staged_at(access: &Access, path: &Path, now: &State) -> Option<Str
         return None;
     }
     git_index::staged(|| {
-        let file = Place::find(access, path)?.open()?;
+        let file = DirEntryRef::find(access, path)?.open()?;
         let size = file.metadata()?.len();
         Ok((file, size))
     })

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
-use super::files::Place;
+use super::files::DirEntryRef;
 use super::folder::JOURNAL;
 use super::saved_path;
 use super::state::{Identity, State};
@@ -71,7 +71,7 @@ impl Move {
 
     /// Whether the object has this path.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let stat = Place::find(&Access::default(), path).and_then(|place| place.stat());
+        let stat = DirEntryRef::find(&Access::default(), path).and_then(|place| place.stat());
         matches!(stat, Ok(Some(stat)) if (stat.st_dev, stat.st_ino) == (self.device, self.inode))
     }
 }

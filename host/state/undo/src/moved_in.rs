@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::access::Access;
-use super::files::Place;
+use super::files::DirEntryRef;
 use super::state::Identity;
 
 /// The folders that calls have moved into caches. What is in them is the user's.
@@ -22,7 +22,7 @@ impl MovedIn {
         let known = self.folders();
         let access = Access::default();
         let is_known = |folder: &Path| {
-            let handle = Place::find(&access, folder).and_then(|place| place.handle());
+            let handle = DirEntryRef::find(&access, folder).and_then(|place| place.handle());
             let folder = handle.ok().and_then(|handle| Identity::at(&handle));
             folder.is_some_and(|folder| known.contains(&folder))
         };

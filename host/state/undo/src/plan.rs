@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::access::Access;
 use super::caches::is_made_in_cache;
-use super::files::{Meta, Place};
+use super::files::{Meta, DirEntryRef};
 use super::folder::{Folder, UndoEntry};
 use super::journal::{After, contents, staged_at};
 use super::later::LaterSaves;
@@ -577,7 +577,7 @@ impl Compared<'_> {
         finals: &BTreeMap<PathBuf, State>,
     ) -> io::Result<Vec<UndoConflict>> {
         let why = "it is new, in a directory that the call made";
-        let names = Place::find(self.access, at)?.entries()?;
+        let names = DirEntryRef::find(self.access, at)?.entries()?;
         let entries = names.into_iter().map(|name| path.join(name));
         let new = entries.filter(|entry| !finals.contains_key(entry));
         let mut left: Vec<_> =
@@ -640,7 +640,7 @@ fn merge(
         return Ok(None);
     };
     let mut now = Vec::new();
-    Place::find(access, path)?.open()?.take(SHOWN + 1).read_to_end(&mut now)?;
+    DirEntryRef::find(access, path)?.open()?.take(SHOWN + 1).read_to_end(&mut now)?;
     // Parts of two binary files are no valid file.
     if [&then, &now, &before].iter().any(|bytes| bytes.contains(&0)) {
         return Ok(None);
@@ -691,7 +691,7 @@ fn text_at(access: &Access, path: &Path, now: &State) -> Option<String> {
         State::Missing => Some(String::new()),
         State::File { size, .. } if *size <= SHOWN => {
             let mut bytes = Vec::new();
-            Place::find(access, path)
+            DirEntryRef::find(access, path)
                 .ok()?
                 .open()
                 .ok()?

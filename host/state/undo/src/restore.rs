@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::access::Access;
 use super::caches::is_made_in_cache;
-use super::files::{Meta, Place};
+use super::files::{Meta, DirEntryRef};
 use super::folder::Folder;
 use super::journal::{KeptFile, is_full};
 use super::lines::Move;
@@ -110,7 +110,7 @@ impl<'a> Restoration<'a> {
                 self.restore(path, before, merged.as_deref())
             }
             Action::Meta { path, before } => {
-                let place = Place::find(self.access, path)?;
+                let place = DirEntryRef::find(self.access, path)?;
                 match before {
                     State::File { .. } if self.is_given_since(&place, before)? => Ok(()),
                     State::File { meta, .. } | State::Directory { meta } => place.set_meta(meta),
@@ -126,12 +126,12 @@ impl<'a> Restoration<'a> {
     }
 
     fn move_back(&self, made: &Move) -> io::Result<()> {
-        let there = Place::find(self.access, &made.to);
+        let there = DirEntryRef::find(self.access, &made.to);
         let is_there = match &there {
             Ok(there) => there.stat()?.is_some(),
             Err(_) => false,
         };
-        let back = Place::find(self.access, &made.from)?;
+        let back = DirEntryRef::find(self.access, &made.from)?;
         // What was moved may have been made again by now: its contents are what they were.
         if !is_there && back.stat()?.is_some() {
             return Ok(());
@@ -156,7 +156,7 @@ impl<'a> Restoration<'a> {
         if merged.is_none() && before.same_contents(&now) && !self.is_another(before, &now) {
             return Ok(());
         }
-        let place = match Place::find(self.access, path) {
+        let place = match DirEntryRef::find(self.access, path) {
             Err(error) if *before == State::Missing && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(());
             }
@@ -201,7 +201,7 @@ impl<'a> Restoration<'a> {
     fn make_file(
         &mut self,
         path: &Path,
-        place: &Place<'_>,
+        place: &DirEntryRef<'_>,
         before: &State,
         merged: Option<&[u8]>,
     ) -> io::Result<()> {
@@ -254,7 +254,7 @@ impl<'a> Restoration<'a> {
     /// On a full disk, the saved copy itself becomes the file, or the file is written over.
     fn make_without_room(
         &self,
-        place: &Place<'_>,
+        place: &DirEntryRef<'_>,
         before: &State,
         merged: Option<&[u8]>,
     ) -> io::Result<()> {
@@ -271,7 +271,7 @@ impl<'a> Restoration<'a> {
 
     /// A name next to a place, for what gets its name when it is whole. It is the same in each undo
     /// of the call, so an undo that was killed leaves nothing.
-    fn beside(&self, place: &Place<'a>) -> io::Result<Place<'a>> {
+    fn beside(&self, place: &DirEntryRef<'a>) -> io::Result<DirEntryRef<'a>> {
         let aside = place.beside(&format!(".toolhold-undo-{}.tmp", self.read.about.call))?;
         let _ = aside.remove();
         Ok(aside)
@@ -311,7 +311,7 @@ impl<'a> Restoration<'a> {
     }
 
     /// Whether others have changed the permissions or the owner of a file with several names since.
-    fn is_given_since(&self, place: &Place<'_>, before: &State) -> io::Result<bool> {
+    fn is_given_since(&self, place: &DirEntryRef<'_>, before: &State) -> io::Result<bool> {
         if self.is_forced {
             return Ok(false);
         }
@@ -322,7 +322,7 @@ impl<'a> Restoration<'a> {
     }
 
     /// Whether the file itself is kept, and has a name again.
-    fn is_kept(&self, aside: &Place<'_>, before: &State) -> bool {
+    fn is_kept(&self, aside: &DirEntryRef<'_>, before: &State) -> bool {
         let State::File { copy: Some(copy), is_shared, .. } = before else { return false };
         *is_shared
             && !Rule::Names.is_off()
@@ -330,7 +330,7 @@ impl<'a> Restoration<'a> {
     }
 
     /// Another name of the file that a path had: one that is left, or one that was made again.
-    fn other_name(&self, path: &Path, before: &State) -> Option<Place<'a>> {
+    fn other_name(&self, path: &Path, before: &State) -> Option<DirEntryRef<'a>> {
         let State::File { identity: Some(identity), is_shared, .. } = before else { return None };
         if Rule::Names.is_off() {
             return None;
@@ -340,21 +340,21 @@ impl<'a> Restoration<'a> {
             return None;
         }
         if let Some(made) = self.made.get(identity).filter(|made| *made != path) {
-            return Place::find(self.access, made).ok();
+            return DirEntryRef::find(self.access, made).ok();
         }
-        let is_it = |place: &Place<'_>| {
+        let is_it = |place: &DirEntryRef<'_>| {
             let handle = place.handle().ok();
             handle.is_some_and(|handle| Identity::at(&handle) == Some(*identity))
         };
         let others = group.iter().filter(|name| **name != path);
-        let known = others.filter_map(|name| Place::find(self.access, name).ok());
+        let known = others.filter_map(|name| DirEntryRef::find(self.access, name).ok());
         if let Some(place) = known.into_iter().find(|place| is_it(place)) {
             return Some(place);
         }
-        let here = Place::find(self.access, path.parent()?).ok()?;
+        let here = DirEntryRef::find(self.access, path.parent()?).ok()?;
         let entries = here.entries().ok()?.into_iter().take(MAX_LOOKED_AT);
         let others = entries.map(|name| path.with_file_name(name)).filter(|other| other != path);
-        let mut siblings = others.filter_map(|other| Place::find(self.access, &other).ok());
+        let mut siblings = others.filter_map(|other| DirEntryRef::find(self.access, &other).ok());
         siblings.find(|place| is_it(place))
     }
 
@@ -369,7 +369,7 @@ impl<'a> Restoration<'a> {
             return false;
         };
         let made = || {
-            let place = Place::find(self.access, self.made.get(one)?).ok()?;
+            let place = DirEntryRef::find(self.access, self.made.get(one)?).ok()?;
             Identity::at(&place.handle().ok()?)
         };
         one != other && (*is_shared || *is_shared_now) && made() != Some(*other)
@@ -382,7 +382,7 @@ impl<'a> Restoration<'a> {
     /// All names of the file get the content, and its owner is who it was.
     fn write_over(
         &self,
-        place: &Place<'_>,
+        place: &DirEntryRef<'_>,
         before: &State,
         merged: Option<&[u8]>,
     ) -> io::Result<()> {
@@ -434,7 +434,7 @@ fn make_room(file: &File, size: u64) -> io::Result<()> {
     }
 }
 
-fn put(aside: &Place<'_>, place: &Place<'_>) -> io::Result<()> {
+fn put(aside: &DirEntryRef<'_>, place: &DirEntryRef<'_>) -> io::Result<()> {
     let named = aside.rename(place);
     // A rename does nothing if both are names of one file.
     let _ = aside.remove();

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
-use super::files::{self, Meta, Place};
+use super::files::{self, Meta, DirEntryRef};
 use super::hex::hex;
 use super::saved_path;
 
@@ -112,7 +112,7 @@ pub(crate) enum Depth {
 impl State {
     /// What a path is now, without a copy of it. Nothing, if its directory is missing.
     pub(crate) fn at(access: &Access, path: &Path, depth: Depth) -> io::Result<Self> {
-        let handle = match Place::find(access, path).and_then(|place| place.handle()) {
+        let handle = match DirEntryRef::find(access, path).and_then(|place| place.handle()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
             handle => handle?,
         };
@@ -279,7 +279,7 @@ impl Content<'_> {
     /// Keeps the file itself in a folder, next to its copy: other names may be left of it.
     pub(crate) fn keep(&self, path: &Path, folder: &PrivateFolder, copy: u32) -> io::Result<()> {
         // A command sees the file through a mount of its own, where it can get no name outside.
-        let object = Place::find(self.access, path)?.handle()?;
+        let object = DirEntryRef::find(self.access, path)?.handle()?;
         if Identity::at(&object) == self.identity {
             folder.link(object.as_fd(), &kept_name(copy))?;
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use toolhold_contract::{Call, CallId, CancellationToken, NoEvents, Provider, Report};
-use toolhold_engine::{Candidate, Plugin, PluginPolicy, RuntimeConfig};
+use toolhold_contract::{Call, CallId, CancellationToken, NoEvents, ToolSource, Report};
+use toolhold_engine::{Candidate, Plugin, PluginGrants, RuntimeConfig};
 
 use crate::Setting;
 use crate::measure::{Compared, in_turn, median, time};
@@ -76,7 +76,7 @@ fn bare(setting: &Setting, sandbox: &Sandbox) -> Result<Plugin, String> {
             keep_ready: Duration::ZERO,
             ..RuntimeConfig::default()
         })?;
-        runtime.load(Candidate::file(&file)?, PluginPolicy::default()).await
+        runtime.load(Candidate::file(&file)?, PluginGrants::default()).await
     });
     loaded.map_err(|error| error.to_string())
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
-use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
+use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, ToolSource};
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{Annotations, Host, Request};
 
@@ -76,7 +76,7 @@ fn said(what: &str, id: &str) -> io::Result<()> {
 /// A tool that only reads, and one that acts.
 struct Tools;
 
-impl Provider for Tools {
+impl ToolSource for Tools {
     fn name(&self) -> &str {
         "caller"
     }

@@ -9,8 +9,8 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 use toolhold_core::CancellationToken;
 use toolhold_core::config::{Folders, Serve};
-use toolhold_mcp_server::{Http, Place, Server, serve_http};
-use toolhold_net::requests::Door;
+use toolhold_mcp_server::{Http, ListenAddress, Server, serve_http};
+use toolhold_net::requests::OutboundClient;
 
 /// Serves until the process is killed.
 pub(crate) async fn serve(
@@ -18,14 +18,14 @@ pub(crate) async fn serve(
     settings: Serve,
     folder: &Path,
     folders: &Folders,
-    door: &Door,
+    door: &OutboundClient,
 ) -> Result<(), Box<dyn Error>> {
     let socket = folder.join("socket");
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let origin = format!("http://{}", listener.local_addr()?);
     // The suite expects that a page of this port is accepted, and one from elsewhere refused.
     let settings = Serve { allowed_origins: vec![origin.clone()], ..settings };
-    let http = Http::bind(Place::Unix(socket.clone()), settings, folders, false, door).await?;
+    let http = Http::bind(ListenAddress::Unix(socket.clone()), settings, folders, false, door).await?;
     println!("{origin}/mcp");
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {

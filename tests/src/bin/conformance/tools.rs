@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolhold_contract::{
     Body, BoxFuture, Call, Category, Content, Definition, Failure, Outcome, Output, Progress,
-    Provider,
+    ToolSource,
 };
 use toolhold_core::Annotations;
 
@@ -62,7 +62,7 @@ pub(crate) struct Tools {
     pub(crate) place: PathBuf,
 }
 
-impl Provider for Tools {
+impl ToolSource for Tools {
     fn name(&self) -> &str {
         "conformance"
     }

@@ -22,10 +22,10 @@ use crate::calls::{self, TextForms, Wanted};
 use crate::chosen::{self, FIND, FIND_TOOLS};
 use crate::context::{self, COMPRESS};
 use crate::conversation::Conversation;
-use crate::desk::{DelegationDesk, Delegator, DeskEntry};
+use crate::desk::{DelegateRegistry, ParentAgent, DeskEntry};
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::outside::{AskError, FileFinder, Live, ReadyCall};
+use crate::outside::{AskError, FileFinder, AgentEnvironment, ReadyCall};
 use crate::parts::{part, show};
 use crate::record::{CompressionMethod, Ended, RecordedResult, SessionEntry, SessionFile, Task};
 use crate::selection::IncludedTool;
@@ -46,7 +46,7 @@ const LOST: &str = "[The call was interrupted: Toolhold ended before it had the 
 /// An agent in one session.
 pub struct Agent {
     settings: AgentSettings,
-    outside: Arc<Live>,
+    outside: Arc<AgentEnvironment>,
     file: SessionFile,
     conversation: Conversation,
     tools: Vec<Arc<Definition>>,
@@ -63,8 +63,8 @@ pub struct Agent {
     budget: Arc<TaskBudget>,
     clock: TaskClock,
     /// Where it is found by what it hands work to. `None`: it can't hand work on.
-    desk: Option<Arc<DelegationDesk>>,
-    delegator: Option<Arc<Delegator>>,
+    desk: Option<Arc<DelegateRegistry>>,
+    delegator: Option<Arc<ParentAgent>>,
     /// The last answers were cut or empty.
     broken: usize,
     /// All calls of the last answer were denied.
@@ -81,7 +81,7 @@ enum Next {
 impl Agent {
     pub(crate) fn new(
         settings: AgentSettings,
-        outside: Arc<Live>,
+        outside: Arc<AgentEnvironment>,
         file: SessionFile,
         conversation: Conversation,
         spent: Spent,
@@ -123,7 +123,7 @@ impl Agent {
     }
 
     /// Lets it hand work to others.
-    pub(crate) fn hand_on_by(&mut self, desk: Arc<DelegationDesk>) {
+    pub(crate) fn enable_delegation(&mut self, desk: Arc<DelegateRegistry>) {
         self.desk = Some(desk);
     }
 
@@ -381,7 +381,7 @@ impl Agent {
     fn enter_desk(&mut self) -> Result<Option<DeskEntry>, AgentError> {
         let Some(desk) = &self.desk else { return Ok(None) };
         let offered = self.outside.offered()?;
-        let delegator = Arc::new(Delegator::new(
+        let delegator = Arc::new(ParentAgent::new(
             Arc::clone(&self.outside),
             self.settings.clone(),
             offered.iter().map(|tool| tool.definition.name.clone()).collect(),

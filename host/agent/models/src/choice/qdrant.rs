@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 use toolhold_core::config::{Folders, Loaded, VectorBackend, dotted_name};
 use toolhold_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
-use toolhold_net::requests::{Credential, Door, DoorError, Limits, Request};
+use toolhold_net::requests::{Credential, OutboundClient, OutboundError, Limits, Request};
 use toolhold_net::{SecretSource, read};
 
 use crate::choice::rest::Rest;
@@ -57,7 +57,7 @@ pub fn vector_database(
 /// A Qdrant server.
 #[derive(Debug)]
 struct Qdrant {
-    door: Door,
+    door: OutboundClient,
     /// Without a `/` at its end.
     url: String,
     /// The beginning of the names of its collections.
@@ -158,7 +158,7 @@ impl Qdrant {
             let bytes = if is_read { answer.bytes(&|_, _| ()).await? } else { Vec::new() };
             Ok((status, bytes))
         };
-        let read = read.await.map_err(|error: DoorError| error.to_string());
+        let read = read.await.map_err(|error: OutboundError| error.to_string());
         asked.end(read.as_ref().err().cloned());
         match read? {
             (StatusCode::NOT_FOUND, _) => Ok(None),

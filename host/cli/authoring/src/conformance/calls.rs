@@ -320,7 +320,7 @@ mod tests {
     use std::path::PathBuf;
 
     use serde_json::json;
-    use toolhold_core::{Annotations, BoxFuture, Call, Outcome, Output, Provider};
+    use toolhold_core::{Annotations, BoxFuture, Call, Outcome, Output, ToolSource};
 
     use crate::conformance::report::Status;
     use crate::conformance::world::SECRET;
@@ -331,7 +331,7 @@ mod tests {
     /// Does something with the granted directory.
     type Run = fn(PathBuf) -> BoxFuture<'static, Outcome>;
 
-    impl Provider for Unconfined {
+    impl ToolSource for Unconfined {
         fn name(&self) -> &str {
             "unconfined"
         }

@@ -22,7 +22,7 @@ use toolhold_core::text::{neutral, neutral_line, shell_word};
 use toolhold_core::{
     Approver, Builtin, CallObserver, CancellationToken, Host, HostError, Request, Session,
 };
-use toolhold_mcp_server::{Http, LiveHost, Place, Server, serve_http};
+use toolhold_mcp_server::{Http, LiveHost, ListenAddress, Server, serve_http};
 use toolhold_models::choice::embedding_models;
 use toolhold_system::watch::FileStamp;
 
@@ -41,7 +41,7 @@ pub struct Dev {
     /// The built-in plugins.
     pub builtins: &'static [Builtin],
     /// Where clients of MCP connect. `None`: nowhere.
-    pub http: Option<Place>,
+    pub http: Option<ListenAddress>,
     /// The call that is made after each build: the tool, and the words of its arguments. Empty:
     /// none.
     pub call: Vec<String>,
@@ -128,7 +128,7 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
     Ok(())
 }
 
-async fn listen(place: Place, dev: &Dev) -> Result<Http, HostError> {
+async fn listen(place: ListenAddress, dev: &Dev) -> Result<Http, HostError> {
     let (folders, inputs) = (dev.folders.clone(), dev.inputs.clone());
     let load = move || toolhold_core::config::load(&folders, &inputs);
     let loaded = tokio::task::spawn_blocking(load)
@@ -179,7 +179,7 @@ struct Running {
     screen: Screen,
     /// Until something serves there.
     http: Option<Http>,
-    place: Option<Place>,
+    place: Option<ListenAddress>,
     serving: Option<Serving>,
     /// The plugin's name, which stays: a grant belongs to a name.
     name: Option<String>,
@@ -312,7 +312,7 @@ impl Running {
         let loaded = loaded.map_err(|problems| HostError::from(problems).to_string())?;
         let builder = match self.place {
             // Requests of the plugin never go there.
-            Some(Place::Tcp(address)) => Host::builder().listens_on(address),
+            Some(ListenAddress::Tcp(address)) => Host::builder().listens_on(address),
             _ => Host::builder(),
         };
         let directory =

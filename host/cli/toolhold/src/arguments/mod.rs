@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use toolhold_core::NAME;
-use toolhold_mcp_server::Place;
+use toolhold_mcp_server::ListenAddress;
 
 use crate::filter::FilterCommand;
 use crate::options::Options;
@@ -152,7 +152,7 @@ pub(crate) struct ServeArguments {
     /// Serve any number of clients over HTTP, at a port of this machine (8000, 127.0.0.1:8000; 0 is
     /// a free one) or a Unix socket (unix:/path)
     #[arg(long, value_name = "PLACE")]
-    pub(crate) http: Option<Place>,
+    pub(crate) http: Option<ListenAddress>,
 
     /// Accept all programs of yours that reach the Unix socket, without a token
     #[arg(long, requires = "http")]

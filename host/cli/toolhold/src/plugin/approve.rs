@@ -4,7 +4,7 @@ use std::io::Write;
 
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral_line;
-use toolhold_core::{Approvals, Ask, ask_hosts};
+use toolhold_core::{PluginApprovals, Ask, ask_hosts};
 
 use super::Setting;
 use crate::ask;
@@ -37,7 +37,7 @@ pub(super) fn approve(
         return Err(Error::Usage(format!("the component has another digest: {}", info.digest)));
     }
     let mut out = anstream::stdout().lock();
-    let approvals = Approvals::open(&setting.folders);
+    let approvals = PluginApprovals::open(&setting.folders);
     if approvals.all()?.get(name).is_some_and(|locked| locked.approved.digest == info.digest) {
         writeln!(out, "{name} {} is approved already.", neutral_line(&info.manifest.version))?;
         return Ok(Exit::Success);

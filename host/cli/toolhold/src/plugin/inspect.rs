@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use toolhold_core::config::{Loaded, WrittenSecretHost};
 use toolhold_core::text::neutral_line;
-use toolhold_core::{Approvals, Candidate, CapabilityRequest, grant_line};
+use toolhold_core::{PluginApprovals, Candidate, CapabilityRequest, grant_line};
 
 use super::Setting;
 use super::grants::grant_for;
@@ -28,7 +28,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     let name = &info.manifest.name;
     let inspected = setting.inspect(candidate);
     let signed_by = file.then(|| file_signer(Path::new(plugin), name, &setting.loaded)).flatten();
-    let approved = Approvals::open(&setting.folders)
+    let approved = PluginApprovals::open(&setting.folders)
         .all()?
         .remove(name)
         .is_some_and(|locked| locked.approved.digest == info.digest);

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use toolhold_core::config::{self, Folders, Loaded};
 use toolhold_core::{
-    Approvals, Candidate, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
+    PluginApprovals, Candidate, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
 };
 
 pub(crate) use self::install::command::{built_in_names, install_wanted, show, show_granted};
@@ -80,7 +80,7 @@ impl Setting {
     /// The signers of the version in force and of an update that waits for approval, if they
     /// differ.
     fn signer_change(&self, new: &PluginInspection) -> Result<Option<SignerChange>, HostError> {
-        let locked = Approvals::open(&self.folders).all()?.remove(&new.info.manifest.name);
+        let locked = PluginApprovals::open(&self.folders).all()?.remove(&new.info.manifest.name);
         Ok(locked.and_then(|LockedPlugin { approved, offered, .. }| {
             let offered = offered.filter(|offered| offered.digest == new.info.digest)?;
             SignerChange::between(approved.source.as_ref(), offered.source.as_ref())
@@ -90,7 +90,7 @@ impl Setting {
     /// The differences of a component from the approved version. `None` if no version was approved,
     /// or it is the same.
     fn difference(&self, new: &PluginInspection) -> Result<Option<Difference>, HostError> {
-        let (approvals, name) = (Approvals::open(&self.folders), &new.info.manifest.name);
+        let (approvals, name) = (PluginApprovals::open(&self.folders), &new.info.manifest.name);
         let locked = approvals.all()?.remove(name).map(|locked| locked.approved);
         let Some(approved) = locked.filter(|approved| approved.digest != new.info.digest) else {
             return Ok(None);

@@ -10,7 +10,7 @@ use toolhold_core::text::neutral_line;
 use toolhold_core::{Host, HostBuilder, HostError, Session};
 use toolhold_export::Telemetry;
 use toolhold_mcp_client::Servers;
-use toolhold_mcp_server::{Http, Place, ServeError, Server, serve_http, serve_stdio};
+use toolhold_mcp_server::{Http, ListenAddress, ServeError, Server, serve_http, serve_stdio};
 use toolhold_skills::OfferedSkills;
 
 use follow::{ConfigChanges, Follower};
@@ -89,7 +89,7 @@ async fn server(
     options: &Options,
     folders: &Folders,
     loaded: &Loaded,
-    place: Option<&Place>,
+    place: Option<&ListenAddress>,
     servers: &Servers,
 ) -> Result<Server, Error> {
     let host = prepare(options, folders.clone(), loaded.clone(), place, servers)?;
@@ -119,7 +119,7 @@ fn prepare(
     options: &Options,
     folders: Folders,
     loaded: Loaded,
-    place: Option<&Place>,
+    place: Option<&ListenAddress>,
     servers: &Servers,
 ) -> Result<PreparedHost, HostError> {
     const FRONT_END: &str = "toolhold serve";
@@ -137,7 +137,7 @@ fn prepare(
         None => builder,
     };
     let builder = match place {
-        Some(Place::Tcp(address)) => builder.listens_on(*address),
+        Some(ListenAddress::Tcp(address)) => builder.listens_on(*address),
         _ => builder,
     };
     Ok(PreparedHost { builder, delegates })
@@ -149,7 +149,7 @@ fn follow(
     loaded: Loaded,
     changes: ConfigChanges,
     server: &Server,
-    place: Option<Place>,
+    place: Option<ListenAddress>,
     servers: Servers,
     tasks: &Arc<ServedTasks>,
 ) {
@@ -201,7 +201,7 @@ fn announce(http: &Http) -> Result<(), Error> {
 fn error_of(error: ServeError) -> Error {
     Error::Host(match error {
         ServeError::Io { what, error } => HostError::io(what)(error),
-        ServeError::Place { place, error } => HostError::io(format!("listening at {place}"))(error),
+        ServeError::Listen { place, error } => HostError::io(format!("listening at {place}"))(error),
         ServeError::Settings(why) => HostError::Config(why),
         ServeError::Kept(error) => error,
         error => HostError::io("serving the client")(std::io::Error::other(error)),

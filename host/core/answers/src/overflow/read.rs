@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolhold_contract::{
-    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
+    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, ToolSource,
 };
 
 use super::{OverflowId, OverflowStore};
@@ -142,7 +142,7 @@ pub(crate) fn byte_offset(text: &str, character: usize) -> usize {
     rest.map(|(place, _)| at + place).nth(left).unwrap_or(text.len())
 }
 
-impl Provider for OverflowReader {
+impl ToolSource for OverflowReader {
     fn name(&self) -> &str {
         "overflow"
     }

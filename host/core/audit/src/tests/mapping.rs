@@ -109,7 +109,7 @@ fn calls(key: &Key) -> Vec<Vec<u8>> {
         requested_tool: "write",
         tool: Some(ToolRecord {
             definition: &definition,
-            provider: ProviderRecord::Plugin { name: "file", digest: "00" },
+            provider: SourceRecord::Plugin { name: "file", digest: "00" },
         }),
         arguments: &Value::Null,
         subjects: std::slice::from_ref(&subject),

@@ -39,13 +39,13 @@ pub struct NewPlugin {
 /// can continue to serve when its file is replaced. One change of the file is one step: whoever
 /// reads it sees the state before or after. The functions block.
 #[derive(Clone, Debug)]
-pub struct Approvals {
+pub struct PluginApprovals {
     data: PathBuf,
 }
 
 type All = BTreeMap<String, LockedPlugin>;
 
-impl Approvals {
+impl PluginApprovals {
     /// The approvals in the data folder.
     pub fn open(folders: &Folders) -> Self {
         Self { data: folders.data.clone() }

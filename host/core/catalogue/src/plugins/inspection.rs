@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolhold_contract::{Annotations, Definition, HostError, Provider};
-use toolhold_engine::{Candidate, PluginInfo, PluginPolicy, Request, Runtime, RuntimeConfig};
+use toolhold_contract::{Annotations, Definition, HostError, ToolSource};
+use toolhold_engine::{Candidate, PluginInfo, PluginGrants, Request, Runtime, RuntimeConfig};
 use toolhold_policy::CommandTemplate;
 
 use toolhold_config::Folders;
@@ -44,7 +44,7 @@ impl PluginInspection {
             ..RuntimeConfig::default()
         })?;
         let command = command.map(Arc::new);
-        let policy = PluginPolicy { inspect_only: true, command, ..PluginPolicy::default() };
+        let policy = PluginGrants { inspect_only: true, command, ..PluginGrants::default() };
         let plugin = runtime.load(candidate, policy).await?;
         let (info, left_out) = (Arc::clone(plugin.info()), plugin.left_out().to_vec());
         Ok(Self { info, tools: plugin.tools(), left_out })

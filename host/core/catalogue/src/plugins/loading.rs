@@ -14,7 +14,7 @@ use toolhold_contract::HostError;
 use toolhold_engine::{Candidate, Plugin};
 use toolhold_system::watch::FileStamp;
 
-use super::slot::{Place, Running, Slot};
+use super::slot::{ComponentSource, Running, Slot};
 use super::{ApprovedPlugin, FoundComponent, HeldVersion, Plugins};
 use super::{admission, approvals, blocking, folder, reason_of};
 
@@ -40,7 +40,7 @@ enum Verdict {
 /// A file that was read, and what is to happen. No slot has changed yet.
 struct Decided {
     name: String,
-    place: Place,
+    place: ComponentSource,
     stamp: Option<FileStamp>,
     verdict: Verdict,
     half_written: bool,
@@ -143,7 +143,7 @@ impl Plugins {
         let FoundComponent { name, place, source, file } = found;
         let stamp = file.as_ref().ok().map(|(_, stamp)| *stamp);
         if let Some(slot) = self.slots().iter().find(|slot| slot.name == name) {
-            if matches!(slot.place, Place::BuiltIn | Place::Given(_)) {
+            if matches!(slot.place, ComponentSource::BuiltIn | ComponentSource::Given(_)) {
                 tracing::warn!(
                     "the plugin `{}` is ignored: another plugin has its name",
                     folder::shown(&name)
@@ -193,7 +193,7 @@ impl Plugins {
     async fn consider(
         &self,
         name: &str,
-        place: &Place,
+        place: &ComponentSource,
         candidate: Candidate,
         approved: Option<&ApprovedPlugin>,
     ) -> Verdict {
@@ -202,7 +202,7 @@ impl Plugins {
         if info.manifest.name != name {
             let real = &info.manifest.name;
             let fix = match place {
-                Place::Folder(_) => format!("name the file `{real}.wasm`"),
+                ComponentSource::Folder(_) => format!("name the file `{real}.wasm`"),
                 _ => format!("the table has to be [plugins.{real}]"),
             };
             return failed(format!("its manifest names it `{real}`; {fix}"));
@@ -213,7 +213,7 @@ impl Plugins {
         }
         // What is installed changes by a decision only.
         let trusted = self.policies.config.reload(name) == Reload::Trust
-            && !matches!(place, Place::Installed(_));
+            && !matches!(place, ComponentSource::Installed(_));
         let is_approved = approved.is_some_and(|approved| approved.digest == info.digest);
         if !trusted && !is_approved {
             let reason = approvals::hold_reason(name, &info, approved);
@@ -362,7 +362,7 @@ impl Plugins {
             let Some(candidate) = this.approvals.component(&plugin, &approved)? else {
                 return Ok(None);
             };
-            let file = place.as_ref().and_then(Place::file).map(|file| file.display().to_string());
+            let file = place.as_ref().and_then(ComponentSource::file).map(|file| file.display().to_string());
             let source = approved.source.as_ref().map(|source| source.resolved.clone()).or(file);
             let copy = this.approvals.copy_path(&approved);
             this.admitted(candidate, source, &copy).map(Some)

@@ -29,18 +29,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::{OwnedMutexGuard, watch};
 use toolhold_config::{BUILT_IN_FILTERS, Reload};
-use toolhold_contract::{CancellationToken, HostError, Provider};
+use toolhold_contract::{CancellationToken, HostError, ToolSource};
 use toolhold_engine::{Builtin, Candidate, Runtime};
 use toolhold_system::watch::FileStamp;
 
 pub use admission::{check_signed, check_source};
 pub use advisor::CommandGate;
-pub use approvals::{Approvals, NewPlugin, compare_versions};
+pub use approvals::{PluginApprovals, NewPlugin, compare_versions};
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, SignerChange, ToolChange};
 pub use lock_file::{ApprovedPlugin, FilePlace, LockedPlugin, PluginSource};
 pub use policies::{
-    Policies, ServerPlaces, compiled_folder, memory, most_memory, runtime_config, server_places,
+    GrantResolver, ServerPlaces, compiled_folder, memory, most_memory, runtime_config, server_places,
 };
 pub use settings_schema::config_schema;
 pub use slot::{HeldVersion, PluginPlace, PluginState};
@@ -49,13 +49,13 @@ pub use watching::Watch;
 use crate::catalogue::{Catalogue, Tool};
 use crate::filter_chain::Chain;
 use folder::PluginFolder;
-use slot::{Place, Running, Slot};
+use slot::{ComponentSource, Running, Slot};
 
 /// The plugins of a host, and the catalogue of their tools.
 pub struct Plugins {
     runtime: Arc<Runtime>,
-    policies: Policies,
-    approvals: Approvals,
+    policies: GrantResolver,
+    approvals: PluginApprovals,
     /// The tools of providers that aren't plugins.
     others: Vec<Arc<Tool>>,
     slots: Mutex<Vec<Slot>>,
@@ -86,7 +86,7 @@ pub struct FoundPlugins {
 /// The component that was found for a name.
 struct FoundComponent {
     name: String,
-    place: Place,
+    place: ComponentSource,
     /// Where it was installed from. `None`: it is a file of the user's.
     source: Option<String>,
     file: Result<(File, FileStamp), String>,
@@ -106,13 +106,13 @@ impl Plugins {
     /// The schema of another provider's tool isn't valid.
     pub fn new(
         runtime: Arc<Runtime>,
-        policies: Policies,
-        others: &[Arc<dyn Provider>],
+        policies: GrantResolver,
+        others: &[Arc<dyn ToolSource>],
         watched: bool,
     ) -> Result<Self, HostError> {
         let others =
             others.iter().map(Tool::from_provider).collect::<Result<Vec<_>, _>>()?.concat();
-        let approvals = Approvals::open(&policies.folders);
+        let approvals = PluginApprovals::open(&policies.folders);
         let catalogue =
             RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
         let (slots, changing, changes) = (Mutex::default(), Arc::default(), watch::Sender::new(0));
@@ -161,7 +161,7 @@ impl Plugins {
         } else {
             self.runtime.load_built_in(builtin, self.policies.built_in(builtin.name)?).await?
         };
-        let mut slot = Slot::new(builtin.name.to_owned(), Place::BuiltIn);
+        let mut slot = Slot::new(builtin.name.to_owned(), ComponentSource::BuiltIn);
         slot.serve(&plugin, true)?;
         plugin.remember().await;
         self.slots().push(slot);
@@ -179,9 +179,9 @@ impl Plugins {
         let name = candidate.info().manifest.name.clone();
         if let Some(other) = self.slots().iter().find(|slot| slot.name == name) {
             let reason = match &other.place {
-                Place::BuiltIn => "a built-in plugin has that name; rename this one".to_owned(),
-                Place::Given(file) => format!("{} already has that name", file.display()),
-                Place::Named(file) | Place::Folder(file) | Place::Installed(file) => {
+                ComponentSource::BuiltIn => "a built-in plugin has that name; rename this one".to_owned(),
+                ComponentSource::Given(file) => format!("{} already has that name", file.display()),
+                ComponentSource::Named(file) | ComponentSource::Folder(file) | ComponentSource::Installed(file) => {
                     format!(
                         "{} already has that name; leave out `--plugin`, or remove the other one",
                         file.display()
@@ -195,7 +195,7 @@ impl Plugins {
         let candidate = blocking(move || this.admitted(candidate, None, &file)).await??;
         let policy = self.policy_for(&name, &candidate).await?;
         let plugin = self.runtime.load(candidate, policy).await?;
-        let mut slot = Slot::new(name, Place::Given(path.to_owned()));
+        let mut slot = Slot::new(name, ComponentSource::Given(path.to_owned()));
         slot.serve(&plugin, true)?;
         plugin.remember().await;
         self.slots().push(slot);
@@ -312,7 +312,7 @@ impl Plugins {
         let named = self.policies.named().into_iter().map(|(name, path)| {
             let file =
                 folder::open_named(&path, self.policies.config.reload(&name) == Reload::Trust);
-            FoundComponent { name, place: Place::Named(path), source: None, file }
+            FoundComponent { name, place: ComponentSource::Named(path), source: None, file }
         });
         let mut all: Vec<FoundComponent> = named.collect();
         for (name, locked) in locked {
@@ -333,14 +333,14 @@ impl Plugins {
                     let path = folder.path_of(&name);
                     if let Some(found) = all[..elsewhere].iter().find(|found| found.name == name) {
                         let why = match found.place {
-                            Place::Installed(_) => format!("`{name}` is installed"),
+                            ComponentSource::Installed(_) => format!("`{name}` is installed"),
                             _ => format!("[plugins.{name}] names another file"),
                         };
                         tracing::warn!("{} is ignored: {why}", path.display());
                         continue;
                     }
                     let file = folder.open_plugin(&name);
-                    let place = Place::Folder(path);
+                    let place = ComponentSource::Folder(path);
                     all.push(FoundComponent { name, place, source: None, file });
                 }
             }
@@ -360,17 +360,17 @@ impl Plugins {
             Err((path, error)) => (Err(format!("{}: {error}", path.display())), path),
         };
         let source = version.source.as_ref().map(|source| source.resolved.clone());
-        FoundComponent { name: name.to_owned(), place: Place::Installed(path), source, file }
+        FoundComponent { name: name.to_owned(), place: ComponentSource::Installed(path), source, file }
     }
 
     /// Removes plugins whose files are gone.
     fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
         let before = slots.len();
-        let found: HashMap<&str, &Place> =
+        let found: HashMap<&str, &ComponentSource> =
             found.iter().map(|found| (&*found.name, &found.place)).collect();
         slots.retain(|slot| match slot.place {
-            Place::BuiltIn | Place::Given(_) => true,
+            ComponentSource::BuiltIn | ComponentSource::Given(_) => true,
             _ => found.get(&*slot.name).is_some_and(|place| place.is_same(&slot.place)),
         });
         if slots.len() < before {
@@ -461,7 +461,7 @@ pub fn candidate(
     if let Some(path) = config.plugin_path(name, folders, directory) {
         return Candidate::file(&path).map(|candidate| candidate.under(name));
     }
-    let approvals = Approvals::open(folders);
+    let approvals = PluginApprovals::open(folders);
     if let Some(locked) = approvals.all()?.get(name)
         && locked.approved.source.is_some()
     {

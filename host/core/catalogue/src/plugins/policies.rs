@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolhold_config::{
-    self as config, FilePolicy, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
+    self as config, FileGrants, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
     ProcessGrants,
 };
 use toolhold_contract::{
     Access, BuiltInGrant, BuiltInPlugin, EmbeddingModel, HostError, VectorDatabase,
 };
 use toolhold_engine::{
-    Builtin, Limits, PluginConfig, PluginEmbeddings, PluginIndex, PluginPolicy, ProcessPolicy,
-    RuntimeConfig, ServicePolicy,
+    Builtin, Limits, PluginConfig, PluginEmbeddings, PluginIndex, PluginGrants, PluginProcesses,
+    RuntimeConfig, PluginServices,
 };
 use toolhold_net::{Egress, Network, Settings};
 use toolhold_policy::files::{Grant, OwnFolder};
@@ -55,7 +55,7 @@ const DIAGNOSTICS: &str = "diagnostics";
 const DIAGNOSTICS_KEPT: Quota = Quota { bytes: 64 * MIB, keys: 10_000 };
 
 /// Makes the policy of each plugin when it is loaded.
-pub struct Policies {
+pub struct GrantResolver {
     /// The configuration.
     pub config: Loaded,
     /// Toolhold's own folders.
@@ -128,15 +128,15 @@ pub struct ServerPlaces {
     pub environment: Vec<(String, String)>,
 }
 
-fn open(files: FilePolicy, own: Vec<OwnFolder>) -> Result<Grants, HostError> {
-    let FilePolicy { grants, deny_read, allow_read, deny_write } = files;
+fn open(files: FileGrants, own: Vec<OwnFolder>) -> Result<Grants, HostError> {
+    let FileGrants { grants, deny_read, allow_read, deny_write } = files;
     let globs = |rules: toolhold_policy::files::FileRules| {
         rules.with_globs(deny_read, allow_read, deny_write)
     };
     Grants::open(grants, own, globs).map_err(|error| HostError::Config(error.to_string()))
 }
 
-impl Policies {
+impl GrantResolver {
     /// `files`: components that aren't named in the configuration. Tools may not write to them,
     /// since they are code that the host loads the next time.
     pub fn new(
@@ -170,31 +170,31 @@ impl Policies {
     }
 
     /// The policy of a built-in plugin. One that isn't in the table is granted nothing.
-    pub fn built_in(&self, name: &str) -> Result<PluginPolicy, HostError> {
+    pub fn built_in(&self, name: &str) -> Result<PluginGrants, HostError> {
         let plugin = BuiltInPlugin::named(name);
         let (table, grants) = plugin.map_or(("tools", &[][..]), |it| (it.table, it.grants));
-        let policy = self.policy(table, FilePolicy::default(), self.config.config.tools.limits)?;
+        let policy = self.policy(table, FileGrants::default(), self.config.config.tools.limits)?;
         grants.iter().try_fold(policy, |policy, grant| self.with_grant(policy, table, *grant))
     }
 
     fn with_grant(
         &self,
-        policy: PluginPolicy,
+        policy: PluginGrants,
         table: &str,
         grant: BuiltInGrant,
-    ) -> Result<PluginPolicy, HostError> {
+    ) -> Result<PluginGrants, HostError> {
         match grant {
-            BuiltInGrant::Files => Ok(PluginPolicy { files: self.file_grants()?, ..policy }),
+            BuiltInGrant::Files => Ok(PluginGrants { files: self.file_grants()?, ..policy }),
             BuiltInGrant::Commands => self.with_commands(policy, table),
             BuiltInGrant::Compilers => self.with_compilers(policy, table),
             BuiltInGrant::LanguageServers => self.with_language_servers(policy),
             BuiltInGrant::Requests => {
                 let egress = self.config.egress_of_web(&self.folders, &self.directory)?;
-                Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy })
+                Ok(PluginGrants { egress: Some(self.egress(egress)), ..policy })
             }
             BuiltInGrant::Memory => Ok(self.with_memory(policy)),
             BuiltInGrant::CodeIndex => Ok(self.with_code_index(policy)),
-            BuiltInGrant::Tasks => Ok(PluginPolicy { schedule: true, ..policy }),
+            BuiltInGrant::Tasks => Ok(PluginGrants { schedule: true, ..policy }),
         }
     }
 
@@ -210,23 +210,23 @@ impl Policies {
     }
 
     /// Adds commands. If they are disabled or may start nothing, a call says so.
-    fn with_commands(&self, policy: PluginPolicy, table: &str) -> Result<PluginPolicy, HostError> {
+    fn with_commands(&self, policy: PluginGrants, table: &str) -> Result<PluginGrants, HostError> {
         let mut grants = self.shell_grants()?;
         self.add_readable(&mut grants.files);
         let files = self.opened(grants.files.clone())?;
-        Ok(PluginPolicy { files, process: Some(self.processes(table, grants)?), ..policy })
+        Ok(PluginGrants { files, process: Some(self.processes(table, grants)?), ..policy })
     }
 
     /// Adds what is remembered.
-    fn with_memory(&self, policy: PluginPolicy) -> PluginPolicy {
+    fn with_memory(&self, policy: PluginGrants) -> PluginGrants {
         let documents = Arc::new(memory(&self.config, &self.folders));
         let index = Some(PluginIndex { documents, is_derived: false, vectors: None });
         let embeddings = Some(self.embeddings(&self.config.config.tools.memory.embeddings));
-        PluginPolicy { index, embeddings, ..policy }
+        PluginGrants { index, embeddings, ..policy }
     }
 
     /// Adds the index of code, and the time that it takes to bring it up to date.
-    fn with_code_index(&self, mut policy: PluginPolicy) -> PluginPolicy {
+    fn with_code_index(&self, mut policy: PluginGrants) -> PluginGrants {
         let settings = &self.config.config.index;
         let bytes = settings.max_mib.get().saturating_mul(MIB);
         // The documents of code have about a KiB each.
@@ -247,7 +247,7 @@ impl Policies {
             "lsp": self.config.config.tools.code.lsp,
         });
         let config = config.as_object().cloned().unwrap_or_default();
-        PluginPolicy { config: PluginConfig::new(config).into(), ..policy }
+        PluginGrants { config: PluginConfig::new(config).into(), ..policy }
     }
 
     /// How vectors are made by the model of a table of `[providers]`. Empty: by none.
@@ -257,7 +257,7 @@ impl Policies {
 
     /// Adds what the search in code may start. Without language servers, that is nothing, and all
     /// calls only read. It writes no files in any case.
-    fn with_language_servers(&self, mut policy: PluginPolicy) -> Result<PluginPolicy, HostError> {
+    fn with_language_servers(&self, mut policy: PluginGrants) -> Result<PluginGrants, HostError> {
         let settings = &self.config.config.tools.code.lsp;
         let judged = settings.enabled;
         let (services, network) = (LANGUAGE_SERVERS, NetworkGrant::Deny);
@@ -268,7 +268,7 @@ impl Policies {
             ProcessGrants { judged, services, judged_services, shell: false, network, ..grants };
         policy.process = Some(self.processes("tools.shell", grants)?);
         if !settings.enabled {
-            return Ok(PluginPolicy { read_only: true, only_reads: true, ..policy });
+            return Ok(PluginGrants { read_only: true, only_reads: true, ..policy });
         }
         let mut files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.add_readable(&mut files);
@@ -288,7 +288,7 @@ impl Policies {
 
     /// Adds compilers and linters. They read where commands may read, and start what would be
     /// allowed as a command.
-    fn with_compilers(&self, policy: PluginPolicy, table: &str) -> Result<PluginPolicy, HostError> {
+    fn with_compilers(&self, policy: PluginGrants, table: &str) -> Result<PluginGrants, HostError> {
         let settings = &self.config.config.tools.diagnostics;
         let grants = self.shell_grants()?;
         let files = self.opened(read_only(grants.files.clone()))?;
@@ -300,7 +300,7 @@ impl Policies {
             _ => Map::new(),
         };
         let time = Duration::from_secs(settings.timeout.get());
-        Ok(PluginPolicy {
+        Ok(PluginGrants {
             files,
             process: Some(self.processes(table, grants)?),
             store: Some(Arc::new(Store::named(
@@ -316,7 +316,7 @@ impl Policies {
 
     /// Adds the readable folders to grants. Tools that are disabled are granted nothing, and
     /// nothing becomes narrower.
-    fn add_readable(&self, files: &mut FilePolicy) {
+    fn add_readable(&self, files: &mut FileGrants) {
         let is_granted =
             |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
         let Some(first) = files.grants.first() else { return };
@@ -336,7 +336,7 @@ impl Policies {
     }
 
     /// The policy of a third-party plugin. A grant belongs to a name.
-    pub fn third_party(&self, name: &str) -> Result<PluginPolicy, HostError> {
+    pub fn third_party(&self, name: &str) -> Result<PluginGrants, HostError> {
         let files = self.config.plugin_files(name, &self.folders, &self.directory)?;
         let table = format!("plugins.{name}");
         let policy = self.policy(&table, files, self.config.plugin_limits(name))?;
@@ -353,7 +353,7 @@ impl Policies {
         let schedule = plugin.is_some_and(|plugin| plugin.schedule_tasks.get() > 0);
         let embeddings = plugin.map(|plugin| &plugin.embeddings).filter(|name| !name.is_empty());
         let embeddings = embeddings.map(|name| self.embeddings(name));
-        let policy = PluginPolicy {
+        let policy = PluginGrants {
             embeddings,
             process,
             egress,
@@ -365,25 +365,25 @@ impl Policies {
             session,
             ..policy
         };
-        Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
+        Ok(PluginGrants { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 
     fn policy(
         &self,
         table: &str,
-        files: FilePolicy,
+        files: FileGrants,
         limits: config::Limits,
-    ) -> Result<PluginPolicy, HostError> {
+    ) -> Result<PluginGrants, HostError> {
         let mut limits = self.limits(limits);
         if table.starts_with("plugins.") {
             limits.table = self.config.own_table(&format!("{table}.limits")).into();
         }
-        Ok(PluginPolicy {
+        Ok(PluginGrants {
             files: self.opened(files)?,
             working_directory: Some(self.directory.clone()),
             limits,
             table: self.config.own_table(table).into(),
-            ..PluginPolicy::default()
+            ..PluginGrants::default()
         })
     }
 
@@ -416,12 +416,12 @@ impl Policies {
         Arc::new(Egress::new(settings))
     }
 
-    fn open(&self, files: FilePolicy) -> Result<Grants, HostError> {
+    fn open(&self, files: FileGrants) -> Result<Grants, HostError> {
         open(files, self.own.clone())
     }
 
     /// `None`: no files are granted.
-    fn opened(&self, files: FilePolicy) -> Result<Option<Arc<Grants>>, HostError> {
+    fn opened(&self, files: FileGrants) -> Result<Option<Arc<Grants>>, HostError> {
         if files.grants.is_empty() {
             return Ok(None);
         }
@@ -433,7 +433,7 @@ impl Policies {
         &self,
         table: &str,
         grants: ProcessGrants,
-    ) -> Result<Arc<ProcessPolicy>, HostError> {
+    ) -> Result<Arc<PluginProcesses>, HostError> {
         let ProcessGrants {
             files,
             extra_trees: also,
@@ -473,11 +473,11 @@ impl Policies {
                 // What they change later couldn't be undone.
                 let (files, mut also) = (read_only(files.clone()), also.clone());
                 also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
-                Some(ServicePolicy::new(most, judged_services, places(files, also, Vec::new())?))
+                Some(PluginServices::new(most, judged_services, places(files, also, Vec::new())?))
             }
         };
         let places = places(files, also, sockets)?;
-        Ok(Arc::new(ProcessPolicy {
+        Ok(Arc::new(PluginProcesses {
             programs,
             judged,
             services,
@@ -610,7 +610,7 @@ pub fn most_memory(config: &Loaded) -> usize {
     all.map(|limits| mebibytes(limits.memory_mib.get())).max().unwrap_or_default()
 }
 
-fn read_only(mut files: FilePolicy) -> FilePolicy {
+fn read_only(mut files: FileGrants) -> FileGrants {
     files.grants.iter_mut().for_each(|grant| grant.access = Access::Read);
     files
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use toolhold_config::{Loaded, Source, dotted_name};
 use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_engine::{Candidate, Manifest, PluginConfig, PluginPolicy, schema_weight};
+use toolhold_engine::{Candidate, Manifest, PluginConfig, PluginGrants, schema_weight};
 
 use super::{Plugins, blocking};
 use crate::{schema, validate};
@@ -22,7 +22,7 @@ impl Plugins {
         &self,
         name: &str,
         candidate: &Candidate,
-    ) -> Result<PluginPolicy, HostError> {
+    ) -> Result<PluginGrants, HostError> {
         let policy = self.policies.third_party(name)?;
         let fail = |reason| HostError::Load { plugin: name.to_owned(), reason };
         let written = self.policies.config.plugin_config(name);
@@ -36,7 +36,7 @@ impl Plugins {
                 blocking(check).await?.map_err(fail)?
             }
         };
-        Ok(PluginPolicy { config: PluginConfig::new(config).into(), ..policy })
+        Ok(PluginGrants { config: PluginConfig::new(config).into(), ..policy })
     }
 }
 

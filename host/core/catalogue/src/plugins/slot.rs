@@ -15,7 +15,7 @@ use crate::tally::Tally;
 
 /// The source of a plugin's component.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ComponentSource {
     /// The program.
     BuiltIn,
     /// A file that a flag or the embedding program named for this run.
@@ -28,7 +28,7 @@ pub(super) enum Place {
     Installed(PathBuf),
 }
 
-impl Place {
+impl ComponentSource {
     /// Whether a plugin stays where it was, also with another version.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self == other || matches!((self, other), (Self::Installed(_), Self::Installed(_)))
@@ -79,7 +79,7 @@ impl HeldVersion {
 /// One plugin name. It stays when its versions change.
 pub(super) struct Slot {
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: ComponentSource,
     pub(super) running: Option<Running>,
     pub(super) waiting: Option<HeldVersion>,
     /// Whether its first version is being loaded.
@@ -92,7 +92,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(name: String, place: Place) -> Self {
+    pub(super) fn new(name: String, place: ComponentSource) -> Self {
         Self {
             name,
             place,
@@ -131,11 +131,11 @@ impl Slot {
 
     pub(super) fn state(&self) -> PluginState {
         let place = match self.place {
-            Place::BuiltIn => PluginPlace::BuiltIn,
-            Place::Given(_) => PluginPlace::Given,
-            Place::Named(_) => PluginPlace::Named,
-            Place::Folder(_) => PluginPlace::Folder,
-            Place::Installed(_) => PluginPlace::Installed,
+            ComponentSource::BuiltIn => PluginPlace::BuiltIn,
+            ComponentSource::Given(_) => PluginPlace::Given,
+            ComponentSource::Named(_) => PluginPlace::Named,
+            ComponentSource::Folder(_) => PluginPlace::Folder,
+            ComponentSource::Installed(_) => PluginPlace::Installed,
         };
         let info = self.running.as_ref().map(|running| running.plugin.info());
         let egress = self

@@ -30,7 +30,7 @@ const MAX_OF_SESSION: usize = 16;
 /// Asks the questions of a host.
 #[derive(Debug)]
 pub(crate) struct ApprovalDesk {
-    pub(crate) places: Arc<QuestionPlaces>,
+    pub(crate) places: Arc<QuestionSlots>,
     /// Toolhold's own folders.
     pub(crate) folders: Folders,
     /// The settings that the rules are made of now.
@@ -54,18 +54,18 @@ impl ApprovalDesk {
 
 /// The open questions of each session, by their number.
 #[derive(Debug, Default)]
-pub(crate) struct QuestionPlaces(Mutex<HashMap<String, usize>>);
+pub(crate) struct QuestionSlots(Mutex<HashMap<String, usize>>);
 
 /// The slot of one open question; dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct Place<'p> {
-    places: &'p QuestionPlaces,
+pub(crate) struct QuestionSlot<'p> {
+    places: &'p QuestionSlots,
     session: String,
 }
 
-impl QuestionPlaces {
+impl QuestionSlots {
     /// Reserves a slot for a question of a session, or says why there is none.
-    pub(crate) fn take(&self, session: &str) -> Result<Place<'_>, String> {
+    pub(crate) fn take(&self, session: &str) -> Result<QuestionSlot<'_>, String> {
         let mut open = self.open();
         if open.values().sum::<usize>() >= MAX_OPEN {
             return Err(format!("{MAX_OPEN} questions wait for an answer already"));
@@ -77,7 +77,7 @@ impl QuestionPlaces {
             ));
         }
         *of_session += 1;
-        Ok(Place { places: self, session: session.to_owned() })
+        Ok(QuestionSlot { places: self, session: session.to_owned() })
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<String, usize>> {
@@ -85,7 +85,7 @@ impl QuestionPlaces {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QuestionSlot<'_> {
     fn drop(&mut self) {
         let mut open = self.places.open();
         if let Some(of_session) = open.get_mut(&self.session) {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn session_leaves_open_questions_to_others() {
-        let places = QuestionPlaces::default();
+        let places = QuestionSlots::default();
         let of = |session: &str, count: usize| {
             (0..count).map(|_| places.take(session).expect("it is free")).collect::<Vec<_>>()
         };

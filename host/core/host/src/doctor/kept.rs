@@ -1,4 +1,4 @@
-use toolhold_catalogue::plugins::Approvals;
+use toolhold_catalogue::plugins::PluginApprovals;
 use toolhold_config::{self as config, Folders, Loaded};
 use toolhold_contract::HostError;
 use toolhold_schedule::Schedule;
@@ -9,7 +9,7 @@ use crate::session;
 
 /// State that is stored between runs: whether it can be read and trusted.
 pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
-    let approved = Approvals::open(folders).all().map(|all| (all.len(), Vec::new()));
+    let approved = PluginApprovals::open(folders).all().map(|all| (all.len(), Vec::new()));
     let questions =
         Questions::open(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
     let trusted = config::trusted(folders).map(|files| (files.len(), Vec::new()));

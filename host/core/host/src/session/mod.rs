@@ -28,7 +28,7 @@ struct Inner {
     name: Arc<str>,
     /// Who has it, if that isn't the user of this machine.
     principal: Option<Arc<str>>,
-    state: Place,
+    state: SessionStore,
     /// Always in memory.
     answers: AnswerCache,
     /// The commands that go on after their calls. They end with the session.
@@ -43,7 +43,7 @@ struct Inner {
     turn: AtomicU64,
 }
 
-enum Place {
+enum SessionStore {
     Memory(Mutex<SessionState>),
     Disk(disk::DiskSession),
 }
@@ -65,7 +65,7 @@ impl Session {
         Self(Arc::new(Inner {
             name,
             principal,
-            state: Place::Memory(Mutex::default()),
+            state: SessionStore::Memory(Mutex::default()),
             answers: AnswerCache::default(),
             jobs: OnceLock::new(),
             services: OnceLock::new(),
@@ -92,7 +92,7 @@ impl Session {
         principal: Option<&str>,
     ) -> Self {
         let name = name.into();
-        let state = Place::Disk(disk::DiskSession::new(folders, &name));
+        let state = SessionStore::Disk(disk::DiskSession::new(folders, &name));
         let answers = AnswerCache::default();
         let (jobs, services) = (OnceLock::new(), OnceLock::new());
         let shell = SessionShell::default();
@@ -175,13 +175,13 @@ impl Session {
     /// The reusable answers. `None` in a process that makes one call and ends: nobody would ask for
     /// them.
     pub(crate) fn answers(&self) -> Option<&AnswerCache> {
-        matches!(self.0.state, Place::Memory(_)).then_some(&self.0.answers)
+        matches!(self.0.state, SessionStore::Memory(_)).then_some(&self.0.answers)
     }
 
     /// Its jobs in a host, which the first call that may start one makes. `None` in a process that
     /// makes one call and ends: its jobs would end with it.
     pub(crate) fn jobs(&self, jobs: &Jobs) -> Option<&SessionJobs> {
-        matches!(self.0.state, Place::Memory(_))
+        matches!(self.0.state, SessionStore::Memory(_))
             .then(|| self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
     }
 
@@ -198,7 +198,7 @@ impl Session {
     /// What the commands of its next call begin with. `None` in a process that makes one call and
     /// ends.
     pub(crate) fn shell(&self) -> Option<CallShell> {
-        matches!(self.0.state, Place::Memory(_)).then(|| self.0.shell.begin())
+        matches!(self.0.state, SessionStore::Memory(_)).then(|| self.0.shell.begin())
     }
 
     /// What its caller has to know of jobs that have ended, each once.
@@ -213,8 +213,8 @@ impl Session {
     /// [`HostError::Io`] if the state is on disk and can't be read or trusted.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
         match &self.0.state {
-            Place::Memory(state) => Ok(look(&state.lock().unwrap_or_else(PoisonError::into_inner))),
-            Place::Disk(kept) => kept.look(look),
+            SessionStore::Memory(state) => Ok(look(&state.lock().unwrap_or_else(PoisonError::into_inner))),
+            SessionStore::Disk(kept) => kept.look(look),
         }
     }
 
@@ -229,10 +229,10 @@ impl Session {
         change: impl FnOnce(&mut SessionState) -> R,
     ) -> Result<R, HostError> {
         match &self.0.state {
-            Place::Memory(state) => {
+            SessionStore::Memory(state) => {
                 Ok(change(&mut state.lock().unwrap_or_else(PoisonError::into_inner)))
             }
-            Place::Disk(kept) => kept.change(change),
+            SessionStore::Disk(kept) => kept.change(change),
         }
     }
 }

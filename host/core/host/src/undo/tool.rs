@@ -8,7 +8,7 @@ use serde_json::json;
 use toolhold_config::{Folders, Loaded};
 use toolhold_contract::text::counted;
 use toolhold_contract::{
-    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider,
+    Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, ToolSource,
 };
 use toolhold_jobs::Jobs;
 use toolhold_undo::{ChangeKind, UndoEntry, UndoError, UndoPlan, UndoStore};
@@ -179,7 +179,7 @@ fn described(entry: &UndoEntry, plan: &UndoPlan) -> String {
     text
 }
 
-impl Provider for UndoTool {
+impl ToolSource for UndoTool {
     fn name(&self) -> &str {
         "undo"
     }

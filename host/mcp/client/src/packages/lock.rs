@@ -42,7 +42,7 @@ fn shown(text: &str) -> String {
     neutral_line(cut(text, 128))
 }
 
-/// Place below `node_modules`, version, and whether its archive's digest is there.
+/// ServerAddress below `node_modules`, version, and whether its archive's digest is there.
 fn of_npm(lock: &str) -> Vec<(String, String, bool)> {
     let lock: Value = serde_json::from_str(lock).unwrap_or_default();
     let packages = lock["packages"].as_object().into_iter().flatten();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use toolhold_core::config::{Folders, Serve};
 use toolhold_core::state;
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_net::requests::Door;
+use toolhold_net::requests::OutboundClient;
 
 use super::PATH;
 use super::keys::{ALGORITHMS, Keys};
@@ -118,7 +118,7 @@ impl Access {
     /// # Errors
     ///
     /// The line that is missing or wrong, or the keys aren't available.
-    pub(super) async fn oauth(settings: &Serve, door: &Door) -> Result<Self, ServeError> {
+    pub(super) async fn oauth(settings: &Serve, door: &OutboundClient) -> Result<Self, ServeError> {
         let oauth = &settings.oauth;
         let url = settings.url.trim_end_matches('/');
         let resource = format!("{url}{PATH}");

@@ -29,7 +29,7 @@ use super::PATH;
 use super::access::{Access, CHALLENGE};
 use super::callers::{CONNECTIONS, Caller, CallerPlace, Callers, Refusal};
 use super::newcomers::Newcomer;
-use super::place::Place;
+use super::place::ListenAddress;
 use super::sessions::{Connections, Handshakes};
 use crate::envelope::Envelope;
 use crate::error::ServeError;
@@ -87,7 +87,7 @@ impl Answering {
         server: &Server,
         [access, metrics_access]: [Access; 2],
         settings: Serve,
-        place: &Place,
+        place: &ListenAddress,
         own_origins: Vec<String>,
         folders: &Folders,
     ) -> Result<Self, ServeError> {

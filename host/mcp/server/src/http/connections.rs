@@ -21,7 +21,7 @@ use toolhold_core::CancellationToken;
 
 use super::answering::Answering;
 use super::newcomers::{Newcomer, Newcomers};
-use super::place::Place;
+use super::place::ListenAddress;
 use crate::error::ServeError;
 
 /// Time limit for the TLS handshake.
@@ -74,15 +74,15 @@ impl Listener {
     /// # Errors
     ///
     /// The address is in use, or the system refuses it.
-    pub(super) async fn bind(place: &Place) -> Result<(Self, Place), ServeError> {
-        let failed = |error: io::Error| ServeError::Place { place: place.to_string(), error };
+    pub(super) async fn bind(place: &ListenAddress) -> Result<(Self, ListenAddress), ServeError> {
+        let failed = |error: io::Error| ServeError::Listen { place: place.to_string(), error };
         match place {
-            Place::Tcp(address) => {
+            ListenAddress::Tcp(address) => {
                 let listener = TcpListener::bind(address).await.map_err(failed)?;
                 let address = listener.local_addr().map_err(failed)?;
-                Ok((Self::Tcp(listener), Place::Tcp(address)))
+                Ok((Self::Tcp(listener), ListenAddress::Tcp(address)))
             }
-            Place::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 remove_unused_socket(path).await.map_err(failed)?;
                 let listener = UnixListener::bind(path).map_err(failed)?;
                 let _bound = Bound::new(path);

@@ -12,7 +12,7 @@ use jsonwebtoken::jwk::{
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
-use toolhold_net::requests::{Door, Limits, Request, check_url};
+use toolhold_net::requests::{OutboundClient, Limits, Request, check_url};
 
 use crate::error::ServeError;
 
@@ -49,7 +49,7 @@ const PURPOSE: &str = "oauth keys";
 /// The keys.
 pub(super) struct Keys {
     source: Source,
-    door: Door,
+    door: OutboundClient,
     set: RwLock<Set>,
     /// Held while keys are fetched, so that one task does it at a time; the time of the last fetch.
     asked: tokio::sync::Mutex<Option<Instant>>,
@@ -71,7 +71,7 @@ impl Keys {
     /// # Errors
     ///
     /// They aren't available or aren't valid.
-    pub(super) async fn new(keys: &str, door: Door) -> Result<Self, ServeError> {
+    pub(super) async fn new(keys: &str, door: OutboundClient) -> Result<Self, ServeError> {
         let source = source(keys).map_err(|why| ServeError::Settings(setting_error(keys, &why)))?;
         let set = source
             .read(&door)
@@ -172,7 +172,7 @@ pub(super) fn setting_error(keys: &str, why: &str) -> String {
 }
 
 impl Source {
-    async fn read(&self, door: &Door) -> Result<Arc<[Jwk]>, String> {
+    async fn read(&self, door: &OutboundClient) -> Result<Arc<[Jwk]>, String> {
         let bytes = match self {
             Self::File(path) => {
                 use tokio::task::spawn_blocking;

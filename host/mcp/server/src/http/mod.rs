@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use toolhold_core::CancellationToken;
 use toolhold_core::config::{Folders, Serve};
-use toolhold_net::requests::Door;
+use toolhold_net::requests::OutboundClient;
 
 use access::Access;
 use answering::Answering;
@@ -26,7 +26,7 @@ use connections::Listener;
 
 use crate::error::ServeError;
 use crate::server::Server;
-pub use place::Place;
+pub use place::ListenAddress;
 pub use settings::problems;
 
 /// The path of the protocol's endpoint.
@@ -42,7 +42,7 @@ pub struct Http {
     metrics_access: Access,
     tls: Option<tokio_rustls::TlsAcceptor>,
     settings: Serve,
-    place: Place,
+    place: ListenAddress,
     token_file: Option<PathBuf>,
     folders: Folders,
 }
@@ -65,11 +65,11 @@ impl Http {
     /// The line of the settings that is wrong; the address is in use or can't be used; a file can't
     /// be read.
     pub async fn bind(
-        place: Place,
+        place: ListenAddress,
         settings: Serve,
         folders: &Folders,
         authenticated: bool,
-        door: &Door,
+        door: &OutboundClient,
     ) -> Result<Self, ServeError> {
         let has_issuer = !settings.oauth.issuer.is_empty();
         let problems = problems(&settings);
@@ -82,8 +82,8 @@ impl Http {
                     "`--no-auth` lets in who [serve.oauth] would not: leave out one of the two";
                 return Err(ServeError::Settings(why.to_owned()));
             }
-            (Place::Unix(_), false) => (Access::Anyone, None),
-            (Place::Tcp(_), false) => {
+            (ListenAddress::Unix(_), false) => (Access::Anyone, None),
+            (ListenAddress::Tcp(_), false) => {
                 return Err(ServeError::Settings(
                     "without a token, only a Unix socket can be served: every program and web page on this machine reaches a port. Give \
                      `--http unix:/path/to/socket`, or leave out `--no-auth`"
@@ -118,15 +118,15 @@ impl Http {
             _ if !self.settings.url.is_empty() => {
                 format!("{}{PATH}", self.settings.url.trim_end_matches('/'))
             }
-            Place::Unix(_) => format!("http://localhost{PATH}"),
-            Place::Tcp(address) => {
+            ListenAddress::Unix(_) => format!("http://localhost{PATH}"),
+            ListenAddress::Tcp(address) => {
                 format!("{}://{address}{PATH}", if self.tls.is_some() { "https" } else { "http" })
             }
         }
     }
 
     /// The address that it listens on: port 0 is replaced by the real one.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ListenAddress {
         &self.place
     }
 

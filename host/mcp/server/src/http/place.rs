@@ -12,14 +12,14 @@ use crate::error::ServeError;
 
 /// The address that is listened on: a port or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ListenAddress {
     /// `127.0.0.1:8000`, or `8000` for short. Port 0 means a free one.
     Tcp(SocketAddr),
     /// `unix:/path/to/socket`, which only the user who runs the server can use.
     Unix(PathBuf),
 }
 
-impl FromStr for Place {
+impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -41,7 +41,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
@@ -50,7 +50,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl ListenAddress {
     /// Checks whether these settings allow to serve there.
     ///
     /// # Errors
@@ -121,13 +121,13 @@ mod tests {
     #[test]
     fn default_address_is_loopback_or_a_socket() {
         let tcp = |text: &str| match text.parse() {
-            Ok(Place::Tcp(address)) => address.to_string(),
+            Ok(ListenAddress::Tcp(address)) => address.to_string(),
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(tcp("8000"), "127.0.0.1:8000");
         assert_eq!(tcp("localhost:0"), "127.0.0.1:0");
         assert_eq!(tcp("[::1]:80"), "[::1]:80");
-        assert_eq!("unix:/run/toolhold".parse(), Ok(Place::Unix("/run/toolhold".into())));
+        assert_eq!("unix:/run/toolhold".parse(), Ok(ListenAddress::Unix("/run/toolhold".into())));
         for wrong in [
             "",
             "unix:",
@@ -138,7 +138,7 @@ mod tests {
             "70000",
             "http://127.0.0.1:80",
         ] {
-            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ListenAddress>().is_err(), "{wrong}");
         }
     }
 
@@ -154,7 +154,7 @@ mod tests {
             ("192.168.1.2:8000", named.clone(), true, true),
             ("192.168.1.2:8000", Serve { plain_http: true, ..named.clone() }, false, true),
         ] {
-            let place: Place = place.parse().expect("is a place");
+            let place: ListenAddress = place.parse().expect("is a place");
             assert_eq!(place.check(&settings, tls).is_ok(), right, "{place} {settings:?} {tls}");
         }
     }

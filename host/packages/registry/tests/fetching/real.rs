@@ -107,7 +107,7 @@ impl Registry {
         Self { process, folder, url }
     }
 
-    fn door(&self) -> Door {
+    fn door(&self) -> OutboundClient {
         let authorities = vec![self.folder.path().join("ca.pem")];
         door(Network { authorities, ..Network::default() })
     }

@@ -21,7 +21,7 @@ use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::child::Child;
 use crate::guest::convert::host_error;
 use crate::guest::state::{CallState, Processes};
-use crate::policy::{FailedCommand, ProcessPolicy};
+use crate::policy::{FailedCommand, PluginProcesses};
 
 /// Most bytes that are kept of each output, and most bytes of a standard input.
 const MAX_OUTPUT: usize = 1 << 20;
@@ -140,7 +140,7 @@ impl CallState {
         command: wit::Command,
         options: &wit::Options,
         is_judged: IsJudged,
-    ) -> Result<(Command, bool, Arc<ProcessPolicy>), Error> {
+    ) -> Result<(Command, bool, Arc<PluginProcesses>), Error> {
         let checked = self.processes().and_then(|processes| {
             let (mut command, line) = processes.command(command, options, is_judged)?;
             if let (Some(line), Some(judge)) = (&line, &processes.judge) {
@@ -274,7 +274,7 @@ fn left_notice(left: &[String], has_jobs: bool) -> Option<String> {
 }
 
 /// Why a process wasn't started.
-pub(crate) fn not_started(error: &StartError, policy: &ProcessPolicy) -> Error {
+pub(crate) fn not_started(error: &StartError, policy: &PluginProcesses) -> Error {
     match error {
         StartError::Sandbox(reason) => {
             host_error("unavailable", unavailable(reason, &policy.table.place.file))
@@ -309,7 +309,7 @@ fn unavailable(reason: &str, file: &ConfigFile) -> String {
 }
 
 /// Whether a policy lets programs be judged.
-type IsJudged = fn(&ProcessPolicy) -> bool;
+type IsJudged = fn(&PluginProcesses) -> bool;
 
 /// Why a command isn't started.
 enum Refusal {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use toolhold_compiler::StoreLimiter;
 use toolhold_component::PluginConfig;
 use toolhold_contract::{
-    CallId, CallerSource, ChangeRecorder, CommandJudge, Content, Events, JobStarter, NoEvents,
+    CallId, CallerSource, ChangeRecorder, CommandApprover, Content, Events, JobStarter, NoEvents,
     OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession,
 };
 use toolhold_net::Requests;
@@ -30,7 +30,7 @@ use crate::guest::access::{
 };
 use crate::guest::http::Http;
 use crate::limits::{Limits, store_bounds};
-use crate::policy::{PluginPolicy, ProcessPolicy};
+use crate::policy::{PluginGrants, PluginProcesses};
 use crate::timing::CallWatch;
 use crate::wasi::{Capture, Descriptor, Files, FilesView};
 
@@ -96,7 +96,7 @@ pub(crate) struct RunningCall {
 
 /// The processes that a call may start.
 pub(crate) struct Processes {
-    pub(crate) policy: Arc<ProcessPolicy>,
+    pub(crate) policy: Arc<PluginProcesses>,
     /// The default working directory of a process.
     pub(crate) directory: Option<PathBuf>,
     /// The checked command lines. A shell may run only these.
@@ -108,7 +108,7 @@ pub(crate) struct Processes {
     /// Keeps their whole output.
     pub(crate) output: Option<Arc<dyn OutputRecorder>>,
     /// Decides on programs that `policy` leaves to it.
-    pub(crate) judge: Option<Arc<dyn CommandJudge>>,
+    pub(crate) judge: Option<Arc<dyn CommandApprover>>,
     /// Keeps programs that outlive the call.
     pub(crate) services: Option<Arc<dyn ServiceKeeper>>,
     /// Starts processes that go on after the call.
@@ -162,7 +162,7 @@ impl CallState {
     /// guest's working directory.
     pub(crate) fn idle(
         plugin: &Arc<str>,
-        policy: &PluginPolicy,
+        policy: &PluginGrants,
         limits: &Limits,
         files: Files,
         directory: Option<&str>,

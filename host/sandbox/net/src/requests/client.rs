@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use toolhold_policy::egress::{Target, TargetHost};
 
-use crate::requests::error::{DoorError, words};
+use crate::requests::error::{OutboundError, words};
 use crate::requests::rules;
 use crate::{Network, ProxyServer};
 
@@ -26,13 +26,13 @@ const MAX_HEADERS: usize = 128;
 ///
 /// # Errors
 ///
-/// [`DoorError::Setup`]: the proxy or an authority can't be used.
+/// [`OutboundError::Setup`]: the proxy or an authority can't be used.
 pub(crate) async fn build(
     network: &Network,
     target: &Target,
     is_named: bool,
-) -> Result<reqwest::Client, DoorError> {
-    let setup = |error: reqwest::Error| DoorError::Setup(words(&error.to_string()));
+) -> Result<reqwest::Client, OutboundError> {
+    let setup = |error: reqwest::Error| OutboundError::Setup(words(&error.to_string()));
     let tls = network.tls().await.map_err(from_egress)?;
     let proxy = network.proxy_for(target).map_err(from_egress)?;
     let resolver = Resolver {
@@ -76,7 +76,7 @@ pub(crate) async fn check_before_proxy(
     network: &Network,
     target: &Target,
     is_named: bool,
-) -> Result<(), DoorError> {
+) -> Result<(), OutboundError> {
     let resolves = network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
     match &target.host {
         TargetHost::Name(name)
@@ -94,9 +94,9 @@ async fn checked(
     target: &Target,
     name: &str,
     is_named: bool,
-) -> Result<Vec<SocketAddr>, DoorError> {
+) -> Result<Vec<SocketAddr>, OutboundError> {
     let failed =
-        |error: crate::Error| DoorError::Name(target.host.to_string(), words(&error.to_string()));
+        |error: crate::Error| OutboundError::Name(target.host.to_string(), words(&error.to_string()));
     let addresses = network.look_up(name).await.map_err(failed)?;
     for address in &addresses {
         rules::check_address(target, *address, is_named)?;
@@ -132,7 +132,7 @@ impl Resolve for Resolver {
                 }
                 _ => {
                     let what = format!("{} is not the host of this request", words(asked));
-                    return Err(DoorError::Setup(what).into());
+                    return Err(OutboundError::Setup(what).into());
                 }
             };
             Ok::<Addrs, _>(Box::new(found.into_iter()))
@@ -140,9 +140,9 @@ impl Resolve for Resolver {
     }
 }
 
-fn from_egress(error: crate::Error) -> DoorError {
+fn from_egress(error: crate::Error) -> OutboundError {
     match error {
-        crate::Error::Setup(why) => DoorError::Setup(words(&why)),
-        other => DoorError::Setup(words(&other.to_string())),
+        crate::Error::Setup(why) => OutboundError::Setup(words(&why)),
+        other => OutboundError::Setup(words(&other.to_string())),
     }
 }

@@ -13,7 +13,7 @@ use url::Url;
 
 use crate::Network;
 use crate::requests::client;
-use crate::requests::error::DoorError;
+use crate::requests::error::OutboundError;
 use crate::requests::record::{DoorRecord, Recorder};
 use crate::requests::request::Request;
 use crate::requests::response::{Pending, Response};
@@ -27,7 +27,7 @@ const MAX_CLIENTS: usize = 16;
 
 /// The way out for Toolhold's own requests. A clone shares its connections.
 #[derive(Clone)]
-pub struct Door(Arc<Inner>);
+pub struct OutboundClient(Arc<Inner>);
 
 struct Inner {
     network: Network,
@@ -36,13 +36,13 @@ struct Inner {
     clients: Mutex<HashMap<(String, bool), reqwest::Client>>,
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for OutboundClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("recorder", &self.0.recorder).finish_non_exhaustive()
+        f.debug_struct("OutboundClient").field("recorder", &self.0.recorder).finish_non_exhaustive()
     }
 }
 
-impl Door {
+impl OutboundClient {
     /// Prepares requests with the settings of `[network]`. This opens no connection.
     pub fn new(network: Network, recorder: Arc<dyn Recorder>) -> Self {
         Self(Arc::new(Inner { network, recorder, clients: Mutex::default() }))
@@ -54,7 +54,7 @@ impl Door {
     /// # Errors
     ///
     /// A hop is refused by a rule, or there is no answer within the limits.
-    pub async fn send(&self, request: Request) -> Result<Response, DoorError> {
+    pub async fn send(&self, request: Request) -> Result<Response, OutboundError> {
         let until = Instant::now() + request.limits.time;
         let mut url = request.url.clone();
         let mut hop = 0;
@@ -73,7 +73,7 @@ impl Door {
             };
             hop += 1;
             if hop > MAX_REDIRECTS {
-                return Err(response.fail(DoorError::Redirects(MAX_REDIRECTS)));
+                return Err(response.fail(OutboundError::Redirects(MAX_REDIRECTS)));
             }
             response.finish()?;
             url = next;
@@ -85,7 +85,7 @@ impl Door {
         request: &Request,
         url: &Url,
         until: Instant,
-    ) -> Result<reqwest::Response, DoorError> {
+    ) -> Result<reqwest::Response, OutboundError> {
         let target = rules::target(url)?;
         let origin = target.origin();
         let is_named = request.named.contains(&origin);
@@ -105,22 +105,22 @@ impl Door {
                 .headers(headers)
                 .body(request.body.clone())
                 .build()
-                .map_err(|error| DoorError::from_client(&origin, error))?;
+                .map_err(|error| OutboundError::from_client(&origin, error))?;
             // What is sent has to be what was checked.
             if built.url() != url {
-                return Err(DoorError::Setup("the client changed the URL".to_owned()));
+                return Err(OutboundError::Setup("the client changed the URL".to_owned()));
             }
-            client.execute(built).await.map_err(|error| DoorError::from_client(&origin, error))
+            client.execute(built).await.map_err(|error| OutboundError::from_client(&origin, error))
         };
         let idle_until = Instant::now() + request.limits.idle;
         match timeout_at(until.min(idle_until), send).await {
             Ok(sent) => sent,
-            Err(_) if until < idle_until => Err(DoorError::Time(origin, request.limits.time)),
-            Err(_) => Err(DoorError::Idle(origin, request.limits.idle)),
+            Err(_) if until < idle_until => Err(OutboundError::Time(origin, request.limits.time)),
+            Err(_) => Err(OutboundError::Idle(origin, request.limits.idle)),
         }
     }
 
-    async fn client(&self, target: &Target, is_named: bool) -> Result<reqwest::Client, DoorError> {
+    async fn client(&self, target: &Target, is_named: bool) -> Result<reqwest::Client, OutboundError> {
         let key = (target.origin(), is_named);
         let lock = || self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = lock().get(&key) {
@@ -153,7 +153,7 @@ fn new_record(request: &Request, url: &Url, hop: usize) -> DoorRecord {
 }
 
 /// Where an answer sends the request next. `None` if it isn't a redirect.
-fn next(request: &Request, response: &Response) -> Result<Option<Url>, DoorError> {
+fn next(request: &Request, response: &Response) -> Result<Option<Url>, OutboundError> {
     let is_redirect = matches!(
         response.status(),
         StatusCode::MOVED_PERMANENTLY
@@ -166,7 +166,7 @@ fn next(request: &Request, response: &Response) -> Result<Option<Url>, DoorError
         return Ok(None);
     }
     let from = || response.origin().to_owned();
-    let refused = |why: &str| DoorError::Redirect { from: from(), why: why.to_owned() };
+    let refused = |why: &str| OutboundError::Redirect { from: from(), why: why.to_owned() };
     if !request.follows {
         return Err(refused("this request is for its own place alone"));
     }
@@ -177,7 +177,7 @@ fn next(request: &Request, response: &Response) -> Result<Option<Url>, DoorError
     let location = location.to_str().map_err(|_| refused("its place isn't a URL"))?;
     let joined = response.url().join(location).map_err(|_| refused("its place isn't a URL"))?;
     let next = rules::parse(joined.as_str())
-        .map_err(|error| DoorError::Redirect { from: from(), why: error.to_string() })?;
+        .map_err(|error| OutboundError::Redirect { from: from(), why: error.to_string() })?;
     if response.url().scheme() == "https" && next.scheme() != "https" {
         return Err(refused("it leads from https to another scheme"));
     }
@@ -185,7 +185,7 @@ fn next(request: &Request, response: &Response) -> Result<Option<Url>, DoorError
 }
 
 /// An encoded answer is refused: nobody asked for one, and it could be any size when decoded.
-fn check_encoding(response: Response) -> Result<Response, DoorError> {
+fn check_encoding(response: Response) -> Result<Response, OutboundError> {
     let encodings = response.headers().get_all(CONTENT_ENCODING).iter();
     let other = encodings
         .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase())
@@ -193,7 +193,7 @@ fn check_encoding(response: Response) -> Result<Response, DoorError> {
     match other {
         None => Ok(response),
         Some(encoding) => {
-            let error = DoorError::Encoded(
+            let error = OutboundError::Encoded(
                 response.origin().to_owned(),
                 crate::requests::error::words(&encoding),
             );

@@ -13,7 +13,7 @@ pub(crate) const TO_NAME: &str =
 
 /// Why a request failed, or why its answer ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DoorError {
+pub enum OutboundError {
     /// The URL isn't valid.
     #[error("the URL can't be used: {0}")]
     Url(String),
@@ -69,7 +69,7 @@ pub enum DoorError {
     Unrecorded(String, String),
 }
 
-impl DoorError {
+impl OutboundError {
     /// Whether a rule refused the request, so that it was not sent.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Blocked { .. })
@@ -105,10 +105,10 @@ impl DoorError {
 }
 
 /// The error of this crate among the causes of another one.
-fn own(error: &(dyn std::error::Error + 'static)) -> Option<DoorError> {
+fn own(error: &(dyn std::error::Error + 'static)) -> Option<OutboundError> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(own) = error.downcast_ref::<DoorError>() {
+        if let Some(own) = error.downcast_ref::<OutboundError>() {
             return Some(own.clone());
         }
         if let Some(io) = error.downcast_ref::<std::io::Error>() {

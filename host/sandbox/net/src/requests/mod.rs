@@ -1,7 +1,7 @@
 //! The requests of Toolhold itself: to registries, authorization servers and every other place that
 //! the operator configured or named. The rest of this crate sends those of plugins.
 //!
-//! All of them leave by a [`Door`]. Before each hop it decides on the host, and on each address
+//! All of them leave by a [`OutboundClient`]. Before each hop it decides on the host, and on each address
 //! that a name has: only the origin that the operator named may be private. Redirects are followed
 //! here, so each is decided on like the first hop; credentials go to their own origin alone. Each
 //! hop has a record.
@@ -15,8 +15,8 @@ mod response;
 mod rules;
 
 pub use crate::{Network, Proxy, Resolve};
-pub use door::{Door, MAX_REDIRECTS};
-pub use error::DoorError;
+pub use door::{OutboundClient, MAX_REDIRECTS};
+pub use error::OutboundError;
 pub use record::{DoorRecord, Recorder};
 pub use request::{Credential, Limits, Request};
 pub use response::Response;

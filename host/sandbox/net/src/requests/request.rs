@@ -8,7 +8,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use url::Url;
 
-use crate::requests::error::DoorError;
+use crate::requests::error::OutboundError;
 use crate::requests::rules;
 
 /// The limits of one request with all its redirects.
@@ -84,8 +84,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// [`DoorError::Url`] or [`DoorError::Blocked`]: the URL can't be requested.
-    pub fn get(purpose: &'static str, url: &str) -> Result<Self, DoorError> {
+    /// [`OutboundError::Url`] or [`OutboundError::Blocked`]: the URL can't be requested.
+    pub fn get(purpose: &'static str, url: &str) -> Result<Self, OutboundError> {
         Self::new(purpose, Method::GET, url)
     }
 
@@ -95,7 +95,7 @@ impl Request {
     /// # Errors
     ///
     /// Like [`Self::get`].
-    pub fn new(purpose: &'static str, method: Method, url: &str) -> Result<Self, DoorError> {
+    pub fn new(purpose: &'static str, method: Method, url: &str) -> Result<Self, OutboundError> {
         let url = rules::parse(url)?;
         let named = vec![rules::origin(&url)];
         let request = Self::unnamed(purpose, method, url, named);
@@ -114,7 +114,7 @@ impl Request {
         method: Method,
         url: &str,
         named: &[&Url],
-    ) -> Result<Self, DoorError> {
+    ) -> Result<Self, OutboundError> {
         let url = rules::parse(url)?;
         let named = named.iter().map(|url| rules::origin(url)).collect();
         let request = Self::unnamed(purpose, method, url, named);

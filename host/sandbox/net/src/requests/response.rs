@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use crate::requests::error::DoorError;
+use crate::requests::error::OutboundError;
 use crate::requests::record::{DoorRecord, Recorder};
 use crate::requests::request::Limits;
 
@@ -79,25 +79,25 @@ impl Response {
     /// # Errors
     ///
     /// The body is larger than the limit, takes too long, or breaks off.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, DoorError> {
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
         let limit = self.limits.bytes;
         if self.length().is_some_and(|length| length > limit) {
-            return Err(self.ended(DoorError::TooLarge(self.origin().to_owned(), limit)));
+            return Err(self.ended(OutboundError::TooLarge(self.origin().to_owned(), limit)));
         }
         let idle_until = Instant::now() + self.limits.idle;
         let read = timeout_at(self.until.min(idle_until), self.answer.chunk()).await;
         let chunk = match read {
             Ok(Ok(chunk)) => chunk,
             Ok(Err(error)) => {
-                let error = DoorError::from_client(self.origin(), error);
+                let error = OutboundError::from_client(self.origin(), error);
                 return Err(self.ended(error));
             }
             Err(_) => {
                 let origin = self.origin().to_owned();
                 return Err(self.ended(if self.until < idle_until {
-                    DoorError::Time(origin, self.limits.time)
+                    OutboundError::Time(origin, self.limits.time)
                 } else {
-                    DoorError::Idle(origin, self.limits.idle)
+                    OutboundError::Idle(origin, self.limits.idle)
                 }));
             }
         };
@@ -107,7 +107,7 @@ impl Response {
         };
         self.pending.record.bytes += chunk.len() as u64;
         if self.pending.record.bytes > limit {
-            return Err(self.ended(DoorError::TooLarge(self.origin().to_owned(), limit)));
+            return Err(self.ended(OutboundError::TooLarge(self.origin().to_owned(), limit)));
         }
         Ok(Some(chunk))
     }
@@ -120,7 +120,7 @@ impl Response {
     pub async fn bytes(
         mut self,
         progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
-    ) -> Result<Vec<u8>, DoorError> {
+    ) -> Result<Vec<u8>, OutboundError> {
         let length = self.length();
         let room = length.unwrap_or(0).min(ROOM).min(self.limits.bytes);
         let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
@@ -132,16 +132,16 @@ impl Response {
     }
 
     /// Ends without the rest of the body.
-    pub(crate) fn finish(&mut self) -> Result<(), DoorError> {
+    pub(crate) fn finish(&mut self) -> Result<(), OutboundError> {
         self.pending.write()
     }
 
     /// Ends with an error, which stands in the record.
-    pub(crate) fn fail(mut self, error: DoorError) -> DoorError {
+    pub(crate) fn fail(mut self, error: OutboundError) -> OutboundError {
         self.ended(error)
     }
 
-    fn ended(&mut self, error: DoorError) -> DoorError {
+    fn ended(&mut self, error: OutboundError) -> OutboundError {
         self.pending.failed(&error);
         match self.pending.write() {
             Ok(()) => error,
@@ -164,7 +164,7 @@ impl Pending {
     }
 
     /// The error of a request without an answer, which stands in the record.
-    pub(crate) fn fail(mut self, error: DoorError) -> DoorError {
+    pub(crate) fn fail(mut self, error: OutboundError) -> OutboundError {
         self.failed(&error);
         match self.write() {
             Ok(()) => error,
@@ -172,18 +172,18 @@ impl Pending {
         }
     }
 
-    fn failed(&mut self, error: &DoorError) {
+    fn failed(&mut self, error: &OutboundError) {
         self.record.refused = error.is_refusal();
         self.record.failed = Some(error.record_text());
     }
 
-    fn write(&mut self) -> Result<(), DoorError> {
+    fn write(&mut self) -> Result<(), OutboundError> {
         if std::mem::replace(&mut self.is_written, true) {
             return Ok(());
         }
         self.record.time = self.began.elapsed();
         let written = self.recorder.record(&self.record);
-        written.map_err(|why| DoorError::Unrecorded(self.record.origin.clone(), why))
+        written.map_err(|why| OutboundError::Unrecorded(self.record.origin.clone(), why))
     }
 }
 

@@ -5,20 +5,20 @@ use std::net::IpAddr;
 use toolhold_policy::egress::{Scheme, Target, TargetHost, forbidden};
 use url::Url;
 
-use crate::requests::error::{DoorError, TO_NAME};
+use crate::requests::error::{OutboundError, TO_NAME};
 
 /// Reads a URL: one that programs read in different ways, or that has a password, is refused.
-pub(crate) fn parse(url: &str) -> Result<Url, DoorError> {
-    let (_, normal) = Target::with_url(url).map_err(DoorError::Url)?;
-    Url::parse(&normal).map_err(|error| DoorError::Url(error.to_string()))
+pub(crate) fn parse(url: &str) -> Result<Url, OutboundError> {
+    let (_, normal) = Target::with_url(url).map_err(OutboundError::Url)?;
+    Url::parse(&normal).map_err(|error| OutboundError::Url(error.to_string()))
 }
 
 /// Checks a URL that an operator wrote: whether a request could be made there.
 ///
 /// # Errors
 ///
-/// [`DoorError::Url`] or [`DoorError::Blocked`].
-pub fn check_url(url: &str) -> Result<Url, DoorError> {
+/// [`OutboundError::Url`] or [`OutboundError::Blocked`].
+pub fn check_url(url: &str) -> Result<Url, OutboundError> {
     let url = parse(url)?;
     check_scheme(&url, &[origin(&url)])?;
     Ok(url)
@@ -35,18 +35,18 @@ pub fn same_origin(one: &Url, other: &Url) -> bool {
     origin(one) == origin(other)
 }
 
-pub(crate) fn target(url: &Url) -> Result<Target, DoorError> {
-    Target::parse(url.as_str()).map_err(DoorError::Url)
+pub(crate) fn target(url: &Url) -> Result<Target, OutboundError> {
+    Target::parse(url.as_str()).map_err(OutboundError::Url)
 }
 
 /// Refuses a request without TLS, unless the operator named this origin and it is on this machine.
-pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), DoorError> {
+pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundError> {
     let target = target(url)?;
     let is_named = named.contains(&target.origin());
     if target.scheme == Scheme::Https || is_named && is_this_machine(&target.host) {
         return Ok(());
     }
-    let blocked = |rule: &str, remedy: &str| DoorError::Blocked {
+    let blocked = |rule: &str, remedy: &str| OutboundError::Blocked {
         target: target.to_string(),
         rule: rule.to_owned(),
         remedy: remedy.to_owned(),
@@ -62,7 +62,7 @@ pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), DoorError>
 }
 
 /// Decides on a host that is written as an address. A name is decided on by its addresses.
-pub(crate) fn check_host(target: &Target, is_named: bool) -> Result<(), DoorError> {
+pub(crate) fn check_host(target: &Target, is_named: bool) -> Result<(), OutboundError> {
     target.host.address().map_or(Ok(()), |address| check_address(target, address, is_named))
 }
 
@@ -71,13 +71,13 @@ pub(crate) fn check_address(
     target: &Target,
     address: IpAddr,
     is_named: bool,
-) -> Result<(), DoorError> {
+) -> Result<(), OutboundError> {
     let blocked = |rule: String, remedy: &str| {
         let target = match &target.host {
             TargetHost::Name(_) => format!("{target} (at {address})"),
             TargetHost::Address(_) => target.to_string(),
         };
-        Err(DoorError::Blocked { target, rule, remedy: remedy.to_owned() })
+        Err(OutboundError::Blocked { target, rule, remedy: remedy.to_owned() })
     };
     // Without TLS, nothing else says that the answer comes from this machine.
     if target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
@@ -109,7 +109,7 @@ fn is_this_machine(host: &TargetHost) -> bool {
 mod tests {
     use super::*;
 
-    fn checked(url: &str, named: &[&str]) -> Result<(), DoorError> {
+    fn checked(url: &str, named: &[&str]) -> Result<(), OutboundError> {
         let url = parse(url)?;
         let named: Vec<String> =
             named.iter().map(|url| origin(&Url::parse(url).expect("is a URL"))).collect();
@@ -174,7 +174,7 @@ mod tests {
             "https:///x",
             "example.com",
         ] {
-            assert!(matches!(check_url(url), Err(DoorError::Url(_))), "{url}");
+            assert!(matches!(check_url(url), Err(OutboundError::Url(_))), "{url}");
         }
     }
 }

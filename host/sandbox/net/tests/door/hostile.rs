@@ -64,7 +64,7 @@ fn connection_of_a_named_place_serves_no_redirect_to_it() {
             assert!(body(&door, request(&inner)).await.is_ok());
             let (asked, connections) = (place.asked().len(), place.connections());
             let led = body(&door, request(urls(&[&server])[0].as_str())).await;
-            assert!(led.as_ref().is_err_and(DoorError::is_refusal), "{host}: {led:?}");
+            assert!(led.as_ref().is_err_and(OutboundError::is_refusal), "{host}: {led:?}");
             assert_eq!((place.asked().len(), place.connections()), (asked, connections));
             assert!(body(&door, request(&inner)).await.is_ok());
             assert_eq!(place.connections(), connections, "the connection is used again");
@@ -99,7 +99,7 @@ fn redirects_end() {
         let server = Server::plain(|_, wire| answer(wire, "302 Found", &[("location", "/")], b""));
         let (door, records) = door(Network::default());
         let failed = body(&door, request(urls(&[&server])[0].as_str())).await.expect_err("it ends");
-        assert_eq!(failed, DoorError::Redirects(toolhold_net::requests::MAX_REDIRECTS));
+        assert_eq!(failed, OutboundError::Redirects(toolhold_net::requests::MAX_REDIRECTS));
         assert_eq!(server.asked().len(), toolhold_net::requests::MAX_REDIRECTS + 1);
         assert_eq!(records.all().len(), toolhold_net::requests::MAX_REDIRECTS + 1);
         for to in ["", "http://", "file:///etc/passwd", "http://a:b@127.0.0.1/", "http://x\\y/"] {
@@ -138,9 +138,9 @@ fn answers_that_never_end_are_ended() {
             [&dribbling, &silent, &stalled].map(|server| tokio::spawn(got(server)));
         let ended = async |task: tokio::task::JoinHandle<_>| task.await.expect("nobody panicked");
         let (one, two, three) = (ended(one).await, ended(two).await, ended(three).await);
-        assert!(matches!(one, Err(DoorError::Time(..))), "{one:?}");
-        assert!(matches!(two, Err(DoorError::Idle(..))), "{two:?}");
-        assert!(matches!(three, Err(DoorError::Idle(..))), "{three:?}");
+        assert!(matches!(one, Err(OutboundError::Time(..))), "{one:?}");
+        assert!(matches!(two, Err(OutboundError::Idle(..))), "{two:?}");
+        assert!(matches!(three, Err(OutboundError::Idle(..))), "{three:?}");
     });
 }
 
@@ -179,18 +179,18 @@ fn answers_that_are_too_large_are_ended_early() {
             let door = door.clone();
             async move { body(&door, request).await.expect_err("it fails") }
         };
-        assert!(matches!(got(&endless).await, DoorError::TooLarge(_, 100_000)));
+        assert!(matches!(got(&endless).await, OutboundError::TooLarge(_, 100_000)));
         let came = records.all().pop().expect("it is recorded").bytes;
         assert!((100_000..1_000_000).contains(&came), "{came} bytes came");
         // Before anything is waited for.
         let failed = got(&stated).await;
-        assert!(matches!(failed, DoorError::TooLarge(..)), "{failed}");
+        assert!(matches!(failed, OutboundError::TooLarge(..)), "{failed}");
         let failed = got(&short).await;
-        assert!(matches!(failed, DoorError::Incomplete(..)), "{failed}");
+        assert!(matches!(failed, OutboundError::Incomplete(..)), "{failed}");
         let failed = got(&bomb).await;
-        assert!(matches!(&failed, DoorError::Encoded(_, gzip) if gzip == "gzip"), "{failed}");
+        assert!(matches!(&failed, OutboundError::Encoded(_, gzip) if gzip == "gzip"), "{failed}");
         let failed = got(&headers).await;
-        assert!(matches!(failed, DoorError::Connection(..)), "{failed}");
+        assert!(matches!(failed, OutboundError::Connection(..)), "{failed}");
         assert!(records.all().iter().all(|record| record.failed.is_some()));
     });
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 use server::{Authority, Server, answer};
-use toolhold_net::requests::{Credential, Door, DoorError, DoorRecord, Limits, Recorder, Request};
+use toolhold_net::requests::{Credential, OutboundClient, OutboundError, DoorRecord, Limits, Recorder, Request};
 use toolhold_net::{Network, Resolve};
 use url::Url;
 
@@ -68,16 +68,16 @@ fn names(names: &[(&'static str, &str)]) -> Option<Arc<dyn Resolve>> {
     Some(Arc::new(Names(names.collect())))
 }
 
-fn door(network: Network) -> (Door, Arc<Records>) {
+fn door(network: Network) -> (OutboundClient, Arc<Records>) {
     let records = Arc::<Records>::default();
-    (Door::new(network, Arc::clone(&records) as _), records)
+    (OutboundClient::new(network, Arc::clone(&records) as _), records)
 }
 
 fn request(url: &str) -> Request {
     Request::get("a test", url).expect("it can be requested")
 }
 
-async fn body(door: &Door, request: Request) -> Result<Vec<u8>, DoorError> {
+async fn body(door: &OutboundClient, request: Request) -> Result<Vec<u8>, OutboundError> {
     door.send(request).await?.bytes(&|_, _| {}).await
 }
 
@@ -216,7 +216,7 @@ fn body_is_sent_once_and_not_elsewhere() {
         assert_eq!(got.status().as_u16(), 201);
         assert_eq!(server.asked()[0].body, b"the body");
         let failed = door.send(post("/moved")).await.expect_err("it isn't sent again");
-        assert!(matches!(failed, DoorError::Redirect { .. }), "{failed}");
+        assert!(matches!(failed, OutboundError::Redirect { .. }), "{failed}");
         assert_eq!(other.connections(), 0);
     });
 }
@@ -268,10 +268,10 @@ fn answer_that_can_t_be_recorded_is_not_used() {
     run(async {
         let server = Server::plain(|_, wire| answer(wire, "200 OK", &[], b"x"));
         let records = Arc::new(Records { fails: true, ..Records::default() });
-        let door = Door::new(Network::default(), Arc::clone(&records) as _);
+        let door = OutboundClient::new(Network::default(), Arc::clone(&records) as _);
         let failed =
             body(&door, request(urls(&[&server])[0].as_str())).await.expect_err("it fails");
-        assert!(matches!(failed, DoorError::Unrecorded(..)), "{failed}");
+        assert!(matches!(failed, OutboundError::Unrecorded(..)), "{failed}");
         assert_eq!(records.all().len(), 1);
     });
 }

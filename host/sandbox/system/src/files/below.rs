@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use toolhold_contract::Access;
 use toolhold_policy::files::Refusal;
 
-use super::{FileError, FileView, Place, kernel};
+use super::{FileError, FileView, DirEntryRef, kernel};
 
 /// Entries below a directory that are checked, at about 5 µs each. A larger directory is refused:
 /// the check would take too long.
@@ -23,7 +23,7 @@ impl FileView {
     /// of which is its current path.
     pub(super) fn check_below(
         &self,
-        place: &Place<'_>,
+        place: &DirEntryRef<'_>,
         old: &Path,
         new: &Path,
     ) -> Result<(), FileError> {

@@ -11,7 +11,7 @@ use toolhold_contract::{Access, ChangedPath};
 use toolhold_policy::files::{Kind, Refusal};
 
 use super::temporary::{may_get_to, outermost};
-use super::{FileError, FileView, NO_LEAF, Place, kernel, not_saved};
+use super::{FileError, FileView, NO_LEAF, DirEntryRef, kernel, not_saved};
 
 impl FileView {
     /// Creates a directory.
@@ -291,7 +291,7 @@ impl FileView {
 
     /// Best effort: if it fails, the new file keeps its mode, which is never wider than the
     /// process's umask.
-    fn keep_mode(&self, source: &Place<'_>, stat: &Stat, target: &Place<'_>) {
+    fn keep_mode(&self, source: &DirEntryRef<'_>, stat: &Stat, target: &DirEntryRef<'_>) {
         // If the file has another name, its mode would change there as well: for example a file
         // that got the number of one that this call created and removed.
         if !self.created(stat) || stat.st_nlink != 1 {

@@ -30,7 +30,7 @@ pub use grants::{GrantError, Grants, Root, real_or_given, with_its_links};
 pub use kernel::{proc_works, resolving_works};
 pub use listing::{Listing, ListingEntry};
 pub use open::{OpenObject, OpenOptions};
-pub use seen::Sights;
+pub use seen::FileDependencies;
 use seen::Watcher;
 use temporary::Temporary;
 
@@ -142,7 +142,7 @@ fn not_saved(error: std::io::Error) -> FileError {
 
 /// A last component in an existing directory: the object of a change of names.
 #[derive(Debug)]
-struct Place<'p> {
+struct DirEntryRef<'p> {
     dir: OwnedFd,
     dir_path: PathBuf,
     leaf: &'p str,
@@ -150,7 +150,7 @@ struct Place<'p> {
     wants_directory: bool,
 }
 
-impl Place<'_> {
+impl DirEntryRef<'_> {
     fn path(&self) -> PathBuf {
         self.dir_path.join(self.leaf)
     }
@@ -194,7 +194,7 @@ impl FileView {
     }
 
     /// What has a name, or will have it, is about to change.
-    fn before_change(&self, place: &Place<'_>) -> Result<(), FileError> {
+    fn before_change(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
         let object = match kernel::resolve(place.dir.as_fd(), place.leaf, false) {
             Err(Errno::NOENT) => None,
@@ -531,7 +531,7 @@ impl FileView {
 
     /// Splits `path` into its directory, which must exist below `dir`, and the last component,
     /// which need not.
-    fn place<'p>(&self, dir: BorrowedFd<'_>, path: &'p str) -> Result<Place<'p>, FileError> {
+    fn place<'p>(&self, dir: BorrowedFd<'_>, path: &'p str) -> Result<DirEntryRef<'p>, FileError> {
         let trimmed = path.trim_end_matches('/');
         let (parent, leaf) = match trimmed.rsplit_once('/') {
             Some(("", leaf)) => ("/", leaf),
@@ -556,7 +556,7 @@ impl FileView {
         let dir_path = kernel::real_path(handle.as_fd())?;
         self.check_file_system(&handle, &stat, &dir_path, Access::Write)?;
         let place =
-            Place { dir: handle, dir_path, leaf, wants_directory: trimmed.len() != path.len() };
+            DirEntryRef { dir: handle, dir_path, leaf, wants_directory: trimmed.len() != path.len() };
         match self.rules().decide_name(&place.path()) {
             Ok(()) => Ok(place),
             Err(refusal) => Err(self.denied(refusal, &place.path(), Access::Write)),

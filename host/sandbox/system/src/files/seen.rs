@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use toolhold_contract::{FileState, Lookup, Report, SeenFile, Sight};
+use toolhold_contract::{FileState, Lookup, Report, ReadFile, PathState};
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
@@ -92,7 +92,7 @@ impl FileView {
                 true => watcher.tell(
                     Lookup::Real,
                     Path::new(OsStr::from_bytes(path)),
-                    Sight::File(state(stat)),
+                    PathState::File(state(stat)),
                 ),
                 false => watcher.report.mark_incomplete(),
             }
@@ -102,7 +102,7 @@ impl FileView {
     /// Reports whether a real path exists, if only that matters.
     pub fn record_presence(&self, path: &[u8], is_there: bool) {
         if let Some(watcher) = &self.watcher {
-            let sight = if is_there { Sight::Something } else { Sight::Nothing };
+            let sight = if is_there { PathState::Something } else { PathState::Nothing };
             watcher.tell(Lookup::Real, Path::new(OsStr::from_bytes(path)), sight);
         }
     }
@@ -125,9 +125,9 @@ impl FileView {
         let Some(watcher) = &self.watcher else { return };
         let sight = match found {
             Ok(found) if watcher.is_local(&found.stat, Some(found.handle.as_fd())) => {
-                Sight::File(state(&found.stat))
+                PathState::File(state(&found.stat))
             }
-            Err(FileError::Errno(Errno::NOENT)) => Sight::Nothing,
+            Err(FileError::Errno(Errno::NOENT)) => PathState::Nothing,
             _ => return watcher.report.mark_incomplete(),
         };
         match dir() {
@@ -142,7 +142,7 @@ impl FileView {
 
     /// Whether everything is unchanged. Checks each path once more by its name, and decides anew if
     /// a link may lead elsewhere.
-    pub fn is_unchanged(&self, sights: &Sights) -> bool {
+    pub fn is_unchanged(&self, sights: &FileDependencies) -> bool {
         let mut folder = None;
         sights.0.iter().all(|seen| match seen.lookup {
             Lookup::Real => self.real_is_unchanged(seen, &mut folder),
@@ -151,12 +151,12 @@ impl FileView {
         })
     }
 
-    fn found_is_unchanged(&self, seen: &SeenFile, follow: bool) -> bool {
+    fn found_is_unchanged(&self, seen: &ReadFile, follow: bool) -> bool {
         let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
         let Some(rest) = rest.to_str() else { return false };
         match self.find_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, follow) {
             Ok(found) => is(seen.sight, &found.stat),
-            Err(FileError::Errno(Errno::NOENT)) => seen.sight == Sight::Nothing,
+            Err(FileError::Errno(Errno::NOENT)) => seen.sight == PathState::Nothing,
             Err(_) => false,
         }
     }
@@ -165,7 +165,7 @@ impl FileView {
     /// directory of the entry before.
     fn real_is_unchanged<'s>(
         &self,
-        seen: &'s SeenFile,
+        seen: &'s ReadFile,
         folder: &mut Option<(&'s [u8], Result<OwnedFd, Errno>)>,
     ) -> bool {
         let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
@@ -195,15 +195,15 @@ impl FileView {
         };
         match stat {
             Ok(stat) => is(seen.sight, &stat),
-            Err(Errno::NOENT | Errno::NOTDIR) => seen.sight == Sight::Nothing,
+            Err(Errno::NOENT | Errno::NOTDIR) => seen.sight == PathState::Nothing,
             Err(_) => false,
         }
     }
 }
 
 impl Watcher {
-    fn tell(&self, lookup: Lookup, path: &Path, sight: Sight) {
-        self.report.add_seen(SeenFile { lookup, path: path.to_owned(), sight });
+    fn tell(&self, lookup: Lookup, path: &Path, sight: PathState) {
+        self.report.add_read(ReadFile { lookup, path: path.to_owned(), sight });
     }
 
     fn is_local(&self, stat: &Stat, handle: Option<BorrowedFd<'_>>) -> bool {
@@ -220,16 +220,16 @@ impl Watcher {
 
 /// Everything that an answer was made of, each path once, in the order of the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sights(Vec<SeenFile>);
+pub struct FileDependencies(Vec<ReadFile>);
 
-impl Sights {
+impl FileDependencies {
     /// What a call has read that started at `began`, in seconds and nanoseconds since 1970. `None`
     /// if a change might go unnoticed: something changed while the call read it, or so shortly
     /// before that a later change may have the same time.
-    pub fn new(mut seen: Vec<SeenFile>, began: (i64, u64)) -> Option<Self> {
-        let settled = |seen: &SeenFile| match seen.sight {
-            Sight::File(state) => is_settled(state, began),
-            Sight::Nothing | Sight::Something => true,
+    pub fn new(mut seen: Vec<ReadFile>, began: (i64, u64)) -> Option<Self> {
+        let settled = |seen: &ReadFile| match seen.sight {
+            PathState::File(state) => is_settled(state, began),
+            PathState::Nothing | PathState::Something => true,
         };
         if !seen.iter().all(settled) {
             return None;
@@ -238,10 +238,10 @@ impl Sights {
             (a.lookup, split(&a.path), a.sight).cmp(&(b.lookup, split(&b.path), b.sight))
         });
         seen.dedup();
-        let differ = |pair: &[SeenFile]| {
+        let differ = |pair: &[ReadFile]| {
             let [a, b] = pair else { return false };
             (a.lookup, &a.path) == (b.lookup, &b.path)
-                && !(a.sight == Sight::Something && b.sight != Sight::Nothing)
+                && !(a.sight == PathState::Something && b.sight != PathState::Nothing)
         };
         if seen.windows(2).any(differ) {
             return None;
@@ -266,16 +266,16 @@ impl Sights {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        let each = |seen: &SeenFile| size_of::<SeenFile>() + seen.path.capacity();
+        let each = |seen: &ReadFile| size_of::<ReadFile>() + seen.path.capacity();
         self.0.iter().map(each).sum()
     }
 }
 
-fn is(sight: Sight, stat: &Stat) -> bool {
+fn is(sight: PathState, stat: &Stat) -> bool {
     match sight {
-        Sight::Nothing => false,
-        Sight::Something => true,
-        Sight::File(seen) => seen == state(stat),
+        PathState::Nothing => false,
+        PathState::Something => true,
+        PathState::File(seen) => seen == state(stat),
     }
 }
 
@@ -313,16 +313,16 @@ mod tests {
 
     const LATER: (i64, u64) = (1_000_000, 0);
 
-    fn file(path: &str, lookup: Lookup, size: u64) -> SeenFile {
+    fn file(path: &str, lookup: Lookup, size: u64) -> ReadFile {
         let state = FileState { identity: (1, 2), size, modified: (10, 5), changed: (10, 5) };
-        SeenFile { lookup, path: path.into(), sight: Sight::File(state) }
+        ReadFile { lookup, path: path.into(), sight: PathState::File(state) }
     }
 
-    fn presence(path: &str, is_there: bool) -> SeenFile {
-        SeenFile {
+    fn presence(path: &str, is_there: bool) -> ReadFile {
+        ReadFile {
             lookup: Lookup::Real,
             path: path.into(),
-            sight: if is_there { Sight::Something } else { Sight::Nothing },
+            sight: if is_there { PathState::Something } else { PathState::Nothing },
         }
     }
 
@@ -363,7 +363,7 @@ mod tests {
             presence("/a/y", false),
             presence("/a/b/x", true),
         ];
-        let sights = Sights::new(seen.to_vec(), LATER).expect("nothing changed");
+        let sights = FileDependencies::new(seen.to_vec(), LATER).expect("nothing changed");
         let paths: Vec<&str> = sights.0.iter().filter_map(|seen| seen.path.to_str()).collect();
         assert_eq!(paths, ["/a/b", "/a/y", "/a/z", "/a/b/x", "/a/b/x", "/link"]);
         assert_eq!(sights.work(), 3 + 1 + 1 + 3 + 1 + 4);
@@ -371,12 +371,12 @@ mod tests {
 
     #[test]
     fn file_that_changed_during_the_call_is_never_unchanged() {
-        let twice = |a, b| Sights::new(vec![a, b], LATER);
+        let twice = |a, b| FileDependencies::new(vec![a, b], LATER);
         assert_eq!(twice(file("/a", Lookup::Real, 1), file("/a", Lookup::Real, 2)), None);
         assert_eq!(twice(presence("/a", false), file("/a", Lookup::Real, 2)), None);
         assert_eq!(twice(presence("/a", false), presence("/a", true)), None);
         assert!(twice(presence("/a", true), file("/a", Lookup::Real, 2)).is_some());
         assert!(twice(file("/a", Lookup::Followed, 1), file("/a", Lookup::Itself, 2)).is_some());
-        assert_eq!(Sights::new(vec![file("/a", Lookup::Real, 1)], (10, 6)), None);
+        assert_eq!(FileDependencies::new(vec![file("/a", Lookup::Real, 1)], (10, 6)), None);
     }
 }

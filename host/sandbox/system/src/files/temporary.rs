@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use toolhold_contract::Access;
 use toolhold_policy::files::{Kind, Refusal};
 
-use super::{FileError, FileView, Place, ResolvedObject, kernel};
+use super::{FileError, FileView, DirEntryRef, ResolvedObject, kernel};
 
 /// Temporary names of a call at a time. Each keeps two handles open.
 const MAX_TEMPORARY: usize = 16;
@@ -36,7 +36,7 @@ pub(super) struct Temporary {
 
 impl FileView {
     /// Whether there is room to remember another one. Asked before something is created.
-    pub(super) fn expect_temporary(&self, place: &Place<'_>) -> Result<(), FileError> {
+    pub(super) fn expect_temporary(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         if !is_outermost(place) {
             return Ok(());
         }
@@ -46,7 +46,7 @@ impl FileView {
     }
 
     /// Remembers a new object of this call, if its name is temporary.
-    pub(super) fn remember_temporary(&self, place: &Place<'_>) -> Result<(), FileError> {
+    pub(super) fn remember_temporary(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         if is_outermost(place) {
             let parent = rustix::io::fcntl_dupfd_cloexec(&place.dir, 0)?;
             let made = kernel::resolve(place.dir.as_fd(), place.leaf, false)?;
@@ -67,13 +67,13 @@ impl FileView {
     /// Further limited by the process's umask. A file under or below a temporary name is a copy of
     /// the file that was last opened for reading, or replaces it, and takes its mode. WASI has no
     /// modes, and the copy of a script should run, that of a private file be private.
-    pub(super) fn mode_of_new_file(&self, place: &Place<'_>) -> Mode {
+    pub(super) fn mode_of_new_file(&self, place: &DirEntryRef<'_>) -> Mode {
         let read = outermost(&place.path()).and_then(|_| self.made().read.file);
         read.unwrap_or(Mode::from_raw_mode(0o666))
     }
 
     /// The same for a directory, which its creator can always enter and fill.
-    pub(super) fn mode_of_new_directory(&self, place: &Place<'_>) -> Mode {
+    pub(super) fn mode_of_new_directory(&self, place: &DirEntryRef<'_>) -> Mode {
         let read = outermost(&place.path()).and_then(|_| self.made().read.directory);
         read.map_or(Mode::from_raw_mode(0o777), |mode| mode | Mode::RWXU)
     }
@@ -213,7 +213,7 @@ impl Temporary {
 
 /// Whether a temporary name starts here. An object below another temporary one is removed with it,
 /// and stays with it if that gets its final name.
-fn is_outermost(place: &Place<'_>) -> bool {
+fn is_outermost(place: &DirEntryRef<'_>) -> bool {
     is_temporary(place.leaf) && outermost(&place.dir_path).is_none()
 }
 

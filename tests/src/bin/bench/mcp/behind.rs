@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::bad::{HANGS, KINDS, TOOL};
-use super::servers::{NODE, Place, READ, SAID, Server};
+use super::servers::{NODE, BenchSetting, READ, SAID, Server};
 use super::{Measured, ONE_BY_ONE, ROUNDS, WARM_UP, in_ratio, in_turn, on_one_core};
 use crate::Setting;
 use crate::measure::{median, output_of, percentile};
@@ -24,7 +24,7 @@ const BETWEEN: usize = 50;
 const TURNS: usize = 3;
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
-    let place = Place::make(setting)?;
+    let place = BenchSetting::make(setting)?;
     let (all, left_out) = place.echoing(SAID);
     let Some(node) = all.into_iter().find(|server| server.name == NODE) else {
         let why = left_out.unwrap_or_default();
@@ -98,7 +98,7 @@ fn calls(ours: &Server, node: &Server) -> Result<Vec<Row>, String> {
 }
 
 /// The start with many servers, against the start with none.
-fn starts(place: &Place, node: &Server) -> Result<Row, String> {
+fn starts(place: &BenchSetting, node: &Server) -> Result<Row, String> {
     let (many, none) = (configured(place, node, SERVERS)?, configured(place, node, 0)?);
     let (mut of_many, mut of_none) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -121,7 +121,7 @@ fn starts(place: &Place, node: &Server) -> Result<Row, String> {
 
 /// Toolhold with this number of approved servers, and a call of the first. Without any, a call of
 /// its own.
-fn configured(place: &Place, node: &Server, servers: usize) -> Result<Server, String> {
+fn configured(place: &BenchSetting, node: &Server, servers: usize) -> Result<Server, String> {
     let home = place.home.join(format!("behind-{servers}"));
     let config = home.join(".config/toolhold");
     let modules = place.repository.join("target/clients/node");
@@ -143,7 +143,7 @@ fn configured(place: &Place, node: &Server, servers: usize) -> Result<Server, St
 }
 
 /// Toolhold with one server of Node, `s0`, and a bad one of each kind.
-fn with_bad(place: &Place, node: &Server) -> Result<Server, String> {
+fn with_bad(place: &BenchSetting, node: &Server) -> Result<Server, String> {
     let home = place.home.join("beside");
     let modules = place.repository.join("target/clients/node");
     let folder = place.bench.parent().ok_or("this program lies in no folder")?;
@@ -162,7 +162,7 @@ fn with_bad(place: &Place, node: &Server) -> Result<Server, String> {
 
 /// The cost of a bad server for the calls of others. Both run in turn and never at once: the bad
 /// server has the same core.
-fn beside_bad(place: &Place, server: &Server, (kind, does): (&str, &str)) -> Result<Row, String> {
+fn beside_bad(place: &BenchSetting, server: &Server, (kind, does): (&str, &str)) -> Result<Row, String> {
     let calls = [(server.call.clone(), SAID), (place.read("read"), READ)];
     let bad = call(&format!("{kind}__{TOOL}"), "text");
     let mut times: [[Vec<Duration>; 2]; 2] = Default::default();

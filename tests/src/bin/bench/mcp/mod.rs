@@ -18,7 +18,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub(crate) use self::bad::serve as serve_badly;
 pub(crate) use self::client::{Client, echo_lines};
 use self::client::{IN_FLIGHT, PythonClient};
-use self::servers::{BYTES, NODE, Place, SAID, Server, TOOLHOLD};
+use self::servers::{BYTES, NODE, BenchSetting, SAID, Server, TOOLHOLD};
 use crate::Setting;
 use crate::measure::{find_program, median, median_ratio, percentile};
 use crate::table::{Row, Target, Unit, show_time};
@@ -37,7 +37,7 @@ const STARTS: usize = 5;
 const CALLS: usize = 1_000;
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
-    let place = Place::make(setting)?;
+    let place = BenchSetting::make(setting)?;
     let mut rows = on_one_core(|| measure_calls(&place, "one core"))??;
     rows.extend(on_one_core(|| measure_from_python(&place))??);
     rows.extend(on_one_core(|| measure_process(&place))??);
@@ -61,7 +61,7 @@ struct Measured {
     each: Vec<Duration>,
 }
 
-fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
+fn measure_calls(place: &BenchSetting, on: &str) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     let tools = [
         (
@@ -146,7 +146,7 @@ fn in_turn(servers: &[&Server]) -> Result<Vec<Measured>, String> {
 }
 
 /// Toolhold and Node with the client in Python.
-fn measure_from_python(place: &Place) -> Result<Vec<Row>, String> {
+fn measure_from_python(place: &BenchSetting) -> Result<Vec<Row>, String> {
     let (servers, left_out) = place.echoing(SAID);
     let servers: Vec<_> =
         servers.into_iter().filter(|server| [TOOLHOLD, NODE].contains(&server.name)).collect();
@@ -198,7 +198,7 @@ fn measure_from_python(place: &Place) -> Result<Vec<Row>, String> {
 }
 
 /// The time to start, and the memory of a server that has answered some calls.
-fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
+fn measure_process(place: &BenchSetting) -> Result<Vec<Row>, String> {
     let (servers, left_out) = place.echoing(SAID);
     // Code that is compiled once for a machine is ready.
     servers.iter().try_for_each(|server| server.start().map(drop))?;
@@ -252,7 +252,7 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
 }
 
 /// The cost of a call without an end for the other calls of its client.
-fn beside_a_hung_call(place: &Place) -> Result<Row, String> {
+fn beside_a_hung_call(place: &BenchSetting) -> Result<Row, String> {
     let (server, hung) = place.hanging();
     let (mut alone, mut beside) = (server.start()?, server.start()?);
     beside.leave_hanging(&hung)?;

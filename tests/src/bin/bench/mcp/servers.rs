@@ -39,7 +39,7 @@ pub(crate) struct Server {
 }
 
 /// Where everything lies.
-pub(crate) struct Place {
+pub(crate) struct BenchSetting {
     pub(crate) repository: PathBuf,
     toolhold: PathBuf,
     /// This program.
@@ -48,7 +48,7 @@ pub(crate) struct Place {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl BenchSetting {
     pub(crate) fn make(setting: &Setting) -> Result<Self, String> {
         let bench = std::env::current_exe()
             .map_err(|error| format!("this program can't find itself: {error}"))?;

@@ -19,7 +19,7 @@ use toolhold_terminal::{changed_file, nearest::nearest};
 
 use found::{files, found};
 use moved::listed;
-use table::{Imported, Place, imported, may_hold_credential};
+use table::{Imported, ImportContext, imported, may_hold_credential};
 
 use crate::arguments::servers::ImportArguments;
 use crate::mcp::written;
@@ -130,7 +130,7 @@ fn read_all(
         writeln!(out, "{STRONG}{}{STRONG:#} {FAINT}{shown}{FAINT:#}", client.title)?;
         for (name, server) in all {
             let others = &read.tables;
-            let place = Place { client: client.title, config, others, files };
+            let place = ImportContext { client: client.title, config, others, files };
             let new = server.and_then(|server| imported(&name, server, &place));
             let new = new.and_then(|new| checked(new, folders));
             let name = neutral_line(cut(&name, 128));

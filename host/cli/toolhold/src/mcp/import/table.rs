@@ -55,7 +55,7 @@ pub(super) struct Imported {
 }
 
 /// What an imported server has to fit to.
-pub(super) struct Place<'a> {
+pub(super) struct ImportContext<'a> {
     /// The title of its client.
     pub(super) client: &'static str,
     pub(super) config: &'a Loaded,
@@ -69,7 +69,7 @@ pub(super) struct Place<'a> {
 pub(super) fn imported(
     own_name: &str,
     entry: ServerEntry,
-    place: &Place<'_>,
+    place: &ImportContext<'_>,
 ) -> Result<Imported, String> {
     let name = fitted(own_name)?;
     let config = &place.config.config;
@@ -218,7 +218,7 @@ impl Imported {
         self.table.insert("presets", value(Array::from_iter([preset])));
     }
 
-    fn add_variable(&mut self, name: &str, text: &str, place: &Place<'_>) -> Result<(), String> {
+    fn add_variable(&mut self, name: &str, text: &str, place: &ImportContext<'_>) -> Result<(), String> {
         match variable(text) {
             Some(known) if known == name => {
                 let names = self.table.entry("env").or_insert(value(Array::new()));
@@ -238,7 +238,7 @@ impl Imported {
         Ok(())
     }
 
-    fn add_header(&mut self, name: &str, text: &str, place: &Place<'_>) -> Result<(), String> {
+    fn add_header(&mut self, name: &str, text: &str, place: &ImportContext<'_>) -> Result<(), String> {
         let known = HeaderName::try_from(name).ok();
         if known.is_none_or(|name| OF_CONNECTION.contains(&name)) || !is_value(text) {
             let shown = neutral_line(cut(name, 128));
@@ -269,7 +269,7 @@ impl Imported {
     }
 
     /// Has a file hold a secret, under a name that no other has.
-    fn keep_secret(&mut self, name: &str, text: &str, more: &[(&str, &str)], place: &Place<'_>) {
+    fn keep_secret(&mut self, name: &str, text: &str, more: &[(&str, &str)], place: &ImportContext<'_>) {
         let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let plain = name.replace(|letter| !of_name(letter), "_");
         let imported = || self.secrets.iter().chain(place.others.iter().flat_map(|it| &it.secrets));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     fn read(name: &str, server: NamedServer, files: &[String]) -> Result<Imported, String> {
-        let place = Place { client: "A Client", config: &Loaded::default(), others: &[], files };
+        let place = ImportContext { client: "A Client", config: &Loaded::default(), others: &[], files };
         let entry = ServerEntry { server, is_enabled: true, further: Vec::new() };
         imported(name, entry, &place)
     }

@@ -5,7 +5,7 @@ use std::path::absolute;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
-use toolhold_core::config::insert::PluginGrants;
+use toolhold_core::config::insert::WrittenGrants;
 use toolhold_core::config::{Loaded, PathAccess};
 use toolhold_core::text::neutral_line;
 use toolhold_core::{
@@ -122,7 +122,7 @@ impl Shop<'_> {
         let mut exit = Exit::Success;
         for (name, source) in &wanted {
             let how = Consent { yes, digest: None, name: Some(name) };
-            let installed = self.install(source, how, PluginGrants::default(), options)?;
+            let installed = self.install(source, how, WrittenGrants::default(), options)?;
             exit = exit.max(installed);
         }
         Ok(exit)
@@ -133,7 +133,7 @@ impl Shop<'_> {
         &self,
         source: &str,
         how: Consent<'_>,
-        mut grants: PluginGrants,
+        mut grants: WrittenGrants,
         options: &Options,
     ) -> Result<Exit, Error> {
         let written = Source::parse(source).map_err(|error| Error::Usage(error.to_string()))?;
@@ -146,7 +146,7 @@ impl Shop<'_> {
             other => other.clone(),
         };
         // Before anything is fetched.
-        if grants != PluginGrants::default() {
+        if grants != WrittenGrants::default() {
             allow::own_file(options)?;
         }
         let offer = host::block_on(self.offer(&written, &source))?;
@@ -238,7 +238,7 @@ impl Shop<'_> {
     }
 
     /// What the command line grants.
-    fn grants(&self, arguments: &AddArguments) -> Result<PluginGrants, Error> {
+    fn grants(&self, arguments: &AddArguments) -> Result<WrittenGrants, Error> {
         let read = arguments.allow_read.iter().map(|path| (path, PathAccess::Read));
         let write = arguments.allow_path.iter().map(|path| (path, PathAccess::ReadWrite));
         let mut directories = Vec::new();
@@ -248,7 +248,7 @@ impl Shop<'_> {
                 .ok_or_else(|| Error::Usage("a directory's name is not UTF-8".to_owned()))?;
             directories.push((self.directory(written).map_err(Error::Usage)?, access));
         }
-        Ok(PluginGrants {
+        Ok(WrittenGrants {
             directories,
             hosts: arguments.allow_host.clone(),
             store_mib: arguments.store,
@@ -269,7 +269,7 @@ impl Shop<'_> {
         &self,
         dialogue: &mut ask::Dialogue<impl std::io::BufRead, impl Write>,
         offer: &Offer,
-        grants: &mut PluginGrants,
+        grants: &mut WrittenGrants,
     ) -> Result<(), Error> {
         let manifest = &offer.inspection.info.manifest;
         if let Some(request) = manifest.asks_for("files")
@@ -534,7 +534,7 @@ fn check_digest(wanted: Option<&str>, offer: &Offer) -> Result<(), Error> {
     }
 }
 
-fn is_granted(grants: &PluginGrants, capability: &str) -> bool {
+fn is_granted(grants: &WrittenGrants, capability: &str) -> bool {
     match capability {
         "files" | "search" => !grants.directories.is_empty(),
         "http" => !grants.hosts.is_empty(),

@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use toolhold_core::config::insert::{self, PluginGrants};
+use toolhold_core::config::insert::{self, WrittenGrants};
 use toolhold_core::config::{self, Folders, Loaded};
 use toolhold_core::{
-    Approvals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
+    PluginApprovals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
     compare_versions,
 };
 
@@ -20,7 +20,7 @@ pub(crate) struct Installer<'a> {
     pub(crate) folders: &'a Folders,
     pub(crate) loaded: &'a Loaded,
     built_in: &'a [&'a str],
-    approvals: Approvals,
+    approvals: PluginApprovals,
 }
 
 /// What became of an offer.
@@ -51,7 +51,7 @@ pub(crate) enum Comparison {
 impl<'a> Installer<'a> {
     /// `built_in`: the names of the built-in plugins.
     pub(crate) fn new(folders: &'a Folders, loaded: &'a Loaded, built_in: &'a [&'a str]) -> Self {
-        Self { folders, loaded, built_in, approvals: Approvals::open(folders) }
+        Self { folders, loaded, built_in, approvals: PluginApprovals::open(folders) }
     }
 
     /// The installed plugins, by name.
@@ -153,9 +153,9 @@ impl<'a> Installer<'a> {
     /// # Errors
     ///
     /// Something can't be written, or another process changed the plugin meanwhile.
-    pub(crate) fn install(&self, offer: &Offer, grants: &PluginGrants) -> Result<(), HostError> {
+    pub(crate) fn install(&self, offer: &Offer, grants: &WrittenGrants) -> Result<(), HostError> {
         self.check_new(offer)?;
-        if *grants != PluginGrants::default() {
+        if *grants != WrittenGrants::default() {
             insert::plugin(self.folders, offer.name(), grants)?;
         }
         let before = self.approvals.all()?.remove(offer.name()).map(|one| one.approved.digest);

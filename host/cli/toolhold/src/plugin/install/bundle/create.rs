@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use toolhold_core::config::{Folders, Inputs};
-use toolhold_core::{Approvals, ApprovedPlugin, HostError};
+use toolhold_core::{PluginApprovals, ApprovedPlugin, HostError};
 use toolhold_registry::bundle::{EntryContent, Index, NewEntry, create};
 use toolhold_signing::{SecretKey, read_signatures_beside};
 
@@ -27,7 +27,7 @@ pub(crate) fn create_bundle(
     folders: &Folders,
     inputs: &Inputs,
 ) -> Result<Index, HostError> {
-    let approvals = Approvals::open(folders);
+    let approvals = PluginApprovals::open(folders);
     let mut entries = Vec::new();
     let mut add = |name: String, content| entries.push(NewEntry { name, content });
     let lock = selected(&approvals, &arguments.only)?;
@@ -61,7 +61,7 @@ pub(crate) fn create_bundle(
 /// The entries of the lock file for the named plugins, or for all that are installed. They say
 /// nothing of keys, since each machine trusts its own.
 fn selected(
-    approvals: &Approvals,
+    approvals: &PluginApprovals,
     names: &[String],
 ) -> Result<BTreeMap<String, ApprovedPlugin>, HostError> {
     let mut installed: BTreeMap<String, ApprovedPlugin> =

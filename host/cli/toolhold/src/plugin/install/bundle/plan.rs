@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toolhold_core::config::{Folders, Inputs};
 use toolhold_core::{
-    Approvals, ApprovedPlugin, Candidate, Difference, HostError, LockedPlugin, NewPlugin,
+    PluginApprovals, ApprovedPlugin, Candidate, Difference, HostError, LockedPlugin, NewPlugin,
     PluginInspection, SignerChange, compare_versions,
 };
 
@@ -101,7 +101,7 @@ impl BundlePlan {
             plan.filters = plan_filters(contents, folders, loaded, directory)?;
         }
         if wants(BundlePart::Plugins) {
-            let locked = Approvals::open(folders).all()?;
+            let locked = PluginApprovals::open(folders).all()?;
             let names = contents.plugins.iter().map(|one| &*one.name);
             let names: Vec<&str> = names.chain(locked.keys().map(String::as_str)).collect();
             for plugin in &contents.plugins {
@@ -148,7 +148,7 @@ impl BundlePlan {
             .map(|file| (file.place.clone(), file.content.clone()))
             .collect();
         let plugins: Vec<NewPlugin> = self.plugins.iter().map(|one| one.new.clone()).collect();
-        Approvals::open(folders).install_all(&plugins, &files, |plugin| {
+        PluginApprovals::open(folders).install_all(&plugins, &files, |plugin| {
             let name = component_name(&plugin.name);
             let file = self.contents.bundle.file(&name);
             let file = file.unwrap_or_else(|| Err(std::io::ErrorKind::NotFound.into()));
