@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{
     Approver, BoxFuture, Call, CancellationToken, Category, Content, Definition, Failure, Host,
-    Outcome, Output, ToolSource, Question, Reply, Request, Scope, Session,
+    Outcome, Output, Question, Reply, Request, Scope, Session, ToolSource,
 };
 
 use crate::support::{Living, Scene, builtin, run, shared_cache, soon, toolhold, version};

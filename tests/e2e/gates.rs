@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
-use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::config::{self, Config, Folders, Inputs};
 use toolhold_core::{
     Access, Answer, Approver, BoxFuture, Call, Category, Definition, Gate, Host, Outcome, Output,
-    ToolSource, Question, Reply, Request, Scope, Subject, SubjectKind, Trust, Verdict,
+    Question, Reply, Request, Scope, Subject, SubjectKind, ToolSource, Trust, Verdict,
 };
 
 use crate::support::{Scene, failure, log_with, refused, run};
@@ -28,7 +28,7 @@ fn asks(answer: &Answer) {
 }
 
 /// A configuration with only these settings.
-fn settings(folders: &Folders, settings: &[&str]) -> Loaded {
+fn settings(folders: &Folders, settings: &[&str]) -> Config {
     let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
     config::load(folders, &Inputs { settings, ..Inputs::default() })
         .expect("the settings are valid")

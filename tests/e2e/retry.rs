@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{
     Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events,
-    Failure, Host, Outcome, Output, ToolSource, Request,
+    Failure, Host, Outcome, Output, Request, ToolSource,
 };
 
 use crate::support::{Recorder, failure, run};

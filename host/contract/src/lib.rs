@@ -64,8 +64,8 @@ pub use output_recorder::{OutputRecorder, OutputStream};
 pub use path_rules::{PathRefusal, PathRules};
 pub use provider::{Outcome, ProgramState, ToolSource, ToolSourceState};
 pub use report::{
-    CommandOutput, FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, ReadFiles,
-    ReadFile, PathState,
+    CommandOutput, FileState, LeftOut, Lookup, PathState, ReadFile, ReadFiles, Report,
+    ReportEntries, RequestRecord,
 };
 pub use services::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
 pub use session_network::SessionNetwork;

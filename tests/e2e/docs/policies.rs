@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{
-    Access, BoxFuture, Call, Definition, Host, Outcome, Output, ToolSource, Request, Subject,
-    SubjectKind,
+    Access, BoxFuture, Call, Definition, Host, Outcome, Output, Request, Subject, SubjectKind,
+    ToolSource,
 };
 
 use super::markdown::{blocks, document};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolhold_contract::{BoxFuture, Call, Definition, Outcome, Output, ToolSource};
-use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::config::{self, Config, Folders, Inputs};
 use toolhold_core::{Host, Request};
 use toolhold_export::{Post, Posted, Signals, Telemetry, Transport, Unsent, flush_telemetry};
 
@@ -45,7 +45,7 @@ impl ToolSource for Tools {
     }
 }
 
-fn configured(folders: &Folders, endpoint: &str) -> Loaded {
+fn configured(folders: &Folders, endpoint: &str) -> Config {
     let settings = vec![
         "tools.autonomy=full".to_owned(),
         "audit.enabled=false".to_owned(),

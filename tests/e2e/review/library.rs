@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use toolhold_core::config::{self, Folders, Inputs};
 use toolhold_core::{
     Annotations, BoxFuture, Call, CallReviewer, CancellationToken, Category, Definition, Gate,
-    Host, Outcome, Output, ToolSource, Reply, Request, ReviewVerdict, ReviewedCall, Scope,
+    Host, Outcome, Output, Reply, Request, ReviewVerdict, ReviewedCall, Scope, ToolSource,
 };
 
 use super::{POLICY, REASON, lock};

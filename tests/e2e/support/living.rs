@@ -11,7 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch::Receiver;
 use toolhold_core::config::{self, Folders, Inputs};
-use toolhold_core::{Answer, PluginApprovals, Candidate, Host, HostBuilder, PluginState, Request};
+use toolhold_core::{Answer, Candidate, Host, HostBuilder, PluginApprovals, PluginState, Request};
 
 use super::{Component, Offer, builtin, log, shared_cache, toolhold};
 

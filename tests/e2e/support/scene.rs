@@ -246,7 +246,7 @@ fn traces(folder: &Path) -> BTreeMap<PathBuf, Trace> {
 }
 
 /// A configuration in which acting calls need no approval, and nothing else is set.
-pub(crate) fn unasked(folders: &Folders) -> config::Loaded {
+pub(crate) fn unasked(folders: &Folders) -> config::Config {
     let settings = vec!["tools.autonomy=full".to_owned()];
     config::load(folders, &Inputs { settings, ..Inputs::default() }).expect("the setting is valid")
 }

@@ -110,7 +110,7 @@ const OPEN_OWN: [&str; 40] = [
     "host/agent/loop/src/instructions.rs", // AGENTS.md in the working directory and above
     "host/agent/loop/src/record/store.rs", // Toolhold's own sessions
     "host/mcp/client/src/packages/fetched.rs", // the packages of servers, in Toolhold's cache
-    "host/mcp/client/src/words.rs",        // the commands that the operator names
+    "host/mcp/client/src/program_end.rs",  // the commands that the operator names
     "host/agent/skills/",                  // the skills of the user and of a project
     "host/cli/authoring/", // the folders of authors, whose programs it runs with their rights
     "host/core/builtins/build.rs", // the components, while Toolhold is built
@@ -311,8 +311,7 @@ pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn only_requests_depends_on_the_client(tree: &Tree) -> Vec<Violation> {
-    let advice =
-        "only host/sandbox/net/src/requests may use this client: send requests by its `OutboundClient`";
+    let advice = "only host/sandbox/net/src/requests may use this client: send requests by its `OutboundClient`";
     let mut found = Vec::new();
     for (file, manifest) in tree
         .manifests(&["host/", "tests/", "xtask/"])

@@ -8,7 +8,7 @@ use toolhold_core::config::ToolFilter;
 use toolhold_core::text::{cut, neutral, neutral_line};
 use toolhold_core::{Definition, OfferedTool};
 
-use crate::outside::AgentEnvironment;
+use crate::environment::AgentEnvironment;
 use crate::selection::{
     IncludedTool, Selection, SelectionRules, ToolIndex, embedded_text, select, tokens_of,
 };

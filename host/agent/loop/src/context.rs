@@ -4,8 +4,8 @@ use toolhold_core::Definition;
 use toolhold_models::{Block, CallResult, ModelAnswer, Part, Turn, TurnMessage};
 
 use crate::conversation::Said;
+use crate::environment::ReadyCall;
 use crate::events::text_of;
-use crate::outside::ReadyCall;
 use crate::record::Replacement;
 use crate::settings::AgentSettings;
 

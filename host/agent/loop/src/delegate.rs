@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::json;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{
     Annotations, Approver, BoxFuture, Call, Category, Definition, Events, Failure, Host, Outcome,
-    ParentCall, Output, Phase, Progress, ToolSource, Question, Reply, Role, ToolArgument,
+    Output, ParentCall, Phase, Progress, Question, Reply, Role, ToolArgument, ToolSource,
 };
 use toolhold_models::Part;
 use toolhold_models::choice::ChosenModel;
@@ -22,8 +22,8 @@ use crate::budget::{TaskBudget, TaskClock};
 use crate::conversation::Conversation;
 use crate::desk::{DelegateRegistry, ParentAgent};
 use crate::ending::{EndKind, Spent, TaskEnd};
+use crate::environment::{AgentEnvironment, AllowedCalls, AskedModels};
 use crate::events::{RunEvent, RunEvents};
-use crate::outside::{AllowedCalls, AskedModels, AgentEnvironment};
 use crate::record::{Began, Delegated, SessionEntry, SessionStore};
 use crate::settings::AgentSettings;
 use crate::start::AgentStart;
@@ -60,7 +60,7 @@ pub struct Delegates {
 }
 
 struct Shared {
-    config: Loaded,
+    config: Config,
     folders: Folders,
     directory: PathBuf,
     front_end: &'static str,
@@ -94,12 +94,12 @@ const fn read() -> Access {
 impl Delegates {
     /// The tool of a front end. `None`: `max_depth` in `[agent.delegate]` is 0.
     pub fn new(
-        config: &Loaded,
+        config: &Config,
         folders: &Folders,
         directory: impl Into<PathBuf>,
         front_end: &'static str,
     ) -> Option<Arc<Self>> {
-        if config.config.agent.delegate.max_depth.get() == 0 {
+        if config.values.agent.delegate.max_depth.get() == 0 {
             return None;
         }
         let shared = Shared {
@@ -108,7 +108,7 @@ impl Delegates {
             directory: directory.into(),
             front_end,
             host: OnceLock::new(),
-            desk: Arc::new(DelegateRegistry::new(config.config.agent.delegate.at_once.get())),
+            desk: Arc::new(DelegateRegistry::new(config.values.agent.delegate.at_once.get())),
         };
         Some(Arc::new(Self { tool: Arc::new(definition()), shared: Arc::new(shared) }))
     }
@@ -207,7 +207,7 @@ impl Shared {
             Some(delegator) => delegator,
             None => Arc::new(self.client(Arc::clone(&host), &outer).await.map_err(unable)?),
         };
-        let settings = &self.config.config.agent.delegate;
+        let settings = &self.config.values.agent.delegate;
         let depth = delegator.outside.depth + 1;
         if depth > settings.max_depth.get() {
             let most = settings.max_depth.get();
@@ -255,7 +255,7 @@ impl Shared {
     }
 
     fn start(&self) -> AgentStart<'_> {
-        let provider = &self.config.config.agent.delegate.provider;
+        let provider = &self.config.values.agent.delegate.provider;
         AgentStart {
             config: &self.config,
             folders: &self.folders,
@@ -286,7 +286,7 @@ impl Shared {
             // It was told already.
             _ => given.system.clone(),
         };
-        let (models, settings) = match self.config.config.agent.delegate.provider.is_empty() {
+        let (models, settings) = match self.config.values.agent.delegate.provider.is_empty() {
             true => {
                 let settings = AgentSettings { system, ..given.clone() };
                 (delegator.outside.models.clone(), settings)
@@ -303,7 +303,7 @@ impl Shared {
         let left = delegator.time_left().unwrap_or_default();
         let settings = AgentSettings { max_time: time.min(left), ..settings };
         let store = SessionStore::new(&self.folders);
-        let limit = self.config.config.agent.session_mib.get() * 1024 * 1024;
+        let limit = self.config.values.agent.session_mib.get() * 1024 * 1024;
         let made = tokio::task::spawn_blocking(move || store.create(limit)).await;
         let (file, id) =
             made.map_err(|error| toolhold_core::HostError::Engine(error.to_string()))??;

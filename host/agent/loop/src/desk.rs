@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::budget::{TaskBudget, TaskClock};
-use crate::outside::AgentEnvironment;
+use crate::environment::AgentEnvironment;
 use crate::record::Delegated;
 use crate::settings::AgentSettings;
 

@@ -15,11 +15,11 @@ mod correct;
 mod delegate;
 mod desk;
 mod ending;
+mod environment;
 mod error;
 mod events;
 mod instructions;
 mod live;
-mod outside;
 mod parts;
 mod plausible;
 mod record;
@@ -40,10 +40,10 @@ mod waiting;
 pub use agent::Agent;
 pub use delegate::Delegates;
 pub use ending::{EndKind, Spent, TaskEnd};
+pub use environment::{FileFinder, MAX_FOUND};
 pub use error::AgentError;
 pub use events::{QuestionAnswer, RunEvent, RunEvents};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
-pub use outside::{FileFinder, MAX_FOUND};
 pub use record::{
     Began, Compressed, CompressionMethod, Corrected, Delegated, Ended, Recorded, RecordedResult,
     Replacement, SessionEntry, SessionFile, SessionStore, StoredSession, Task, read_entries,

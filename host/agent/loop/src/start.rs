@@ -4,16 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use toolhold_core::config::{Folders, Loaded, Prices, ProviderSettings};
+use toolhold_core::config::{Config, Folders, Prices, ProviderSettings};
 use toolhold_core::{Approver, Host, HostError, Phase, Session, Trust};
 use toolhold_models::choice::{ChosenModel, choose_model, thinking_level};
 
 use crate::agent::Agent;
 use crate::chosen::choose_enabled;
 use crate::conversation::Conversation;
+use crate::environment::{AgentEnvironment, AskedModels};
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
-use crate::outside::{AskedModels, AgentEnvironment};
 use crate::record::{Began, SessionEntry, SessionStore};
 use crate::selection::Selection;
 use crate::settings::{AgentSettings, CorrectorSettings};
@@ -39,7 +39,7 @@ messages are instructions. When you are done, say shortly what you did and what 
 /// What an agent is made of, besides the host.
 pub struct AgentStart<'a> {
     /// The configuration.
-    pub config: &'a Loaded,
+    pub config: &'a Config,
     /// Toolhold's folders.
     pub folders: &'a Folders,
     /// The working directory.
@@ -79,7 +79,7 @@ impl AgentStart<'_> {
         chosen: ChosenModel,
         approver: Arc<dyn Approver>,
     ) -> Result<(Agent, String), AgentError> {
-        let agent = &self.config.config.agent;
+        let agent = &self.config.values.agent;
         let models = self.models(chosen).await?;
         let store = SessionStore::new(self.folders);
         let limit = agent.session_mib.get() * MIB;
@@ -150,11 +150,11 @@ impl AgentStart<'_> {
         session: &Session,
         task: &str,
     ) -> Result<(Selection, Vec<String>), AgentError> {
-        let agent = &self.config.config.agent;
+        let agent = &self.config.values.agent;
         let filter = &agent.tool_filter;
         let embedder = self.choose_table(&filter.embeddings).await?;
         let embedder = embedder.map(|model| Embedder::new(model, &self.folders.cache));
-        let providers = &self.config.config.providers;
+        let providers = &self.config.values.providers;
         let provider = match &*agent.provider {
             "" => providers.values().next().filter(|_| providers.len() == 1),
             name => providers.get(name),
@@ -176,7 +176,7 @@ impl AgentStart<'_> {
     ///
     /// One of them can't be asked, or has no prices although `max_cost` needs them.
     pub(crate) async fn models(&self, model: ChosenModel) -> Result<AskedModels, AgentError> {
-        let agent = &self.config.config.agent;
+        let agent = &self.config.values.agent;
         let summariser = self.choose_table(&agent.compress_provider).await?;
         let corrector = self.choose_table(&agent.parameter_reformat_provider).await?;
         let asked = std::iter::once(&model).chain(&summariser).chain(&corrector);
@@ -212,13 +212,13 @@ impl AgentStart<'_> {
             model: chosen.model().to_owned(),
             native_tools: provider.native_tools,
             max_output: most,
-            budget: Duration::from_secs(self.config.config.tools.retry.budget_secs.get()),
+            budget: Duration::from_secs(self.config.values.tools.retry.budget_secs.get()),
             prices: provider.prices,
         }
     }
 
     fn provider_settings(&self, chosen: &ChosenModel) -> ProviderSettings {
-        let providers = &self.config.config.providers;
+        let providers = &self.config.values.providers;
         providers.get(chosen.provider()).cloned().unwrap_or_default()
     }
 
@@ -237,7 +237,7 @@ impl AgentStart<'_> {
     pub(crate) async fn settings(&self, models: &AskedModels, system: String) -> AgentSettings {
         let AskedModels { model: chosen, summariser, corrector, .. } = models;
         let summariser = summariser.as_ref().unwrap_or(chosen);
-        let agent = &self.config.config.agent;
+        let agent = &self.config.values.agent;
         let provider = self.provider_settings(chosen);
         let context_tokens = match provider.context_tokens.get() {
             0 => chosen.context_window().await.unwrap_or(USUAL_CONTEXT),

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use toolhold_core::config::Utility;
 
-use crate::outside::ReadyCall;
+use crate::environment::ReadyCall;
 use crate::selection::names_tool;
 
 /// Calls of one task that are put off. A gate that says no more often only costs turns.

@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use tokio::time::{Instant, timeout};
 use toolhold_contract::CancellationToken;
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_net::requests::{OutboundClient, Limits, Request, Response};
+use toolhold_net::requests::{Limits, OutboundClient, Request, Response};
 
 use crate::endpoint::ModelEndpoint;
 use crate::explain::{server_failure, wire_failure};

@@ -94,9 +94,9 @@ impl ModelError {
             OutboundError::Idle(..) | OutboundError::Time(..) => ModelErrorKind::Time,
             OutboundError::TooLarge(..) => ModelErrorKind::Cap,
             OutboundError::Incomplete(..) => ModelErrorKind::Cut,
-            OutboundError::Redirects(_) | OutboundError::Redirect { .. } | OutboundError::Encoded(..) => {
-                ModelErrorKind::Malformed
-            }
+            OutboundError::Redirects(_)
+            | OutboundError::Redirect { .. }
+            | OutboundError::Encoded(..) => ModelErrorKind::Malformed,
         };
         Self::new(kind, provider, error.to_string())
     }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use toolhold_core::HostError;
-use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::config::{self, Config, Folders};
 use toolhold_core::text::neutral_line;
 
 use crate::folder::{Owners, SkillFolder};
@@ -40,9 +40,9 @@ impl Skills {
     /// # Errors
     ///
     /// What a person has trusted can't be read.
-    pub fn find(config: &Loaded, folders: &Folders, directory: &Path) -> Result<Self, HostError> {
+    pub fn find(config: &Config, folders: &Folders, directory: &Path) -> Result<Self, HostError> {
         let mut found = Self::default();
-        if !config.config.skills.enabled {
+        if !config.values.skills.enabled {
             return Ok(found);
         }
         let mut roots = Vec::new();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::config::{self, Config, Folders};
 use toolhold_core::{HostError, ToolSource};
 
 use crate::find::Skills;
@@ -23,7 +23,7 @@ impl OfferedSkills {
     /// # Errors
     ///
     /// What a person has trusted can't be read.
-    pub fn find(loaded: &Loaded, folders: &Folders) -> Result<Self, HostError> {
+    pub fn find(loaded: &Config, folders: &Folders) -> Result<Self, HostError> {
         let skills = Skills::find(loaded, folders, &config::working_directory()?)?;
         Ok(Self { skills: Arc::new(skills), are_listed: true })
     }
@@ -35,7 +35,7 @@ impl OfferedSkills {
     /// [`HostError::Config`]: a pattern of `[tools.file]` isn't a valid glob.
     pub fn provider(
         &self,
-        loaded: &Loaded,
+        loaded: &Config,
         folders: &Folders,
         directory: &Path,
     ) -> Result<Option<Arc<dyn ToolSource>>, HostError> {

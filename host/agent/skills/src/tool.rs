@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::text::{counted, cut, neutral_line, neutral_owned};
 use toolhold_core::{
     Access, Annotations, BoxFuture, Call, Category, Definition, Failure, HostError, Outcome,
@@ -48,7 +48,7 @@ pub struct SkillLoader(Arc<Loader>);
 struct Loader {
     skills: Arc<Skills>,
     /// The variables of each skill.
-    config: Loaded,
+    config: Config,
     /// What may be read.
     rules: FileRules,
     tool: Arc<Definition>,
@@ -63,7 +63,7 @@ impl SkillLoader {
     /// [`HostError::Config`]: a pattern of `[tools.file]` isn't a valid glob.
     pub fn new(
         skills: Arc<Skills>,
-        config: &Loaded,
+        config: &Config,
         folders: &Folders,
         directory: &Path,
         lists: bool,
@@ -153,7 +153,7 @@ impl Loader {
         if let Some(foreign) = tree.as_ref().ok().and_then(|tree| tree.foreign.first()) {
             return Err(failed(format!("a file beside it: {}", neutral_line(foreign))));
         }
-        let variables = self.config.config.skills.env.get(name);
+        let variables = self.config.values.skills.env.get(name);
         let variables: Vec<(String, String)> = variables
             .into_iter()
             .flatten()

@@ -43,7 +43,7 @@ mod block;
 mod echo;
 mod hint;
 mod marks;
-mod offered;
+mod offered_tools;
 mod read;
 mod render;
 mod scan;
@@ -58,7 +58,7 @@ use toolhold_core::text::{cut, neutral_line};
 
 pub use echo::EarlierTexts;
 pub use hint::FormHint;
-pub use offered::OfferedTools;
+pub use offered_tools::OfferedTools;
 pub use render::{system_text, tool_result};
 pub use splitter::{CallSplitter, ShownText};
 

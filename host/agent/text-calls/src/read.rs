@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::block::{Block, BlockKind};
 use super::marks::{Family, Tag, read_tag};
-use super::offered::{OfferedTool, OfferedTools};
+use super::offered_tools::{OfferedTool, OfferedTools};
 use super::{CallForm, TextCall};
 
 /// Most calls in one block.

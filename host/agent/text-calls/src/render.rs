@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use toolhold_core::text::{cut, neutral};
 
 use super::marks::{CALL_TAGS, MAX_MARK};
-use super::offered::{OfferedTool, OfferedTools};
+use super::offered_tools::{OfferedTool, OfferedTools};
 
 /// Bytes of a tool's name in a result.
 const MAX_NAME: usize = 128;

@@ -2,7 +2,7 @@
 
 use super::block::{Block, BlockKind};
 use super::echo::EarlierTexts;
-use super::offered::OfferedTools;
+use super::offered_tools::OfferedTools;
 use super::read::{canonical_call, read_block};
 use super::scan::{Scanner, Segment};
 use super::{

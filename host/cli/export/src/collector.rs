@@ -8,9 +8,9 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Method};
 use tokio::runtime::{Builder, Runtime};
 use toolhold_core::HostError;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_net::requests::{
-    Credential, OutboundClient, OutboundError, DoorRecord, Limits, Recorder, Request, check_url,
+    Credential, DoorRecord, Limits, OutboundClient, OutboundError, Recorder, Request, check_url,
 };
 use toolhold_net::{SecretSource, read};
 use url::Url;
@@ -46,7 +46,7 @@ impl Collector {
     /// # Errors
     ///
     /// [`HostError::Config`]: the address can't be used.
-    pub fn new(config: &Loaded, folders: &Folders, endpoint: &str) -> Result<Self, HostError> {
+    pub fn new(config: &Config, folders: &Folders, endpoint: &str) -> Result<Self, HostError> {
         let directory = config.directory();
         let wrong = |why: String| {
             let endpoint =
@@ -57,7 +57,7 @@ impl Collector {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("it has a query; put secrets into [telemetry.secrets]".to_owned()));
         }
-        let telemetry = &config.config.telemetry;
+        let telemetry = &config.values.telemetry;
         let is_its_server = telemetry.endpoint.is_empty()
             || Url::parse(&telemetry.endpoint).is_ok_and(|its| its.origin() == url.origin());
         let mut secrets = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Builder;
 use toolhold_agent::review::ModelReviewer;
-use toolhold_core::config::{self, Folders, Loaded, Project, ProjectTrust};
+use toolhold_core::config::{self, Config, Folders, Project, ProjectTrust};
 use toolhold_core::text::counted;
 use toolhold_core::{Builtin, Host, HostBuilder, HostError};
 use toolhold_export::Telemetry;
@@ -23,7 +23,7 @@ use crate::style::{note, warn};
 const MAX_NOTICES: usize = 4;
 
 /// The configuration in force. Ignored keys of the working directory's file are reported.
-pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error> {
+pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Config, Error> {
     let loaded = config::load(folders, &options.inputs()?).map_err(HostError::from)?;
     for renamed in &loaded.renamed {
         note(&renamed.to_string())?;
@@ -99,7 +99,7 @@ fn block_on_reactor<T>(
 pub(crate) async fn build(
     options: &Options,
     folders: Folders,
-    loaded: Loaded,
+    loaded: Config,
     front_end: &'static str,
 ) -> Result<Host, HostError> {
     let skills = OfferedSkills::find(&loaded, &folders)?;
@@ -115,12 +115,12 @@ pub(crate) async fn build(
 pub(crate) async fn build_for_call(
     options: &Options,
     folders: Folders,
-    loaded: Loaded,
+    loaded: Config,
     tool: &str,
     for_model: bool,
 ) -> Result<Host, HostError> {
     const FILTERS: &str = "filters";
-    let replaced = loaded.config.plugins.values().any(|plugin| plugin.replaces == FILTERS);
+    let replaced = loaded.values.plugins.values().any(|plugin| plugin.replaces == FILTERS);
     let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
     let needed: Vec<Builtin> = toolhold_builtins::all().iter().filter(is_needed).copied().collect();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
@@ -150,7 +150,7 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,
-    loaded: Loaded,
+    loaded: Config,
     servers: &Servers,
     skills: &OfferedSkills,
     front_end: &'static str,
@@ -167,7 +167,7 @@ pub(crate) fn builder_in(
     directory: PathBuf,
     options: &Options,
     folders: Folders,
-    loaded: Loaded,
+    loaded: Config,
     servers: &Servers,
     skills: &OfferedSkills,
     front_end: &'static str,

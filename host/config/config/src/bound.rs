@@ -7,7 +7,7 @@ use toolhold_contract::HostError;
 use super::keys::rule;
 use super::leaf::{Leaf, document};
 use super::narrow::{Bases, effective, is_known};
-use super::{Ceiling, Folders, Loaded, Problem, Source, ceiling};
+use super::{Ceiling, Config, Folders, Problem, Source, ceiling};
 
 /// Bytes of one text: more than a configuration with all of its lists has.
 const MAX_TEXT: usize = 256 * 1024;
@@ -18,7 +18,7 @@ const RULES: [&str; 3] = ["tools", "policy", "rules"];
 /// Tables whose names start something.
 const STARTED: [&[&str]; 2] = [&["plugins"], &["mcp", "servers"]];
 
-impl Loaded {
+impl Config {
     /// Whether it is that of a task: it was loaded with [`Inputs::bounds`](super::Inputs::bounds).
     pub fn is_of_task(&self) -> bool {
         self.read_from.as_ref().is_some_and(|(_, inputs)| !inputs.bounds.is_empty())
@@ -35,7 +35,7 @@ impl Loaded {
         collect(&all, &mut Vec::new(), &mut leaves);
         // The rules of each ceiling are a gate of their own.
         let of_ceilings = self.ceilings.iter().map(|ceiling| {
-            let all = serde_json::to_value(&ceiling.contents.config).unwrap_or_default();
+            let all = serde_json::to_value(&ceiling.contents.values).unwrap_or_default();
             let mut leaves = Vec::new();
             collect(&all, &mut Vec::new(), &mut leaves);
             leaves.retain(is_rules);
@@ -97,7 +97,7 @@ fn has_rules(leaf: &Leaf) -> bool {
     is_rules(leaf) && leaf.value.as_array().is_some_and(|rules| !rules.is_empty())
 }
 
-/// Bounds `leaves` by texts of [`Loaded::task_bounds`].
+/// Bounds `leaves` by texts of [`Config::task_bounds`].
 ///
 /// # Errors
 ///
@@ -117,7 +117,7 @@ pub(super) fn apply(
         })?;
         let mut own = Vec::new();
         collect(&then, &mut Vec::new(), &mut own);
-        let base = Loaded::from_leaves(leaves)?;
+        let base = Config::from_leaves(leaves)?;
         let current = serde_json::to_value(effective(&base)).unwrap_or_default();
         let mut own: Vec<Leaf> = own
             .into_iter()
@@ -127,7 +127,7 @@ pub(super) fn apply(
         if applied.is_empty() {
             own.extend(new_tables(&then, &current));
         }
-        let contents = Loaded::from_leaves(&own)?;
+        let contents = Config::from_leaves(&own)?;
         let bounds: Vec<Leaf> = own.iter().filter(|leaf| !is_rules(leaf)).cloned().collect();
         let taken = ceiling::bound(leaves, &bounds, &contents, bases)?;
         applied.push(Ceiling { path: path.clone(), signed_by: None, taken, contents });

@@ -10,7 +10,7 @@ use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::{Bases, Narrower, narrow};
 use super::{
-    Ceiling, Loaded, Plugin, Problem, Problems, SYSTEM_CEILING, Source, Taken, file, signed,
+    Ceiling, Config, Plugin, Problem, Problems, SYSTEM_CEILING, Source, Taken, file, signed,
 };
 
 /// The table whose keys bound every plugin.
@@ -92,11 +92,11 @@ pub fn check_ceiling(path: &Path) -> Result<String, Problems> {
         return Err(Problems(problems));
     }
     let (_, leaves) = split_all(leaves).map_err(Problems)?;
-    Loaded::from_leaves(&leaves)?.checked()?;
+    Config::from_leaves(&leaves)?.checked()?;
     Ok(text)
 }
 
-impl Loaded {
+impl Config {
     /// The ceilings, who signed them, and what they take away, in lines for a person.
     pub fn describe_ceilings(&self) -> String {
         let toml = |value: &Value| neutral_line(&super::inline(value));
@@ -145,7 +145,7 @@ pub(super) fn apply(
     for Unapplied { path, leaves: own_leaves, signed_by } in ceilings {
         let (for_all, own_leaves) = split_all(own_leaves)?;
         // As in the user's file, an invalid plugin name is a mistake.
-        let contents = Loaded::from_leaves(&own_leaves)?.checked()?;
+        let contents = Config::from_leaves(&own_leaves)?.checked()?;
         let problems: Vec<Problem> = misplaced_in(&own_leaves).collect();
         if !problems.is_empty() {
             return Err(problems);
@@ -158,10 +158,10 @@ pub(super) fn apply(
             .cloned()
             .collect();
         let mut taken = bound(leaves, &bounds, &contents, bases)?;
-        let inherited = inherited(&bounds, &Loaded::from_leaves(leaves)?);
+        let inherited = inherited(&bounds, &Config::from_leaves(leaves)?);
         taken.extend(bound(leaves, &inherited, &contents, bases)?);
-        let base = Loaded::from_leaves(leaves)?;
-        let names = base.config.plugins.keys();
+        let base = Config::from_leaves(leaves)?;
+        let names = base.values.plugins.keys();
         let of_each: Vec<Leaf> =
             names.flat_map(|name| for_all.iter().map(|leaf| renamed(leaf, name))).collect();
         taken.extend(bound(leaves, &of_each, &contents, bases)?);
@@ -202,7 +202,7 @@ fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> 
     }
     // Also where there is no plugin yet.
     let any: Vec<Leaf> = for_all.iter().map(|leaf| renamed(leaf, "any")).collect();
-    Loaded::from_leaves(&any)?.checked()?;
+    Config::from_leaves(&any)?.checked()?;
     Ok((for_all, own))
 }
 
@@ -228,14 +228,14 @@ fn misplaced(leaf: &Leaf) -> Problem {
 pub(super) fn bound(
     leaves: &mut Vec<Leaf>,
     bounds: &[Leaf],
-    contents: &Loaded,
+    contents: &Config,
     bases: Bases<'_>,
 ) -> Result<Vec<Taken>, Vec<Problem>> {
-    let before = Loaded::from_leaves(leaves)?;
+    let before = Config::from_leaves(leaves)?;
     let mut base = before.clone();
     // A ceiling also bounds a plugin of the plugin folder that has no table of its own.
-    for name in contents.config.plugins.keys() {
-        base.config.plugins.entry(name.clone()).or_insert_with(Plugin::default);
+    for name in contents.values.plugins.keys() {
+        base.values.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
     let narrowed = narrow(bounds, &base, bases, Narrower::Ceiling)?.leaves;
     let taken = narrowed.iter().map(|leaf| {
@@ -251,7 +251,7 @@ pub(super) fn bound(
             leaf.path.clone()
         };
         let key = dotted(&path);
-        let all = serde_json::to_value(&before.config).unwrap_or_default();
+        let all = serde_json::to_value(&before.values).unwrap_or_default();
         let wanted = path.iter().fold(&all, |value, part| &value[part]).clone();
         let held = if path == leaf.path {
             serde_json::to_value(&leaf.value).unwrap_or_default()
@@ -272,7 +272,7 @@ pub(super) fn bound(
 /// The bounds that the shell and plugins inherit from a ceiling's bounds for all tools. The keys of
 /// a plugin can't exceed `[tools.limits]`, `[tools.file]`, `[tools.shell]`, `[tools.web]` and
 /// `[plugin_folder]`. Commands can't leave the directories of `[tools.file]`.
-fn inherited(bounds: &[Leaf], base: &Loaded) -> Vec<Leaf> {
+fn inherited(bounds: &[Leaf], base: &Config) -> Vec<Leaf> {
     let mut inherited = Vec::new();
     let mut inherit = |leaf: &Leaf, path: &[&str], value: toml::Value| {
         let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
@@ -308,7 +308,7 @@ fn inherited(bounds: &[Leaf], base: &Loaded) -> Vec<Leaf> {
         {
             inherit(leaf, &["tools", "shell", "allowed_paths"], leaf.value.clone());
         }
-        for name in base.config.plugins.keys() {
+        for name in base.values.plugins.keys() {
             let path: Vec<&str> =
                 ["plugins", name].into_iter().chain(plugin_key.iter().copied()).collect();
             inherit(leaf, &path, value.clone());

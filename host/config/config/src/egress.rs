@@ -14,7 +14,7 @@ use toolhold_policy::{Action, Origin, Placed, Verdict};
 use serde_json::Value;
 
 use super::{
-    Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, ServerSecret, UrlScheme,
+    Config, Folders, HostGrant, OtherDomains, Problem, Problems, Secret, ServerSecret, UrlScheme,
     Web, WithoutProxy, WrittenHost, WrittenPrivateHosts,
 };
 
@@ -39,7 +39,7 @@ struct RequestTable<'s> {
     credentials_to: &'s [WrittenHost],
 }
 
-impl Loaded {
+impl Config {
     /// Where the requests of the built-in web tools may go, and how they leave.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<Settings, HostError> {
-        let (web, limits) = (&self.config.tools.web, self.config.tools.limits);
+        let (web, limits) = (&self.values.tools.web, self.values.tools.limits);
         let all = limits.response_mib.get() << 20;
         let bounds = self.bounds(
             limits,
@@ -73,7 +73,7 @@ impl Loaded {
 
     /// The rules for the gate that decides on calls of the web tools.
     pub fn web(&self) -> Result<toolhold_policy::Web, HostError> {
-        let others = match self.config.tools.web.other_domains {
+        let others = match self.values.tools.web.other_domains {
             OtherDomains::Deny => Verdict::Deny,
             OtherDomains::Ask => Verdict::Ask,
             OtherDomains::Allow => Verdict::Allow,
@@ -84,7 +84,7 @@ impl Loaded {
 
     fn web_reach(&self) -> Result<Reach, HostError> {
         let mut reach = self.reach(&self.web_table())?;
-        if self.config.tools.web.other_domains == OtherDomains::Allow {
+        if self.values.tools.web.other_domains == OtherDomains::Allow {
             let place = self.origin("tools.web.other_domains");
             let hosts = HostPattern::new("*").map_err(HostError::Config)?;
             reach.grants.push(Placed {
@@ -97,7 +97,7 @@ impl Loaded {
 
     fn web_table(&self) -> RequestTable<'_> {
         let Web { allowed_domains, allowed_private_hosts, https_only, credentials_to, .. } =
-            &self.config.tools.web;
+            &self.values.tools.web;
         RequestTable {
             name: "tools.web".to_owned(),
             key: "allowed_domains",
@@ -119,7 +119,7 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<Option<Settings>, HostError> {
-        let Some(plugin) = self.config.plugins.get(name) else { return Ok(None) };
+        let Some(plugin) = self.values.plugins.get(name) else { return Ok(None) };
         if plugin.hosts.is_empty() && plugin.allowed_private_hosts.is_empty() {
             return Ok(None);
         }
@@ -149,14 +149,14 @@ impl Loaded {
     /// Names of the secrets that the requests of a call to its URLs carry.
     pub fn secrets_for(&self, action: &Action<'_>) -> Vec<String> {
         let (table, private) =
-            match self.config.plugins.get(action.provider).filter(|_| !action.built_in) {
+            match self.values.plugins.get(action.provider).filter(|_| !action.built_in) {
                 Some(plugin) => {
                     (format!("plugins.{}", action.provider), &plugin.allowed_private_hosts)
                 }
                 None if action.built_in
                     && BuiltInPlugin::has(action.provider, BuiltInGrant::Requests) =>
                 {
-                    ("tools.web".to_owned(), &self.config.tools.web.allowed_private_hosts)
+                    ("tools.web".to_owned(), &self.values.tools.web.allowed_private_hosts)
                 }
                 None => return Vec::new(),
             };
@@ -219,14 +219,14 @@ impl Loaded {
             // Hosts that the operator denies are denied for every table.
             denied: self.each(
                 "tools.web.denied_domains",
-                &self.config.tools.web.denied_domains,
+                &self.values.tools.web.denied_domains,
                 |host| HostPattern::new(host.as_str()),
             )?,
             private: self.each(&key("allowed_private_hosts"), table.private, |hosts| {
                 PrivateHosts::new(hosts.as_str())
             })?,
             // Plugins of others have no servers to look at.
-            job_servers: table.name == "tools.web" && self.config.tools.web.job_servers,
+            job_servers: table.name == "tools.web" && self.values.tools.web.job_servers,
             https_only: Placed { value: table.https_only, place: self.origin(&key("https_only")) },
             place: self.origin(&key(table.key)),
         })
@@ -324,7 +324,7 @@ impl Loaded {
 
     /// How requests leave.
     pub fn network(&self, folders: &Folders, working_directory: &Path) -> Network {
-        let network = &self.config.network;
+        let network = &self.values.network;
         let proxy = match &network.proxy {
             Some(written) => Some(written.as_str().to_owned()),
             None => self
@@ -352,7 +352,7 @@ impl Loaded {
 
     /// The files with certificates of authorities that are trusted.
     pub fn authorities(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
-        let written = self.config.network.authorities.iter().enumerate();
+        let written = self.values.network.authorities.iter().enumerate();
         written
             .map(|(index, path)| {
                 self.beside_its_source(

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
 use toolhold_contract::HostError;
 
-use super::{Folders, Loaded, project};
+use super::{Config, Folders, project};
 
 /// Bytes of a file with rules.
 const MAX_FILE: usize = 1 << 20;
@@ -53,10 +53,10 @@ pub enum ProjectRulesTrust {
     Trusted,
 }
 
-impl Loaded {
+impl Config {
     /// The path of the operator's own rules for the built-in filters. The file need not exist.
     pub fn filter_rules_path(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
-        match self.config.tools.filters.filters_path.as_str() {
+        match self.values.tools.filters.filters_path.as_str() {
             "" => {
                 let beside = self
                     .file

@@ -15,7 +15,7 @@ use toolhold_policy::{
 
 use super::policy::{is_everything, spellings};
 use super::{
-    ArgumentTest, Autonomy, Loaded, PathGlob, PermissionAction, PermissionRule, PolicyAccess,
+    ArgumentTest, Autonomy, Config, PathGlob, PermissionAction, PermissionRule, PolicyAccess,
     PolicyEffect, PolicyPhase, PolicyRule, Problem, Problems, SandboxMode, Shell, Source,
     TrustLevel,
 };
@@ -23,7 +23,7 @@ use super::{
 /// The tool to which `[tools.shell] confirm_patterns` applies.
 const SHELL_TOOL: &str = "bash";
 
-impl Loaded {
+impl Config {
     /// The policy that decides on calls.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Loaded {
     /// [`HostError::Config`] with the place of a value that can't be used.
     pub fn policy(&self) -> Result<Policy, HostError> {
         let home = self.read_from.as_ref().and_then(|(folders, _)| folders.home.as_deref());
-        let tools = &self.config.tools;
+        let tools = &self.values.tools;
         let autonomy = match tools.autonomy {
             Autonomy::ReadOnly => toolhold_policy::Autonomy::ReadOnly,
             Autonomy::Ask => toolhold_policy::Autonomy::Ask,
@@ -76,7 +76,7 @@ impl Loaded {
 
     /// What `autonomy = "sandboxed"` relies on.
     fn containment(&self) -> Containment {
-        let tools = &self.config.tools;
+        let tools = &self.values.tools;
         let Shell { sandbox, transactional, ref transaction_scope, .. } = tools.shell;
         let files = (!tools.undo.enabled).then_some("enabled = false in [tools.undo]");
         let commands = files
@@ -94,7 +94,7 @@ impl Loaded {
     }
 
     fn blocklist(&self) -> Blocklist {
-        let shell = &self.config.tools.shell;
+        let shell = &self.values.tools.shell;
         let built_in = Origin {
             text: BUILT_IN_COMMANDS.into(),
             kind: OriginKind::Default(self.table_place("tools.shell")),
@@ -121,7 +121,7 @@ impl Loaded {
 
     fn trusted(&self) -> ProviderTrust {
         let changed =
-            self.config.plugins.iter().filter(|(_, plugin)| plugin.trust != TrustLevel::default());
+            self.values.plugins.iter().filter(|(_, plugin)| plugin.trust != TrustLevel::default());
         let placed = changed.map(|(name, plugin)| {
             (name.clone(), self.placed(&format!("plugins.{name}.trust"), trust(plugin.trust)))
         });
@@ -131,7 +131,7 @@ impl Loaded {
     fn permissions(&self, home: Option<&Path>) -> Result<Permissions, HostError> {
         let mut permissions = Permissions::new(self.own_file());
         let mut shell_has_rules = false;
-        for (tool, rules) in &self.config.tools.permissions {
+        for (tool, rules) in &self.values.tools.permissions {
             let key = format!("tools.permissions.{}", super::dotted_name(tool));
             // The rules of each file are a list of their own: an untrusted file's `ask` doesn't
             // undo a denial that comes after it.
@@ -169,12 +169,12 @@ impl Loaded {
     /// The permissions that `confirm_patterns` stands for. If autonomy is sandboxed or full, only
     /// patterns that are written in a source count, not those of the default.
     fn confirm_patterns(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
-        let shell = &self.config.tools.shell;
+        let shell = &self.values.tools.shell;
         let mut permissions = Vec::new();
         for (index, text) in shell.confirm_patterns.iter().enumerate() {
             let source = self.source(&format!("tools.shell.confirm_patterns.{index}"));
             let is_free =
-                matches!(self.config.tools.autonomy, Autonomy::Sandboxed | Autonomy::Full);
+                matches!(self.values.tools.autonomy, Autonomy::Sandboxed | Autonomy::Full);
             if source == Source::Default && is_free {
                 continue;
             }
@@ -235,7 +235,7 @@ impl Loaded {
             };
             policy_rule(rule, self.origin(&element), home).map_err(problem)
         };
-        let written = self.config.tools.policy.rules.iter().enumerate();
+        let written = self.values.tools.policy.rules.iter().enumerate();
         Ok(RuleSet { rules: written.map(rule).collect::<Result<_, _>>()? })
     }
 }

@@ -14,13 +14,13 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::load::load_with;
 use super::{
-    Config, Folders, HostGrant, Loaded, PathAccess, PermissionAction, PermissionRule, file,
+    Config, ConfigValues, Folders, HostGrant, PathAccess, PermissionAction, PermissionRule, file,
 };
 
 /// The mode of a new file.
 const PRIVATE: u32 = 0o600;
 
-impl Loaded {
+impl Config {
     /// The configuration with one more rule, the first of `[[tools.permissions.TOOL]]` in the
     /// user's own file. Nothing is written. Blocks.
     ///
@@ -44,7 +44,7 @@ impl Loaded {
         let identity = current.as_ref().map_or((0, 0), |current| current.identity);
         let now = read(current)?;
         // Otherwise the new rule would bring along other changes that the user didn't approve.
-        if now.config != self.config && now.without(tool, pattern) != self.config {
+        if now.values != self.values && now.without(tool, pattern) != self.values {
             return Err("the configuration has changed since this program read it".to_owned());
         }
         match inserted(&before, tool, pattern)? {
@@ -55,8 +55,8 @@ impl Loaded {
 
     /// The configuration without the rule. Another process may have written the rule already, for
     /// the same approval.
-    fn without(&self, tool: &str, pattern: &str) -> Config {
-        let mut config = self.config.clone();
+    fn without(&self, tool: &str, pattern: &str) -> ConfigValues {
+        let mut config = self.values.clone();
         if let Some(rules) = config.tools.permissions.get_mut(tool) {
             let is_same = |rule: &PermissionRule| {
                 rule.exact

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use toolhold_config_keys::Narrowing;
 
-use super::Config;
+use super::ConfigValues;
 
 /// A key that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) fn known() -> &'static [Key] {
 fn from_schema() -> Vec<Key> {
     let settings = schemars::generate::SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true);
-    let schema = settings.into_generator().into_root_schema_for::<Config>().to_value();
+    let schema = settings.into_generator().into_root_schema_for::<ConfigValues>().to_value();
     let mut keys = Vec::new();
     walk(&schema, &mut Vec::new(), false, &mut keys);
     keys
@@ -135,9 +135,9 @@ pub(super) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// The JSON Schema (2020-12) of [`Config`], for editors and for `toolhold config schema`.
+/// The JSON Schema (2020-12) of [`ConfigValues`], for editors and for `toolhold config schema`.
 pub fn schema() -> serde_json::Value {
-    let mut schema = schemars::schema_for!(Config).to_value();
+    let mut schema = schemars::schema_for!(ConfigValues).to_value();
     if let Some(object) = schema.as_object_mut() {
         object.insert("title".to_owned(), "toolhold.toml".into());
     }
@@ -146,7 +146,7 @@ pub fn schema() -> serde_json::Value {
 
 /// The rule for the key at `path`.
 pub(super) fn rule(path: &[String]) -> Option<Narrowing> {
-    path.iter().try_fold(Narrowing::Table(Config::RULES), |above, part| match above {
+    path.iter().try_fold(Narrowing::Table(ConfigValues::RULES), |above, part| match above {
         Narrowing::Table(keys) => keys.iter().find(|(key, _)| key == part).map(|(_, rule)| *rule),
         Narrowing::Named(keys) => Some(Narrowing::Table(keys)),
         Narrowing::Each(rule) => Some(*rule),

@@ -9,7 +9,7 @@ use toolhold_config_keys::is_in_secrets;
 
 use super::keys::{advice, dotted, near};
 use super::removed::successor;
-use super::{Config, Problem, Source};
+use super::{ConfigValues, Problem, Source};
 
 /// Texts with fewer bytes than this aren't secrets.
 const SHORT: usize = 4;
@@ -74,7 +74,7 @@ impl Leaf {
     fn probe(&self, value: Value, source: &Source) -> Vec<Problem> {
         let mut unknown = Vec::new();
         let document = nested(&self.path, value);
-        let read: Result<Config, _> =
+        let read: Result<ConfigValues, _> =
             serde_ignored::deserialize(document, |path| unknown.push(parts(&path)));
         let mut problems: Vec<Problem> = unknown
             .into_iter()
@@ -124,8 +124,9 @@ impl Leaf {
 }
 
 /// The configuration with the values of `leaves`. Later leaves win.
-pub(super) fn merge(leaves: &[Leaf]) -> Result<Config, String> {
-    Config::deserialize(Value::Table(document(leaves)?)).map_err(|error| error.message().to_owned())
+pub(super) fn merge(leaves: &[Leaf]) -> Result<ConfigValues, String> {
+    ConfigValues::deserialize(Value::Table(document(leaves)?))
+        .map_err(|error| error.message().to_owned())
 }
 
 /// The values of `leaves` as one TOML document. Later leaves win.

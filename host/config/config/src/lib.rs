@@ -10,7 +10,7 @@
 //! and every problem is named: a setting that silently falls back to its default might be one that
 //! protects something.
 //!
-//! [`Config`] has all keys, [`load`] reads them, and [`Loaded`] is the result with the source of
+//! [`ConfigValues`] has all keys, [`load`] reads them, and [`Config`] is the result with the source of
 //! each value.
 
 mod bound;
@@ -58,7 +58,7 @@ pub use inline::inline;
 pub use inputs::{Inputs, SYSTEM_CEILING, SYSTEM_DEFAULTS, ceiling_keys_path, working_directory};
 pub use keys::{dotted_name, schema};
 pub use load::load;
-pub use loaded::{Ceiling, ConfigEntry, Ignored, Loaded, Project, ProjectTrust, Taken};
+pub use loaded::{Ceiling, Config, ConfigEntry, Ignored, Project, ProjectTrust, Taken};
 pub use migrate::migrate;
 pub use policy::FileGrants;
 pub use problem::{Problem, Problems};
@@ -72,16 +72,16 @@ pub use task_bounds::TaskBounds;
 pub use toolhold_config_keys::presets;
 pub use toolhold_config_keys::{
     AdversarialPolicy, Agent, AllowedPath, AllowedPlugin, Amount, Approvals, ArgumentPart,
-    ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, Config, Dependencies,
-    DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, HostGrant, InstallKey,
-    Installing, InstanceLifetime, JobSettings, Limits, MAX_POLICIES, Mcp, McpApprovals, McpOauth,
-    McpServer, Method, ModelFormat, Network, NetworkGrant, OAuth, OnFailure, OnReviewDenial,
-    OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction, PermissionRule,
-    Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase,
-    PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices, ProcessLimits,
-    ProviderSettings, Qdrant, QueryName, Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode,
-    Scheduler, Secret, Serve, ServerSecret, Sha256, Shell, Skills, Structured, Tafc,
-    ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName,
+    ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, ConfigValues,
+    Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, HostGrant,
+    InstallKey, Installing, InstanceLifetime, JobSettings, Limits, MAX_POLICIES, Mcp, McpApprovals,
+    McpOauth, McpServer, Method, ModelFormat, Network, NetworkGrant, OAuth, OnFailure,
+    OnReviewDenial, OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction,
+    PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
+    PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
+    ProcessLimits, ProviderSettings, Qdrant, QueryName, Ratio, Redaction, Reload, ResultCache,
+    Retry, SandboxMode, Scheduler, Secret, Serve, ServerSecret, Sha256, Shell, Skills, Structured,
+    Tafc, ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName,
     VectorBackend, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
     WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
 };

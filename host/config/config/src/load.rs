@@ -10,7 +10,7 @@ use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::Bases;
 use super::{
-    AllowedPath, Folders, Inputs, Loaded, PathAccess, Problem, Problems, Source, working_directory,
+    AllowedPath, Config, Folders, Inputs, PathAccess, Problem, Problems, Source, working_directory,
 };
 use super::{bound, ceiling, file, project, variables};
 
@@ -20,7 +20,7 @@ use super::{bound, ceiling, file, project, variables};
 /// # Errors
 ///
 /// Everything that is wrong with any of them.
-pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
+pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Config, Problems> {
     let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
     let text = file::read(&path)?;
     load_with(folders, inputs, path, text)
@@ -32,7 +32,7 @@ pub(super) fn load_with(
     inputs: &Inputs,
     path: PathBuf,
     text: Option<file::Text>,
-) -> Result<Loaded, Problems> {
+) -> Result<Config, Problems> {
     let (mut leaves, mut operator, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     if let (Some(missing), None) = (&inputs.file, &text) {
         return Err(Problem::new(Source::Path(missing.clone()), "there is no such file").into());
@@ -92,7 +92,7 @@ pub(super) fn load_with(
     let project = match proposal {
         None => None,
         Some(proposal) => {
-            let base = Loaded::from_leaves(&[leaves.as_slice(), &operator].concat())?;
+            let base = Config::from_leaves(&[leaves.as_slice(), &operator].concat())?;
             let (project, narrower) = project::apply(proposal, &base, folders).map_err(Problems)?;
             leaves.extend(narrower);
             Some(project)
@@ -100,12 +100,12 @@ pub(super) fn load_with(
     };
     leaves.extend(operator);
     for (path, access) in &inputs.allow {
-        match allowed(&Loaded::from_leaves(&leaves)?, path, *access) {
+        match allowed(&Config::from_leaves(&leaves)?, path, *access) {
             Ok(leaf) => leaves.push(leaf),
             Err(problem) => problems.push(problem),
         }
     }
-    let all = Loaded::from_leaves(&leaves)?.with_authorization();
+    let all = Config::from_leaves(&leaves)?.with_authorization();
     problems.extend(all.problems());
     problems.extend(all.secret_problems());
     problems.extend(all.server_problems());
@@ -128,7 +128,7 @@ pub(super) fn load_with(
             applied
         }
     };
-    let mut loaded = Loaded::from_leaves(&leaves)?.with_authorization();
+    let mut loaded = Config::from_leaves(&leaves)?.with_authorization();
     loaded.file = text.map(|_| path);
     loaded.defaults = defaults;
     loaded.project = project;
@@ -139,7 +139,7 @@ pub(super) fn load_with(
 }
 
 /// The granted directories of `loaded`, and one more.
-fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Problem> {
+fn allowed(loaded: &Config, path: &Path, access: PathAccess) -> Result<Leaf, Problem> {
     let flag = if access == PathAccess::Read { "--allow-read" } else { "--allow" };
     let source = Source::Flag(format!("{flag} {}", path.display()));
     let text = path.to_str().filter(|text| !text.is_empty());
@@ -150,7 +150,7 @@ fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Pro
     let path = if text.starts_with('~') { format!("./{text}") } else { text.to_owned() };
     let key = ["tools", "file", "allowed_paths"].map(str::to_owned).to_vec();
     let list = dotted(&key);
-    let mut grants = loaded.config.tools.file.granted_paths();
+    let mut grants = loaded.values.tools.file.granted_paths();
     let mut elements: Vec<Source> =
         (0..grants.len()).map(|index| loaded.source(&format!("{list}.{index}"))).collect();
     elements.push(source.clone());

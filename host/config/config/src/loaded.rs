@@ -13,14 +13,14 @@ use toolhold_policy::{ConfigFile, Origin, OriginKind, OwnTable, TablePlace};
 use super::keys::{dotted, dotted_name};
 use super::leaf::{Leaf, merge};
 use super::renamed::renamed;
-use super::{Config, Folders, Inputs, Problem, Problems, Renamed, Source};
+use super::{ConfigValues, Folders, Inputs, Problem, Problems, Renamed, Source};
 
 /// A configuration with the source of each value. Its default is the configuration without any
 /// source.
 #[derive(Clone, Debug, Default)]
-pub struct Loaded {
+pub struct Config {
     /// The current values.
-    pub config: Config,
+    pub values: ConfigValues,
     /// The user's file, if it exists.
     pub file: Option<PathBuf>,
     /// The organisation's file below the user's own, if it exists.
@@ -132,7 +132,7 @@ pub struct Ceiling {
     /// The values that it took away.
     pub taken: Vec<Taken>,
     /// Its own contents. The gates decide on its rules separately from the operator's.
-    pub contents: Loaded,
+    pub contents: Config,
 }
 
 impl Ceiling {
@@ -161,17 +161,22 @@ pub struct Taken {
     pub source: Source,
 }
 
-impl Loaded {
+impl Config {
     /// The configuration with the values of `leaves`. Later leaves win.
     pub(super) fn from_leaves(leaves: &[Leaf]) -> Result<Self, Problems> {
         let config = merge(leaves).map_err(|message| Problem::new(Source::Default, message))?;
-        Ok(Self { config, sources: sources(leaves), renamed: renamed(leaves), ..Self::default() })
+        Ok(Self {
+            values: config,
+            sources: sources(leaves),
+            renamed: renamed(leaves),
+            ..Self::default()
+        })
     }
 
     /// Appends the rules of `[tools.authorization]` to those of `[tools.policy]` if they are
     /// enabled. Each keeps its source.
     pub(super) fn with_authorization(mut self) -> Self {
-        let tools = &mut self.config.tools;
+        let tools = &mut self.values.tools;
         let authorization = std::mem::take(&mut tools.authorization);
         if !authorization.enabled || authorization.rules.is_empty() {
             return self;
@@ -279,7 +284,7 @@ impl Loaded {
     pub fn entries(&self) -> Vec<ConfigEntry> {
         let mut entries = Vec::new();
         // The configuration always has a JSON form: it came from a text or from code of Toolhold.
-        let value = serde_json::to_value(&self.config).unwrap_or_default();
+        let value = serde_json::to_value(&self.values).unwrap_or_default();
         self.collect(&value, &mut Vec::new(), &mut entries);
         entries
     }
@@ -307,7 +312,7 @@ impl Loaded {
     /// Problems that can't be found in a single value.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for name in self.config.plugins.keys() {
+        for name in self.values.plugins.keys() {
             let source =
                 self.source_below(&format!("plugins.{}", dotted(std::slice::from_ref(name))));
             if !is_provider_name(name) {
@@ -318,7 +323,7 @@ impl Loaded {
                 problems.push(Problem::new(source, message));
             }
         }
-        let tools = &self.config.tools;
+        let tools = &self.values.tools;
         let lists = tools
             .permissions
             .iter()

@@ -13,7 +13,7 @@ use super::keys::{advice, dotted, rule};
 use super::leaf::Leaf;
 use super::load::load_with;
 use super::renamed::new_name;
-use super::{Folders, Inputs, Loaded, Problem, Problems, Source};
+use super::{Config, Folders, Inputs, Problem, Problems, Source};
 use crate::migration::{KnownKeys, Migration, WrongValue, rewrite};
 
 /// Bytes of an element that are shown.
@@ -70,8 +70,8 @@ fn misfits(leaves: &[Leaf], problems: &Problems) -> Vec<WrongValue> {
 }
 
 /// The switch of the judgement by a model, if no model is named: each call would be refused.
-fn without_model(loaded: &Loaded) -> Option<WrongValue> {
-    let review = &loaded.config.tools.adversarial_policy;
+fn without_model(loaded: &Config) -> Option<WrongValue> {
+    let review = &loaded.values.tools.adversarial_policy;
     let path = ["tools", "adversarial_policy", "enabled"].map(str::to_owned).to_vec();
     let why =
         "each call would be refused: it needs a table of [providers], and its name as `provider`";

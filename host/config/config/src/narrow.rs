@@ -16,7 +16,8 @@ use super::keys::{dotted, rule};
 use super::leaf::{Leaf, document};
 use super::resolved::{Resolved, expand, resolve};
 use super::{
-    AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Source,
+    AllowedPath, Bounded, Config, ConfigValues, FileTools, Folders, Ignored, PathAccess, Problem,
+    Source,
 };
 
 /// Bytes of an untrusted value that a notice shows.
@@ -59,7 +60,7 @@ pub(super) enum Narrower {
 /// Everything in the file that is a mistake.
 pub(super) fn narrow(
     proposed: &[Leaf],
-    base: &Loaded,
+    base: &Config,
     bases: Bases<'_>,
     narrower: Narrower,
 ) -> Result<Narrowed, Vec<Problem>> {
@@ -100,9 +101,9 @@ pub(super) fn narrow(
 
 /// The values of a trusted file. Its denials are added to the operator's, so that trusting a file
 /// never takes away a denial. Its other values count as they are written.
-pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Loaded) -> Vec<Leaf> {
+pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Config) -> Vec<Leaf> {
     let adds = |leaf: &Leaf| matches!(rule(&leaf.path), Some(Narrowing::Adds));
-    let current = serde_json::to_value(&base.config).unwrap_or_default();
+    let current = serde_json::to_value(&base.values).unwrap_or_default();
     let whole = proposed.iter().filter(|leaf| !adds(leaf)).map(|leaf| {
         let mut leaf = leaf.clone();
         if let (Some(Narrowing::Denials(_) | Narrowing::InCeiling(Narrowing::Adds)), Some(items)) =
@@ -126,7 +127,7 @@ pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Loaded) -> 
 }
 
 /// The elements of a current list, each with its source.
-fn list_of<'v>(base: &Loaded, path: &[String], current: &'v Value) -> Vec<(&'v Value, Source)> {
+fn list_of<'v>(base: &Config, path: &[String], current: &'v Value) -> Vec<(&'v Value, Source)> {
     let key = dotted(path);
     let items = current.as_array().into_iter().flatten().enumerate();
     items.map(|(index, item)| (item, base.source(&format!("{key}.{index}")))).collect()
@@ -144,8 +145,8 @@ pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
 
 /// The configuration with all inherited, automatic and implied values filled in. Only such values
 /// can be compared.
-pub(super) fn effective(base: &Loaded) -> Config {
-    let mut config = base.config.clone();
+pub(super) fn effective(base: &Config) -> ConfigValues {
+    let mut config = base.values.clone();
     config.tools.max_concurrent = Bounded::clamped(concurrency(config.tools.max_concurrent.get()));
     config.tools.file.allowed_paths = config.tools.file.granted_paths();
     if config.tools.shell.allowed_paths.is_empty() {
@@ -206,7 +207,7 @@ fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
 /// One key of the file, compared with the current value.
 struct Comparison<'a> {
     leaf: &'a Leaf,
-    base: &'a Loaded,
+    base: &'a Config,
     bases: Bases<'a>,
     narrower: Narrower,
     current: &'a Value,

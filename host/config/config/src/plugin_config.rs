@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::keys::dotted;
-use super::{Loaded, Problem};
+use super::{Config, Problem};
 
 /// Most bytes of the settings of a plugin, as JSON text.
 const MAX_BYTES: usize = 64 * 1024;
@@ -11,14 +11,14 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Most levels of tables and lists in them, each within the other.
 const MAX_DEPTH: usize = 32;
 
-impl Loaded {
+impl Config {
     /// The settings of a plugin as JSON. A date is a text. Empty if the plugin has no table.
     ///
     /// # Errors
     ///
     /// They are too long or too deep, or JSON can't represent a value.
     pub fn plugin_config(&self, plugin: &str) -> Result<Map<String, Value>, Problem> {
-        let Some(settings) = self.config.plugins.get(plugin) else { return Ok(Map::new()) };
+        let Some(settings) = self.values.plugins.get(plugin) else { return Ok(Map::new()) };
         let table = dotted(&["plugins".to_owned(), plugin.to_owned(), "config".to_owned()]);
         let problem = |message: String| Problem::new(self.source_below(&table), message);
         let mut config = Map::new();

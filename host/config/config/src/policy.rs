@@ -12,7 +12,7 @@ use toolhold_system::files::{real_or_given, with_its_links};
 
 use super::resolved::{Resolved, expand, resolve};
 use super::{
-    AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, PolicyEffect, Problem, Problems,
+    AllowedPath, Config, Folders, Limits, PathAccess, PathGlob, PolicyEffect, Problem, Problems,
     Reload, Source,
 };
 
@@ -29,7 +29,7 @@ pub struct FileGrants {
     pub deny_write: PathGlobs,
 }
 
-impl Loaded {
+impl Config {
     /// The path rules of the built-in file tools. They grant nothing if the tools are disabled.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<FileGrants, HostError> {
-        let file = &self.config.tools.file;
+        let file = &self.values.tools.file;
         let paths = if file.enabled { file.granted_paths() } else { Vec::new() };
         self.file_policy("tools.file.allowed_paths", &paths, &|_| true, folders, working_directory)
     }
@@ -81,7 +81,7 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<FileGrants, HostError> {
-        let paths = self.config.plugins.get(name).map_or(&[][..], |plugin| &plugin.allowed_paths);
+        let paths = self.values.plugins.get(name).map_or(&[][..], |plugin| &plugin.allowed_paths);
         self.file_policy(
             &format!("plugins.{name}.allowed_paths"),
             paths,
@@ -100,7 +100,7 @@ impl Loaded {
         working_directory: &Path,
     ) -> Option<PathBuf> {
         let path = self
-            .config
+            .values
             .plugins
             .get(name)
             .map(|plugin| plugin.path.as_str())
@@ -115,7 +115,7 @@ impl Loaded {
 
     /// The folder whose plugins are loaded without being named one by one. It need not exist.
     pub fn plugin_folder(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
-        match self.config.plugin_folder.path.as_str() {
+        match self.values.plugin_folder.path.as_str() {
             "" => folders.data.join("plugins"),
             path => self.beside_its_source("plugin_folder.path", path, folders, working_directory),
         }
@@ -123,11 +123,11 @@ impl Loaded {
 
     /// What happens if the component of the plugin `name` is new or has changed.
     pub fn reload(&self, name: &str) -> Reload {
-        let plugin = self.config.plugins.get(name);
+        let plugin = self.values.plugins.get(name);
         let default = if plugin.is_some_and(|plugin| !plugin.path.is_empty()) {
             Reload::Approve
         } else {
-            self.config.plugin_folder.reload
+            self.values.plugin_folder.reload
         };
         plugin.and_then(|plugin| plugin.reload).unwrap_or(default)
     }
@@ -158,7 +158,7 @@ impl Loaded {
     /// authorities. No tool can read the files of secrets.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let plugins = self
-            .config
+            .values
             .plugins
             .keys()
             .filter_map(|name| self.plugin_path(name, folders, working_directory));
@@ -198,7 +198,7 @@ impl Loaded {
     /// what a rule denies. Whoever exchanges such a link would choose another configuration, or
     /// lift the denial, from the next start on.
     pub fn protected(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
-        let tools = &self.config.tools;
+        let tools = &self.values.tools;
         let denied = tools.policy.rules.iter().filter(|rule| rule.effect == PolicyEffect::Deny);
         let globs = denied.flat_map(|rule| &rule.paths);
         let globs = globs.chain(&tools.file.deny_read).chain(&tools.file.deny_write);
@@ -214,8 +214,8 @@ impl Loaded {
 
     /// The limits of one call of the plugin `name`.
     pub fn plugin_limits(&self, name: &str) -> Limits {
-        let all = self.config.tools.limits;
-        self.config.plugins.get(name).map_or(all, |plugin| plugin.limits.over(all))
+        let all = self.values.tools.limits;
+        self.values.plugins.get(name).map_or(all, |plugin| plugin.limits.over(all))
     }
 
     /// The path rules for the directories `paths`. `denies` selects the globs of `deny_write` that
@@ -228,7 +228,7 @@ impl Loaded {
         folders: &Folders,
         base: &Path,
     ) -> Result<FileGrants, HostError> {
-        let file = &self.config.tools.file;
+        let file = &self.values.tools.file;
         let grants = self.grants(key, paths, folders, base)?;
         let repositories: Vec<Repository> =
             grants.iter().map(|grant| Repository::find(&grant.path)).collect();
@@ -258,7 +258,7 @@ impl Loaded {
     ///
     /// [`HostError::Config`] for a pattern that isn't a valid glob.
     pub fn transaction_scope(&self, folders: &Folders) -> Result<Option<PathGlobs>, HostError> {
-        let globs = &self.config.tools.shell.transaction_scope;
+        let globs = &self.values.tools.shell.transaction_scope;
         if is_everything(globs) {
             return Ok(None);
         }
@@ -268,12 +268,12 @@ impl Loaded {
 
     /// The granted directories that don't exist and that calls go on without, each with its line.
     pub fn missing_directories(&self, folders: &Folders, base: &Path) -> Vec<Problem> {
-        let tools = &self.config.tools;
+        let tools = &self.values.tools;
         let own = [
             ("tools.file.allowed_paths".to_owned(), tools.file.granted_paths()),
             ("tools.shell.allowed_paths".to_owned(), tools.shell.allowed_paths.clone()),
         ];
-        let plugins = self.config.plugins.iter().map(|(name, plugin)| {
+        let plugins = self.values.plugins.iter().map(|(name, plugin)| {
             (format!("plugins.{name}.allowed_paths"), plugin.allowed_paths.clone())
         });
         let mut missing = Vec::new();

@@ -14,7 +14,7 @@ use toolhold_system::files::real_or_given;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::resolved::{Resolved, expand, resolve};
 use super::{
-    AllowedPath, ArgumentPart, FileGrants, Folders, Loaded, NetworkGrant, PathGlob, PresetName,
+    AllowedPath, ArgumentPart, Config, FileGrants, Folders, NetworkGrant, PathGlob, PresetName,
     Problem, Problems, SandboxMode, Source, VariableName,
 };
 
@@ -110,7 +110,7 @@ const NO_HOME: &str = "/tmp";
 /// Variables of the operator that every process gets, in addition to `LC_*`.
 const USUAL: [&str; 5] = ["USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"];
 
-impl Loaded {
+impl Config {
     /// What the commands of the built-in shell may see and use. Nothing if the shell is disabled.
     ///
     /// Makes missing caches of presets.
@@ -123,7 +123,7 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<ProcessGrants, HostError> {
-        let shell = &self.config.tools.shell;
+        let shell = &self.values.tools.shell;
         let files = self.shell_files(folders, working_directory)?;
         let granted = ProcessTable {
             table: "tools.shell".to_owned(),
@@ -154,10 +154,10 @@ impl Loaded {
 
     /// The directories of the built-in shell, and the key that grants them.
     fn paths_of_shell(&self) -> (&'static str, Vec<AllowedPath>) {
-        let shell = &self.config.tools.shell;
+        let shell = &self.values.tools.shell;
         match shell.enabled {
             true if shell.allowed_paths.is_empty() => {
-                ("tools.file.allowed_paths", self.config.tools.file.granted_paths())
+                ("tools.file.allowed_paths", self.values.tools.file.granted_paths())
             }
             true => ("tools.shell.allowed_paths", shell.allowed_paths.clone()),
             false => ("tools.shell.allowed_paths", Vec::new()),
@@ -170,7 +170,7 @@ impl Loaded {
     ///
     /// [`HostError::Config`] if the template is wrong, or belongs to no command.
     pub fn command_of_plugin(&self, name: &str) -> Result<Option<CommandTemplate>, HostError> {
-        let Some(plugin) = self.config.plugins.get(name) else { return Ok(None) };
+        let Some(plugin) = self.values.plugins.get(name) else { return Ok(None) };
         let problem = |key: &str, message: String| {
             let source = self.source(&format!("plugins.{name}.{key}"));
             HostError::from(Problems::from(Problem::new(source, message)))
@@ -212,7 +212,7 @@ impl Loaded {
         working_directory: &Path,
     ) -> Result<Option<ProcessGrants>, HostError> {
         let Some(plugin) =
-            self.config.plugins.get(name).filter(|plugin| {
+            self.values.plugins.get(name).filter(|plugin| {
                 plugin.shell || plugin.judged_programs || !plugin.programs.is_empty()
             })
         else {
@@ -238,7 +238,7 @@ impl Loaded {
             network,
             allowed: &plugin.allowed_paths,
             env: &plugin.env,
-            presets: &self.config.tools.shell.presets,
+            presets: &self.values.tools.shell.presets,
         };
         Ok(Some(ProcessGrants {
             programs,
@@ -260,7 +260,7 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<Option<ProcessGrants>, HostError> {
-        let Some(server) = self.config.mcp.servers.get(name) else { return Ok(None) };
+        let Some(server) = self.values.mcp.servers.get(name) else { return Ok(None) };
         let table = format!("mcp.servers.{name}");
         let files = self.process_files(
             &format!("{table}.allowed_paths"),
@@ -307,7 +307,7 @@ impl Loaded {
         folders: &Folders,
         working_directory: &Path,
     ) -> ProcessGrants {
-        let shell = &self.config.tools.shell;
+        let shell = &self.values.tools.shell;
         let variables = self.variables();
         let home =
             folders.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
@@ -405,8 +405,8 @@ impl Loaded {
         let Some(home) = home else { return Vec::new() };
         let roots = Roots { home: &home, variables: &variables };
         let mut linked = Vec::new();
-        let of_shell = ("tools.shell".to_owned(), &self.config.tools.shell.presets);
-        let servers = self.config.mcp.servers.iter();
+        let of_shell = ("tools.shell".to_owned(), &self.values.tools.shell.presets);
+        let servers = self.values.mcp.servers.iter();
         let of_servers =
             servers.map(|(name, server)| (format!("mcp.servers.{name}"), &server.presets));
         let presets = iter::once(of_shell).chain(of_servers).flat_map(|(table, presets)| {

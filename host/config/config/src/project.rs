@@ -12,7 +12,7 @@ use toolhold_data_dir::state;
 
 use super::leaf::Leaf;
 use super::narrow::{self, Bases, Narrower, narrow};
-use super::{Folders, Loaded, Problem, Problems, Project, ProjectTrust, Source, file};
+use super::{Config, Folders, Problem, Problems, Project, ProjectTrust, Source, file};
 
 /// The file in the data folder that lists the trusted files.
 const TRUSTED: &str = "trusted.json";
@@ -103,7 +103,7 @@ pub(super) fn read(
         return Err(problems);
     }
     // As in the user's file, an invalid plugin name is a mistake.
-    Loaded::from_leaves(&leaves)?.checked()?;
+    Config::from_leaves(&leaves)?.checked()?;
     Ok(Some(Proposal { path, text, leaves }))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn read(
 /// Everything that is wrong with the file or with the list of trusted files.
 pub(super) fn apply(
     proposal: Proposal,
-    base: &Loaded,
+    base: &Config,
     folders: &Folders,
 ) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
     let Proposal { path, text, leaves } = proposal;

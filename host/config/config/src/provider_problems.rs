@@ -7,7 +7,7 @@ use toolhold_contract::text::neutral_line;
 use toolhold_policy::egress::Target;
 
 use super::loaded::is_provider_name;
-use super::{Loaded, Problem, ProviderSettings, Qdrant, VectorBackend, dotted_name};
+use super::{Config, Problem, ProviderSettings, Qdrant, VectorBackend, dotted_name};
 
 /// The lines that add a first provider of models, where none listens on this machine.
 pub const FIRST_PROVIDER: &str =
@@ -16,10 +16,10 @@ pub const FIRST_PROVIDER: &str =
 /// Characters of the beginning of a collection's name.
 const MAX_COLLECTION: usize = 64;
 
-impl Loaded {
+impl Config {
     /// Problems of the agent and its providers that can't be found in a single value.
     pub(super) fn provider_problems(&self) -> Vec<Problem> {
-        let providers = &self.config.providers;
+        let providers = &self.values.providers;
         let of_providers = providers.iter().filter_map(|(name, provider)| {
             let message = match () {
                 () if !is_provider_name(name) => format!(
@@ -31,7 +31,7 @@ impl Loaded {
             let table = format!("providers.{}", dotted_name(name));
             Some(Problem::new(self.source_below(&table), message))
         });
-        let (agent, review) = (&self.config.agent, &self.config.tools.adversarial_policy);
+        let (agent, review) = (&self.values.agent, &self.values.tools.adversarial_policy);
         let named = [
             ("agent", "provider", &agent.provider),
             ("agent", "compress_provider", &agent.compress_provider),
@@ -57,7 +57,7 @@ impl Loaded {
 
     /// What is wrong with the keys of `[index.qdrant]`, if it is used.
     fn qdrant_problem(&self) -> Option<Problem> {
-        let index = &self.config.index;
+        let index = &self.values.index;
         let Qdrant { url, collection, secrets } = &index.qdrant;
         if index.vector_backend != VectorBackend::Qdrant {
             return None;
@@ -93,12 +93,12 @@ impl Loaded {
     /// The keys of tools and plugins that name a model for vectors: table, key and name.
     fn embeddings(&self) -> impl Iterator<Item = (String, &'static str, &String)> {
         let of_plugins =
-            self.config.plugins.iter().map(|(name, plugin)| {
+            self.values.plugins.iter().map(|(name, plugin)| {
                 (format!("plugins.{}", dotted_name(name)), &plugin.embeddings)
             });
         let of_tools = [
-            ("tools.memory".to_owned(), &self.config.tools.memory.embeddings),
-            ("index".to_owned(), &self.config.index.embeddings),
+            ("tools.memory".to_owned(), &self.values.tools.memory.embeddings),
+            ("index".to_owned(), &self.values.index.embeddings),
         ];
         of_plugins.chain(of_tools).map(|(table, name)| (table, "embeddings", name))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toolhold_redaction::{self as redaction, Keys};
 
 use super::keys::dotted;
-use super::{Loaded, Problem, Secret, ServerSecret};
+use super::{Config, Problem, Secret, ServerSecret};
 
 /// Characters of a secret's name.
 const MAX_NAME: usize = 64;
@@ -13,12 +13,12 @@ const MAX_NAME: usize = 64;
 /// Secrets of one table.
 const MAX_SECRETS: usize = 64;
 
-impl Loaded {
+impl Config {
     /// The secrets of requests, each with its table (`tools.web` or `plugins.NAME`) and its name.
     pub fn request_secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
-        let web = &self.config.tools.web.secrets;
+        let web = &self.values.tools.web.secrets;
         let web = web.iter().map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
-        web.chain(self.config.plugins.iter().flat_map(|(plugin, table)| {
+        web.chain(self.values.plugins.iter().flat_map(|(plugin, table)| {
             table
                 .secrets
                 .iter()
@@ -30,7 +30,7 @@ impl Loaded {
     /// `mcp.servers.NAME`, `mcp.servers.NAME.oauth`, `providers.NAME`, `index.qdrant` or
     /// `telemetry`) and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, ServerSecret)> {
-        let config = &self.config;
+        let config = &self.values;
         let servers = config.mcp.servers.iter().flat_map(|(server, table)| {
             let table_of = format!("mcp.servers.{server}");
             [(format!("{table_of}.oauth"), &table.oauth.secrets), (table_of, &table.secrets)]
@@ -57,7 +57,7 @@ impl Loaded {
             .flat_map(|(table, name, secret)| self.source_problems(&table, name, &secret))
             .collect();
         let mut used = BTreeSet::new();
-        for (name, secret) in &self.config.telemetry.secrets {
+        for (name, secret) in &self.values.telemetry.secrets {
             let header = secret.placement().0;
             let key = format!("telemetry.secrets.{}", dotted(std::slice::from_ref(name)));
             if !used.insert(header.clone()) {

@@ -6,19 +6,19 @@ use toolhold_contract::text::neutral_line;
 use toolhold_policy::egress::Target;
 
 use super::loaded::is_provider_name;
-use super::{Loaded, McpOauth, McpServer, Problem, dotted_name};
+use super::{Config, McpOauth, McpServer, Problem, dotted_name};
 
-impl Loaded {
+impl Config {
     /// Problems of servers that can't be found in a single value.
     pub(super) fn server_problems(&self) -> Vec<Problem> {
-        let servers = &self.config.mcp.servers;
+        let servers = &self.values.mcp.servers;
         let problems = servers.iter().filter_map(|(name, server)| {
             let message = match () {
                 () if !is_provider_name(name) => format!(
                     "`{}` isn't a valid server name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
                     neutral_line(name)
                 ),
-                () if self.config.plugins.contains_key(name) => {
+                () if self.values.plugins.contains_key(name) => {
                     format!("`{name}` is a plugin as well; give the server another name")
                 }
                 () => format!("[mcp.servers.{name}] {}", problem(server)?),

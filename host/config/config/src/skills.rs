@@ -8,16 +8,16 @@ use toolhold_policy::commands::is_carried;
 use toolhold_policy::files::{FileRules, Grant};
 
 use super::policy::FileGrants;
-use super::{Folders, Loaded, Problem, dotted_name};
+use super::{Config, Folders, Problem, dotted_name};
 
 /// Most variables of one skill, and most bytes of one with its name.
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 4096;
 
-impl Loaded {
+impl Config {
     /// The folders of the user's skills, as they are written. They need not exist.
     pub fn skill_folders(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
-        let written = self.config.skills.folders.iter().enumerate();
+        let written = self.values.skills.folders.iter().enumerate();
         // Without a home, `~` would be a folder of the working directory.
         let known = written.filter(|(_, path)| folders.home.is_some() || !path.starts_with('~'));
         let folder = |(index, path): (usize, &String)| {
@@ -53,7 +53,7 @@ impl Loaded {
 
     /// Variables that can't be set.
     pub(super) fn skill_problems(&self) -> Vec<Problem> {
-        let skills = &self.config.skills.env;
+        let skills = &self.values.skills.env;
         let problems = skills.iter().flat_map(|(skill, variables)| {
             let table = format!("skills.env.{}", dotted_name(skill));
             let problem = move |message: String| {

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use toolhold_contract::BUILT_IN_PLUGINS;
 use toolhold_policy::{Decision, Dependencies, Gate, Needs, OriginKind, Switches, Verdict};
 
-use super::Loaded;
+use super::Config;
 
-impl Loaded {
+impl Config {
     /// The denial of what the key `key`, which ends in `enabled`, disables.
     pub fn disabled(&self, key: &str) -> Decision {
         let place = self.origin(key);
@@ -30,9 +30,9 @@ impl Loaded {
 
     /// Whether a table that switches a built-in plugin is enabled.
     fn is_enabled(&self, table: &str) -> bool {
-        let tools = &self.config.tools;
+        let tools = &self.values.tools;
         match table {
-            "index" => self.config.index.enabled,
+            "index" => self.values.index.enabled,
             "tools.diagnostics" => tools.diagnostics.enabled,
             "tools.file" => tools.file.enabled,
             "tools.memory" => tools.memory.enabled,
@@ -46,7 +46,7 @@ impl Loaded {
     /// The tools that are disabled.
     pub fn switches(&self) -> Switches {
         let off = |key: &str| self.disabled(key);
-        let tools = &self.config.tools;
+        let tools = &self.values.tools;
         let mut switches =
             Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };
         let all = BUILT_IN_PLUGINS
@@ -54,7 +54,7 @@ impl Loaded {
             .flat_map(|plugin| plugin.switches.iter().map(|table| (plugin.name, *table)));
         for (builtin, table) in all.filter(|(_, table)| !self.is_enabled(table)) {
             let replacing = self
-                .config
+                .values
                 .plugins
                 .iter()
                 .filter(|(_, plugin)| plugin.replaces == builtin)
@@ -69,7 +69,7 @@ impl Loaded {
             }
         }
         for name in
-            self.config.plugins.iter().filter(|(_, plugin)| !plugin.enabled).map(|(name, _)| name)
+            self.values.plugins.iter().filter(|(_, plugin)| !plugin.enabled).map(|(name, _)| name)
         {
             switches.providers.insert(name.clone(), off(&format!("plugins.{name}.enabled")));
         }
@@ -78,7 +78,7 @@ impl Loaded {
 
     /// Which tools are blocked by their dependencies. `None` if dependencies aren't enabled.
     pub fn dependencies(&self) -> Option<Dependencies> {
-        let table = &self.config.tools.dependencies;
+        let table = &self.values.tools.dependencies;
         if !table.enabled {
             return None;
         }

@@ -3,7 +3,7 @@
 use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};
 
-use super::{Inputs, Loaded, PathAccess, Problems, Source, load};
+use super::{Config, Inputs, PathAccess, Problems, Source, load};
 
 /// The setting that says whether there are tasks, and not what one may do. A task that was made
 /// where a flag enables tasks runs where one does.
@@ -21,7 +21,7 @@ pub struct TaskBounds {
     pub by_flags: Vec<String>,
 }
 
-impl Loaded {
+impl Config {
     /// What this configuration allows, as far as it does so without flags, for
     /// [`Inputs::bounds`](super::Inputs::bounds) of a later one: the later one then allows no more,
     /// whatever has been added to it meanwhile. Blocks.

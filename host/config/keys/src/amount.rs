@@ -4,7 +4,7 @@ use schemars::json_schema;
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::written::inline_schema;
+use crate::string_types::inline_schema;
 
 /// An amount of money, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]

@@ -6,7 +6,7 @@ use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::written::inline_schema;
+use crate::string_types::inline_schema;
 
 // A further rule could close a cycle, and tools on a cycle are never blocked. So even a further
 // `requires` can widen.

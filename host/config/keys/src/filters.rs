@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use toolhold_policy::SecurityLines;
 
 use crate::narrowing::{Narrowing, section};
-use crate::written::{as_written, inline_schema};
+use crate::string_types::{as_written, inline_schema};
 
 /// The name of the built-in filter plugin, which gets the operator's rules.
 pub const BUILT_IN_FILTERS: &str = "filters";

@@ -11,7 +11,7 @@ use serde_json::Value;
 use toolhold_policy::egress::{Grant, HostPattern, PrivateHosts, Scheme};
 
 use crate::Bounded;
-use crate::written::inline_schema;
+use crate::string_types::inline_schema;
 
 /// A host, `*.` and a name for all hosts below it, or `*` for any host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

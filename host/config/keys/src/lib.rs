@@ -39,11 +39,11 @@ mod secrets;
 mod serve;
 mod shell;
 mod skills;
+mod string_types;
 mod telemetry;
 mod tools;
 mod undo;
 mod web;
-mod written;
 
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ pub use web::{OtherDomains, Web};
 section! {
     /// The whole configuration. Every key has a safe default: without any file, the tools work on
     /// the working directory.
-    pub struct Config {
+    pub struct ConfigValues {
         /// Settings of all tools.
         pub tools: Tools, Narrowing::Table(Tools::RULES);
         /// How a person approves calls.

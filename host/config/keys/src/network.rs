@@ -8,7 +8,7 @@ use toolhold_policy::egress::HostPattern;
 
 use crate::hosts::host_grant;
 use crate::narrowing::{Narrowing, section};
-use crate::written::{as_written, inline_schema};
+use crate::string_types::{as_written, inline_schema};
 
 // Whoever chooses the proxy or an authority can read all requests.
 section! {

@@ -7,7 +7,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toolhold_policy::files::PathGlobs;
 
-use crate::written::inline_schema;
+use crate::string_types::inline_schema;
 
 /// A directory that is granted: `"path"`, read and write, or `{ path = "path", access = "read" }`.
 ///

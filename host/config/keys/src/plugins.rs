@@ -6,7 +6,7 @@ use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::written::{as_written, inline_schema};
+use crate::string_types::{as_written, inline_schema};
 use crate::{
     AllowedPath, Bounded, HostGrant, PluginLimits, Reload, Secret, VariableName, WrittenHost,
     WrittenPrivateHosts, WrittenProgram,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
-use crate::written::{as_written, inline_schema};
+use crate::string_types::{as_written, inline_schema};
 
 /// Most policies: each is sent with every call.
 pub const MAX_POLICIES: usize = 32;

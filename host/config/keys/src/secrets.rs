@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use toolhold_policy::egress::{Placement, SecretHost, SecretRule};
 
 use crate::narrowing::{Narrowing, section};
-use crate::written::{as_written, inline_schema};
+use crate::string_types::{as_written, inline_schema};
 use crate::{Method, VariableName};
 
 // A secret's source and its destination are in one table, so that nobody has to compare two files.

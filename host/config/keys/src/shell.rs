@@ -6,7 +6,7 @@ use toolhold_system::confine;
 
 use crate::narrowing::{Narrowing, section};
 use crate::presets::{PRESETS, Preset, preset};
-use crate::written::{as_written, inline_schema};
+use crate::string_types::{as_written, inline_schema};
 use crate::{AllowedPath, Bounded, PathGlob, WrittenPattern};
 
 section! {

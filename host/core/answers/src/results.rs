@@ -11,9 +11,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 use toolhold_catalogue::{CallContext, Tool};
 use toolhold_config::ResultCache;
-use toolhold_contract::{Output, Report, ReadFiles};
+use toolhold_contract::{Output, ReadFiles, Report};
 use toolhold_policy::canonical;
-use toolhold_system::files::{FileView, FileDependencies};
+use toolhold_system::files::{FileDependencies, FileView};
 
 use crate::answer_cache::{AnswerCache, CacheBounds, CacheEntry, CacheKey, bytes_of};
 

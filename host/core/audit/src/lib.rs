@@ -38,7 +38,7 @@ use self::log::{Bounds, Log, Unsynced};
 pub use self::reader::{LogPosition, LogRecord, ReadFrom, RecordReader};
 pub use self::record::{
     AnswerRecord, CallRecord, FilteredRecord, InquiryRecord, JobRecord, OutcomeRecord,
-    OwnRequestRecord, SourceRecord, RollbackRecord, SnapshotRecord, ToolRecord,
+    OwnRequestRecord, RollbackRecord, SnapshotRecord, SourceRecord, ToolRecord,
 };
 pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
@@ -87,8 +87,8 @@ struct Settings {
 
 impl Audit {
     /// Records as the configuration says, for calls by a front end. Opens nothing yet.
-    pub fn new(config: &config::Loaded, data: &Path, front_end: Cow<'static, str>) -> Self {
-        let config::Audit { enabled, on_failure, durable, max_mib, keep } = config.config.audit;
+    pub fn new(config: &config::Config, data: &Path, front_end: Cow<'static, str>) -> Self {
+        let config::Audit { enabled, on_failure, durable, max_mib, keep } = config.values.audit;
         let settings = Settings {
             on_failure,
             durable,
@@ -375,7 +375,7 @@ impl Audit {
 ///
 /// [`HostError::Io`]: it can't be recorded, so it must not count.
 pub fn record_answer(
-    config: &config::Loaded,
+    config: &config::Config,
     folders: &config::Folders,
     answer: &AnswerRecord<'_>,
     front_end: &str,
@@ -395,7 +395,7 @@ pub fn record_answer(
 ///
 /// [`HostError::Io`]: it can't be recorded.
 pub fn record_rollback(
-    config: &config::Loaded,
+    config: &config::Config,
     folders: &config::Folders,
     rollback: &RollbackRecord<'_>,
     front_end: &str,
@@ -406,7 +406,7 @@ pub fn record_rollback(
 }
 
 fn record_now(
-    config: &config::Loaded,
+    config: &config::Config,
     folders: &config::Folders,
     front_end: &str,
     failed: &str,

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use toolhold_core::config::Folders;
 use toolhold_core::{
     Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events,
-    Failure, Host, Outcome, Output, Progress, ToolSource, Request,
+    Failure, Host, Outcome, Output, Progress, Request, ToolSource,
 };
 
 /// The tool's arguments. The schema that models see and calls are checked against comes from this

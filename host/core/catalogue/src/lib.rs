@@ -17,6 +17,6 @@ pub mod validate;
 pub use catalogue::{Catalogue, Tool};
 pub use context::{Audience, CallContext};
 pub use filter_chain::{Chain, Link};
-pub use plugins::{CommandGate, Plugins, GrantResolver};
+pub use plugins::{CommandGate, GrantResolver, Plugins};
 pub use tally::Tally;
 pub use tasks::Tasks;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
-use toolhold_config::{Loaded, TaskBounds};
+use toolhold_config::{Config, TaskBounds};
 use toolhold_contract::text::counted;
 use toolhold_contract::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 use toolhold_policy::Trust;
@@ -47,7 +47,7 @@ impl Tasks {
         is_untrusted: impl FnOnce() -> bool,
         tool: &Tool,
         plugins: &Arc<Plugins>,
-        config: Arc<Loaded>,
+        config: Arc<Config>,
     ) -> Option<Arc<dyn TaskBook>> {
         let policy = tool.plugin.as_ref()?.policy();
         if !policy.schedule {
@@ -82,7 +82,7 @@ impl Tasks {
 struct CallTasks {
     schedule: Arc<Schedule>,
     plugins: Arc<Plugins>,
-    config: Arc<Loaded>,
+    config: Arc<Config>,
     plugin: String,
     principal: String,
     /// `None`: its path isn't UTF-8.
@@ -108,7 +108,7 @@ impl fmt::Debug for CallTasks {
 
 impl CallTasks {
     fn check_enabled(&self) -> Result<(), TaskError> {
-        if self.config.config.tools.scheduler.enabled {
+        if self.config.values.tools.scheduler.enabled {
             return Ok(());
         }
         let off = self.config.disabled("tools.scheduler.enabled");
@@ -245,9 +245,9 @@ impl CallTasks {
         Ok((both, format!(". Flags of this command don't count for tasks: {flags}")))
     }
 
-    fn quotas(&self, config: &Loaded) -> Quotas {
-        let settings = config.config.tools.scheduler;
-        let granted = config.config.plugins.get(&self.plugin);
+    fn quotas(&self, config: &Config) -> Quotas {
+        let settings = config.values.tools.scheduler;
+        let granted = config.values.plugins.get(&self.plugin);
         let of_plugin = match self.is_built_in {
             true => MAX_TASKS,
             false => granted.map_or(0, |plugin| plugin.schedule_tasks.get()),

@@ -99,7 +99,7 @@ impl ApprovalStep<'_> {
             Scope::Once => {}
             Scope::Session => {
                 let lasting =
-                    Duration::from_secs(self.asking.config().config.approvals.expire_secs.get());
+                    Duration::from_secs(self.asking.config().values.approvals.expire_secs.get());
                 // The call would change nothing if it was made already, so that is approved too.
                 let again = settled.map(|file| self.fingerprint(Some(&file)));
                 let changed = self.session.change(|state| {

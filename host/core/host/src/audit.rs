@@ -1,6 +1,6 @@
 //! Reading the record of every call.
 
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::HostError;
 
 pub(crate) use toolhold_audit::Audit;
@@ -17,7 +17,7 @@ use crate::approvals::{Question, Reply};
 ///
 /// [`HostError::Io`]: it can't be recorded, so it must not count.
 pub fn record_answer(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     question: &Question,
     reply: &Reply,

@@ -11,9 +11,9 @@ use toolhold_answers::Results;
 use toolhold_answers::Shaper;
 use toolhold_answers::{OverflowReader, OverflowStore};
 use toolhold_catalogue::Tasks;
-use toolhold_catalogue::plugins::{Plugins, GrantResolver, Watch, runtime_config};
+use toolhold_catalogue::plugins::{GrantResolver, Plugins, Watch, runtime_config};
 use toolhold_catalogue::subjects::Lookups;
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::{EmbeddingModel, HostError, Offers, ToolSource, VectorDatabase};
 use toolhold_engine::{Builtin, Runtime};
 use toolhold_jobs::services::Services;
@@ -56,7 +56,7 @@ enum Loading {
 /// providers add up.
 #[derive(Default)]
 pub struct HostBuilder {
-    config: Loaded,
+    config: Config,
     folders: Option<Folders>,
     working_directory: Option<PathBuf>,
     builtins: Vec<Builtin>,
@@ -80,7 +80,7 @@ impl HostBuilder {
     /// The configuration, as [`config::load`](toolhold_config::load) reads it. By default no file
     /// is read and the defaults apply.
     #[must_use]
-    pub fn config(mut self, config: Loaded) -> Self {
+    pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
@@ -304,11 +304,11 @@ impl HostBuilder {
         policies.check_replacements(&self.builtins)?;
         let runtime =
             Runtime::new(runtime_config(&policies.config, Some(&policies.folders), helper))?;
-        let limits = policies.limits(policies.config.config.tools.limits);
+        let limits = policies.limits(policies.config.values.tools.limits);
         let asking = ApprovalDesk::new(policies.folders.clone(), policies.config.clone());
         let home = policies.folders.home.clone();
-        let results = Results::new(policies.config.config.tools.result_cache);
-        let retry = Retry(policies.config.config.tools.retry.backoff());
+        let results = Results::new(policies.config.values.tools.result_cache);
+        let retry = Retry(policies.config.values.tools.retry.backoff());
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
         let name = front_end.to_string();
         let audit = Arc::new(Audit::new(&policies.config, &policies.folders.data, front_end));
@@ -327,7 +327,7 @@ impl HostBuilder {
             }
         };
         let undo = Undo::new(&policies.config, &policies.folders)?.map(Arc::new);
-        let tools = &policies.config.config.tools;
+        let tools = &policies.config.values.tools;
         let threshold = usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX);
         let overflow = Arc::new(OverflowStore::new(&policies.folders, tools.overflow));
         let filtering = FilterPipeline::new(&tools.filters)?;

@@ -10,7 +10,9 @@ use std::task::Poll;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use toolhold_catalogue::{CallContext, Tool};
-use toolhold_contract::{Category, CommandApprover, Failure, JudgedCommand, Outcome, ServiceKeeper};
+use toolhold_contract::{
+    Category, CommandApprover, Failure, JudgedCommand, Outcome, ServiceKeeper,
+};
 use toolhold_policy::commands::ShellState;
 
 use crate::call_inputs::{CallInputs, Steps};

@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use toolhold_config::Loaded;
+use toolhold_config::Config;
 use toolhold_contract::text::in_words;
 use toolhold_contract::{Category, Failure};
 use toolhold_policy::{
@@ -38,8 +38,8 @@ pub(crate) struct QuotaReservation {
 }
 
 impl QuotaCounter {
-    pub(crate) fn from_config(config: &Loaded) -> Self {
-        let tools = &config.config.tools;
+    pub(crate) fn from_config(config: &Config) -> Self {
+        let tools = &config.values.tools;
         Self {
             bounds: QuotaBounds {
                 calls: tools.max_tool_calls_per_session.get(),

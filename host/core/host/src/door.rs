@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use toolhold_audit::{Audit, OwnRequestRecord};
-use toolhold_config::{Folders, Loaded};
-use toolhold_net::requests::{OutboundClient, DoorRecord, Recorder};
+use toolhold_config::{Config, Folders};
+use toolhold_net::requests::{DoorRecord, OutboundClient, Recorder};
 
 /// The way out for Toolhold's own requests: by the settings of `[network]`, with a record of each
 /// request in the audit log. `front_end` stands in the records. Opens nothing yet.
-pub fn door(config: &Loaded, folders: &Folders, front_end: &str) -> OutboundClient {
+pub fn door(config: &Config, folders: &Folders, front_end: &str) -> OutboundClient {
     let network = config.network(folders, &config.directory());
     let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));
     OutboundClient::new(network, Arc::new(AuditRecorder(audit)))

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use toolhold_catalogue::{CallContext, CommandGate, Tool};
-use toolhold_config::Loaded;
+use toolhold_config::Config;
 use toolhold_contract::{Definition, HostError};
 use toolhold_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdict};
 
@@ -37,7 +37,7 @@ impl Rules {
     /// # Errors
     ///
     /// [`HostError::Config`] for an invalid rule.
-    pub(crate) fn from_config(config: &Loaded) -> Result<Self, HostError> {
+    pub(crate) fn from_config(config: &Config) -> Result<Self, HostError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (policy, generation) =
             (Arc::new(config.policy()?), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -45,7 +45,7 @@ impl Rules {
             policy,
             generation,
             switches: config.switches(),
-            carries_state: config.config.tools.shell.session,
+            carries_state: config.values.tools.shell.session,
             dependencies: config.dependencies(),
             review: ReviewRules::from_config(config)?,
             counting: QuotaCounter::from_config(config),

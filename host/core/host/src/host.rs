@@ -22,7 +22,7 @@ use crate::audit::Audit;
 use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
 use crate::jobs::HostJobs;
-use crate::outer::{ParentCall, OuterCalls};
+use crate::outer::{OuterCalls, ParentCall};
 use crate::retry::Retry;
 use crate::review::Reviews;
 use crate::session::Session;
@@ -183,7 +183,7 @@ impl Request {
 pub(crate) fn exchange_rules(
     governor: &Governor,
     asking: &ApprovalDesk,
-    config: &toolhold_config::Loaded,
+    config: &toolhold_config::Config,
 ) -> Result<(), HostError> {
     governor.exchange(Rules::from_config(config)?);
     asking.exchange(config.clone());
@@ -339,7 +339,7 @@ impl Host {
     ///
     /// [`HostError::Config`](crate::HostError::Config) for an invalid rule. The old rules stay
     /// then.
-    pub fn reload_rules(&self, config: &toolhold_config::Loaded) -> Result<(), HostError> {
+    pub fn reload_rules(&self, config: &toolhold_config::Config) -> Result<(), HostError> {
         exchange_rules(&self.governor, &self.asking, config)
     }
 

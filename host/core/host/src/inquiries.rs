@@ -37,7 +37,7 @@ impl Host {
         approver: Option<Arc<dyn Approver>>,
     ) -> Option<CallInquirer> {
         let approver = approver.filter(|_| tool.plugin.is_none())?;
-        let lasting = self.asking.config().config.approvals.expire_secs.get();
+        let lasting = self.asking.config().values.approvals.expire_secs.get();
         Some(CallInquirer {
             approver,
             audit: Arc::clone(&self.audit),

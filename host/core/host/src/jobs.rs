@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use toolhold_audit::{Audit, JobRecord};
 use toolhold_catalogue::CallContext;
 use toolhold_catalogue::plugins::control::ask_each;
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::{HostError, JobEnd};
 use toolhold_jobs::services::Services;
 use toolhold_jobs::{Finisher, JobAbout, JobBounds, JobObserver, JobSettings, Jobs};
@@ -114,8 +114,8 @@ impl Drop for HostJobs {
 }
 
 /// What the configuration says of jobs.
-pub(crate) fn settings(config: &Loaded, audit: &Arc<Audit>) -> JobSettings {
-    let shell = &config.config.tools.shell;
+pub(crate) fn settings(config: &Config, audit: &Arc<Audit>) -> JobSettings {
+    let shell = &config.values.tools.shell;
     let running = if shell.enabled { shell.jobs.running.get() } else { 0 };
     let bounds = JobBounds {
         running: usize::try_from(running).unwrap_or(usize::MAX),

@@ -21,7 +21,7 @@ use toolhold_policy::{Decision, Verdict};
 use crate::approve::ApprovalStep;
 use crate::call_inputs::{CallInputs, Steps};
 use crate::caller::SessionCaller;
-use crate::chosen_commands::{PluginCommands, ParentCallContext};
+use crate::chosen_commands::{ParentCallContext, PluginCommands};
 use crate::counting::QuotaReservation;
 use crate::dependencies;
 use crate::governor::{ReachRules, Rules};

@@ -63,7 +63,7 @@
 //! ```
 //!
 //! The first grants whatever the user granted; the second grants the working directory and
-//! `/srv/docs`, since its folders hold no `toolhold.toml` with more. [`config::Config`] documents
+//! `/srv/docs`, since its folders hold no `toolhold.toml` with more. [`config::ConfigValues`] documents
 //! every key. No tool reaches Toolhold's own folders, whatever is granted, so none can change the
 //! configuration.
 //!
@@ -290,8 +290,8 @@ pub use toolhold_answers::{
 pub use toolhold_catalogue::Audience;
 pub use toolhold_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use toolhold_catalogue::plugins::{
-    PluginApprovals, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
-    LockedPlugin, NewPlugin, PluginInspection, PluginPlace, PluginSource, PluginState,
+    ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion, LockedPlugin,
+    NewPlugin, PluginApprovals, PluginInspection, PluginPlace, PluginSource, PluginState,
     ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
     compare_versions, config_schema, memory, server_places,
 };
@@ -302,11 +302,11 @@ pub use toolhold_contract::{
     CancellationToken, Category, ChangeArguments, Confidence, Content, Definition, Denial,
     EmbeddingModel, Events, Failure, FileState, FilterDefinition, FilterInput, FilterVerdict,
     HOST_CODES, HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NAME, NoEvents,
-    Offers, Outcome, Output, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
-    PromptOfferArgument, ToolSource, ToolSourceState, Purpose, Report, ReportEntries, ResourceOffer,
-    Role, Rollback, ReadFiles, ReadFile, PathState, Snapshot, Subject, SubjectKind, TaskAction, TaskBook,
-    TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, UntrustedText, VectorDatabase,
-    VectorPoint, VectorSet, Wanted, text,
+    Offers, Outcome, Output, PathState, Pattern, PreviewArguments, ProgramState, Progress,
+    PromptOffer, PromptOfferArgument, Purpose, ReadFile, ReadFiles, Report, ReportEntries,
+    ResourceOffer, Role, Rollback, Snapshot, Subject, SubjectKind, TaskAction, TaskBook, TaskError,
+    TaskOrder, TaskRun, TaskState, ToolArgument, ToolSource, ToolSourceState, UntrustedText,
+    VectorDatabase, VectorPoint, VectorSet, Wanted, text,
 };
 pub use toolhold_data_dir::state;
 pub use toolhold_engine::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use toolhold_catalogue::{CallContext, Catalogue, validate};
-use toolhold_config::{FIRST_PROVIDER, Folders, Loaded};
+use toolhold_config::{Config, FIRST_PROVIDER, Folders};
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{
     BuiltInGrant, BuiltInPlugin, CancellationToken, Category, Failure, HostError,
@@ -58,7 +58,7 @@ fn scheduler_arguments(context: &CallContext) -> Option<&Map<String, Value>> {
 /// The task has no valid time, or is one of the agent without a model.
 pub(crate) fn planned_call(
     context: &CallContext,
-    config: &Loaded,
+    config: &Config,
 ) -> Result<Option<PlannedCall>, Failure> {
     let Some(arguments) = scheduler_arguments(context) else { return Ok(None) };
     if arguments.contains_key("approved") {
@@ -72,7 +72,7 @@ pub(crate) fn planned_call(
         if let Some(form) = table.get("schedule").and_then(Value::as_object) {
             check_form(form, text(form, &ZONE).or(zone))?;
         }
-        if text(table, &["prompt"]).is_some() && config.config.providers.is_empty() {
+        if text(table, &["prompt"]).is_some() && config.values.providers.is_empty() {
             return Err(no_model(config));
         }
     }
@@ -97,7 +97,7 @@ fn invalid(message: String) -> Failure {
 }
 
 /// As the agent itself says it.
-fn no_model(config: &Loaded) -> Failure {
+fn no_model(config: &Config) -> Failure {
     invalid("the task can't run: no provider of models is configured".to_owned())
         .with_suggestion(format!("Write this into {}:\n\n{FIRST_PROVIDER}", config.own_file()))
 }
@@ -313,7 +313,7 @@ impl LastingRules {
     ///
     /// Without them, the configuration isn't valid.
     pub(crate) fn load(
-        config: &Loaded,
+        config: &Config,
         table: Option<&str>,
         folders: &Folders,
         directory: &Path,
@@ -328,7 +328,7 @@ impl LastingRules {
         }
         let files = table.map(|table| {
             let files =
-                |config: &Loaded| config.file_rules(table, folders, directory).map_err(failed);
+                |config: &Config| config.file_rules(table, folders, directory).map_err(failed);
             Ok::<_, Failure>([files(config)?, files(&without)?])
         });
         Ok(Some(Self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolhold_answers::{Approval, ShapeReport, Spool};
 use toolhold_audit::{
-    CallRecord, FilteredRecord, OutcomeRecord, SourceRecord, SnapshotRecord, ToolRecord,
+    CallRecord, FilteredRecord, OutcomeRecord, SnapshotRecord, SourceRecord, ToolRecord,
 };
 use toolhold_catalogue::{CallContext, Tool};
 use toolhold_contract::{Category, Failure, Outcome, Report, Snapshot};

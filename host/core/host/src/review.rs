@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use toolhold_catalogue::CallContext;
-use toolhold_config::{Loaded, MAX_POLICIES, OnReviewDenial};
+use toolhold_config::{Config, MAX_POLICIES, OnReviewDenial};
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{BoxFuture, CancellationToken, Category, Content, Failure, HostError};
 use toolhold_policy::{Decision, Gate, Origin, OwnTable, Phase, Verdict};
@@ -91,8 +91,8 @@ impl ReviewRules {
     /// # Errors
     ///
     /// [`HostError::Config`] for too many policies.
-    pub(crate) fn from_config(config: &Loaded) -> Result<Option<Self>, HostError> {
-        let settings = &config.config.tools.adversarial_policy;
+    pub(crate) fn from_config(config: &Config) -> Result<Option<Self>, HostError> {
+        let settings = &config.values.tools.adversarial_policy;
         if !settings.enabled {
             return Ok(None);
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_contract::ShellSession;
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_redaction::{self as redaction, Keys};
-use toolhold_shell_commands::{CarriedChanges, ShellState, CommandStart};
+use toolhold_shell_commands::{CarriedChanges, CommandStart, ShellState};
 
 /// The state of a session's commands. Clones are the same state.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolhold_core::config::{Folders, Loaded, McpServer};
+use toolhold_core::config::{Config, Folders, McpServer};
 use toolhold_core::{HostError, ToolSourceState, provider_states};
 
 use crate::START;
@@ -63,8 +63,8 @@ pub struct HostState {
 /// # Errors
 ///
 /// The approvals can't be read, or the hosts can't be asked.
-pub fn states(config: &Loaded, folders: &Folders) -> Result<Vec<ServerState>, HostError> {
-    let mcp = &config.config.mcp;
+pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, HostError> {
+    let mcp = &config.values.mcp;
     let hosts = provider_states(folders)?;
     let state = |(name, server): (&String, &McpServer)| {
         let pins = Pins::load(folders, name)?;
@@ -149,13 +149,13 @@ fn package_differences(before: &str, now: &str) -> Vec<PackageDifference> {
 ///
 /// [`HostError::Config`]: there is no such server, it doesn't start, or it doesn't list its tools.
 pub async fn inspect(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     directory: &Path,
     name: &str,
 ) -> Result<Inspection, HostError> {
     let fail = |reason: String| HostError::Config(format!("the server `{name}`: {reason}"));
-    let server = config.config.mcp.servers.get(name);
+    let server = config.values.mcp.servers.get(name);
     let server = server.ok_or_else(|| fail("the configuration doesn't have it".to_owned()))?;
     let known = Pins::load(folders, name)?;
     let start = start_digest(server);

@@ -26,14 +26,14 @@ use toolhold_system::process::{Child, Ending};
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
-use crate::gate::{ENDED, ConnectionEnd};
+use crate::gate::{ConnectionEnd, ENDED};
 use crate::http::Http;
 use crate::inquiries::MAX_QUESTIONS;
 use crate::launch::{Launch, Secrets};
 use crate::listed_tools::ListedTools;
 use crate::pipe::Pipe;
+use crate::program_end::{how_it_ended, last_words};
 use crate::reason::Reason;
-use crate::words::{how_it_ended, last_words};
 
 /// Time for a server that was told to end.
 const GRACE: Duration = Duration::from_millis(500);

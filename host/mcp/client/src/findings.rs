@@ -1,13 +1,13 @@
 //! What `toolhold doctor` says of servers.
 
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::doctor::Finding;
 use toolhold_core::text::counted;
 
 use crate::approval::{ServerState, states};
 
 /// Examines the servers of the configuration. Starts none. Blocks.
-pub fn findings(config: &Loaded, folders: &Folders) -> Vec<Finding> {
+pub fn findings(config: &Config, folders: &Folders) -> Vec<Finding> {
     match states(config, folders) {
         Ok(states) => states.iter().map(finding).collect(),
         Err(error) => {

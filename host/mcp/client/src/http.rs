@@ -22,11 +22,13 @@ use serde_json::{Value, json};
 use sse_stream::Sse;
 use tokio::sync::mpsc;
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_net::requests::{Credential, OutboundClient, OutboundError, Limits, Request, Response};
+use toolhold_net::requests::{
+    Credential, Limits, OutboundClient, OutboundError, Request, Response,
+};
 use url::Url;
 
 use crate::events::{Events, Parser};
-use crate::gate::{ConnectionEnd, MessageLimits, MAX_MESSAGE, Pending, Rate, check, parse};
+use crate::gate::{ConnectionEnd, MAX_MESSAGE, MessageLimits, Pending, Rate, check, parse};
 use crate::oauth::Tokens;
 
 /// What the requests are for, in their records.

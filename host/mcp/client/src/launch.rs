@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use toolhold_core::config::{Folders, Loaded, McpServer, OwnFolder, ServerSecret, dotted_name};
+use toolhold_core::config::{Config, Folders, McpServer, OwnFolder, ServerSecret, dotted_name};
 use toolhold_core::{CancellationToken, ServerPlaces, door, own_helper, server_places};
 use toolhold_net::requests::{Credential, OutboundClient, check_url};
 use toolhold_net::{SecretValue, read};
@@ -18,7 +18,7 @@ use crate::gate::ConnectionEnd;
 use crate::http::ServerAddress;
 use crate::oauth::{TokenFile, Tokens};
 use crate::packages::{self, Line};
-use crate::words::Missing;
+use crate::program_end::Missing;
 
 /// The latest time of a process: no server lasts so long.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -26,7 +26,7 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// What all servers of a host have in common.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
-    config: Loaded,
+    config: Config,
     folders: Folders,
     /// The working directory of the host.
     directory: PathBuf,
@@ -41,7 +41,7 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     /// Those of a host with this configuration.
     pub(crate) fn new(
-        config: &Loaded,
+        config: &Config,
         folders: &Folders,
         directory: &Path,
         front_end: &'static str,
@@ -60,7 +60,7 @@ impl Surroundings {
 impl PartialEq for Surroundings {
     /// Whether a server may and sees the same in both.
     fn eq(&self, other: &Self) -> bool {
-        let (config, others) = (&self.config.config, &other.config.config);
+        let (config, others) = (&self.config.values, &other.config.values);
         self.directory == other.directory
             && self.own == other.own
             && config.tools.shell == others.tools.shell
@@ -291,7 +291,15 @@ impl Launch {
             false => format!("look at [mcp.servers.{}.secrets]", self.name),
         };
         let tokens = None;
-        Ok(Some(ServerAddress { door: self.around.door(), url, headers, credential, tokens, time, remedy }))
+        Ok(Some(ServerAddress {
+            door: self.around.door(),
+            url,
+            headers,
+            credential,
+            tokens,
+            time,
+            remedy,
+        }))
     }
 
     /// The way to its URL.

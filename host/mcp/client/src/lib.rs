@@ -34,11 +34,11 @@ mod offers;
 mod packages;
 mod pins;
 mod pipe;
+mod program_end;
 mod reason;
 mod registry;
 mod running;
 mod server;
-mod words;
 
 pub use approval::{
     HostState, Inspection, PackageDifference, ServerState, inspect, states, unpinned,

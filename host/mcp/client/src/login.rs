@@ -7,7 +7,7 @@ use rmcp::transport::auth::{AuthorizationRequest, AuthorizationSession};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use toolhold_core::HostError;
-use toolhold_core::config::{Folders, Loaded, McpServer, working_directory};
+use toolhold_core::config::{Config, Folders, McpServer, working_directory};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_net::requests::check_url;
 use url::Url;
@@ -71,7 +71,7 @@ impl From<std::io::Error> for LoginError {
 ///
 /// The servers can't be reached, the login was refused, or nobody came back in time.
 pub async fn login(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     name: &str,
     server: &McpServer,

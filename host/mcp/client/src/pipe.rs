@@ -14,7 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
-use crate::gate::{ENDED, ConnectionEnd, MessageLimits, LARGE, MAX_MESSAGE, Pending, Rate, check, parse};
+use crate::gate::{
+    ConnectionEnd, ENDED, LARGE, MAX_MESSAGE, MessageLimits, Pending, Rate, check, parse,
+};
 
 /// Time for one message to be taken by the server.
 const TAKE: Duration = Duration::from_secs(10);
@@ -197,7 +199,8 @@ mod tests {
         let waiting = Pending::default();
         pending.iter().for_each(|id| waiting.add(RequestId::Number(*id)));
         let pieces = Rate::new(100, Duration::from_secs(600));
-        let mut reader = Reader { to, gate: MessageLimits::new(waiting), pieces, ended: Arc::default() };
+        let mut reader =
+            Reader { to, gate: MessageLimits::new(waiting), pieces, ended: Arc::default() };
         let (mut sender, receiver) = tokio::net::unix::pipe::pipe().expect("a pipe");
         let reading = tokio::spawn(async move { reader.read(receiver).await });
         // A reader that gives up closes the pipe.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use toolhold_core::config::{Folders, Loaded, McpServer};
+use toolhold_core::config::{Config, Folders, McpServer};
 use toolhold_core::{HostError, ToolSource};
 
 use crate::launch::{Launch, Surroundings};
@@ -33,13 +33,13 @@ impl Servers {
     /// [`HostError`]: the approvals can't be read.
     pub fn providers(
         &self,
-        config: &Loaded,
+        config: &Config,
         folders: &Folders,
         directory: &Path,
         tool: Option<&str>,
     ) -> Result<Vec<Arc<dyn ToolSource>>, HostError> {
         let mut providers: Vec<Arc<dyn ToolSource>> = Vec::new();
-        let mcp = &config.config.mcp;
+        let mcp = &config.values.mcp;
         let has = |tool: &str, name: &str| {
             tool.strip_prefix(name).is_some_and(|rest| rest.starts_with("__"))
         };

@@ -3,7 +3,7 @@
 use http::header::{ACCEPT, CONTENT_TYPE, LINK};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
-use toolhold_net::requests::{Credential, OutboundClient, Limits, Request, Response};
+use toolhold_net::requests::{Credential, Limits, OutboundClient, Request, Response};
 use url::Url;
 
 use crate::challenge::{Challenge, may_get_password};

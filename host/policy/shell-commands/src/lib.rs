@@ -28,7 +28,7 @@ mod wrappers;
 
 pub use blocklist::{Blocked, Blocklist, DEFAULT_BLOCKED};
 pub use carried::{
-    CarriedChanges, ShellState, CommandStart, is_carried, is_code_loading, is_variable_name,
+    CarriedChanges, CommandStart, ShellState, is_carried, is_code_loading, is_variable_name,
 };
 pub use risk::Risk;
 

@@ -95,7 +95,12 @@ impl Housekeeper {
     }
 
     /// Takes the store of a finished call, and requests a warm instance for the plugin's next call.
-    pub(crate) fn take_over(&self, plugin: &Arc<LoadedPlugin>, code: &Code, mut store: Store<CallState>) {
+    pub(crate) fn take_over(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        code: &Code,
+        mut store: Store<CallState>,
+    ) {
         store.data_mut().end();
         let pool = &code.warm_pool;
         let mut todo = self.0.todo();

@@ -43,7 +43,7 @@ pub use load::Candidate;
 pub use parts::of_plugin as parts_of_plugin;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use policy::{
-    CommandAdvisor, FailedCommand, PluginEmbeddings, PluginIndex, PluginGrants, PluginProcesses,
+    CommandAdvisor, FailedCommand, PluginEmbeddings, PluginGrants, PluginIndex, PluginProcesses,
     PluginServices,
 };
 pub use toolhold_compiler::typed::ComponentKind;

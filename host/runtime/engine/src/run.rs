@@ -365,7 +365,13 @@ async fn execute(job: Job) -> Outcome {
 }
 
 /// Keeps an instance for the next call of its session, if it can serve one.
-fn keep(plugin: &Arc<LoadedPlugin>, code: &Code, turn: &Turn, mut store: Store<CallState>, entry: Entry) {
+fn keep(
+    plugin: &Arc<LoadedPlugin>,
+    code: &Code,
+    turn: &Turn,
+    mut store: Store<CallState>,
+    entry: Entry,
+) {
     let housekeeper = &plugin.runtime.engine.housekeeper;
     let ready = match code.foreign {
         Some(Foreign::Command(_)) => Err("a command runs once".to_owned()),

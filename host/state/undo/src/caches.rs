@@ -219,7 +219,8 @@ impl Caches {
                 lists.put_lightly(&name, kept.as_bytes())?;
             }
             let identities = below(&seen.made, folder).filter_map(|path| {
-                let handle = DirEntryRef::find(&access, path).and_then(|place| place.handle()).ok()?;
+                let handle =
+                    DirEntryRef::find(&access, path).and_then(|place| place.handle()).ok()?;
                 // Another name of an older file makes it no file of the cache.
                 Identity::at(&handle).filter(|it| it.born() >= self.about.at)
             });

@@ -16,7 +16,7 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
 use super::caches::{Caches, KnownCaches};
-use super::files::{Meta, DirEntryRef};
+use super::files::{DirEntryRef, Meta};
 use super::folder::{Folder, JOURNAL, UndoEntry};
 use super::git_index;
 use super::given::noted_access;
@@ -543,12 +543,13 @@ impl Inner {
         if !matches!(now, State::File { size, .. } if size <= MERGED) {
             return now;
         }
-        let copied = DirEntryRef::find(access, path).and_then(|place| place.handle()).and_then(|it| {
-            State::from_object(access, &it, |content, size| {
-                let (copy, digest) = self.copy_anew(open, content, size, u64::MAX)?;
-                Ok((Some(copy), digest))
-            })
-        });
+        let copied =
+            DirEntryRef::find(access, path).and_then(|place| place.handle()).and_then(|it| {
+                State::from_object(access, &it, |content, size| {
+                    let (copy, digest) = self.copy_anew(open, content, size, u64::MAX)?;
+                    Ok((Some(copy), digest))
+                })
+            });
         copied.unwrap_or(now)
     }
 

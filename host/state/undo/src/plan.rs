@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::access::Access;
 use super::caches::is_made_in_cache;
-use super::files::{Meta, DirEntryRef};
+use super::files::{DirEntryRef, Meta};
 use super::folder::{Folder, UndoEntry};
 use super::journal::{After, contents, staged_at};
 use super::later::LaterSaves;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::access::Access;
 use super::caches::is_made_in_cache;
-use super::files::{Meta, DirEntryRef};
+use super::files::{DirEntryRef, Meta};
 use super::folder::Folder;
 use super::journal::{KeptFile, is_full};
 use super::lines::Move;

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
-use super::files::{self, Meta, DirEntryRef};
+use super::files::{self, DirEntryRef, Meta};
 use super::hex::hex;
 use super::saved_path;
 

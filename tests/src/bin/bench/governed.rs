@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use toolhold_contract::{Call, CallId, CancellationToken, NoEvents, ToolSource, Report};
+use toolhold_contract::{Call, CallId, CancellationToken, NoEvents, Report, ToolSource};
 use toolhold_engine::{Candidate, Plugin, PluginGrants, RuntimeConfig};
 
 use crate::Setting;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::runtime::{Builder, Runtime};
-use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::config::{self, Config, Folders, Inputs};
 use toolhold_core::{Audience, Builtin, Host, HostBuilder, Output, PluginState, Request};
 
 use crate::measure::median;
@@ -32,7 +32,7 @@ impl Sandbox {
         repository: &Path,
         directory: &Path,
     ) -> Result<Sandbox, String> {
-        Sandbox::build(builder(repository)?.config(Loaded::default()).working_directory(directory))
+        Sandbox::build(builder(repository)?.config(Config::default()).working_directory(directory))
     }
 
     /// The file tools and the echoing plugin.
@@ -236,7 +236,7 @@ fn parts(folder: &Path) -> Result<&'static [(&'static str, &'static str)], Strin
     Ok(parts.leak())
 }
 
-fn loaded(folders: &Folders, settings: &[&str]) -> Result<Loaded, String> {
+fn loaded(folders: &Folders, settings: &[&str]) -> Result<Config, String> {
     let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
     config::load(folders, &Inputs { settings, ..Inputs::default() })
         .map_err(|error| error.to_string())

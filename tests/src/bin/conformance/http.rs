@@ -25,7 +25,8 @@ pub(crate) async fn serve(
     let origin = format!("http://{}", listener.local_addr()?);
     // The suite expects that a page of this port is accepted, and one from elsewhere refused.
     let settings = Serve { allowed_origins: vec![origin.clone()], ..settings };
-    let http = Http::bind(ListenAddress::Unix(socket.clone()), settings, folders, false, door).await?;
+    let http =
+        Http::bind(ListenAddress::Unix(socket.clone()), settings, folders, false, door).await?;
     println!("{origin}/mcp");
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {

@@ -7,8 +7,8 @@ use super::{Agent, Next};
 use crate::AgentError;
 use crate::context;
 use crate::ending::{EndKind, TaskEnd};
+use crate::environment::AskError;
 use crate::events::RunEvents;
-use crate::outside::AskError;
 use crate::record::{Compressed, CompressionMethod, SessionEntry};
 use crate::tokens::Fill;
 

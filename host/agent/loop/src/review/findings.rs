@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::doctor::Finding;
 
 use crate::review::reviewer::ModelReviewer;
 
 /// Examines `[tools.adversarial_policy]`. Reads the key, and asks no model. Nothing is found if it
 /// isn't enabled.
-pub async fn findings(config: &Loaded, folders: &Folders, directory: &Path) -> Vec<Finding> {
+pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> Vec<Finding> {
     const NAME: &str = "adversarial_policy";
-    let review = &config.config.tools.adversarial_policy;
+    let review = &config.values.tools.adversarial_policy;
     if !review.enabled {
         return Vec::new();
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::{BoxFuture, CallReviewer, CancellationToken, ReviewVerdict, ReviewedCall};
 use toolhold_models::ThinkingLevel;
 use toolhold_models::choice::{ChosenModel, choose_model, thinking_level};
@@ -29,7 +29,7 @@ pub struct ModelReviewer {
 /// What the model is chosen by.
 #[derive(Clone)]
 struct Choice {
-    config: Loaded,
+    config: Config,
     folders: Folders,
     directory: PathBuf,
     front_end: String,
@@ -38,7 +38,7 @@ struct Choice {
 impl Choice {
     async fn choose(&self) -> Result<ChosenModel, String> {
         let Self { config, folders, directory, front_end } = self;
-        let settings = &config.config.tools.adversarial_policy;
+        let settings = &config.values.tools.adversarial_policy;
         let chosen =
             choose_model(config, folders, directory, front_end, Some(&settings.provider)).await;
         let time = Duration::from_millis(settings.timeout_ms.get());
@@ -50,14 +50,14 @@ impl ModelReviewer {
     /// `None`: the configuration wants no reviews, or names no provider for them. `front_end`
     /// stands in the records of the requests.
     pub fn from_config(
-        config: &Loaded,
+        config: &Config,
         folders: &Folders,
         directory: &Path,
         front_end: &str,
     ) -> Option<Self> {
-        let review = &config.config.tools.adversarial_policy;
+        let review = &config.values.tools.adversarial_policy;
         // Another name would be taken for a model of the agent's provider.
-        let provider = config.config.providers.get(&review.provider).filter(|_| review.enabled)?;
+        let provider = config.values.providers.get(&review.provider).filter(|_| review.enabled)?;
         let most = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
         Some(Self {
             thinking: thinking_level(provider.thinking),

@@ -6,10 +6,10 @@
 //! untrusted: what a server writes there decides at most about half of the places.
 
 mod fuse;
+mod ranking;
 mod select;
 mod stem;
 mod text;
-mod words;
 
 pub use fuse::cosine;
 pub use select::{

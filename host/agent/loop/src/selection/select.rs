@@ -7,8 +7,8 @@ use toolhold_contract::Definition;
 use toolhold_contract::text::cut;
 
 use crate::selection::fuse::{add_ranks, cosine};
+use crate::selection::ranking::WordIndex;
 use crate::selection::text::{has_word, is_named, split};
-use crate::selection::words::WordIndex;
 
 /// Bytes of a task in which names of tools are looked for.
 const MAX_NAMING: usize = 64 * 1024;

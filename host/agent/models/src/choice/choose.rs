@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use toolhold_core::config::{
-    Folders, Loaded, ModelFormat, ProviderSettings, ThinkingEffort, dotted_name,
+    Config, Folders, ModelFormat, ProviderSettings, ThinkingEffort, dotted_name,
 };
 use toolhold_core::{HostError, door};
 use toolhold_net::read;
@@ -20,13 +20,13 @@ use crate::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 ///
 /// None is configured, or its key can't be read.
 pub async fn choose_model(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     directory: &Path,
     front_end: &str,
     wanted: Option<&str>,
 ) -> Result<ChosenModel, ChoiceError> {
-    let (agent, providers) = (&config.config.agent, &config.config.providers);
+    let (agent, providers) = (&config.values.agent, &config.values.providers);
     let named = match wanted {
         Some(wanted) if providers.contains_key(wanted) => Some((wanted, None)),
         Some(wanted) => match wanted.split_once('/') {
@@ -65,7 +65,7 @@ pub async fn choose_model(
 }
 
 async fn provider(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     directory: &Path,
     name: &str,
@@ -137,8 +137,8 @@ fn wrong(name: &str, why: &str) -> ChoiceError {
 }
 
 /// No model is chosen.
-fn unchosen(config: &Loaded) -> ChoiceError {
-    let names: Vec<&str> = config.config.providers.keys().map(String::as_str).collect();
+fn unchosen(config: &Config) -> ChoiceError {
+    let names: Vec<&str> = config.values.providers.keys().map(String::as_str).collect();
     match names.is_empty() {
         true => ChoiceError::NoProvider,
         false => HostError::Config(format!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::{BoxFuture, CancellationToken, EmbeddingModel};
 
 use crate::choice::choose::choose_model;
@@ -18,14 +18,14 @@ use crate::{ModelError, ModelErrorKind};
 /// is asked before its first texts, and its key is read then. `front_end` stands in the records of
 /// the requests.
 pub fn embedding_models(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     directory: &Path,
     front_end: &str,
 ) -> BTreeMap<String, Arc<dyn EmbeddingModel>> {
     let named = config.embedding_providers().into_iter();
     // Another name would be taken for a model of the agent's provider.
-    let known = named.filter(|name| config.config.providers.contains_key(*name));
+    let known = named.filter(|name| config.values.providers.contains_key(*name));
     let model = |name: &str| {
         let choice = Choice {
             config: config.clone(),
@@ -53,7 +53,7 @@ struct NamedModel {
 /// What a model is chosen by.
 #[derive(Clone, Debug)]
 struct Choice {
-    config: Loaded,
+    config: Config,
     folders: Folders,
     directory: PathBuf,
     front_end: String,
@@ -74,7 +74,7 @@ impl EmbeddingModel for NamedModel {
     }
 
     fn id(&self) -> String {
-        let provider = self.choice.config.config.providers.get(&self.choice.name);
+        let provider = self.choice.config.values.providers.get(&self.choice.name);
         let Some(provider) = provider else { return String::new() };
         let (_, place) = provider.place(&self.choice.name).unwrap_or_default();
         let numbers = provider.dimensions.get();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::{CancellationToken, door};
 
 use crate::{ModelClient, ModelEndpoint, WireFormat};
@@ -31,7 +31,7 @@ pub struct LocalServer {
 
 /// Looks for servers at the usual places of this machine.
 pub async fn find_local_servers(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     front_end: &str,
 ) -> Vec<LocalServer> {

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
-use toolhold_core::config::{Folders, Loaded, VectorBackend, dotted_name};
+use toolhold_core::config::{Config, Folders, VectorBackend, dotted_name};
 use toolhold_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
-use toolhold_net::requests::{Credential, OutboundClient, OutboundError, Limits, Request};
+use toolhold_net::requests::{Credential, Limits, OutboundClient, OutboundError, Request};
 use toolhold_net::{SecretSource, read};
 
 use crate::choice::rest::Rest;
@@ -26,12 +26,12 @@ const DIGITS: usize = 16;
 /// before its first vectors, and its key is read then. `front_end` stands in the records of the
 /// requests.
 pub fn vector_database(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     directory: &Path,
     front_end: &str,
 ) -> Option<Arc<dyn VectorDatabase>> {
-    let index = &config.config.index;
+    let index = &config.values.index;
     if index.vector_backend != VectorBackend::Qdrant {
         return None;
     }

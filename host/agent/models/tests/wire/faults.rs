@@ -10,7 +10,7 @@ use toolhold_contract::CancellationToken;
 use toolhold_models::{
     AnswerTimes, ModelClient, ModelEndpoint, ModelError, ModelErrorKind as Kind, ModelRetries,
 };
-use toolhold_net::requests::{OutboundClient, DoorRecord, Network, Recorder};
+use toolhold_net::requests::{DoorRecord, Network, OutboundClient, Recorder};
 
 use super::server::{Server, Wire, answer as respond};
 use super::*;
@@ -44,7 +44,8 @@ impl Records {
 /// A client that waits little between attempts.
 pub(crate) fn client() -> (ModelClient, Arc<Records>) {
     let records = Arc::<Records>::default();
-    let mut client = ModelClient::new(OutboundClient::new(Network::default(), Arc::clone(&records) as _));
+    let mut client =
+        ModelClient::new(OutboundClient::new(Network::default(), Arc::clone(&records) as _));
     client.times = AnswerTimes {
         first: Duration::from_secs(20),
         idle: Duration::from_secs(20),

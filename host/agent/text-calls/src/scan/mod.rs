@@ -10,7 +10,7 @@ mod tagged;
 
 use super::block::{Block, BlockKind};
 use super::marks::{Fence, Inside, MAX_MARK, Tag, is_longer, may_be_tag, read_tag};
-use super::offered::OfferedTools;
+use super::offered_tools::OfferedTools;
 use tagged::Tagged;
 
 /// Bytes of the longest call on one line.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use toolhold_core::config::{self, Folders, Inputs, Loaded, SYSTEM_CEILING};
+use toolhold_core::config::{self, Config, Folders, Inputs, SYSTEM_CEILING};
 use toolhold_core::{
     Approver, BoxFuture, CapabilityRequest, Host, HostBuilder, HostError, Manifest, Question,
     Reply, Resolve, Scope,
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// A host with this configuration, which reaches nothing but the granted directory.
-    pub(crate) fn builder(&self, config: Loaded) -> HostBuilder {
+    pub(crate) fn builder(&self, config: Config) -> HostBuilder {
         Host::builder()
             .config(config)
             .folders(self.folders())
@@ -141,7 +141,7 @@ impl World {
         &self,
         manifest: Option<&Manifest>,
         time: Duration,
-    ) -> Result<Loaded, HostError> {
+    ) -> Result<Config, HostError> {
         let seconds = time.as_secs().max(1);
         let mut settings = vec![
             "audit.enabled=false".to_owned(),
@@ -308,11 +308,11 @@ mod tests {
         }))
         .unwrap();
         let loaded = world.config(Some(&manifest), Duration::from_secs(3)).unwrap();
-        let plugin = &loaded.config.plugins["sample"];
+        let plugin = &loaded.values.plugins["sample"];
         assert_eq!(plugin.allowed_paths.len(), 1);
         assert_eq!(plugin.store_mib.get(), 16);
         assert!(plugin.programs.is_empty() && plugin.hosts.is_empty());
         assert_eq!(plugin.config.0["a b"]["c"].as_str(), Some("a"));
-        assert_eq!(loaded.config.tools.call.get(), 3);
+        assert_eq!(loaded.values.tools.call.get(), 3);
     }
 }

@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 use toolhold_agent::review::ModelReviewer;
-use toolhold_core::config::{ConfigWatch, Folders, Inputs, Loaded};
+use toolhold_core::config::{Config, ConfigWatch, Folders, Inputs};
 use toolhold_core::text::{neutral, neutral_line, shell_word};
 use toolhold_core::{
     Approver, Builtin, CallObserver, CancellationToken, Host, HostError, Request, Session,
 };
-use toolhold_mcp_server::{Http, LiveHost, ListenAddress, Server, serve_http};
+use toolhold_mcp_server::{Http, ListenAddress, LiveHost, Server, serve_http};
 use toolhold_models::choice::embedding_models;
 use toolhold_system::watch::FileStamp;
 
@@ -57,7 +57,7 @@ pub struct Dev {
 pub type ReadArguments = fn(&[String], &str, &Host) -> Result<Value, String>;
 
 /// Makes what asks a person.
-pub type MakeApprover = Arc<dyn Fn(&Folders, &Loaded) -> Arc<dyn Approver> + Send + Sync>;
+pub type MakeApprover = Arc<dyn Fn(&Folders, &Config) -> Arc<dyn Approver> + Send + Sync>;
 
 /// Why something is done again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ enum Change {
 struct Serving {
     host: Arc<Host>,
     live: Option<(Arc<LiveHost>, JoinHandle<()>)>,
-    loaded: Loaded,
+    loaded: Config,
 }
 
 /// Runs until `end` is cancelled.
@@ -135,7 +135,7 @@ async fn listen(place: ListenAddress, dev: &Dev) -> Result<Http, HostError> {
         .await
         .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
     let door = toolhold_core::door(&loaded, &dev.folders, "toolhold plugin dev");
-    let http = Http::bind(place, loaded.config.serve, &dev.folders, true, &door).await;
+    let http = Http::bind(place, loaded.values.serve, &dev.folders, true, &door).await;
     http.map_err(|error| HostError::Config(format!("serving: {error}")))
 }
 
@@ -214,7 +214,7 @@ impl Running {
         let (folders, inputs) = (self.dev.folders.clone(), self.dev.inputs.clone());
         let load = move || toolhold_core::config::load(&folders, &inputs);
         let Ok(Ok(loaded)) = tokio::task::spawn_blocking(load).await else { return };
-        let Some(there) = loaded.config.plugins.get(name) else { return };
+        let Some(there) = loaded.values.plugins.get(name) else { return };
         let path = Path::new(&there.path);
         if there.path.is_empty() || path.canonicalize().is_ok_and(|path| path == built.file) {
             return;
@@ -292,7 +292,7 @@ impl Running {
     }
 
     /// A host with the user's configuration, in which the component is the plugin of its name.
-    async fn host(&mut self, built: &Built) -> Result<(Host, Loaded, String), String> {
+    async fn host(&mut self, built: &Built) -> Result<(Host, Config, String), String> {
         let stem = built.file.file_stem().and_then(|stem| stem.to_str());
         let name = stem.ok_or("the component has no name")?.to_owned();
         if let Some(known) = self.name.as_ref().filter(|known| **known != name) {
@@ -348,7 +348,7 @@ impl Running {
     async fn put(
         &mut self,
         host: Host,
-        loaded: Loaded,
+        loaded: Config,
         end: &CancellationToken,
     ) -> Result<(), HostError> {
         let host = Arc::new(host);
@@ -371,10 +371,10 @@ impl Running {
         &self,
         http: Http,
         host: &Arc<Host>,
-        loaded: &Loaded,
+        loaded: &Config,
         end: &CancellationToken,
     ) -> Result<(Arc<LiveHost>, JoinHandle<()>), HostError> {
-        let approvals = &loaded.config.approvals;
+        let approvals = &loaded.values.approvals;
         let server = Server::new(Arc::clone(host), self.dev.folders.clone(), approvals)
             .map_err(|error| HostError::Config(format!("serving: {error}")))?;
         let token = http.token_file().map(|file| file.display().to_string());

@@ -13,7 +13,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::{CallObserver, CountPlugins, HostError, ObservedCall};
 
 use self::call::Call;
@@ -74,8 +74,8 @@ impl Telemetry {
     /// # Errors
     ///
     /// [`HostError::Config`]: the endpoint can't be used.
-    pub fn from_config(config: &Loaded, folders: &Folders) -> Result<Option<Arc<Self>>, HostError> {
-        let settings = &config.config.telemetry;
+    pub fn from_config(config: &Config, folders: &Folders) -> Result<Option<Arc<Self>>, HostError> {
+        let settings = &config.values.telemetry;
         if settings.endpoint.is_empty() || !(settings.traces || settings.metrics) {
             return Ok(None);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::config::{self, Config, Folders};
 use toolhold_core::{Host, HostError};
 use toolhold_export::Telemetry;
 use toolhold_mcp_client::Servers;
@@ -79,7 +79,7 @@ fn within(
 
 /// The host of an agent.
 pub(crate) async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
-    let (folders, loaded): (Folders, Loaded) = (around.folders.clone(), around.config.clone());
+    let (folders, loaded): (Folders, Config) = (around.folders.clone(), around.config.clone());
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     // The agent's own text lists them.
     let skills = OfferedSkills { skills: Arc::clone(&around.skills), are_listed: false };

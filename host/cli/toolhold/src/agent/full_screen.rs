@@ -87,7 +87,7 @@ async fn state(
         status: status(&opened.agent, around),
         tools: tools(&opened.agent)?,
         history: history::read(around.folders, around.directory)?,
-        notify: around.config.config.agent.screen.notify,
+        notify: around.config.values.agent.screen.notify,
     };
     let mut state = ScreenState::new(Theme::from_environment(), about);
     let (id, directory) = (opened.id.clone(), around.directory.display().to_string());
@@ -110,7 +110,7 @@ async fn state(
 
 /// The limits and the rules in force, in words.
 fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
-    let (settings, config) = (agent.settings(), &around.config.config);
+    let (settings, config) = (agent.settings(), &around.config.values);
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:9} {value}\n"));
     let bound = |number: u64| if number == 0 { "any".to_owned() } else { number.to_string() };

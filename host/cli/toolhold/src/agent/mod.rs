@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use toolhold_agent::AgentError;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::{Approver, Host, HostError};
 use toolhold_models::choice::ChoiceError;
 use toolhold_skills::Skills;
@@ -36,7 +36,7 @@ pub(crate) use tools::tools_for;
 /// What a command works in.
 pub(crate) struct Surroundings<'a> {
     /// The configuration.
-    pub(crate) config: &'a Loaded,
+    pub(crate) config: &'a Config,
     /// Toolhold's folders.
     pub(crate) folders: &'a Folders,
     /// The working directory.

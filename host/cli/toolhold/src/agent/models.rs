@@ -35,7 +35,7 @@ pub(crate) async fn models(
 ) -> Result<Exit, CommandError> {
     let names: Vec<String> = match &arguments.model {
         Some(model) => vec![model.clone()],
-        None => around.config.config.providers.keys().cloned().collect(),
+        None => around.config.values.providers.keys().cloned().collect(),
     };
     if names.is_empty() {
         return Err(CommandError::Usage(how_to_begin(around).await));

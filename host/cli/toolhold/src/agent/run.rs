@@ -194,7 +194,7 @@ fn task(words: &[String]) -> Result<String, CommandError> {
 
 /// Removes sessions that are too old, after everything else.
 pub(crate) fn remove_old(around: &Surroundings<'_>) {
-    let days = around.config.config.agent.keep_days.get();
+    let days = around.config.values.agent.keep_days.get();
     let age = std::time::Duration::from_secs(days * 24 * 3600);
     SessionStore::new(around.folders).remove_old(age);
 }

@@ -17,7 +17,7 @@ pub(crate) async fn instructions(
     around: &Surroundings<'_>,
     trusted: bool,
 ) -> Result<Vec<InstructionFile>, CommandError> {
-    if !around.config.config.agent.instructions {
+    if !around.config.values.agent.instructions {
         return Ok(Vec::new());
     }
     let (directory, folders) = (around.directory.to_owned(), around.folders.clone());

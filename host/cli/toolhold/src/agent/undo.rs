@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use toolhold_core::HostError;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::jobs::{self, JobState};
 use toolhold_core::text::{counted, neutral, neutral_line};
 use toolhold_core::undo::{self, UndoEntry};
@@ -18,7 +18,7 @@ const SHOWN: usize = 20;
 ///
 /// What was saved can't be read, or the calls can't be undone now.
 pub(crate) fn plan(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     session: &str,
 ) -> Result<Option<(Vec<UndoEntry>, String)>, HostError> {
@@ -66,7 +66,7 @@ fn described(path: &Path, what: &str) -> String {
 ///
 /// It can't be recorded.
 pub(crate) fn carry_out(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     calls: &[UndoEntry],
     front_end: &str,

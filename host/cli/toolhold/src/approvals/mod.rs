@@ -83,7 +83,7 @@ impl Desk<'_> {
         let loaded =
             config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
         audit::record_answer(&loaded, &self.folders, &posted.question, &reply, BY)?;
-        let settings = loaded.config.approvals;
+        let settings = loaded.values.approvals;
         let mut out = anstream::stdout();
         let said = match &reply {
             Reply::Yes { scope: Scope::Once, .. } => "allowed, once",

@@ -6,7 +6,7 @@ mod terminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::{
     Approver, BoxFuture, Inquiry, InquiryAnswer, PostingApprover, Question, Questions, Reply, Scope,
 };
@@ -28,8 +28,8 @@ pub(crate) enum Asker {
 
 impl Asker {
     /// `yes`: the command line has `--yes`.
-    pub(crate) fn approver(yes: bool, folders: &Folders, loaded: &Loaded) -> Arc<dyn Approver> {
-        let settings = &loaded.config.approvals;
+    pub(crate) fn approver(yes: bool, folders: &Folders, loaded: &Config) -> Arc<dyn Approver> {
+        let settings = &loaded.values.approvals;
         let questions = Questions::open(folders);
         Arc::new(match (yes, settings.yes_flag) {
             (true, true) => Self::Yes(questions),

@@ -9,7 +9,7 @@ pub(crate) use show::ceiling as ceiling_as_json;
 use std::io::Write;
 use std::path::Path;
 
-use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::config::{self, Config, Folders, Inputs};
 
 use crate::arguments::ConfigCommand;
 use crate::error::Error;
@@ -73,7 +73,7 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
         }
     };
     let mut refused = grants(&loaded, &folders, &working_directory);
-    let serve = toolhold_mcp_server::problems(&loaded.config.serve);
+    let serve = toolhold_mcp_server::problems(&loaded.values.serve);
     let place = format!("The settings are in {}.", loaded.own_table("serve"));
     refused
         .extend((!serve.is_empty()).then(|| [serve, vec![place]].concat()).into_iter().flatten());
@@ -88,7 +88,7 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     })?;
     let missing = loaded.missing_directories(&folders, &working_directory);
     unknown.extend(missing.iter().map(ToString::to_string));
-    let review = &loaded.config.tools.adversarial_policy;
+    let review = &loaded.values.tools.adversarial_policy;
     if review.enabled && review.provider.is_empty() {
         let place = loaded.place("tools.adversarial_policy.enabled");
         unknown.push(format!(
@@ -130,9 +130,9 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
 }
 
 /// The errors of the grants, from the working directory.
-fn grants(loaded: &Loaded, folders: &Folders, working_directory: &Path) -> Vec<String> {
+fn grants(loaded: &Config, folders: &Folders, working_directory: &Path) -> Vec<String> {
     let plugins = loaded
-        .config
+        .values
         .plugins
         .keys()
         .map(|name| loaded.plugin_files(name, folders, working_directory));

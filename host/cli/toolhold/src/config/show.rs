@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 use toolhold_core::config::{
-    Ceiling, ConfigEntry, Folders, Ignored, Loaded, Project, ProjectTrust, Source, Taken,
+    Ceiling, Config, ConfigEntry, Folders, Ignored, Project, ProjectTrust, Source, Taken,
 };
 use toolhold_core::text::neutral_line;
 
@@ -16,7 +16,7 @@ use crate::style::{FAINT, STRONG};
 const COMMENTS: usize = 48;
 
 /// As one JSON object.
-pub(super) fn as_json(loaded: &Loaded) -> Result<(), Error> {
+pub(super) fn as_json(loaded: &Config) -> Result<(), Error> {
     let values =
         loaded.entries().into_iter().map(|entry| json!({ "key": entry.key, "value": entry.value, "source": entry.source.to_string() }));
     let object = json!({
@@ -51,7 +51,7 @@ pub(crate) fn ceiling(Ceiling { path, signed_by, taken, .. }: &Ceiling) -> Value
 }
 
 /// As TOML with comments.
-pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
+pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     match &loaded.file {
         Some(file) => writeln!(out, "{FAINT}# {} was read.{FAINT:#}", shown::path(file))?,

@@ -5,7 +5,7 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use serde_json::json;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::text::neutral_line;
 
 use crate::arguments::{InitArguments, YesOrNo};
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
         },
     };
     new_file::create(&file, &configuration(&answers))?;
-    let plugins = Loaded::default().plugin_folder(&own, &here);
+    let plugins = Config::default().plugin_folder(&own, &here);
     new_file::private_folder(&plugins)?;
     write!(anstream::stdout(), "{}", describe(&answers, &file, &plugins, &here))?;
     Ok(Exit::Success)

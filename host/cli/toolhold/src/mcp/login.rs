@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use toolhold_core::config::{Folders, Loaded, McpServer};
+use toolhold_core::config::{Config, Folders, McpServer};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_mcp_client::{LoginError, LoginPage, forget_tokens};
 
@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{FAINT, STRONG};
 
-fn server<'a>(config: &'a Loaded, name: &str) -> Result<&'a McpServer, Error> {
+fn server<'a>(config: &'a Config, name: &str) -> Result<&'a McpServer, Error> {
     let shown = neutral_line(name);
-    match config.config.mcp.servers.get(name) {
+    match config.values.mcp.servers.get(name) {
         Some(server) if !server.url.is_empty() => Ok(server),
         Some(_) => Err(Error::Usage(format!(
             "[mcp.servers.{shown}] is a program; a login is for servers with `url`"
@@ -22,7 +22,7 @@ fn server<'a>(config: &'a Loaded, name: &str) -> Result<&'a McpServer, Error> {
 }
 
 /// Lets a person log in at the server's authorization server, and keeps the tokens.
-pub(crate) async fn login(config: &Loaded, folders: &Folders, name: &str) -> Result<Exit, Error> {
+pub(crate) async fn login(config: &Config, folders: &Folders, name: &str) -> Result<Exit, Error> {
     let server = server(config, name)?;
     toolhold_mcp_client::login(config, folders, name, server, show).await.map_err(|error| {
         match error {
@@ -49,7 +49,7 @@ fn show(page: &LoginPage) -> std::io::Result<()> {
 }
 
 /// Forgets the tokens.
-pub(crate) fn logout(config: &Loaded, folders: &Folders, name: &str) -> Result<Exit, Error> {
+pub(crate) fn logout(config: &Config, folders: &Folders, name: &str) -> Result<Exit, Error> {
     let server = server(config, name)?;
     forget_tokens(folders, name, &server.url)?;
     writeln!(anstream::stderr(), "Toolhold has no tokens for {name} now.")?;

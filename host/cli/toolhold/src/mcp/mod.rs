@@ -3,9 +3,9 @@
 
 mod import;
 mod login;
+mod server_tables;
 mod servers;
 mod shown_tool;
-mod written;
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use toolhold_core::ProgramState;
-use toolhold_core::config::{Folders, Loaded, working_directory};
+use toolhold_core::config::{Config, Folders, working_directory};
 use toolhold_core::text::{counted, neutral, neutral_line, shell_word};
 use toolhold_mcp_client::{
     HostState, Inspection, Pins, ToolDifference, forget_packages, forget_tokens, inspect, states,
@@ -19,8 +19,8 @@ use toolhold_terminal::{ask, changed_file};
 use crate::arguments::servers::ServersCommand;
 use crate::mcp::import::{check_address, check_command, import, kept_files};
 use crate::mcp::login::{login, logout};
+use crate::mcp::server_tables::{self, Start};
 use crate::mcp::shown_tool;
-use crate::mcp::written::{self, Start};
 
 /// Most packages that are shown.
 const MAX_PACKAGES: usize = 200;
@@ -34,7 +34,7 @@ pub(crate) async fn run(
     command: &ServersCommand,
     file: &Path,
     folders: &Folders,
-    load: impl FnOnce() -> Result<Loaded, CommandError>,
+    load: impl FnOnce() -> Result<Config, CommandError>,
 ) -> Result<Exit, CommandError> {
     match command {
         ServersCommand::Add { name, url, command } => {
@@ -53,7 +53,7 @@ pub(crate) async fn run(
                     Start::Command(command)
                 }
             };
-            change(file, |text| written::add(text, name, &start))?;
+            change(file, |text| server_tables::add(text, name, &start))?;
             writeln!(anstream::stderr(), "`toolhold mcp approve {name}` shows its tools.")?;
             Ok(Exit::Success)
         }
@@ -61,8 +61,8 @@ pub(crate) async fn run(
             check_name(name)?;
             let mut secrets = Vec::new();
             change(file, |text| {
-                secrets = written::secret_files(text, name);
-                written::remove(text, name)
+                secrets = server_tables::secret_files(text, name);
+                server_tables::remove(text, name)
             })?;
             let kept = kept_files(file, &secrets);
             if !kept.is_empty() {
@@ -109,7 +109,7 @@ fn check_name(name: &str) -> Result<(), CommandError> {
     ))
 }
 
-fn list(config: &Loaded, folders: &Folders, as_json: bool) -> Result<Exit, CommandError> {
+fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, CommandError> {
     let states = states(config, folders)?;
     if as_json {
         writeln!(std::io::stdout().lock(), "{:#}", json!(states))?;
@@ -166,13 +166,13 @@ fn show_program(out: &mut impl Write, host: &HostState) -> Result<(), CommandErr
 
 /// Shows how the server is started, asks, starts it, shows what it offers, asks again, and pins it.
 async fn approve(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     directory: &Path,
     name: &str,
     yes: bool,
 ) -> Result<Exit, CommandError> {
-    let Some(server) = config.config.mcp.servers.get(name) else {
+    let Some(server) = config.values.mcp.servers.get(name) else {
         let name = neutral_line(name);
         return Err(CommandError::Usage(format!("your configuration has no [mcp.servers.{name}]")));
     };

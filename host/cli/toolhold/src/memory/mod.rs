@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{project_id, user_id};
 use toolhold_redaction::{Keys, text as redacted};
@@ -29,7 +29,7 @@ use crate::arguments::memory::{EntryScope, MemoryCommand};
 /// There is no such entry, the entries can't be read or written, or nobody agreed to delete them.
 pub(crate) fn run(
     command: &MemoryCommand,
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     directory: &Path,
 ) -> Result<Exit, CommandError> {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral_line;
-use toolhold_core::{PluginApprovals, Ask, ask_hosts};
+use toolhold_core::{Ask, PluginApprovals, ask_hosts};
 
 use super::Setting;
 use crate::ask;

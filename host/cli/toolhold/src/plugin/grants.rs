@@ -1,16 +1,16 @@
 //! What a plugin is granted, in words.
 
-use toolhold_core::config::{InstanceLifetime, Loaded, Method};
+use toolhold_core::config::{Config, InstanceLifetime, Method};
 use toolhold_core::text::counted;
 use toolhold_core::{CapabilityRequest, PluginInfo};
 
 /// The grant for a request, in words; `None` if there is none.
 pub(super) fn grant_for(
-    loaded: &Loaded,
+    loaded: &Config,
     info: &PluginInfo,
     request: &CapabilityRequest,
 ) -> Option<String> {
-    let plugin = loaded.config.plugins.get(&info.manifest.name);
+    let plugin = loaded.values.plugins.get(&info.manifest.name);
     match request.name.as_str() {
         // Both reach only the granted directories.
         "files" | "search" => {

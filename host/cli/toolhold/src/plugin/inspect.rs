@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use toolhold_core::config::{Loaded, WrittenSecretHost};
+use toolhold_core::config::{Config, WrittenSecretHost};
 use toolhold_core::text::neutral_line;
-use toolhold_core::{PluginApprovals, Candidate, CapabilityRequest, grant_line};
+use toolhold_core::{Candidate, CapabilityRequest, PluginApprovals, grant_line};
 
 use super::Setting;
 use super::grants::grant_for;
@@ -125,8 +125,8 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
 }
 
 /// The secrets for the plugin's requests, each with its hosts.
-fn secrets<'l>(loaded: &'l Loaded, plugin: &str) -> Vec<(&'l str, Vec<&'l str>)> {
-    let secrets = loaded.config.plugins.get(plugin).into_iter().flat_map(|plugin| &plugin.secrets);
+fn secrets<'l>(loaded: &'l Config, plugin: &str) -> Vec<(&'l str, Vec<&'l str>)> {
+    let secrets = loaded.values.plugins.get(plugin).into_iter().flat_map(|plugin| &plugin.secrets);
     secrets
         .map(|(name, secret)| {
             (name.as_str(), secret.hosts.iter().map(WrittenSecretHost::as_str).collect())

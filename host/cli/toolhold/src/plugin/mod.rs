@@ -11,9 +11,9 @@ mod list;
 use std::io::Write;
 use std::path::PathBuf;
 
-use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::config::{self, Config, Folders};
 use toolhold_core::{
-    PluginApprovals, Candidate, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
+    Candidate, Difference, HostError, LockedPlugin, PluginApprovals, PluginInspection, SignerChange,
 };
 
 pub(crate) use self::install::command::{built_in_names, install_wanted, show, show_granted};
@@ -53,7 +53,7 @@ fn list_tools(out: &mut impl Write, inspected: &PluginInspection) -> std::io::Re
 /// The configuration and Toolhold's folders, for the commands.
 pub(crate) struct Setting {
     pub(crate) folders: Folders,
-    pub(crate) loaded: Loaded,
+    pub(crate) loaded: Config,
     directory: PathBuf,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{sleep, timeout};
-use toolhold_core::config::{CeilingFiles, ConfigWatch, Folders, Loaded};
+use toolhold_core::config::{CeilingFiles, Config, ConfigWatch, Folders};
 use toolhold_core::{Host, HostError};
 use toolhold_mcp_server::LiveHost;
 
@@ -39,7 +39,7 @@ pub(super) struct Follower {
     pub(super) folders: Folders,
     pub(super) tasks: Arc<ServedTasks>,
     /// The configuration of the present host.
-    pub(super) loaded: Loaded,
+    pub(super) loaded: Config,
     pub(super) live: Arc<LiveHost>,
     /// Whether the client may be told what is wrong with the operator's file.
     pub(super) tells_client: bool,
@@ -71,7 +71,7 @@ impl Follower {
     pub(super) async fn follow(
         mut self,
         mut changes: ConfigChanges,
-        prepare: impl Fn(Folders, Loaded) -> Result<PreparedHost, HostError>,
+        prepare: impl Fn(Folders, Config) -> Result<PreparedHost, HostError>,
     ) {
         let mut told: Option<String> = None;
         while changes.changes.recv().await.is_some() {
@@ -145,8 +145,8 @@ impl Follower {
 
     async fn build(
         &self,
-        prepare: &impl Fn(Folders, Loaded) -> Result<PreparedHost, HostError>,
-    ) -> Result<(Arc<Host>, Loaded), Error> {
+        prepare: &impl Fn(Folders, Config) -> Result<PreparedHost, HostError>,
+    ) -> Result<(Arc<Host>, Config), Error> {
         let (options, folders) = (self.options.clone(), self.folders.clone());
         let loaded = tokio::task::spawn_blocking(move || host::load(&options, &folders))
             .await
@@ -161,8 +161,8 @@ impl Follower {
     }
 
     /// The changed tables that a running server can't take over.
-    fn needs_restart(&self, loaded: &Loaded) -> Vec<&'static str> {
-        let (before, now) = (&self.loaded.config, &loaded.config);
+    fn needs_restart(&self, loaded: &Config) -> Vec<&'static str> {
+        let (before, now) = (&self.loaded.values, &loaded.values);
         let mut tables = Vec::new();
         let [before_tasks, now_tasks] = [before, now].map(|config| config.tools.scheduler);
         if before_tasks.max_running != now_tasks.max_running

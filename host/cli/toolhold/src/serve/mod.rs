@@ -5,7 +5,7 @@ mod follow;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::config::{self, Config, Folders};
 use toolhold_core::text::neutral_line;
 use toolhold_core::{Host, HostBuilder, HostError, Session};
 use toolhold_export::Telemetry;
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
             let (changes, loaded) = load(options, &folders)?;
             let begun = async {
                 // Before plugins are loaded, so that an error shows at once.
-                let serve = loaded.config.serve.clone();
+                let serve = loaded.values.serve.clone();
                 let door = toolhold_core::door(&loaded, &folders, "toolhold serve");
                 let bound = Http::bind(place, serve, &folders, !arguments.no_auth, &door).await;
                 let http = bound.map_err(|error| match error {
@@ -78,7 +78,7 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
 }
 
 /// The configuration, and its files, which are watched from before it was read.
-fn load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Loaded), Error> {
+fn load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Config), Error> {
     let changes = ConfigChanges::watch(options, folders)?;
     let loaded = host::load(options, folders)?;
     Ok((changes, loaded))
@@ -88,13 +88,13 @@ fn load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Loaded),
 async fn server(
     options: &Options,
     folders: &Folders,
-    loaded: &Loaded,
+    loaded: &Config,
     place: Option<&ListenAddress>,
     servers: &Servers,
 ) -> Result<Server, Error> {
     let host = prepare(options, folders.clone(), loaded.clone(), place, servers)?;
-    Server::new(host.build().await?, folders.clone(), &loaded.config.approvals)
-        .map(|server| server.with_structured(loaded.config.serve.structured))
+    Server::new(host.build().await?, folders.clone(), &loaded.values.approvals)
+        .map(|server| server.with_structured(loaded.values.serve.structured))
         .map_err(error_of)
 }
 
@@ -118,7 +118,7 @@ impl PreparedHost {
 fn prepare(
     options: &Options,
     folders: Folders,
-    loaded: Loaded,
+    loaded: Config,
     place: Option<&ListenAddress>,
     servers: &Servers,
 ) -> Result<PreparedHost, HostError> {
@@ -126,7 +126,7 @@ fn prepare(
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let skills = OfferedSkills::find(&loaded, &folders)?;
     crate::skills::tell(&skills).map_err(HostError::io("writing to stderr"))?;
-    let delegates = match loaded.config.agent.delegate.serve {
+    let delegates = match loaded.values.agent.delegate.serve {
         true => Delegates::new(&loaded, &folders, config::working_directory()?, FRONT_END),
         false => None,
     };
@@ -146,7 +146,7 @@ fn prepare(
 /// Has changes of the configuration count while the server runs.
 fn follow(
     options: &Options,
-    loaded: Loaded,
+    loaded: Config,
     changes: ConfigChanges,
     server: &Server,
     place: Option<ListenAddress>,
@@ -201,7 +201,9 @@ fn announce(http: &Http) -> Result<(), Error> {
 fn error_of(error: ServeError) -> Error {
     Error::Host(match error {
         ServeError::Io { what, error } => HostError::io(what)(error),
-        ServeError::Listen { place, error } => HostError::io(format!("listening at {place}"))(error),
+        ServeError::Listen { place, error } => {
+            HostError::io(format!("listening at {place}"))(error)
+        }
         ServeError::Settings(why) => HostError::Config(why),
         ServeError::Kept(error) => error,
         error => HostError::io("serving the client")(std::io::Error::other(error)),

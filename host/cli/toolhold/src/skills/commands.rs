@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::text::{counted, neutral, neutral_line};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
@@ -25,7 +25,7 @@ use crate::arguments::skills::SkillsCommand;
 /// There is no such skill, or what a person has trusted can't be read.
 pub(crate) fn run(
     command: &SkillsCommand,
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     directory: &Path,
 ) -> Result<Exit, CommandError> {
@@ -66,13 +66,13 @@ fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
     Ok(Exit::Success)
 }
 
-fn show(skills: &Skills, name: &str, config: &Loaded, as_json: bool) -> Result<Exit, CommandError> {
+fn show(skills: &Skills, name: &str, config: &Config, as_json: bool) -> Result<Exit, CommandError> {
     let skill = named(skills, name)?;
     let folder = SkillFolder::open(&skill.folder, Owners::Any).map_err(CommandError::Usage)?;
     let text = SkillText::read(&folder).map_err(CommandError::Usage)?;
     let (findings, tree) = check(&folder, &skill.name);
     let files: Vec<String> = tree.files.iter().map(|file| neutral_line(&file.path)).collect();
-    let variables = config.config.skills.env.get(&skill.name);
+    let variables = config.values.skills.env.get(&skill.name);
     let variables: Vec<&String> = variables.into_iter().flat_map(|them| them.keys()).collect();
     let matter = &text.matter;
     let whole = neutral(&String::from_utf8_lossy(&text.bytes)).into_owned();

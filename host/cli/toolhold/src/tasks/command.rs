@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::config::{self, Config, Folders, Inputs};
 use toolhold_core::{
     CancellationToken, Category, Failure, HostError, Phase, PostingApprover, Request, Session,
     Trust,
@@ -40,7 +40,7 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
     }
     let end = interrupt::cancellation()?;
     let loaded = host::load(options, &folders)?;
-    if !loaded.config.tools.scheduler.enabled {
+    if !loaded.values.tools.scheduler.enabled {
         return Err(Error::Usage(format!("tasks are disabled: {}", disabled(&loaded))));
     }
     // The tasks run even where nobody reads what is said.
@@ -64,7 +64,7 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
 pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
-    let enabled = loaded.config.tools.scheduler.enabled;
+    let enabled = loaded.values.tools.scheduler.enabled;
     let exit = crate::tasks::tasks(command, &folders, enabled)?;
     if !enabled {
         note(&format!("tasks are disabled, so none runs: {}", disabled(&loaded)))?;
@@ -73,7 +73,7 @@ pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, E
 }
 
 /// What disables tasks, and how to enable them.
-fn disabled(loaded: &Loaded) -> String {
+fn disabled(loaded: &Config) -> String {
     let off = loaded.disabled("tools.scheduler.enabled");
     format!("{} ({}). {}", off.rule, off.place, off.remedy)
 }
@@ -90,7 +90,7 @@ impl ServedTasks {
     pub(crate) fn start(
         options: &Options,
         folders: &Folders,
-        loaded: &Loaded,
+        loaded: &Config,
     ) -> Result<Arc<Self>, HostError> {
         let (options, folders) = (options.clone(), folders.clone());
         let tasks = Self { options, folders, runner: Mutex::default() };
@@ -99,9 +99,9 @@ impl ServedTasks {
     }
 
     /// Starts or ends running tasks, as the configuration says. It blocks while runs end.
-    pub(crate) fn follow(&self, loaded: &Loaded) -> Result<(), HostError> {
+    pub(crate) fn follow(&self, loaded: &Config) -> Result<(), HostError> {
         let mut runner = self.runner.lock().unwrap_or_else(PoisonError::into_inner);
-        match loaded.config.tools.scheduler.enabled {
+        match loaded.values.tools.scheduler.enabled {
             false => *runner = None,
             true if runner.is_none() => {
                 *runner = Some(start(&self.options, &self.folders, loaded, Box::new(|| {}))?);
@@ -126,10 +126,10 @@ impl ServedTasks {
 fn start(
     options: &Options,
     folders: &Folders,
-    loaded: &Loaded,
+    loaded: &Config,
     begun: Box<dyn Fn() + Send + Sync>,
 ) -> Result<TaskRunner, HostError> {
-    let most = usize::try_from(loaded.config.tools.scheduler.max_running.get()).unwrap_or(1);
+    let most = usize::try_from(loaded.values.tools.scheduler.max_running.get()).unwrap_or(1);
     // Directories that were granted to this process are not granted to tasks.
     let options = Options { allow: Vec::new(), allow_read: Vec::new(), ..options.clone() };
     let of_runs = folders.clone();
@@ -162,7 +162,7 @@ struct Prepared<'a> {
     options: &'a Options,
     folders: &'a Folders,
     run: &'a ClaimedRun,
-    loaded: Loaded,
+    loaded: Config,
     directory: PathBuf,
 }
 
@@ -186,7 +186,7 @@ fn prepare<'a>(
         ..options.inputs()?
     };
     let loaded = config::load(folders, &inputs).map_err(HostError::from)?;
-    if !loaded.config.tools.scheduler.enabled {
+    if !loaded.values.tools.scheduler.enabled {
         return Err(Error::Unasked(format!("tasks are disabled: {}", disabled(&loaded))));
     }
     Ok(Prepared { options, folders, run, loaded, directory })
@@ -202,7 +202,7 @@ impl Prepared<'_> {
         let Self { options, folders, run, loaded, directory } = self;
         let phase = phase(run)?;
         let trust = trust(run)?;
-        let approver = PostingApprover::new(folders, &loaded.config.approvals);
+        let approver = PostingApprover::new(folders, &loaded.values.approvals);
         let session = session(folders, run);
         // A model made the task, perhaps because of what it had read.
         session.mark_untrusted()?;
@@ -244,7 +244,7 @@ impl Prepared<'_> {
         let phase = phase(run)?.unwrap_or(Phase::Autonomous);
         let around = Surroundings {
             front_end: FRONT_END,
-            approver: Arc::new(PostingApprover::new(folders, &loaded.config.approvals)),
+            approver: Arc::new(PostingApprover::new(folders, &loaded.values.approvals)),
             config: &loaded,
             folders,
             directory: &directory,

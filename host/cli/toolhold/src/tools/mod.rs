@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{Access, Annotations, Decision, Definition, Host, SubjectKind};
 
@@ -35,8 +35,8 @@ pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit,
 }
 
 /// The reason why there may be no tool at all.
-fn disabled_hint(loaded: &Loaded) -> String {
-    let tools = &loaded.config.tools;
+fn disabled_hint(loaded: &Config) -> String {
+    let tools = &loaded.values.tools;
     let off = [("tools.enabled", tools.enabled), ("tools.file.enabled", tools.file.enabled)];
     match off.iter().find(|(_, enabled)| !enabled) {
         Some((key, _)) => format!("there is no tool: `{key} = false` ({})", loaded.place(key)),

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::json;
 use similar::TextDiff;
 use toolhold_core::HostError;
-use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::config::{self, Config, Folders, Inputs};
 use toolhold_core::jobs::{self, JobState, JobSummary};
 use toolhold_core::text::{counted, neutral, neutral_line};
 use toolhold_core::undo::{
@@ -107,7 +107,7 @@ fn one(
     about: &UndoEntry,
     arguments: &UndoArguments,
     store: &UndoStore,
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
 ) -> Result<Option<Vec<serde_json::Value>>, Error> {
     let mut out = anstream::stdout();

@@ -16,7 +16,7 @@ fn within(scene: &Scene, then: &str, now: &str) -> Result<Value, Problems> {
     let bounds = bounds.expect("it isn't too long").texts;
     scene.write(now);
     let loaded = load(&scene.folders, &Inputs { bounds, ..there })?;
-    Ok(serde_json::to_value(&loaded.config).expect("it has a JSON form"))
+    Ok(serde_json::to_value(&loaded.values).expect("it has a JSON form"))
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn unchanged_configuration_is_left_as_it_is() {
             scene.write(text);
             scene.load_there(&[]).expect("it is valid")
         };
-        let alone = serde_json::to_value(&alone.config).expect("it has a JSON form");
+        let alone = serde_json::to_value(&alone.values).expect("it has a JSON form");
         let bounded = within(&scene, text, text).expect("it is valid");
         assert_eq!(bounded, alone, "{text}");
     }
@@ -62,7 +62,7 @@ fn no_key_is_wider_than_it_was() {
         let Ok(loaded) = load(&scene.folders, &Inputs { bounds, settings, ..there }) else {
             continue;
         };
-        let now = serde_json::to_value(&loaded.config).expect("it has a JSON form");
+        let now = serde_json::to_value(&loaded.values).expect("it has a JSON form");
         let at = |all: &Value| path.iter().fold(all, |at, part| &at[part]).clone();
         // Of a value that is inherited, the bounds have what it comes to.
         let (now, then) =
@@ -99,8 +99,8 @@ fn rules_of_then_and_of_now_both_count() {
     let bounds = bounds.expect("it isn't too long").texts;
     scene.write("[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"edit\"]\n");
     let loaded = load(&scene.folders, &Inputs { bounds, ..there }).expect("it is valid");
-    assert_eq!(loaded.config.tools.policy.rules.len(), 1);
-    let of_then = &loaded.ceilings[0].contents.config.tools;
+    assert_eq!(loaded.values.tools.policy.rules.len(), 1);
+    let of_then = &loaded.ceilings[0].contents.values.tools;
     assert_eq!(of_then.policy.rules.len(), 2);
 }
 
@@ -174,7 +174,7 @@ fn flags_of_the_maker_are_no_bounds_and_what_they_take_away_is() {
         scene.write(&granted);
         let there = Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
         let loaded = load(&scene.folders, &Inputs { bounds: texts, ..there });
-        (loaded.expect("it is valid").config, by_flags)
+        (loaded.expect("it is valid").values, by_flags)
     };
     let there = || Inputs { working_directory: Some(scene.work.clone()), ..Inputs::default() };
     let (alone, by_flags) = now(there());
@@ -195,12 +195,12 @@ fn flags_of_the_maker_are_no_bounds_and_what_they_take_away_is() {
     let made = load(&scene.folders, &Inputs { settings: enabled.clone(), ..there() });
     let bounds = made.expect("it is valid").task_bounds().expect("it isn't too long").texts;
     let run = load(&scene.folders, &Inputs { settings: enabled, bounds, ..there() });
-    assert!(run.expect("it is valid").config.tools.scheduler.enabled);
+    assert!(run.expect("it is valid").values.tools.scheduler.enabled);
     // A plugin that a flag adds is off, though the file has it later.
     let plugin = vec!["plugins.new.path=\"x.wasm\"".to_owned()];
     let made = load(&scene.folders, &Inputs { settings: plugin, ..there() });
     let bounds = made.expect("it is valid").task_bounds().expect("it isn't too long").texts;
     scene.write("[plugins.new]\npath = \"x.wasm\"\n");
     let run = load(&scene.folders, &Inputs { bounds, ..there() }).expect("it is valid");
-    assert!(!run.config.plugins["new"].enabled);
+    assert!(!run.values.plugins["new"].enabled);
 }

@@ -19,7 +19,7 @@ impl Scene {
     }
 
     /// Loads a user's configuration with a ceiling.
-    fn load_under(&self, ceiling: &str, user: &str, settings: &[&str]) -> Result<Loaded, Problems> {
+    fn load_under(&self, ceiling: &str, user: &str, settings: &[&str]) -> Result<Config, Problems> {
         self.write(user);
         let ceiling = self.ceiling(ceiling);
         let more =
@@ -28,8 +28,8 @@ impl Scene {
     }
 
     /// The configuration with real paths of directories.
-    fn normalized(&self, loaded: &Loaded) -> Config {
-        let mut config = loaded.config.clone();
+    fn normalized(&self, loaded: &Config) -> ConfigValues {
+        let mut config = loaded.values.clone();
         let plugins = config.plugins.values_mut().map(|plugin| &mut plugin.allowed_paths);
         let tools = &mut config.tools;
         for allowed in
@@ -244,7 +244,7 @@ fn ceiling_that_names_a_model_for_vectors_allows_no_other() {
         let loaded = scene
             .load_under("tools.memory.embeddings = \"corp\"", &user, &[])
             .expect("it is valid");
-        assert_eq!(loaded.config.tools.memory.embeddings, held, "{wanted}");
+        assert_eq!(loaded.values.tools.memory.embeddings, held, "{wanted}");
     }
 }
 
@@ -270,10 +270,10 @@ fn ceiling_never_allows_more() {
         match scene.load_under(attempt, USER, &[]) {
             // The two lists have no directory in common.
             Ok(loaded) if key == "plugins.*.allowed_paths" => {
-                assert!(loaded.config.plugins["known"].allowed_paths.is_empty(), "{attempt}");
+                assert!(loaded.values.plugins["known"].allowed_paths.is_empty(), "{attempt}");
             }
             Ok(loaded) if key == "mcp.servers.*.allowed_paths" => {
-                assert!(loaded.config.mcp.servers["other"].allowed_paths.is_empty(), "{attempt}");
+                assert!(loaded.values.mcp.servers["other"].allowed_paths.is_empty(), "{attempt}");
             }
             Ok(loaded) => assert_eq!(scene.normalized(&loaded), alone, "{attempt}"),
             Err(problems) => assert!(
@@ -283,7 +283,7 @@ fn ceiling_never_allows_more() {
         }
     }
     let empty = scene.load_under("", USER, &[]).expect("an empty ceiling bounds nothing");
-    assert_eq!((empty.config, empty.ceilings[0].taken.len()), (scene.load(USER).config, 0));
+    assert_eq!((empty.values, empty.ceilings[0].taken.len()), (scene.load(USER).values, 0));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn flags_and_trusted_files_stay_below_the_ceiling() {
     loaded.project.as_ref().expect("it was read").trust(&scene.folders).expect("it is trusted");
     let loaded = load(&scene.folders, &all).expect("it is valid");
     assert_eq!(loaded.project.as_ref().expect("it was read").standing, ProjectTrust::Trusted);
-    assert_eq!(loaded.config.tools.call.get(), 60);
+    assert_eq!(loaded.values.tools.call.get(), 60);
     let grants =
         loaded.built_in_files(&scene.folders, &scene.work).expect("all directories exist").grants;
     assert_eq!(grants.iter().map(|grant| &grant.path).collect::<Vec<_>>(), [&scene.work]);
@@ -323,9 +323,9 @@ fn lists_with_nothing_in_common_leave_nothing() {
         .load_under("tools.file.allowed_paths = [\"~/notes\"]", user, &[])
         .expect("it is valid");
     assert!(
-        !loaded.config.tools.file.enabled && loaded.config.plugins["x"].allowed_paths.is_empty(),
+        !loaded.values.tools.file.enabled && loaded.values.plugins["x"].allowed_paths.is_empty(),
         "{:?}",
-        loaded.config
+        loaded.values
     );
     assert!(
         loaded
@@ -340,7 +340,7 @@ fn lists_with_nothing_in_common_leave_nothing() {
         taken,
         ["tools.file.allowed_paths", "tools.shell.allowed_paths", "plugins.x.allowed_paths"]
     );
-    assert!(!loaded.config.tools.shell.enabled);
+    assert!(!loaded.values.tools.shell.enabled);
     let shell = loaded.processes_of_shell(&scene.folders, &scene.work).expect("nothing is granted");
     assert!(!shell.shell && shell.files.grants.is_empty());
     let rule = |ceiling: &str| {
@@ -355,7 +355,7 @@ fn lists_with_nothing_in_common_leave_nothing() {
     assert_eq!(rule("tools.file.enabled = false"), "enabled = false");
     // If the ceiling has a list for the shell, that list bounds the shell.
     let both = "tools.file.allowed_paths = [\"~/notes\"]\ntools.shell.allowed_paths = [\".\"]\n";
-    assert!(scene.load_under(both, user, &[]).expect("it is valid").config.tools.shell.enabled);
+    assert!(scene.load_under(both, user, &[]).expect("it is valid").values.tools.shell.enabled);
     assert!(
         loaded.place("tools.file.enabled").contains("ceiling.toml, line 1"),
         "{}",
@@ -385,7 +385,7 @@ fn bound_for_all_tools_also_bounds_plugins_with_own_values() {
     assert_eq!((loaded.reload("x"), loaded.reload("y")), (Reload::Approve, Reload::Approve));
     let notes = scene.folders.home.as_ref().expect("there is a home").join("notes");
     assert_eq!(
-        loaded.config.plugins["x"].allowed_paths,
+        loaded.values.plugins["x"].allowed_paths,
         [allowed(notes.to_str().expect("UTF-8"), PathAccess::ReadWrite)]
     );
     // A plugin without a table may be in the plugin folder.
@@ -414,7 +414,7 @@ fn two_ceilings_both_bound() {
     match load(&scene.folders, &both) {
         Ok(loaded) => {
             assert_eq!(
-                (loaded.config.tools.call.get(), loaded.config.tools.max_call.get()),
+                (loaded.values.tools.call.get(), loaded.values.tools.max_call.get()),
                 (40, 20)
             );
             assert_eq!(loaded.source("tools.max_call"), Source::File { path: other, line: 2 });

@@ -18,7 +18,7 @@ impl Scene {
 
     /// Loads with the organisation's folder. `None`: only files of root count there, and this isn't
     /// root.
-    fn load_in_company(&self) -> Option<Result<Loaded, String>> {
+    fn load_in_company(&self) -> Option<Result<Config, String>> {
         let inputs = Inputs {
             ceiling: Some(self.company().join("ceiling.toml")),
             defaults: Some(self.company().join("toolhold.toml")),
@@ -56,7 +56,7 @@ fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
     sign_ceiling(&ceiling, text, &key).expect("it is signed");
     if let Some(loaded) = scene.load_in_company() {
         let loaded = loaded.expect("it is signed");
-        assert_eq!(loaded.config.tools.max_call.get(), 5);
+        assert_eq!(loaded.values.tools.max_call.get(), 5);
         assert_eq!(loaded.ceilings[0].signed_by, Some(key.public().id().to_string()));
     }
     fs::write(&ceiling, "tools.max_call = 50\n").expect("it is changed");
@@ -144,16 +144,16 @@ fn company_defaults_hold_where_the_user_says_nothing() {
     scene.write("[tools]\nmax_call = 80\n");
     let Some(loaded) = scene.load_in_company() else { return };
     let loaded = loaded.expect("it is valid");
-    assert_eq!((loaded.config.tools.call.get(), loaded.config.tools.max_call.get()), (7, 80));
+    assert_eq!((loaded.values.tools.call.get(), loaded.values.tools.max_call.get()), (7, 80));
     assert_eq!(loaded.source("tools.call"), Source::File { path: path.clone(), line: 2 });
     assert_eq!(loaded.defaults.as_ref(), Some(&path));
     scene.write("[tools.file]\ndeny_read = [\"b\"]\n");
     let Some(Ok(loaded)) = scene.load_in_company() else { panic!("it is valid") };
-    assert_eq!(loaded.config.tools.file.deny_read, [PathGlob::new("b").expect("it is valid")]);
+    assert_eq!(loaded.values.tools.file.deny_read, [PathGlob::new("b").expect("it is valid")]);
     // A ceiling bounds them like the user's own.
     fs::write(scene.company().join("ceiling.toml"), "tools.call = 5\n").expect("it is written");
     let Some(Ok(loaded)) = scene.load_in_company() else { panic!("it is valid") };
-    assert_eq!(loaded.config.tools.call.get(), 5);
+    assert_eq!(loaded.values.tools.call.get(), 5);
     fs::write(&path, "[tools]\ncal = 7\n").expect("it is written");
     let Some(Err(problems)) = scene.load_in_company() else { panic!("it has a mistake") };
     assert!(problems.contains("company/toolhold.toml:2: "), "{problems}");
@@ -177,7 +177,7 @@ fn table_for_every_plugin_bounds_each_one_the_user_has() {
     let loaded = load(&scene.folders, &named).expect("it is valid");
     let notes = scene.folders.home.as_ref().expect("there is a home").join("notes");
     for name in ["a", "b"] {
-        let held = serde_json::to_value(&loaded.config.plugins[name]).expect("it has a JSON form");
+        let held = serde_json::to_value(&loaded.values.plugins[name]).expect("it has a JSON form");
         for (key, value) in [
             ("allowed_paths", json!([notes])),
             ("programs", json!(["git"])),
@@ -200,7 +200,7 @@ fn table_for_every_plugin_bounds_each_one_the_user_has() {
             assert_eq!(held[key], value, "{name}.{key}");
         }
     }
-    assert!(!loaded.config.plugins.contains_key("*"));
+    assert!(!loaded.values.plugins.contains_key("*"));
 }
 
 /// Request ∩ grant ∩ ceiling, for each pair of lists and each plugin.
@@ -224,14 +224,14 @@ fn allow_list_under_a_ceiling_has_only_what_both_have() {
             format!("installing.allowed = [{}]", chosen.join(", "))
         })
         .collect();
-    let allows = |loaded: &Loaded, name: &str, digest: &str, signed: bool| {
-        let mut all = loaded.config.installing.allowed.iter();
+    let allows = |loaded: &Config, name: &str, digest: &str, signed: bool| {
+        let mut all = loaded.values.installing.allowed.iter();
         all.any(|one| one.matches(name, digest) && (one.key.is_none() || signed))
     };
     let scene = Scene::new();
     let path = scene.company().join("ceiling.toml");
     let named = inputs(&[("TOOLHOLD_CEILING", path.to_str().expect("it is UTF-8"))], &[]);
-    let alone: Vec<Loaded> = lists.iter().map(|list| scene.load(list)).collect();
+    let alone: Vec<Config> = lists.iter().map(|list| scene.load(list)).collect();
     for (user, own) in lists.iter().zip(&alone) {
         scene.write(user);
         for (ceiling, bound) in lists.iter().zip(&alone) {
@@ -249,12 +249,12 @@ fn allow_list_under_a_ceiling_has_only_what_both_have() {
                 }
             }
             if user == ceiling {
-                assert_eq!(both.config.installing, own.config.installing);
+                assert_eq!(both.values.installing, own.values.installing);
             }
         }
     }
     let empty: Value = json!([]);
-    assert_eq!(serde_json::to_value(&alone[0].config.installing.allowed).ok(), Some(empty));
+    assert_eq!(serde_json::to_value(&alone[0].values.installing.allowed).ok(), Some(empty));
 }
 
 /// A component whose manifest has this name.
@@ -309,8 +309,8 @@ fn sources_and_keys_under_a_ceiling_trust_only_what_both_trust() {
         (name, wasm, signature.to_string().into_bytes())
     });
     // What is admitted: pairs of plugins and places.
-    let admitted = |loaded: &Loaded| -> Vec<(&str, &str)> {
-        let installing = &loaded.config.installing;
+    let admitted = |loaded: &Config| -> Vec<(&str, &str)> {
+        let installing = &loaded.values.installing;
         let keys: Vec<_> = installing.keys.iter().map(InstallKey::trusted).collect();
         let is_signed = |name: &str, wasm: &[u8], signature: &Vec<u8>, source: &str| {
             let plugin = SignedPlugin { wasm, name, source: Some(source) };
@@ -330,7 +330,7 @@ fn sources_and_keys_under_a_ceiling_trust_only_what_both_trust() {
     let signed = "installing.require_signature = true\n";
     for lists in lists {
         let lists: Vec<String> = lists.into_iter().map(|list| format!("{signed}{list}")).collect();
-        let alone: Vec<Loaded> = lists.iter().map(|list| scene.load(list)).collect();
+        let alone: Vec<Config> = lists.iter().map(|list| scene.load(list)).collect();
         let mut some = 0;
         for (user, own) in lists.iter().zip(&alone) {
             scene.write(user);

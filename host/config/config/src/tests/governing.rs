@@ -9,7 +9,7 @@ use toolhold_policy::{Action, Decision, Gate, ResolvedSubject, Trust, Verdict};
 use super::*;
 
 /// Decides on a call that acts on one subject.
-fn decide(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str) -> Decision {
+fn decide(loaded: &Config, tool: &str, kind: SubjectKind, text: &str) -> Decision {
     let policy = loaded.policy().expect("the rules are valid");
     let subjects = [ResolvedSubject { kind, access: Access::Write, text: text.to_owned() }];
     policy.decide(
@@ -34,7 +34,7 @@ fn decide(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str) -> Decisio
 
 #[track_caller]
 fn check(
-    loaded: &Loaded,
+    loaded: &Config,
     tool: &str,
     kind: SubjectKind,
     text: &str,
@@ -46,11 +46,11 @@ fn check(
     decision
 }
 
-fn path(loaded: &Loaded, path: &str, verdict: Verdict, gate: Gate) -> Decision {
+fn path(loaded: &Config, path: &str, verdict: Verdict, gate: Gate) -> Decision {
     check(loaded, "write", SubjectKind::Path, path, verdict, gate)
 }
 
-fn command(loaded: &Loaded, text: &str, verdict: Verdict, gate: Gate) -> Decision {
+fn command(loaded: &Config, text: &str, verdict: Verdict, gate: Gate) -> Decision {
     check(loaded, "bash", SubjectKind::Command, text, verdict, gate)
 }
 

@@ -136,7 +136,7 @@ max_response_size = 0
 ",
     );
     let scene = Scene::new();
-    let tools = scene.load(&migration.after).config.tools;
+    let tools = scene.load(&migration.after).values.tools;
     assert_eq!(tools.autonomy, Autonomy::ReadOnly);
     assert!(tools.shell.block_high_risk_commands);
     let text = &migration.after;
@@ -272,9 +272,9 @@ fn documented_configurations_load_and_say_what_they_leave_out() {
         ]
     );
     assert_eq!(left(third), ["agent.context_budget_tokens"]);
-    let config = Scene::new().load(&migrated(second).after).config;
+    let config = Scene::new().load(&migrated(second).after).values;
     assert_eq!(config.tools.adversarial_policy.on_deny, OnReviewDenial::Deny);
-    let config = Scene::new().load(&migrated(third).after).config;
+    let config = Scene::new().load(&migrated(third).after).values;
     assert!(config.tools.scheduler.enabled);
 }
 

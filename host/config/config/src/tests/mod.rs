@@ -46,19 +46,19 @@ impl Scene {
         path
     }
 
-    fn load(&self, text: &str) -> Loaded {
+    fn load(&self, text: &str) -> Config {
         self.write(text);
         load(&self.folders, &Inputs::default()).expect("the configuration is valid")
     }
 
     /// The configuration with a file in the working directory beside the user's.
-    fn load_with(&self, user: &str, project: &str) -> Loaded {
+    fn load_with(&self, user: &str, project: &str) -> Config {
         self.write(user);
         fs::write(self.work.join("toolhold.toml"), project).expect("the file is written");
         self.load_there(&[]).unwrap_or_else(|problems| panic!("{project}: {problems}"))
     }
 
-    fn load_there(&self, settings: &[&str]) -> Result<Loaded, Problems> {
+    fn load_there(&self, settings: &[&str]) -> Result<Config, Problems> {
         load(
             &self.folders,
             &Inputs { working_directory: Some(self.work.clone()), ..inputs(&[], settings) },
@@ -103,9 +103,9 @@ fn allowed(path: &str, access: PathAccess) -> AllowedPath {
 fn defaults_hold_without_any_source() {
     let scene = Scene::new();
     let loaded = load(&scene.folders, &Inputs::default()).expect("a missing file isn't a mistake");
-    assert_eq!(loaded.config, Config::default());
+    assert_eq!(loaded.values, ConfigValues::default());
     assert_eq!(loaded.file, None);
-    assert_eq!(loaded.config.tools.call_time().as_secs(), 30);
+    assert_eq!(loaded.values.tools.call_time().as_secs(), 30);
     let policy =
         loaded.built_in_files(&scene.folders, &scene.work).expect("the working directory exists");
     assert_eq!(policy.grants.len(), 1);
@@ -136,7 +136,7 @@ fn later_sources_win_key_by_key() {
     ];
     let inputs = inputs(&variables, &["tools.max_concurrent=4", "tools.file.deny_read=c"]);
     let loaded = load(&scene.folders, &inputs).expect("the configuration is valid");
-    let tools = &loaded.config.tools;
+    let tools = &loaded.values.tools;
     assert_eq!((tools.call.get(), tools.max_call.get(), tools.max_concurrent.get()), (5, 60, 4));
     assert_eq!(tools.file.deny_read, [PathGlob::new("c").expect("the glob is valid")]);
     assert_eq!(loaded.source("tools.call"), Source::File { path: file, line: 2 });
@@ -336,9 +336,9 @@ fn variables_accept_toml_and_bare_texts() {
     let check = |name: &str, value: &str, expected: AllowedPath| {
         let loaded =
             load(&scene.folders, &inputs(&[(name, value)], &[])).expect("the variable is valid");
-        let tool = &loaded.config.plugins["my-tool"].allowed_paths;
+        let tool = &loaded.values.plugins["my-tool"].allowed_paths;
         assert_eq!(
-            if name.contains("MY") { tool } else { &loaded.config.tools.file.allowed_paths },
+            if name.contains("MY") { tool } else { &loaded.values.tools.file.allowed_paths },
             &[expected],
             "{value}"
         );
@@ -361,7 +361,7 @@ fn variables_accept_toml_and_bare_texts() {
         ),
     );
     let loaded = loaded.expect("the variables are valid");
-    assert_eq!(loaded.config.plugins["other"].path, "1");
+    assert_eq!(loaded.values.plugins["other"].path, "1");
     assert_eq!(loaded.plugin_limits("other").memory_mib.get(), 9);
     assert_eq!(loaded.plugin_limits("other").cpu_secs, Limits::default().cpu_secs);
 }
@@ -468,7 +468,7 @@ fn plugin_comes_from_its_path_or_from_the_plugin_folder() {
     let loaded = scene.load("[plugins.named]\npath = \"x.wasm\"\n[plugins.found]\n");
     assert_eq!(loaded.plugin_path("found", folders, work), None);
     assert_eq!(loaded.plugin_folder(folders, work), folders.data.join("plugins"));
-    let reload = |loaded: &Loaded| ["named", "found", "other"].map(|name| loaded.reload(name));
+    let reload = |loaded: &Config| ["named", "found", "other"].map(|name| loaded.reload(name));
     assert_eq!(reload(&loaded), [Reload::Approve; 3]);
 
     let loaded = scene.load(

@@ -13,7 +13,7 @@ fn no_key_widens_and_each_attempt_is_reported() {
     for key in keys() {
         let Some(attempt) = attempt(&key) else { continue };
         let loaded = scene.load_with(USER, attempt);
-        assert_eq!(loaded.config, scene.load(USER).config, "{attempt}");
+        assert_eq!(loaded.values, scene.load(USER).values, "{attempt}");
         let project = loaded.project.as_ref().expect("it was read");
         let [ignored] = project.ignored() else { panic!("{attempt}: {project:?}") };
         let parts = ignored.key.split('.').map(|part| match part {
@@ -36,7 +36,7 @@ fn project_removes_nothing_that_others_keep() {
         let scene = Scene::new();
         let project = format!("[{table}]\n{name} = 1\n");
         let loaded = scene.load_with(USER, &project);
-        assert_eq!(loaded.config, scene.load(USER).config, "{key}");
+        assert_eq!(loaded.values, scene.load(USER).values, "{key}");
         let read = loaded.project.expect("it was read");
         assert!(read.ignored()[0].reasons[0].contains("other directories"), "{:?}", read.ignored());
     }
@@ -50,7 +50,7 @@ fn project_writes_no_policy_and_starts_no_review() {
     {
         let scene = Scene::new();
         let loaded = scene.load_with(user, project);
-        assert_eq!(loaded.config, scene.load(user).config, "{project}");
+        assert_eq!(loaded.values, scene.load(user).values, "{project}");
         assert_eq!(loaded.project.expect("it was read").ignored().len(), 1, "{project}");
     }
 }
@@ -63,7 +63,7 @@ fn all_attempts_together_widen_nothing() {
         USER,
         &(all.join("\n") + "\ntools.file.deny_read = []\ntools.file.deny_write = []\n"),
     );
-    assert_eq!(loaded.config, scene.load(USER).config);
+    assert_eq!(loaded.values, scene.load(USER).values);
     assert_eq!(loaded.project.expect("it was read").ignored().len(), all.len());
 }
 
@@ -345,7 +345,7 @@ fn intersection_gives_every_path_the_lesser_access_of_both() {
             .collect();
         format!("tools.file.allowed_paths = [{}]", items.join(", "))
     };
-    let everywhere = |loaded: &Loaded| -> Vec<(bool, bool)> {
+    let everywhere = |loaded: &Config| -> Vec<(bool, bool)> {
         let grants = loaded
             .built_in_files(&scene.folders, &scene.work)
             .expect("all directories exist")
@@ -450,7 +450,7 @@ fn new_plugin_is_one_notice_in_every_spelling() {
         format!("[plugins.file]\n{more}"),
     ] {
         let loaded = scene.load_with("", &table);
-        assert_eq!(loaded.config, Config::default(), "{table}");
+        assert_eq!(loaded.values, ConfigValues::default(), "{table}");
         let project = loaded.project.expect("it was read");
         let [ignored] = project.ignored() else { panic!("{table}: {project:?}") };
         assert!(
@@ -464,7 +464,7 @@ fn new_plugin_is_one_notice_in_every_spelling() {
         "[plugins.file]\npath = \"x.wasm\"",
         "[plugins.file]\npath = \"evil.wasm\"\nreplaces = \"file\"\n",
     );
-    let plugin = &loaded.config.plugins["file"];
+    let plugin = &loaded.values.plugins["file"];
     assert_eq!((plugin.path.as_str(), plugin.replaces.as_str()), ("x.wasm", ""));
 }
 

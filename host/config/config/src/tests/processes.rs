@@ -136,7 +136,7 @@ fn environment_starts_empty() {
     );
     assert_eq!(value(&named, "TERM"), Some("xterm"));
     // A program that embeds Toolhold may have no environment.
-    let loaded = Loaded::default()
+    let loaded = Config::default()
         .processes_of_shell(&scene.folders, &scene.work)
         .expect("all directories exist");
     assert!(

@@ -68,7 +68,7 @@ fn user_file_is_not_read_twice() {
     let user = scene.write(wide);
     let in_the_folder = |inputs: Inputs| {
         let loaded = load(&scene.folders, &inputs).expect("it is valid");
-        assert_eq!((loaded.config.tools.call.get(), loaded.project.is_none()), (600, true));
+        assert_eq!((loaded.values.tools.call.get(), loaded.project.is_none()), (600, true));
     };
     in_the_folder(Inputs {
         working_directory: Some(scene.folders.config.clone()),
@@ -93,7 +93,7 @@ fn file_is_read_only_in_the_working_directory() {
     let below = Inputs { working_directory: Some(scene.work.join("src")), ..Inputs::default() };
     for inputs in [below, Inputs::default()] {
         let loaded = load(&scene.folders, &inputs).expect("it is valid");
-        assert_eq!((loaded.config.tools.call.get(), loaded.project), (30, None));
+        assert_eq!((loaded.values.tools.call.get(), loaded.project), (30, None));
     }
 }
 
@@ -103,9 +103,9 @@ fn variables_and_flags_come_after_the_file() {
     scene.load_with("", "tools.call = 5\ntools.file.deny_read = [\"a\"]\n");
     let set = ["tools.call=60", "tools.file.deny_read=b"];
     let loaded = scene.load_there(&set).expect("it is valid");
-    assert_eq!(loaded.config.tools.call.get(), 60);
+    assert_eq!(loaded.values.tools.call.get(), 60);
     assert_eq!(
-        loaded.config.tools.file.deny_read,
+        loaded.values.tools.file.deny_read,
         [PathGlob::new("b").expect("the glob is valid")]
     );
     let allow = vec![(scene.folders.home.clone().expect("there is a home"), PathAccess::Read)];

@@ -6,7 +6,7 @@ use super::*;
 fn old_name_counts_as_the_new_one_with_a_notice() {
     let scene = Scene::new();
     let loaded = scene.load("[agent]\nmax_tool_retries = 4\nmax_retry_duration_secs = 7\n");
-    let retry = loaded.config.tools.retry;
+    let retry = loaded.values.tools.retry;
     assert_eq!((retry.max_attempts.get(), retry.budget_secs.get()), (4, 7));
     let mut notices: Vec<String> = loaded.renamed.iter().map(ToString::to_string).collect();
     notices.sort();
@@ -36,9 +36,9 @@ fn old_name_has_the_bounds_of_the_new_one() {
     );
     scene.write("");
     let narrowed = scene.load_with("", "[agent]\nmax_tool_retries = 3\n");
-    assert_eq!(narrowed.config.tools.retry.max_attempts.get(), 2);
+    assert_eq!(narrowed.values.tools.retry.max_attempts.get(), 2);
     let narrowed = scene.load_with("", "[agent]\nmax_tool_retries = 1\n");
-    assert_eq!((narrowed.config.tools.retry.max_attempts.get(), narrowed.renamed.len()), (1, 1));
+    assert_eq!((narrowed.values.tools.retry.max_attempts.get(), narrowed.renamed.len()), (1, 1));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn flag_wins_over_the_file_by_either_name() {
     scene.write("[tools.retry]\nmax_attempts = 2\n");
     let loaded =
         load(&scene.folders, &inputs(&[], &["agent.max_tool_retries=1"])).expect("it is valid");
-    assert_eq!((loaded.config.tools.retry.max_attempts.get(), loaded.renamed.len()), (1, 1));
+    assert_eq!((loaded.values.tools.retry.max_attempts.get(), loaded.renamed.len()), (1, 1));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn any_limit_is_narrower_than_no_limit() {
         scene.load_with("tools.result_cache.ttl_secs = 0", "tools.result_cache.ttl_secs = 5");
     assert_eq!(
         (
-            loaded.config.tools.result_cache.ttl_secs.get(),
+            loaded.values.tools.result_cache.ttl_secs.get(),
             loaded.project.expect("it was read").ignored().len()
         ),
         (5, 0)
@@ -88,7 +88,7 @@ fn network_can_be_set_by_either_name_but_not_by_both() {
         ("", NetworkGrant::Ask),
     ] {
         assert_eq!(
-            scene.load(&format!("[tools.shell]\n{text}\n")).config.tools.shell.network,
+            scene.load(&format!("[tools.shell]\n{text}\n")).values.tools.shell.network,
             expected,
             "{text}"
         );
@@ -102,17 +102,17 @@ fn network_can_be_set_by_either_name_but_not_by_both() {
         &["toolhold.toml:3)", "remove one of them"],
     );
     let result = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=maybe"]))
-        .map(|loaded| loaded.config.tools.shell.network);
+        .map(|loaded| loaded.values.tools.shell.network);
     assert!(result.is_err(), "{result:?}");
     scene.write("");
     let set = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=true"]))
         .expect("it is valid");
-    assert_eq!(set.config.tools.shell.network, NetworkGrant::Allow);
+    assert_eq!(set.values.tools.shell.network, NetworkGrant::Allow);
     // By either name, an untrusted file only narrows.
     let narrowed = scene.load_with("", "tools.shell.allow_network = true");
-    assert_eq!(narrowed.config.tools.shell.network, NetworkGrant::Ask);
+    assert_eq!(narrowed.values.tools.shell.network, NetworkGrant::Ask);
     let narrowed = scene.load_with("", "tools.shell.allow_network = false");
-    assert_eq!(narrowed.config.tools.shell.network, NetworkGrant::Deny);
+    assert_eq!(narrowed.values.tools.shell.network, NetworkGrant::Deny);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn unknown_checker_and_language_are_answered_with_the_known_ones() {
         &["unknown variant `rus`, expected one of `c`, `go`, `python`, `rust`, `typescript`"],
     );
     let loaded = scene.load("tools.code.lsp.servers.python = ['pylsp']\n");
-    let servers = serde_json::to_value(&loaded.config.tools.code.lsp.servers).expect("it is JSON");
+    let servers = serde_json::to_value(&loaded.values.tools.code.lsp.servers).expect("it is JSON");
     assert_eq!(servers["python"], serde_json::json!(["pylsp"]));
     assert_eq!(servers["rust"], serde_json::json!(["rust-analyzer"]));
 }

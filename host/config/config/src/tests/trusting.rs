@@ -4,11 +4,11 @@ use super::*;
 
 const WIDE: &str = "tools.call = 60\ntools.max_concurrent = 1\n[tools.file]\nallowed_paths = [\"~/notes\"]\ndeny_read = [\"a\"]\ndeny_write = []\n[plugins.x]\npath = \"x.wasm\"\n";
 
-fn standing(loaded: &Loaded) -> ProjectTrust {
+fn standing(loaded: &Config) -> ProjectTrust {
     loaded.project.as_ref().expect("it was read").standing
 }
 
-fn trust(scene: &Scene, loaded: &Loaded) {
+fn trust(scene: &Scene, loaded: &Config) {
     loaded
         .project
         .as_ref()
@@ -21,13 +21,13 @@ fn trust(scene: &Scene, loaded: &Loaded) {
 fn trusted_file_counts_like_the_user_file() {
     let scene = Scene::new();
     let before = scene.load_with("", WIDE);
-    assert_eq!((standing(&before), before.config.tools.call.get()), (ProjectTrust::Narrows, 30));
+    assert_eq!((standing(&before), before.values.tools.call.get()), (ProjectTrust::Narrows, 30));
     trust(&scene, &before);
     let after = scene.load_with("", WIDE);
-    assert_eq!((standing(&after), after.config.tools.call.get()), (ProjectTrust::Trusted, 60));
+    assert_eq!((standing(&after), after.values.tools.call.get()), (ProjectTrust::Trusted, 60));
     assert_eq!(after.project.as_ref().map(Project::ignored), Some(&[][..]));
-    assert_eq!(after.config.tools.max_concurrent.get(), 1);
-    assert_eq!(after.config.tools.file.allowed_paths, [allowed("~/notes", PathAccess::ReadWrite)]);
+    assert_eq!(after.values.tools.max_concurrent.get(), 1);
+    assert_eq!(after.values.tools.file.allowed_paths, [allowed("~/notes", PathAccess::ReadWrite)]);
     assert_eq!(
         after.plugin_path("x", &scene.folders, &scene.work),
         Some(scene.work.join("x.wasm"))
@@ -46,8 +46,8 @@ fn trusted_file_takes_no_denial_away() {
     assert_eq!(standing(&loaded), ProjectTrust::Trusted);
     let texts =
         |globs: &[PathGlob]| globs.iter().map(|glob| glob.as_str().to_owned()).collect::<Vec<_>>();
-    assert_eq!(texts(&loaded.config.tools.file.deny_read), ["mine", "a"]);
-    assert_eq!(texts(&loaded.config.tools.file.deny_write), [".git/**"]);
+    assert_eq!(texts(&loaded.values.tools.file.deny_read), ["mine", "a"]);
+    assert_eq!(texts(&loaded.values.tools.file.deny_write), [".git/**"]);
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn file_that_changes_before_trust_is_not_trusted() {
     trust(&scene, &shown);
     let loaded = scene.load_with("", &other);
     assert_ne!(standing(&loaded), ProjectTrust::Trusted);
-    assert_eq!(loaded.config.tools.call.get(), 30);
+    assert_eq!(loaded.values.tools.call.get(), 30);
     // The content that was shown is trusted.
-    assert_eq!(scene.load_with("", WIDE).config.tools.call.get(), 60);
+    assert_eq!(scene.load_with("", WIDE).values.tools.call.get(), 60);
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn trust_ends_with_a_change_of_one_byte() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("", WIDE));
     let changed = scene.load_with("", &format!("{WIDE} "));
-    assert_eq!((standing(&changed), changed.config.tools.call.get()), (ProjectTrust::Changed, 30));
-    assert!(changed.config.plugins.is_empty());
+    assert_eq!((standing(&changed), changed.values.tools.call.get()), (ProjectTrust::Changed, 30));
+    assert!(changed.values.plugins.is_empty());
     assert_eq!(standing(&scene.load_with("", WIDE)), ProjectTrust::Trusted);
 }
 
@@ -100,7 +100,7 @@ fn trust_ends_when_a_link_leads_elsewhere() {
         .expect("the link is changed");
     let changed = scene.load_with("", text);
     assert_eq!(standing(&changed), ProjectTrust::Changed);
-    assert_eq!(changed.config, Config::default());
+    assert_eq!(changed.values, ConfigValues::default());
 }
 
 #[test]

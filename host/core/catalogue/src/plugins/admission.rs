@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use toolhold_config::{AllowedPlugin, InstallKey, Loaded};
+use toolhold_config::{AllowedPlugin, Config, InstallKey};
 use toolhold_contract::HostError;
 use toolhold_contract::text::neutral_line;
 use toolhold_engine::Candidate;
@@ -13,8 +13,8 @@ use toolhold_signing::{
 };
 
 /// Whether `[installing]` may keep a component from being loaded.
-pub(super) fn is_restricted(config: &Loaded) -> bool {
-    !config.config.installing.allows_everything()
+pub(super) fn is_restricted(config: &Config) -> bool {
+    !config.values.installing.allows_everything()
 }
 
 /// Refuses a component that `[installing]` keeps from being loaded. Its signatures lie beside its
@@ -24,7 +24,7 @@ pub(super) fn is_restricted(config: &Loaded) -> bool {
 ///
 /// [`HostError::Load`] with the rule, its place, and what to do.
 pub(super) fn check(
-    config: &Loaded,
+    config: &Config,
     candidate: &Candidate,
     source: &str,
     file: &Path,
@@ -47,9 +47,9 @@ pub(super) fn check(
 /// # Errors
 ///
 /// `installing.sources` doesn't have it.
-pub fn check_source(config: &Loaded, source: &str) -> Result<(), String> {
+pub fn check_source(config: &Config, source: &str) -> Result<(), String> {
     let key = "installing.sources";
-    if config.config.installing.sources.iter().any(|pattern| pattern.0.matches(source)) {
+    if config.values.installing.sources.iter().any(|pattern| pattern.0.matches(source)) {
         return Ok(());
     }
     Err(format!(
@@ -67,12 +67,12 @@ pub fn check_source(config: &Loaded, source: &str) -> Result<(), String> {
 ///
 /// The rule that refuses it, its place, and what to do.
 pub fn check_signed(
-    config: &Loaded,
+    config: &Config,
     plugin: SignedPlugin<'_>,
     digest: &str,
     signatures: &[Vec<u8>],
 ) -> Result<Result<String, String>, String> {
-    let installing = &config.config.installing;
+    let installing = &config.values.installing;
     let keys: Vec<TrustedKey> = installing.keys.iter().map(InstallKey::trusted).collect();
     let today = today();
     let signer = verify_plugin(plugin, signatures, &keys, today);
@@ -105,8 +105,8 @@ pub fn check_signed(
 }
 
 /// The refusal, with the line of the key that it is about, and that of the rule.
-fn refused(config: &Loaded, refusal: &SignatureRefusal) -> String {
-    let installing = &config.config.installing;
+fn refused(config: &Config, refusal: &SignatureRefusal) -> String {
+    let installing = &config.values.installing;
     let mut reason = refusal.to_string();
     let index =
         refusal.key_name().and_then(|name| installing.keys.iter().position(|key| key.name == name));
@@ -126,7 +126,7 @@ fn refused(config: &Loaded, refusal: &SignatureRefusal) -> String {
 }
 
 /// What to do about a rule: whoever it belongs to can change it.
-fn remedy(config: &Loaded, key: &str, own: &str) -> String {
+fn remedy(config: &Config, key: &str, own: &str) -> String {
     match config.origin(key).kind {
         OriginKind::Ceiling(file) => {
             format!("; your configuration can't change this: ask whoever manages {file}")

@@ -113,7 +113,7 @@ impl Plugins {
 
     /// The filters of the running plugins, in the configured order.
     pub(super) fn chain(&self, slots: &[Slot]) -> Chain {
-        let config = &self.policies.config.config;
+        let config = &self.policies.config.values;
         let replaces = |slot: &Slot, name: &str| {
             config.plugins.get(&slot.name).is_some_and(|plugin| plugin.replaces == name)
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use toolhold_contract::{Annotations, Definition, HostError, ToolSource};
-use toolhold_engine::{Candidate, PluginInfo, PluginGrants, Request, Runtime, RuntimeConfig};
+use toolhold_engine::{Candidate, PluginGrants, PluginInfo, Request, Runtime, RuntimeConfig};
 use toolhold_policy::CommandTemplate;
 
 use toolhold_config::Folders;

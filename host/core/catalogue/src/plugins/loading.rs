@@ -362,7 +362,10 @@ impl Plugins {
             let Some(candidate) = this.approvals.component(&plugin, &approved)? else {
                 return Ok(None);
             };
-            let file = place.as_ref().and_then(ComponentSource::file).map(|file| file.display().to_string());
+            let file = place
+                .as_ref()
+                .and_then(ComponentSource::file)
+                .map(|file| file.display().to_string());
             let source = approved.source.as_ref().map(|source| source.resolved.clone()).or(file);
             let copy = this.approvals.copy_path(&approved);
             this.admitted(candidate, source, &copy).map(Some)

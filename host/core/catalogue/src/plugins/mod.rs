@@ -35,12 +35,13 @@ use toolhold_system::watch::FileStamp;
 
 pub use admission::{check_signed, check_source};
 pub use advisor::CommandGate;
-pub use approvals::{PluginApprovals, NewPlugin, compare_versions};
+pub use approvals::{NewPlugin, PluginApprovals, compare_versions};
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, SignerChange, ToolChange};
 pub use lock_file::{ApprovedPlugin, FilePlace, LockedPlugin, PluginSource};
 pub use policies::{
-    GrantResolver, ServerPlaces, compiled_folder, memory, most_memory, runtime_config, server_places,
+    GrantResolver, ServerPlaces, compiled_folder, memory, most_memory, runtime_config,
+    server_places,
 };
 pub use settings_schema::config_schema;
 pub use slot::{HeldVersion, PluginPlace, PluginState};
@@ -179,9 +180,13 @@ impl Plugins {
         let name = candidate.info().manifest.name.clone();
         if let Some(other) = self.slots().iter().find(|slot| slot.name == name) {
             let reason = match &other.place {
-                ComponentSource::BuiltIn => "a built-in plugin has that name; rename this one".to_owned(),
+                ComponentSource::BuiltIn => {
+                    "a built-in plugin has that name; rename this one".to_owned()
+                }
                 ComponentSource::Given(file) => format!("{} already has that name", file.display()),
-                ComponentSource::Named(file) | ComponentSource::Folder(file) | ComponentSource::Installed(file) => {
+                ComponentSource::Named(file)
+                | ComponentSource::Folder(file)
+                | ComponentSource::Installed(file) => {
                     format!(
                         "{} already has that name; leave out `--plugin`, or remove the other one",
                         file.display()
@@ -246,7 +251,7 @@ impl Plugins {
     /// Loads those of the found plugins that every call needs: filters that answers go through, and
     /// plugins in the place of a built-in one.
     pub async fn load_needed(self: &Arc<Self>, found: &mut FoundPlugins) {
-        let chain = &self.policies.config.config.tools.filters.chain;
+        let chain = &self.policies.config.values.tools.filters.chain;
         let is_needed =
             |name: &String| chain.contains(name) || self.policies.replaced_by(name).is_some();
         self.load_some(found, is_needed).await;
@@ -360,7 +365,12 @@ impl Plugins {
             Err((path, error)) => (Err(format!("{}: {error}", path.display())), path),
         };
         let source = version.source.as_ref().map(|source| source.resolved.clone());
-        FoundComponent { name: name.to_owned(), place: ComponentSource::Installed(path), source, file }
+        FoundComponent {
+            name: name.to_owned(),
+            place: ComponentSource::Installed(path),
+            source,
+            file,
+        }
     }
 
     /// Removes plugins whose files are gone.
@@ -403,7 +413,7 @@ impl Plugins {
         let configured = self
             .policies
             .config
-            .config
+            .values
             .plugins
             .iter()
             .filter(|(name, _)| !names.contains(name.as_str()));
@@ -452,7 +462,7 @@ impl Slot {
 ///
 /// [`HostError::Load`] if it is missing or can't be read.
 pub fn candidate(
-    config: &toolhold_config::Loaded,
+    config: &toolhold_config::Config,
     folders: &toolhold_config::Folders,
     directory: &Path,
     name: &str,

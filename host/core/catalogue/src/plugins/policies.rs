@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolhold_config::{
-    self as config, FileGrants, Folders, InstanceLifetime, Loaded, NetworkGrant, Problem,
+    self as config, Config, FileGrants, Folders, InstanceLifetime, NetworkGrant, Problem,
     ProcessGrants,
 };
 use toolhold_contract::{
     Access, BuiltInGrant, BuiltInPlugin, EmbeddingModel, HostError, VectorDatabase,
 };
 use toolhold_engine::{
-    Builtin, Limits, PluginConfig, PluginEmbeddings, PluginIndex, PluginGrants, PluginProcesses,
-    RuntimeConfig, PluginServices,
+    Builtin, Limits, PluginConfig, PluginEmbeddings, PluginGrants, PluginIndex, PluginProcesses,
+    PluginServices, RuntimeConfig,
 };
 use toolhold_net::{Egress, Network, Settings};
 use toolhold_policy::files::{Grant, OwnFolder};
@@ -34,8 +34,8 @@ const MIB: u64 = 1 << 20;
 const INDEXES: &str = "indexes";
 
 /// What the built-in memory keeps, which `toolhold memory` reads too.
-pub fn memory(config: &Loaded, folders: &Folders) -> DocumentIndex {
-    let memory = &config.config.tools.memory;
+pub fn memory(config: &Config, folders: &Folders) -> DocumentIndex {
+    let memory = &config.values.tools.memory;
     let quota = IndexQuota {
         bytes: memory.index_mib.get().saturating_mul(MIB),
         documents: memory.index_documents(),
@@ -57,7 +57,7 @@ const DIAGNOSTICS_KEPT: Quota = Quota { bytes: 64 * MIB, keys: 10_000 };
 /// Makes the policy of each plugin when it is loaded.
 pub struct GrantResolver {
     /// The configuration.
-    pub config: Loaded,
+    pub config: Config,
     /// Toolhold's own folders.
     pub folders: Folders,
     /// The real path of the working directory.
@@ -90,7 +90,7 @@ pub struct GrantResolver {
 ///
 /// [`HostError::Config`] for a grant that isn't an existing directory.
 pub fn server_places(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     directory: &Path,
     helper: Option<PathBuf>,
@@ -140,7 +140,7 @@ impl GrantResolver {
     /// `files`: components that aren't named in the configuration. Tools may not write to them,
     /// since they are code that the host loads the next time.
     pub fn new(
-        config: Loaded,
+        config: Config,
         folders: Folders,
         directory: PathBuf,
         files: &[PathBuf],
@@ -173,7 +173,7 @@ impl GrantResolver {
     pub fn built_in(&self, name: &str) -> Result<PluginGrants, HostError> {
         let plugin = BuiltInPlugin::named(name);
         let (table, grants) = plugin.map_or(("tools", &[][..]), |it| (it.table, it.grants));
-        let policy = self.policy(table, FileGrants::default(), self.config.config.tools.limits)?;
+        let policy = self.policy(table, FileGrants::default(), self.config.values.tools.limits)?;
         grants.iter().try_fold(policy, |policy, grant| self.with_grant(policy, table, *grant))
     }
 
@@ -221,13 +221,13 @@ impl GrantResolver {
     fn with_memory(&self, policy: PluginGrants) -> PluginGrants {
         let documents = Arc::new(memory(&self.config, &self.folders));
         let index = Some(PluginIndex { documents, is_derived: false, vectors: None });
-        let embeddings = Some(self.embeddings(&self.config.config.tools.memory.embeddings));
+        let embeddings = Some(self.embeddings(&self.config.values.tools.memory.embeddings));
         PluginGrants { index, embeddings, ..policy }
     }
 
     /// Adds the index of code, and the time that it takes to bring it up to date.
     fn with_code_index(&self, mut policy: PluginGrants) -> PluginGrants {
-        let settings = &self.config.config.index;
+        let settings = &self.config.values.index;
         let bytes = settings.max_mib.get().saturating_mul(MIB);
         // The documents of code have about a KiB each.
         let quota = IndexQuota { bytes, documents: bytes / 512 };
@@ -244,7 +244,7 @@ impl GrantResolver {
         let config = json!({
             "max_files": settings.max_files.get(),
             "update_secs": settings.update_secs.get(),
-            "lsp": self.config.config.tools.code.lsp,
+            "lsp": self.config.values.tools.code.lsp,
         });
         let config = config.as_object().cloned().unwrap_or_default();
         PluginGrants { config: PluginConfig::new(config).into(), ..policy }
@@ -258,7 +258,7 @@ impl GrantResolver {
     /// Adds what the search in code may start. Without language servers, that is nothing, and all
     /// calls only read. It writes no files in any case.
     fn with_language_servers(&self, mut policy: PluginGrants) -> Result<PluginGrants, HostError> {
-        let settings = &self.config.config.tools.code.lsp;
+        let settings = &self.config.values.tools.code.lsp;
         let judged = settings.enabled;
         let (services, network) = (LANGUAGE_SERVERS, NetworkGrant::Deny);
         let grants = self.shell_grants()?;
@@ -289,7 +289,7 @@ impl GrantResolver {
     /// Adds compilers and linters. They read where commands may read, and start what would be
     /// allowed as a command.
     fn with_compilers(&self, policy: PluginGrants, table: &str) -> Result<PluginGrants, HostError> {
-        let settings = &self.config.config.tools.diagnostics;
+        let settings = &self.config.values.tools.diagnostics;
         let grants = self.shell_grants()?;
         let files = self.opened(read_only(grants.files.clone()))?;
         // Whether a command reaches the network is decided for each.
@@ -346,7 +346,7 @@ impl GrantResolver {
         let egress = egress.map(|settings| self.egress(settings));
         let command = self.config.command_of_plugin(name)?.map(Arc::new);
         let (store, index) = (self.store(name), self.index(name));
-        let plugin = self.config.config.plugins.get(name);
+        let plugin = self.config.values.plugins.get(name);
         let parts = plugin.map(|plugin| plugin.parts_cpu_secs.get()).filter(|secs| *secs > 0);
         let parts = parts.map(Duration::from_secs);
         let session = plugin.is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
@@ -389,7 +389,7 @@ impl GrantResolver {
 
     /// What a plugin may keep between its calls.
     fn store(&self, name: &str) -> Option<Arc<Store>> {
-        let plugin = self.config.config.plugins.get(name)?;
+        let plugin = self.config.values.plugins.get(name)?;
         let bytes = plugin.store_mib.get().saturating_mul(MIB);
         let quota = Quota { bytes, keys: plugin.store_keys() };
         (bytes > 0).then(|| Arc::new(Store::named(self.folders.data.join("stores"), name, quota)))
@@ -397,7 +397,7 @@ impl GrantResolver {
 
     /// The documents that a plugin may keep between its calls and search in.
     fn index(&self, name: &str) -> Option<PluginIndex> {
-        let plugin = self.config.config.plugins.get(name)?;
+        let plugin = self.config.values.plugins.get(name)?;
         let bytes = plugin.index_mib.get().saturating_mul(MIB);
         let quota = IndexQuota { bytes, documents: plugin.index_documents() };
         let folder = self.folders.data.join(INDEXES);
@@ -492,7 +492,7 @@ impl GrantResolver {
 
     /// The limits of calls, in the runtime's form.
     pub fn limits(&self, limits: config::Limits) -> Limits {
-        let tools = &self.config.config.tools;
+        let tools = &self.config.values.tools;
         let defaults = Limits::default();
         Limits {
             call: tools.call_time(),
@@ -513,7 +513,7 @@ impl GrantResolver {
 
     /// The plugins with a file in the configuration: names and files.
     pub fn named(&self) -> Vec<(String, PathBuf)> {
-        let names = self.config.config.plugins.keys();
+        let names = self.config.values.plugins.keys();
         names
             .filter_map(|name| {
                 Some((name.clone(), self.config.plugin_path(name, &self.folders, &self.directory)?))
@@ -523,7 +523,7 @@ impl GrantResolver {
 
     /// Refuses a component that isn't the one that the configuration names.
     pub(super) fn check_digest(&self, name: &str, digest: &str) -> Result<(), HostError> {
-        let wanted = self.config.config.plugins.get(name).map(|plugin| plugin.digest.as_str());
+        let wanted = self.config.values.plugins.get(name).map(|plugin| plugin.digest.as_str());
         match wanted.filter(|wanted| !wanted.is_empty() && *wanted != digest) {
             None => Ok(()),
             Some(wanted) => Err(HostError::Load {
@@ -538,14 +538,14 @@ impl GrantResolver {
 
     /// The built-in plugin that a plugin replaces.
     pub(super) fn replaced_by(&self, name: &str) -> Option<&str> {
-        Some(self.config.config.plugins.get(name)?.replaces.as_str())
+        Some(self.config.values.plugins.get(name)?.replaces.as_str())
             .filter(|replaced| !replaced.is_empty())
     }
 
     /// Whether another plugin replaces a built-in one. That plugin need not load: a built-in plugin
     /// that the operator replaced must not come back by accident.
     pub fn is_replaced(&self, builtin: &str) -> bool {
-        self.config.config.plugins.values().any(|plugin| plugin.replaces == builtin)
+        self.config.values.plugins.values().any(|plugin| plugin.replaces == builtin)
     }
 
     /// Checks that each `replaces` names a built-in plugin, and each a different one.
@@ -555,7 +555,7 @@ impl GrantResolver {
     /// [`HostError::Config`] with the place of the wrong one.
     pub fn check_replacements(&self, builtins: &[Builtin]) -> Result<(), HostError> {
         let mut seen: Vec<(&str, &str)> = Vec::new();
-        for name in self.config.config.plugins.keys() {
+        for name in self.config.values.plugins.keys() {
             let Some(replaced) = self.replaced_by(name) else { continue };
             let source = self.config.source(&format!("plugins.{name}.replaces"));
             let fail =
@@ -585,14 +585,14 @@ impl GrantResolver {
 
 /// The configuration of the runtime.
 pub fn runtime_config(
-    config: &Loaded,
+    config: &Config,
     folders: Option<&Folders>,
     helper: Option<PathBuf>,
 ) -> RuntimeConfig {
     RuntimeConfig {
-        concurrency: usize::try_from(config.config.tools.max_concurrent.get()).unwrap_or(0),
+        concurrency: usize::try_from(config.values.tools.max_concurrent.get()).unwrap_or(0),
         memory: most_memory(config),
-        keep_ready: Duration::from_secs(config.config.tools.keep_ready.get()),
+        keep_ready: Duration::from_secs(config.values.tools.keep_ready.get()),
         cache: folders.map(compiled_folder),
         helper,
     }
@@ -604,9 +604,9 @@ pub fn compiled_folder(folders: &Folders) -> PathBuf {
 }
 
 /// The largest memory limit of all plugins, in bytes: the size of the pool's slots.
-pub fn most_memory(config: &Loaded) -> usize {
-    let named = config.config.plugins.keys().map(|name| config.plugin_limits(name));
-    let all = std::iter::once(config.config.tools.limits).chain(named);
+pub fn most_memory(config: &Config) -> usize {
+    let named = config.values.plugins.keys().map(|name| config.plugin_limits(name));
+    let all = std::iter::once(config.values.tools.limits).chain(named);
     all.map(|limits| mebibytes(limits.memory_mib.get())).max().unwrap_or_default()
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use toolhold_config::{Loaded, Source, dotted_name};
+use toolhold_config::{Config, Source, dotted_name};
 use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_engine::{Candidate, Manifest, PluginConfig, PluginGrants, schema_weight};
@@ -53,7 +53,7 @@ fn shown(place: &Source) -> String {
 fn effective(
     mut written: Map<String, Value>,
     manifest: &Manifest,
-    config: &Loaded,
+    config: &Config,
 ) -> Result<Map<String, Value>, String> {
     let Some(schema) = &manifest.config_schema else { return Ok(written) };
     for (key, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use toolhold_config::{Folders, Inputs, Loaded};
+use toolhold_config::{Config, Folders, Inputs};
 use toolhold_contract::text::{cut, neutral_line};
 
 use super::folder::PluginFolder;
@@ -39,8 +39,8 @@ pub fn config_schema(folders: &Folders, inputs: &Inputs, directory: &Path) -> Va
 /// What a plugin says about its settings: nothing, a schema, or the reason why it can't be read.
 type Found = Result<Option<Value>, String>;
 
-fn schemas(loaded: &Loaded, folders: &Folders, directory: &Path) -> Vec<(String, Found)> {
-    let mut names: BTreeSet<String> = loaded.config.plugins.keys().cloned().collect();
+fn schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(String, Found)> {
+    let mut names: BTreeSet<String> = loaded.values.plugins.keys().cloned().collect();
     // A folder that can't be read has no plugins: the host doesn't load any of it.
     if let Ok(Some(folder)) = PluginFolder::open(&loaded.plugin_folder(folders, directory)) {
         names.extend(folder.names().unwrap_or_default());

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use toolhold_config::{Loaded, PathGlob, PolicyEffect, Problem, Problems, Source, dotted_name};
+use toolhold_config::{Config, PathGlob, PolicyEffect, Problem, Problems, Source, dotted_name};
 use toolhold_contract::HostError;
 use toolhold_policy::TextGlob;
 
@@ -41,7 +41,7 @@ impl Plugins {
     pub(super) fn check_patterns_of(&self, tools: &[Arc<Tool>]) -> Result<(), HostError> {
         let config = &self.policies.config;
         let mut problems = Vec::new();
-        for (name, rules) in &config.config.tools.permissions {
+        for (name, rules) in &config.values.tools.permissions {
             let acts_on_paths = |tool: &Tool| {
                 let subjects = &tool.definition.subjects;
                 tool.claims_trusted
@@ -87,7 +87,7 @@ impl Plugins {
     pub fn unknown_names(&self) -> Vec<UnknownName> {
         let (catalogue, config) = (self.catalogue(), &self.policies.config);
         let mut found = UnknownNames { catalogue: &catalogue, unknown: Vec::new() };
-        let tools = &config.config.tools;
+        let tools = &config.values.tools;
         for name in tools.permissions.keys().filter(|name| !catalogue.knows(name)) {
             found.add(
                 config,
@@ -108,7 +108,7 @@ impl Plugins {
                 "which `exempt` names",
             );
         }
-        for (index, name) in config.config.agent.tool_filter.always_on.iter().enumerate() {
+        for (index, name) in config.values.agent.tool_filter.always_on.iter().enumerate() {
             let key = format!("agent.tool_filter.always_on.{index}");
             if !catalogue.knows(name) && config.source(&key) != Source::Default {
                 found.add(config, &key, name, "which `always_on` names");
@@ -124,7 +124,7 @@ impl Plugins {
         };
         // A table with a path is left out: loading reports a file that can't be read.
         for (name, _) in config
-            .config
+            .values
             .plugins
             .iter()
             .filter(|(name, plugin)| plugin.path.is_empty() && !has(name))
@@ -148,7 +148,7 @@ struct UnknownNames<'c> {
 }
 
 impl UnknownNames<'_> {
-    fn add(&mut self, config: &Loaded, key: &str, name: &str, why: &str) {
+    fn add(&mut self, config: &Config, key: &str, name: &str, why: &str) {
         if elsewhere(name).is_some()
             || self.catalogue.may_come(name)
             || self.may_be_of_server(config, name)
@@ -168,16 +168,16 @@ impl UnknownNames<'_> {
 
     /// Whether a server of the configuration may have the tool, and isn't there: a process that
     /// makes one call offers no other server than that of its tool.
-    fn may_be_of_server(&self, config: &Loaded, name: &str) -> bool {
+    fn may_be_of_server(&self, config: &Config, name: &str) -> bool {
         let Some((server, _)) = name.split_once("__") else { return false };
         let is_there = |tool: &Arc<Tool>| {
             tool.definition.name.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
         };
-        config.config.mcp.servers.contains_key(server)
+        config.values.mcp.servers.contains_key(server)
             && !self.catalogue.tools().iter().any(is_there)
     }
 
-    fn push(&mut self, config: &Loaded, source: &Source, message: String) {
+    fn push(&mut self, config: &Config, source: &Source, message: String) {
         // A file that is neither the user's nor the project's is a ceiling.
         let is_ceiling = |path| {
             config.file.as_deref() != Some(path)
@@ -189,8 +189,8 @@ impl UnknownNames<'_> {
         }
     }
 
-    fn add_rules(&mut self, config: &Loaded) {
-        for (index, rule) in config.config.tools.policy.rules.iter().enumerate() {
+    fn add_rules(&mut self, config: &Config) {
+        for (index, rule) in config.values.tools.policy.rules.iter().enumerate() {
             let unmatched: Vec<_> = rule
                 .tools
                 .iter()
@@ -218,8 +218,8 @@ impl UnknownNames<'_> {
         })
     }
 
-    fn add_dependencies(&mut self, config: &Loaded) {
-        let dependencies = &config.config.tools.dependencies;
+    fn add_dependencies(&mut self, config: &Config) {
+        let dependencies = &config.values.tools.dependencies;
         let is_tool_name =
             |name: &str| self.catalogue.tools().iter().any(|tool| tool.definition.name == name);
         let mut named: Vec<(String, &String)> = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use toolhold_catalogue::CallContext;
-use toolhold_config::{Folders, Loaded, insert};
+use toolhold_config::{Config, Folders, insert};
 use toolhold_contract::{HostError, SubjectKind};
 use toolhold_policy::{Verdict, canonical};
 
@@ -50,14 +50,14 @@ impl Proposal {
 
 /// The narrowest rule that would allow this call. The rule is tried with the other rules: it is
 /// offered only if it would really allow the call.
-pub(crate) async fn proposal(context: &CallContext, config: Arc<Loaded>) -> Always {
+pub(crate) async fn proposal(context: &CallContext, config: Arc<Config>) -> Always {
     match tried(context, config).await {
         Ok(proposal) => Always::Writes(proposal),
         Err(why) => Always::Unavailable(why),
     }
 }
 
-async fn tried(context: &CallContext, config: Arc<Loaded>) -> Result<Proposal, String> {
+async fn tried(context: &CallContext, config: Arc<Config>) -> Result<Proposal, String> {
     let tool = context
         .tool
         .as_ref()

@@ -6,8 +6,8 @@ mod outdated;
 mod posted;
 pub(crate) mod preview;
 mod question;
+mod question_text;
 pub(crate) mod started;
-mod words;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,9 +16,9 @@ pub use always::{Always, Proposal};
 pub use posted::{PostedQuestion, PostingApprover, Questions};
 pub use preview::Preview;
 pub use question::{Approver, AttachmentSummary, Question, Reply};
-pub use words::Mark;
+pub use question_text::Mark;
 
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 
 /// Questions of one host that are open at a time. Each holds the arguments of its call, and no
 /// person answers more.
@@ -34,20 +34,20 @@ pub(crate) struct ApprovalDesk {
     /// Toolhold's own folders.
     pub(crate) folders: Folders,
     /// The settings that the rules are made of now.
-    config: RwLock<Arc<Loaded>>,
+    config: RwLock<Arc<Config>>,
 }
 
 impl ApprovalDesk {
-    pub(crate) fn new(folders: Folders, config: Loaded) -> Self {
+    pub(crate) fn new(folders: Folders, config: Config) -> Self {
         Self { places: Arc::default(), folders, config: RwLock::new(Arc::new(config)) }
     }
 
     /// Exchanges the settings that the rules are made of.
-    pub(crate) fn exchange(&self, config: Loaded) {
+    pub(crate) fn exchange(&self, config: Config) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    pub(crate) fn config(&self) -> Arc<Loaded> {
+    pub(crate) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

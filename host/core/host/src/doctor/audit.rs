@@ -1,4 +1,4 @@
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::text::{counted, shell_word};
 
 use super::Finding;
@@ -7,11 +7,11 @@ use crate::doctor::machine::size;
 
 /// The record of calls: whether it is on, whether it can be written, and whether its newest part is
 /// unchanged.
-pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
-    let recording = if loaded.config.audit.enabled {
+pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
+    let recording = if loaded.values.audit.enabled {
         Finding::ok(
             "calls are recorded",
-            if loaded.config.audit.durable { "yes, and on the disk at once" } else { "yes" },
+            if loaded.values.audit.durable { "yes, and on the disk at once" } else { "yes" },
         )
     } else {
         let found = format!("no: `enabled` is false ({})", loaded.place("audit.enabled"));

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use toolhold_catalogue::plugins::runtime_config;
-use toolhold_config::{self as config, Folders, Inputs, Loaded, Problems, Source};
+use toolhold_config::{self as config, Config, Folders, Inputs, Problems, Source};
 use toolhold_engine::RuntimeConfig;
 use toolhold_policy::Autonomy;
 
@@ -13,7 +13,7 @@ use crate::doctor::machine::within_or;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Read {
     pub(super) folders: Option<Folders>,
-    pub(super) loaded: Loaded,
+    pub(super) loaded: Config,
     /// Whether it is the operator's configuration.
     pub(super) is_right: bool,
 }
@@ -66,7 +66,7 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
 }
 
 /// Granted directories that don't exist, and places of presets that aren't granted.
-fn missing(loaded: &Loaded, folders: &Folders) -> Vec<Finding> {
+fn missing(loaded: &Config, folders: &Folders) -> Vec<Finding> {
     let here = config::working_directory().unwrap_or_default();
     let missing = loaded.missing_directories(folders, &here);
     let finding = |problem: &config::Problem, fix: &str| {
@@ -84,7 +84,7 @@ fn missing(loaded: &Loaded, folders: &Folders) -> Vec<Finding> {
 }
 
 /// What asks, and why commands ask if they otherwise wouldn't.
-fn autonomy(loaded: &Loaded) -> Finding {
+fn autonomy(loaded: &Config) -> Finding {
     let Ok(policy) = loaded.policy() else {
         return Finding::ok("autonomy", "unknown, because a rule is wrong");
     };

@@ -1,5 +1,5 @@
 use toolhold_catalogue::plugins::PluginApprovals;
-use toolhold_config::{self as config, Folders, Loaded};
+use toolhold_config::{self as config, Config, Folders};
 use toolhold_contract::HostError;
 use toolhold_schedule::Schedule;
 
@@ -8,7 +8,7 @@ use crate::approvals::Questions;
 use crate::session;
 
 /// State that is stored between runs: whether it can be read and trusted.
-pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
+pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let approved = PluginApprovals::open(folders).all().map(|all| (all.len(), Vec::new()));
     let questions =
         Questions::open(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
@@ -24,7 +24,7 @@ pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
 }
 
 /// Whether what waits for its time runs then.
-fn tasks(folders: &Folders, loaded: &Loaded) -> Finding {
+fn tasks(folders: &Folders, loaded: &Config) -> Finding {
     let name = "tasks";
     let schedule = Schedule::in_data(&folders.data);
     if !schedule.is_there() {
@@ -37,7 +37,7 @@ fn tasks(folders: &Folders, loaded: &Loaded) -> Finding {
     };
     let waiting = tasks.iter().filter(|task| task.is_waiting()).count();
     match runner {
-        _ if waiting > 0 && !loaded.config.tools.scheduler.enabled => {
+        _ if waiting > 0 && !loaded.values.tools.scheduler.enabled => {
             Finding::ok(name, format!("{waiting} waiting; tasks are disabled, so none runs"))
         }
         Some(runner) => Finding::ok(name, format!("{waiting} waiting, run by {runner}")),

@@ -213,7 +213,9 @@ impl Session {
     /// [`HostError::Io`] if the state is on disk and can't be read or trusted.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
         match &self.0.state {
-            SessionStore::Memory(state) => Ok(look(&state.lock().unwrap_or_else(PoisonError::into_inner))),
+            SessionStore::Memory(state) => {
+                Ok(look(&state.lock().unwrap_or_else(PoisonError::into_inner)))
+            }
             SessionStore::Disk(kept) => kept.look(look),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toolhold_audit::RollbackRecord;
 use toolhold_catalogue::CallContext;
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::text::{counted, neutral_line};
 use toolhold_contract::{ChangeRecorder, Events, HostError, Report, Rollback, Snapshot};
 use toolhold_policy::OwnTable;
@@ -65,8 +65,8 @@ impl Undo {
     /// # Errors
     ///
     /// [`HostError::Config`] for a pattern that isn't a valid glob.
-    pub(crate) fn new(config: &Loaded, folders: &Folders) -> Result<Option<Self>, HostError> {
-        let (undo, shell) = (config.config.tools.undo, &config.config.tools.shell);
+    pub(crate) fn new(config: &Config, folders: &Folders) -> Result<Option<Self>, HostError> {
+        let (undo, shell) = (config.values.tools.undo, &config.values.tools.shell);
         if !undo.enabled {
             return Ok(None);
         }

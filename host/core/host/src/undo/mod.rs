@@ -6,7 +6,7 @@ mod tool;
 use std::time::Duration;
 
 use toolhold_audit::RollbackRecord;
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::HostError;
 
 pub(crate) use call::{CallChanges, CallJournal, Undo};
@@ -17,8 +17,8 @@ pub use toolhold_undo::{
 };
 
 /// What the user's calls changed, by all programs of the user that use these folders.
-pub fn store(config: &Loaded, folders: &Folders) -> UndoStore {
-    let undo = config.config.tools.undo;
+pub fn store(config: &Config, folders: &Folders) -> UndoStore {
+    let undo = config.values.tools.undo;
     let bounds = toolhold_undo::UndoLimits {
         call_bytes: undo.call_mib.get() << 20,
         total_bytes: undo.max_mib.get() << 20,
@@ -33,7 +33,7 @@ pub fn store(config: &Loaded, folders: &Folders) -> UndoStore {
 ///
 /// [`HostError::Io`]: it can't be recorded.
 pub fn record(
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
     about: &UndoEntry,
     by: &str,

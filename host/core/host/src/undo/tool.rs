@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::json;
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::text::counted;
 use toolhold_contract::{
     Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, ToolSource,
@@ -38,7 +38,7 @@ pub(crate) struct UndoTool {
 
 struct Shared {
     store: UndoStore,
-    config: Loaded,
+    config: Config,
     folders: Folders,
     front_end: String,
     jobs: Arc<Jobs>,
@@ -48,7 +48,7 @@ impl UndoTool {
     /// Undoes calls that were saved by this configuration. `front_end` is for the record.
     /// `jobs`: commands that may still change files.
     pub(crate) fn new(
-        config: &Loaded,
+        config: &Config,
         folders: &Folders,
         front_end: &str,
         jobs: Arc<Jobs>,

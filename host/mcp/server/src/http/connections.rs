@@ -20,8 +20,8 @@ use tokio_rustls::TlsAcceptor;
 use toolhold_core::CancellationToken;
 
 use super::answering::Answering;
-use super::newcomers::{Newcomer, Newcomers};
-use super::place::ListenAddress;
+use super::listen_address::ListenAddress;
+use super::unauthenticated::{Newcomer, Newcomers};
 use crate::error::ServeError;
 
 /// Time limit for the TLS handshake.

@@ -12,7 +12,7 @@ use jsonwebtoken::jwk::{
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
-use toolhold_net::requests::{OutboundClient, Limits, Request, check_url};
+use toolhold_net::requests::{Limits, OutboundClient, Request, check_url};
 
 use crate::error::ServeError;
 

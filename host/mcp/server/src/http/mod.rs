@@ -5,11 +5,11 @@ mod answering;
 mod callers;
 mod connections;
 mod keys;
-mod newcomers;
-mod place;
+mod listen_address;
 mod sessions;
 mod settings;
 mod tls;
+mod unauthenticated;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use connections::Listener;
 
 use crate::error::ServeError;
 use crate::server::Server;
-pub use place::ListenAddress;
+pub use listen_address::ListenAddress;
 pub use settings::problems;
 
 /// The path of the protocol's endpoint.

@@ -31,7 +31,7 @@ use crate::live::LiveHost;
 use crate::metrics::Metrics;
 use crate::parked::ParkedCalls;
 use crate::tasks::Task;
-use crate::{offered, prompts, resources, tools};
+use crate::{prompts, resources, server_offers, tools};
 use respond::{ClientCall, Response};
 
 /// Instructions for the client's model.
@@ -414,7 +414,7 @@ impl ServerHandler for Server {
         Ok(ListPromptsResult::with_all_items(
             [
                 vec![prompts::definition()],
-                offered::prompts(&self.live.current()),
+                server_offers::prompts(&self.live.current()),
                 self.extras.prompts(),
             ]
             .concat(),
@@ -427,7 +427,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let session = self.session(&context.extensions)?;
-        if let Some((tool, arguments)) = offered::prompt_call(&self.live.current(), &request) {
+        if let Some((tool, arguments)) = server_offers::prompt_call(&self.live.current(), &request)
+        {
             let call = ClientCall {
                 tool,
                 arguments,
@@ -439,7 +440,7 @@ impl ServerHandler for Server {
             return match Box::pin(self.respond(call, &context)).await? {
                 Response::Required(required) => Ok(GetPromptResponse::InputRequired(required)),
                 Response::Answer(answer, _) => {
-                    offered::prompt_result(*answer).map(GetPromptResponse::from)
+                    server_offers::prompt_result(*answer).map(GetPromptResponse::from)
                 }
                 Response::Task(_) => Err(ErrorData::internal_error("it became a task", None)),
             };
@@ -501,7 +502,7 @@ impl ServerHandler for Server {
         Ok(ListResourcesResult::with_all_items(
             [
                 resources::definitions(),
-                offered::resources(&self.live.current()),
+                server_offers::resources(&self.live.current()),
                 self.extras.resources(),
             ]
             .concat(),
@@ -516,7 +517,7 @@ impl ServerHandler for Server {
         Ok(ListResourceTemplatesResult::with_all_items(
             [
                 resources::templates(),
-                offered::templates(&self.live.current()),
+                server_offers::templates(&self.live.current()),
                 self.extras.resource_templates(),
             ]
             .concat(),
@@ -529,7 +530,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let session = self.session(&context.extensions)?;
-        if let Some((tool, arguments)) = offered::resource_call(&self.live.current(), &request.uri)
+        if let Some((tool, arguments)) =
+            server_offers::resource_call(&self.live.current(), &request.uri)
         {
             let call = ClientCall {
                 tool,
@@ -541,7 +543,7 @@ impl ServerHandler for Server {
             return match Box::pin(self.respond(call, &context)).await? {
                 Response::Required(required) => Ok(ReadResourceResponse::InputRequired(required)),
                 Response::Answer(answer, _) => {
-                    let read = offered::resource_result(*answer, &request.uri);
+                    let read = server_offers::resource_result(*answer, &request.uri);
                     read.map(ReadResourceResponse::from)
                 }
                 Response::Task(_) => Err(ErrorData::internal_error("it became a task", None)),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use server::{Authority, Server, answer};
 use shelf::{SIGNATURE, Shelf, digest};
-use toolhold_net::requests::{OutboundClient, DoorRecord, Network, Recorder};
+use toolhold_net::requests::{DoorRecord, Network, OutboundClient, Recorder};
 use toolhold_registry::{FetchError, FetchOptions, Fetched, Source, fetch, tags};
 
 const WASM: &[u8] = b"\0asm\x0d\0\x01\0 and the rest of it";

@@ -10,8 +10,8 @@ use toolhold_store::{Stop, StoreError};
 use crate::guest::access::KeptAccess;
 use crate::guest::bindings::toolhold::host::index as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::kept_functions::KeptData;
 use crate::guest::state::{CallState, RunningCall};
+use crate::guest::storage::KeptData;
 
 impl KeptData for DocumentIndex {
     const NAME: &'static str = "index";

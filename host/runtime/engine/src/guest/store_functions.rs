@@ -7,8 +7,8 @@ use toolhold_store::{KeyValue, Store};
 use crate::guest::access::KeptAccess;
 use crate::guest::bindings::toolhold::host::store as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::kept_functions::KeptData;
 use crate::guest::state::{CallState, RunningCall};
+use crate::guest::storage::KeptData;
 
 impl KeptData for Store {
     const NAME: &'static str = "store";

@@ -95,8 +95,9 @@ async fn checked(
     name: &str,
     is_named: bool,
 ) -> Result<Vec<SocketAddr>, OutboundError> {
-    let failed =
-        |error: crate::Error| OutboundError::Name(target.host.to_string(), words(&error.to_string()));
+    let failed = |error: crate::Error| {
+        OutboundError::Name(target.host.to_string(), words(&error.to_string()))
+    };
     let addresses = network.look_up(name).await.map_err(failed)?;
     for address in &addresses {
         rules::check_address(target, *address, is_named)?;

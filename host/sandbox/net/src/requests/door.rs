@@ -120,7 +120,11 @@ impl OutboundClient {
         }
     }
 
-    async fn client(&self, target: &Target, is_named: bool) -> Result<reqwest::Client, OutboundError> {
+    async fn client(
+        &self,
+        target: &Target,
+        is_named: bool,
+    ) -> Result<reqwest::Client, OutboundError> {
         let key = (target.origin(), is_named);
         let lock = || self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = lock().get(&key) {

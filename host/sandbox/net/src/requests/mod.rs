@@ -15,7 +15,7 @@ mod response;
 mod rules;
 
 pub use crate::{Network, Proxy, Resolve};
-pub use door::{OutboundClient, MAX_REDIRECTS};
+pub use door::{MAX_REDIRECTS, OutboundClient};
 pub use error::OutboundError;
 pub use record::{DoorRecord, Recorder};
 pub use request::{Credential, Limits, Request};

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 use server::{Authority, Server, answer};
-use toolhold_net::requests::{Credential, OutboundClient, OutboundError, DoorRecord, Limits, Recorder, Request};
+use toolhold_net::requests::{
+    Credential, DoorRecord, Limits, OutboundClient, OutboundError, Recorder, Request,
+};
 use toolhold_net::{Network, Resolve};
 use url::Url;
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use toolhold_contract::Access;
 use toolhold_policy::files::Refusal;
 
-use super::{FileError, FileView, DirEntryRef, kernel};
+use super::{DirEntryRef, FileError, FileView, kernel};
 
 /// Entries below a directory that are checked, at about 5 µs each. A larger directory is refused:
 /// the check would take too long.

@@ -11,7 +11,7 @@ use toolhold_contract::{Access, ChangedPath};
 use toolhold_policy::files::{Kind, Refusal};
 
 use super::temporary::{may_get_to, outermost};
-use super::{FileError, FileView, NO_LEAF, DirEntryRef, kernel, not_saved};
+use super::{DirEntryRef, FileError, FileView, NO_LEAF, kernel, not_saved};
 
 impl FileView {
     /// Creates a directory.

@@ -555,8 +555,12 @@ impl FileView {
         }
         let dir_path = kernel::real_path(handle.as_fd())?;
         self.check_file_system(&handle, &stat, &dir_path, Access::Write)?;
-        let place =
-            DirEntryRef { dir: handle, dir_path, leaf, wants_directory: trimmed.len() != path.len() };
+        let place = DirEntryRef {
+            dir: handle,
+            dir_path,
+            leaf,
+            wants_directory: trimmed.len() != path.len(),
+        };
         match self.rules().decide_name(&place.path()) {
             Ok(()) => Ok(place),
             Err(refusal) => Err(self.denied(refusal, &place.path(), Access::Write)),

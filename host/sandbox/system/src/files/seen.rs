@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use toolhold_contract::{FileState, Lookup, Report, ReadFile, PathState};
+use toolhold_contract::{FileState, Lookup, PathState, ReadFile, Report};
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use toolhold_contract::Access;
 use toolhold_policy::files::{Kind, Refusal};
 
-use super::{FileError, FileView, DirEntryRef, ResolvedObject, kernel};
+use super::{DirEntryRef, FileError, FileView, ResolvedObject, kernel};
 
 /// Temporary names of a call at a time. Each keeps two handles open.
 const MAX_TEMPORARY: usize = 16;

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::bad::{HANGS, KINDS, TOOL};
-use super::servers::{NODE, BenchSetting, READ, SAID, Server};
+use super::servers::{BenchSetting, NODE, READ, SAID, Server};
 use super::{Measured, ONE_BY_ONE, ROUNDS, WARM_UP, in_ratio, in_turn, on_one_core};
 use crate::Setting;
 use crate::measure::{median, output_of, percentile};
@@ -162,7 +162,11 @@ fn with_bad(place: &BenchSetting, node: &Server) -> Result<Server, String> {
 
 /// The cost of a bad server for the calls of others. Both run in turn and never at once: the bad
 /// server has the same core.
-fn beside_bad(place: &BenchSetting, server: &Server, (kind, does): (&str, &str)) -> Result<Row, String> {
+fn beside_bad(
+    place: &BenchSetting,
+    server: &Server,
+    (kind, does): (&str, &str),
+) -> Result<Row, String> {
     let calls = [(server.call.clone(), SAID), (place.read("read"), READ)];
     let bad = call(&format!("{kind}__{TOOL}"), "text");
     let mut times: [[Vec<Duration>; 2]; 2] = Default::default();

@@ -18,7 +18,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub(crate) use self::bad::serve as serve_badly;
 pub(crate) use self::client::{Client, echo_lines};
 use self::client::{IN_FLIGHT, PythonClient};
-use self::servers::{BYTES, NODE, BenchSetting, SAID, Server, TOOLHOLD};
+use self::servers::{BYTES, BenchSetting, NODE, SAID, Server, TOOLHOLD};
 use crate::Setting;
 use crate::measure::{find_program, median, median_ratio, percentile};
 use crate::table::{Row, Target, Unit, show_time};

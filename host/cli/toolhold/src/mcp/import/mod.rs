@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use toolhold_core::HostError;
-use toolhold_core::config::{self, Folders, Inputs, Loaded};
+use toolhold_core::config::{self, Config, Folders, Inputs};
 use toolhold_core::text::{counted, cut, neutral, neutral_line};
 use toolhold_data_dir::PrivateFolder;
 use toolhold_mcp_client::client_files::{CLIENTS, Client};
@@ -19,10 +19,10 @@ use toolhold_terminal::{changed_file, nearest::nearest};
 
 use found::{files, found};
 use moved::listed;
-use table::{Imported, ImportContext, imported, may_hold_credential};
+use table::{ImportContext, Imported, imported, may_hold_credential};
 
 use crate::arguments::servers::ImportArguments;
-use crate::mcp::written;
+use crate::mcp::server_tables;
 
 pub(crate) use found::kept_files;
 pub(crate) use moved::{Moved, moved};
@@ -36,7 +36,7 @@ pub(crate) fn import(
     arguments: &ImportArguments,
     file: &Path,
     folders: &Folders,
-    config: &Loaded,
+    config: &Config,
     confirm: impl FnOnce(&str) -> Result<bool, CommandError>,
 ) -> Result<Exit, CommandError> {
     let mut out = anstream::stdout();
@@ -61,7 +61,7 @@ pub(crate) fn import(
     let shown = neutral_line(&file.display().to_string());
     writeln!(out, "\nThis is to be added to {shown}:")?;
     for Imported { name, table, secrets, .. } in &tables {
-        writeln!(out, "\n{}", neutral(&written::shown(name, table)))?;
+        writeln!(out, "\n{}", neutral(&server_tables::shown(name, table)))?;
         for (secret, _) in secrets {
             writeln!(out, "{FAINT}# its value goes into {SECRETS}/{secret}{FAINT:#}")?;
         }
@@ -99,7 +99,7 @@ fn read_all(
     out: &mut impl Write,
     arguments: &ImportArguments,
     folders: &Folders,
-    config: &Loaded,
+    config: &Config,
     files: &[String],
 ) -> Result<Read, CommandError> {
     let clients = match &arguments.client {
@@ -167,7 +167,7 @@ fn secrets_beside(file: &Path) -> PathBuf {
 /// whole file from being read.
 fn checked(new: Imported, folders: &Folders) -> Result<Imported, String> {
     let mut file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
-    file.write_all(written::shown(&new.name, &new.table).as_bytes())
+    file.write_all(server_tables::shown(&new.name, &new.table).as_bytes())
         .map_err(|error| error.to_string())?;
     let inputs = Inputs { file: Some(file.path().to_owned()), ..Inputs::default() };
     match config::load(folders, &inputs) {
@@ -197,7 +197,7 @@ fn store(file: &Path, folder: &Path, tables: &[Imported]) -> Result<(), CommandE
     let failed = |name: &str| HostError::io(format!("writing {}", folder.join(name).display()));
     let tables_of = || tables.iter().map(|imported| (imported.name.as_str(), &imported.table));
     let change =
-        || changed_file::change(file, false, |text| written::add_tables(text, tables_of()));
+        || changed_file::change(file, false, |text| server_tables::add_tables(text, tables_of()));
     if tables.iter().all(|imported| imported.secrets.is_empty()) {
         return change().map(drop);
     }

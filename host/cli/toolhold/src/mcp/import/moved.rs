@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use toolhold_core::config::{Folders, Loaded, McpServer, dotted_name};
+use toolhold_core::config::{Config, Folders, McpServer, dotted_name};
 use toolhold_core::text::neutral_line;
 use toolhold_mcp_client::client_files::{Client, NamedServer, ServerEntry, servers};
 use toolhold_net::read;
@@ -46,7 +46,7 @@ impl Moved {
 pub(crate) fn moved(
     client: &Client,
     text: &str,
-    config: Option<(&Loaded, &Folders)>,
+    config: Option<(&Config, &Folders)>,
 ) -> Result<Moved, String> {
     let mut moved = Moved::default();
     for (own_name, entry) in servers(client, text)? {
@@ -55,7 +55,7 @@ pub(crate) fn moved(
         moved.credentials.extend(found.map(|(_, prefix, value)| format!("{prefix}{value}")));
         let Some((config, folders)) = config else { continue };
         let Ok(name) = fitted(&own_name) else { continue };
-        let Some(ours) = config.config.mcp.servers.get(&name) else { continue };
+        let Some(ours) = config.values.mcp.servers.get(&name) else { continue };
         if !is_same(ours, &entry.server) {
             continue;
         }
@@ -93,7 +93,7 @@ fn missing(
     name: &str,
     ours: &McpServer,
     entry: &ServerEntry,
-    config: &Loaded,
+    config: &Config,
     folders: &Folders,
 ) -> Vec<String> {
     let table = format!("mcp.servers.{name}.secrets");

@@ -4,7 +4,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE,
 };
 use toml_edit::{Array, InlineTable, Item, Table, Value, value};
-use toolhold_core::config::Loaded;
+use toolhold_core::config::Config;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_mcp_client::client_files::{NamedServer, ServerEntry, variable};
 use toolhold_net::requests::check_url;
@@ -58,7 +58,7 @@ pub(super) struct Imported {
 pub(super) struct ImportContext<'a> {
     /// The title of its client.
     pub(super) client: &'static str,
-    pub(super) config: &'a Loaded,
+    pub(super) config: &'a Config,
     /// Those that are imported with it.
     pub(super) others: &'a [Imported],
     /// The names of the files in the folder of secrets.
@@ -72,7 +72,7 @@ pub(super) fn imported(
     place: &ImportContext<'_>,
 ) -> Result<Imported, String> {
     let name = fitted(own_name)?;
-    let config = &place.config.config;
+    let config = &place.config.values;
     if config.mcp.servers.contains_key(&name) {
         return Err(format!("your configuration has [mcp.servers.{name}] already"));
     }
@@ -218,7 +218,12 @@ impl Imported {
         self.table.insert("presets", value(Array::from_iter([preset])));
     }
 
-    fn add_variable(&mut self, name: &str, text: &str, place: &ImportContext<'_>) -> Result<(), String> {
+    fn add_variable(
+        &mut self,
+        name: &str,
+        text: &str,
+        place: &ImportContext<'_>,
+    ) -> Result<(), String> {
         match variable(text) {
             Some(known) if known == name => {
                 let names = self.table.entry("env").or_insert(value(Array::new()));
@@ -238,7 +243,12 @@ impl Imported {
         Ok(())
     }
 
-    fn add_header(&mut self, name: &str, text: &str, place: &ImportContext<'_>) -> Result<(), String> {
+    fn add_header(
+        &mut self,
+        name: &str,
+        text: &str,
+        place: &ImportContext<'_>,
+    ) -> Result<(), String> {
         let known = HeaderName::try_from(name).ok();
         if known.is_none_or(|name| OF_CONNECTION.contains(&name)) || !is_value(text) {
             let shown = neutral_line(cut(name, 128));
@@ -269,7 +279,13 @@ impl Imported {
     }
 
     /// Has a file hold a secret, under a name that no other has.
-    fn keep_secret(&mut self, name: &str, text: &str, more: &[(&str, &str)], place: &ImportContext<'_>) {
+    fn keep_secret(
+        &mut self,
+        name: &str,
+        text: &str,
+        more: &[(&str, &str)],
+        place: &ImportContext<'_>,
+    ) {
         let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let plain = name.replace(|letter| !of_name(letter), "_");
         let imported = || self.secrets.iter().chain(place.others.iter().flat_map(|it| &it.secrets));
@@ -368,7 +384,8 @@ mod tests {
     }
 
     fn read(name: &str, server: NamedServer, files: &[String]) -> Result<Imported, String> {
-        let place = ImportContext { client: "A Client", config: &Loaded::default(), others: &[], files };
+        let place =
+            ImportContext { client: "A Client", config: &Config::default(), others: &[], files };
         let entry = ServerEntry { server, is_enabled: true, further: Vec::new() };
         imported(name, entry, &place)
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use toolhold_core::config::insert::WrittenGrants;
-use toolhold_core::config::{Loaded, PathAccess};
+use toolhold_core::config::{Config, PathAccess};
 use toolhold_core::text::neutral_line;
 use toolhold_core::{
     ApprovedPlugin, CapabilityRequest, Difference, LockedPlugin, PluginInspection, SignerChange,
@@ -331,7 +331,7 @@ impl Shop<'_> {
         self.installer.remove(name)?;
         let mut out = anstream::stdout().lock();
         writeln!(out, "Removed {name}.")?;
-        if self.setting.loaded.config.plugins.contains_key(name) {
+        if self.setting.loaded.values.plugins.contains_key(name) {
             writeln!(
                 out,
                 "[plugins.{name}] of your configuration stays: the next plugin of this name gets what it grants."
@@ -580,7 +580,7 @@ pub(crate) fn show(
 pub(crate) fn show_granted(
     out: &mut impl Write,
     inspection: &PluginInspection,
-    loaded: &Loaded,
+    loaded: &Config,
 ) -> Result<(), Error> {
     let info = &inspection.info;
     let requests = info.manifest.capabilities.iter();

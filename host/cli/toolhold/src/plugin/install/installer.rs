@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use toolhold_core::config::insert::{self, WrittenGrants};
-use toolhold_core::config::{self, Folders, Loaded};
+use toolhold_core::config::{self, Config, Folders};
 use toolhold_core::{
-    PluginApprovals, ApprovedPlugin, Difference, HostError, LockedPlugin, PluginInspection, SignerChange,
-    compare_versions,
+    ApprovedPlugin, Difference, HostError, LockedPlugin, PluginApprovals, PluginInspection,
+    SignerChange, compare_versions,
 };
 
 use toolhold_registry::Source;
@@ -18,7 +18,7 @@ use crate::plugin::install::offer::{Offer, is_more};
 /// The installed plugins of a user. The functions block, except those that load components.
 pub(crate) struct Installer<'a> {
     pub(crate) folders: &'a Folders,
-    pub(crate) loaded: &'a Loaded,
+    pub(crate) loaded: &'a Config,
     built_in: &'a [&'a str],
     approvals: PluginApprovals,
 }
@@ -50,7 +50,7 @@ pub(crate) enum Comparison {
 
 impl<'a> Installer<'a> {
     /// `built_in`: the names of the built-in plugins.
-    pub(crate) fn new(folders: &'a Folders, loaded: &'a Loaded, built_in: &'a [&'a str]) -> Self {
+    pub(crate) fn new(folders: &'a Folders, loaded: &'a Config, built_in: &'a [&'a str]) -> Self {
         Self { folders, loaded, built_in, approvals: PluginApprovals::open(folders) }
     }
 
@@ -74,7 +74,7 @@ impl<'a> Installer<'a> {
     pub(crate) fn wanted(&self) -> Result<Vec<(String, String)>, HostError> {
         let installed = self.all()?;
         let wanted =
-            self.loaded.config.plugins.iter().filter(|(name, plugin)| {
+            self.loaded.values.plugins.iter().filter(|(name, plugin)| {
                 !plugin.source.is_empty() && !installed.contains_key(*name)
             });
         Ok(wanted.map(|(name, plugin)| (name.clone(), self.anchor(name, &plugin.source))).collect())
@@ -119,7 +119,7 @@ impl<'a> Installer<'a> {
 
     /// Refuses what the user's own table of a name doesn't allow.
     pub(crate) fn check_table(&self, name: &str, digest: &str) -> Result<(), HostError> {
-        if self.loaded.config.plugins.get(name).is_some_and(|plugin| !plugin.path.is_empty()) {
+        if self.loaded.values.plugins.get(name).is_some_and(|plugin| !plugin.path.is_empty()) {
             return Err(failed(
                 name,
                 &format!(
@@ -127,7 +127,7 @@ impl<'a> Installer<'a> {
                 ),
             ));
         }
-        let wanted = self.loaded.config.plugins.get(name).map(|plugin| plugin.digest.as_str());
+        let wanted = self.loaded.values.plugins.get(name).map(|plugin| plugin.digest.as_str());
         if let Some(wanted) = wanted.filter(|one| !one.is_empty() && *one != digest) {
             return Err(failed(
                 name,
@@ -142,7 +142,7 @@ impl<'a> Installer<'a> {
     /// Refuses a new name that could be taken for another plugin's: a built-in one, one of the
     /// configuration, or one of `others`.
     pub(crate) fn check_name(&self, name: &str, others: &[&str]) -> Result<(), HostError> {
-        let configured = self.loaded.config.plugins.keys().map(String::as_str);
+        let configured = self.loaded.values.plugins.keys().map(String::as_str);
         let others = others.iter().copied().chain(configured);
         check_name(name, self.built_in.iter().copied(), others).map_err(|why| failed(name, &why))
     }

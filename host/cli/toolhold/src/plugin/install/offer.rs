@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use toolhold_core::config::{Folders, Loaded};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::{Candidate, Difference, HostError, PluginInspection, PluginSource};
 use toolhold_registry::{Fetched, Source};
 
@@ -37,7 +37,7 @@ impl Offer {
         fetched: &Fetched,
         given: &Source,
         folders: &Folders,
-        loaded: &Loaded,
+        loaded: &Config,
     ) -> Result<Self, HostError> {
         check_source(loaded, &fetched.resolved)?;
         let resolved = fetched.resolved.to_string();

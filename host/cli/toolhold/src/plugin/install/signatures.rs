@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use toolhold_core::HostError;
-use toolhold_core::config::Loaded;
+use toolhold_core::config::Config;
 use toolhold_registry::{Fetched, Source};
 use toolhold_signing::{SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin};
 
@@ -15,7 +15,7 @@ pub(crate) type SignedBy = Result<String, String>;
 /// # Errors
 ///
 /// `sources` of `[installing]` doesn't have it.
-pub(crate) fn check_source(loaded: &Loaded, source: &Source) -> Result<(), HostError> {
+pub(crate) fn check_source(loaded: &Config, source: &Source) -> Result<(), HostError> {
     let written = source.to_string();
     toolhold_core::check_source(loaded, &written)
         .map_err(|reason| HostError::Load { plugin: written, reason })
@@ -31,7 +31,7 @@ pub(crate) fn check_signatures(
     fetched: &Fetched,
     name: &str,
     digest: &str,
-    loaded: &Loaded,
+    loaded: &Config,
 ) -> Result<SignedBy, HostError> {
     let source = fetched.resolved.to_string();
     let plugin = SignedPlugin { wasm: &fetched.bytes, name, source: Some(&source) };
@@ -41,7 +41,7 @@ pub(crate) fn check_signatures(
 
 /// Who signed the component in a file, by the signature beside it. `None`: there is no signature.
 /// Blocks.
-pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Loaded) -> Option<SignedBy> {
+pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Config) -> Option<SignedBy> {
     let signatures = match read_signatures_beside(file) {
         Ok(signatures) if signatures.is_empty() => return None,
         Ok(signatures) => signatures,
@@ -58,6 +58,6 @@ pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Loaded) -> Option<Si
 }
 
 /// The keys of the configuration.
-pub(crate) fn keys(loaded: &Loaded) -> Vec<TrustedKey> {
-    loaded.config.installing.keys.iter().map(toolhold_core::config::InstallKey::trusted).collect()
+pub(crate) fn keys(loaded: &Config) -> Vec<TrustedKey> {
+    loaded.values.installing.keys.iter().map(toolhold_core::config::InstallKey::trusted).collect()
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use toolhold_catalogue::plugins::compiled_folder;
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::text::{counted, shell_word};
 use toolhold_data_dir::folder::{self, Folder, FolderStatus};
 
@@ -26,7 +26,7 @@ enum Purpose {
 }
 
 /// Toolhold's own folders.
-pub fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
+pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let compiled = compiled_folder(folders);
     // Without a working directory, relative paths lead nowhere.
     let plugins = loaded.plugin_folder(folders, &std::env::current_dir().unwrap_or_default());

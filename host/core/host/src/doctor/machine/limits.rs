@@ -1,5 +1,5 @@
 use toolhold_catalogue::plugins::{most_memory, runtime_config};
-use toolhold_config::Loaded;
+use toolhold_config::Config;
 use toolhold_contract::text::counted;
 use toolhold_system::machine;
 
@@ -15,7 +15,7 @@ const FEW_FILES: u64 = 1024;
 const FEW_PROCESSES: u64 = 256;
 
 /// The limits of this process.
-pub fn findings(loaded: &Loaded) -> Vec<Finding> {
+pub fn findings(loaded: &Config) -> Vec<Finding> {
     let bounds = machine::bounds();
     vec![files(bounds.open_files), processes(bounds.processes), stack(bounds.stack), memory(loaded)]
 }
@@ -58,7 +58,7 @@ fn stack(bound: Option<u64>) -> Finding {
 }
 
 /// Whether all calls at their limit would find memory.
-fn memory(loaded: &Loaded) -> Finding {
+fn memory(loaded: &Config) -> Finding {
     let name = "memory";
     let Some((there, says)) = machine::memory() else {
         return Finding::ok(name, "not known: /proc is not mounted");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use toolhold_config::{Folders, Loaded};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::text::counted;
 use toolhold_net::examine;
 use toolhold_policy::OwnTable;
@@ -11,7 +11,7 @@ use toolhold_policy::OwnTable;
 use crate::doctor::machine::Finding;
 
 /// What requests need: certificates, resolvers and addresses.
-pub fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
+pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let directory = loaded.directory();
     let mut found = vec![proxy(loaded)];
     let table = loaded.own_table("network");
@@ -33,9 +33,9 @@ pub fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     found
 }
 
-fn proxy(loaded: &Loaded) -> Finding {
+fn proxy(loaded: &Config) -> Finding {
     let written = loaded
-        .config
+        .values
         .network
         .proxy
         .as_ref()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toolhold_config::{Loaded, SandboxMode};
+use toolhold_config::{Config, SandboxMode};
 use toolhold_contract::CancellationToken;
 use toolhold_engine::own_helper;
 use toolhold_policy::OwnTable;
@@ -60,8 +60,8 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
 }
 
 /// Missing parts that the configuration accepts.
-pub fn configured(loaded: &Loaded) -> Vec<Finding> {
-    let shell = &loaded.config.tools.shell;
+pub fn configured(loaded: &Config) -> Vec<Finding> {
+    let shell = &loaded.values.tools.shell;
     let table = loaded.own_table("tools.shell");
     let remedy = format!("set `sandbox = \"strict\"` in {table}, the default");
     match shell.sandbox {

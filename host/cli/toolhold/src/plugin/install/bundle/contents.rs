@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolhold_core::config::{Ceiling, Folders, Loaded, Source as ConfigSource};
+use toolhold_core::config::{Ceiling, Config, Folders, Source as ConfigSource};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{ApprovedPlugin, HostError, PluginSource};
 use toolhold_registry::bundle::{Bundle, BundleError, open};
@@ -60,7 +60,7 @@ impl BundleContents {
     ///
     /// [`HostError`]: no key that is trusted with bundles signed it, a byte differs, or its parts
     /// don't fit each other. Nothing of it is left then.
-    pub(crate) fn open(path: &Path, folders: &Folders, loaded: &Loaded) -> Result<Self, HostError> {
+    pub(crate) fn open(path: &Path, folders: &Folders, loaded: &Config) -> Result<Self, HostError> {
         let bundle = open(path, &keys(loaded), today(), &folders.data)
             .map_err(|error| unopened(path, error, loaded))?;
         let read = |name: &str| read(&bundle, name).transpose().map_err(|why| refused(path, &why));
@@ -138,7 +138,7 @@ impl fmt::Display for BundleContents {
 }
 
 /// Why a bundle isn't opened, and what makes its key count.
-fn unopened(path: &Path, error: BundleError, loaded: &Loaded) -> HostError {
+fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
     use SignatureRefusal::{OutOfScope, UnknownKey};
     let BundleError::Signature(refusal @ (UnknownKey(_) | OutOfScope { .. })) = &error else {
         return bundle_failed(path, error);

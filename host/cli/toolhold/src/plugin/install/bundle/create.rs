@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use toolhold_core::config::{Folders, Inputs};
-use toolhold_core::{PluginApprovals, ApprovedPlugin, HostError};
+use toolhold_core::{ApprovedPlugin, HostError, PluginApprovals};
 use toolhold_registry::bundle::{EntryContent, Index, NewEntry, create};
 use toolhold_signing::{SecretKey, read_signatures_beside};
 

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, Mode};
-use toolhold_core::config::{Folders, Inputs, Loaded};
+use toolhold_core::config::{Config, Folders, Inputs};
 use toolhold_core::text::{counted, neutral_line};
 use toolhold_core::{FilePlace, HostError, config};
 use toolhold_data_dir::PrivateFolder;
@@ -94,7 +94,7 @@ fn read(place: &FilePlace) -> Result<Option<Vec<u8>>, HostError> {
 pub(super) fn plan_filters(
     contents: &BundleContents,
     folders: &Folders,
-    loaded: &Loaded,
+    loaded: &Config,
     working_directory: &Path,
 ) -> Result<Option<PlannedFile>, HostError> {
     let Some(filters) = contents.filters.clone() else { return Ok(None) };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toolhold_core::config::{Folders, Inputs};
 use toolhold_core::{
-    PluginApprovals, ApprovedPlugin, Candidate, Difference, HostError, LockedPlugin, NewPlugin,
+    ApprovedPlugin, Candidate, Difference, HostError, LockedPlugin, NewPlugin, PluginApprovals,
     PluginInspection, SignerChange, compare_versions,
 };
 
