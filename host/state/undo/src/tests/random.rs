@@ -245,6 +245,10 @@ fn change(recorder: &dyn ChangeRecorder, root: &Path, random: &mut Random) -> Op
             symlink(random.one(&NAMES), &path).ok()
         }
         7 if is(&path, FileType::RegularFile) => {
+            let there = fs::symlink_metadata(&other);
+            if there.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
+                return None;
+            }
             let from = [Some(handle(&path)?), None];
             let to = [handle(&other), Some(handle(other.parent()?)?)];
             recorder.before_link(&changed(&path, &from), &changed(&other, &to)).ok()?;
