@@ -478,7 +478,11 @@ impl Compared<'_> {
         let is_shared = matches!((before, now), (State::Missing, State::Missing))
             && then.is_some_and(State::is_shared)
             && self.later.have_changed(path);
-        (is_open || is_shared).then_some("changed")
+        // It is another file, whose undo brings back the permissions that this call gave.
+        let is_replaced = seen.has_later_contents()
+            && then.and_then(State::identity) != now.identity()
+            && self.later.have_changed(path);
+        (is_open || is_shared || is_replaced).then_some("changed")
     }
 
     /// What an undo does with a file whose contents others changed and the call didn't: they stay.
