@@ -86,6 +86,13 @@ impl<'a> LaterSaves<'a> {
         since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.from)))
     }
 
+    /// Whether another call has moved something to a path after this one, or to one above it.
+    pub(crate) fn have_replaced(&self, path: &Path) -> bool {
+        let Some((own, _)) = first_saved(self.own, path) else { return false };
+        let mut since = self.lines_since(own);
+        since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.to)))
+    }
+
     /// Whether another call has changed a path after this one. Its undo brings it back.
     pub(crate) fn have_changed(&self, path: &Path) -> bool {
         let Some((own, _)) = first_saved(self.own, path) else { return false };

@@ -209,11 +209,9 @@ impl UndoPlan {
             let Task { after, action } = &tasks[*at];
             // A moved file may have the contents that it should have, and not yet its name.
             let is_moved = || matches!(action, Action::MoveBack(made) if made.is_at(&now(after)));
-            let is_kept = later_contents.contains_key(after);
-            !left.contains(after)
-                && !(is_kept && matches!(action, Action::Restore { .. }))
-                && (!unchanged.contains(after) || is_moved())
-                && only.is_none_or(|only| only == after)
+            let needs_nothing = unchanged.contains(after) && !is_moved()
+                || later_contents.contains_key(after) && matches!(action, Action::Restore { .. });
+            !left.contains(after) && !needs_nothing && only.is_none_or(|only| only == after)
         });
         for task in &mut tasks {
             if let Action::Restore { path, merged: both, .. } = &mut task.action {
@@ -468,6 +466,10 @@ impl Compared<'_> {
         }
         if then.is_some_and(|then| *then != State::Missing) && self.later.have_moved(path) {
             return Some("moved");
+        }
+        // What the other call has put in its place has to be gone first.
+        if then.is_some_and(|then| *then == State::Missing) && self.later.have_replaced(path) {
+            return Some("replaced");
         }
         // Once the undo of that call has brought its state back, this one removes it.
         let is_open = seen.is_as_before()
