@@ -34,6 +34,8 @@ pub(crate) struct Restoration<'a> {
     names: HashMap<Identity, Vec<&'a Path>>,
     /// The path at which each of them is made again.
     made: HashMap<Identity, PathBuf>,
+    /// The names that were given back to files whose later contents stay.
+    renamed: HashSet<PathBuf>,
     /// Whether later changes are lost.
     is_forced: bool,
 }
@@ -54,7 +56,16 @@ impl<'a> Restoration<'a> {
                 names.entry(*identity).or_default().push(path);
             }
         }
-        Self { access, all, read, tasks, names, made: HashMap::new(), is_forced }
+        Self {
+            access,
+            all,
+            read,
+            tasks,
+            names,
+            made: HashMap::new(),
+            renamed: HashSet::new(),
+            is_forced,
+        }
     }
 
     /// Does the tasks of these numbers, without those of paths that are `left`. Returns what is left
@@ -165,6 +176,9 @@ impl<'a> Restoration<'a> {
         if let State::File { .. } = before
             && is_in_place(before, &now)
         {
+            if self.renamed.contains(path) {
+                return Ok(());
+            }
             return self.write_over(&place, before, merged);
         }
         // Only a directory can't be replaced by a rename, and can't replace anything.
@@ -217,12 +231,12 @@ impl<'a> Restoration<'a> {
                 ));
             }
             put(&aside, place)?;
+            if merged.is_some() || is_own && !self.has_contents(path, before) {
+                return self.write_over(place, before, merged);
+            }
             // By its other names, the file may have got contents since that aren't the call's.
-            return if merged.is_some() || is_own && !self.has_contents(path, before) {
-                self.write_over(place, before, merged)
-            } else {
-                Ok(())
-            };
+            self.renamed.insert(path.to_owned());
+            return Ok(());
         }
         // It has its permissions with its name: an undo may be killed between two steps.
         let written = aside.create().and_then(|mut file| {

@@ -853,3 +853,25 @@ fn fix_for_a_path_can_be_pasted() {
         assert!(left.contains(&format!("{quoted} 1-1`")), "{left}");
     }
 }
+
+/// The name is saved twice: before and after a move.
+#[test]
+fn later_contents_stay_when_a_name_is_given_back_twice() {
+    let scene = Scene::new();
+    let [file, other, new, from, to] =
+        ["file", "other", "new", "from", "to"].map(|it| scene.path(it));
+    fs::write(&file, "old").expect("it is written");
+    let (journal, commands) = random::recorder(&scene.store, "1-1");
+    random::link(&commands, &file, &other).expect("it is linked");
+    random::write(&commands, &from, b"", false).expect("it is written");
+    fs::write(&to, "").expect("it is written");
+    random::rename(&commands, &to, &scene.path("aside")).expect("it moves");
+    random::write(&commands, &other, b"more", true).expect("it is written");
+    random::write(&commands, &new, b"new", false).expect("it is written");
+    random::rename(&commands, &new, &file).expect("it moves");
+    drop(commands);
+    journal.finish();
+    fs::write(&other, "mine").expect("it is written");
+    scene.store.undo("1-1").expect_err("the other name was changed since");
+    assert_eq!(fs::read_to_string(&other).expect("it is there"), "mine");
+}

@@ -190,7 +190,18 @@ pub(super) fn write(
     options.open(path).ok()?.write_all(bytes).ok()
 }
 
-fn rename(recorder: &dyn ChangeRecorder, from: &Path, to: &Path) -> Option<()> {
+pub(super) fn link(recorder: &dyn ChangeRecorder, from: &Path, to: &Path) -> Option<()> {
+    let found = fs::symlink_metadata(to);
+    if found.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
+        return None;
+    }
+    let from_handles = [Some(handle(from)?), None];
+    let to_handles = [handle(to), Some(handle(to.parent()?)?)];
+    recorder.before_link(&changed(from, &from_handles), &changed(to, &to_handles)).ok()?;
+    fs::hard_link(from, to).ok()
+}
+
+pub(super) fn rename(recorder: &dyn ChangeRecorder, from: &Path, to: &Path) -> Option<()> {
     if to.starts_with(from) {
         return None;
     }
@@ -244,16 +255,7 @@ fn change(recorder: &dyn ChangeRecorder, root: &Path, random: &mut Random) -> Op
             before_name(recorder, &path)?;
             symlink(random.one(&NAMES), &path).ok()
         }
-        7 if is(&path, FileType::RegularFile) => {
-            let there = fs::symlink_metadata(&other);
-            if there.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
-                return None;
-            }
-            let from = [Some(handle(&path)?), None];
-            let to = [handle(&other), Some(handle(other.parent()?)?)];
-            recorder.before_link(&changed(&path, &from), &changed(&other, &to)).ok()?;
-            fs::hard_link(&path, &other).ok()
-        }
+        7 if is(&path, FileType::RegularFile) => link(recorder, &path, &other),
         8 | 9 => rename(recorder, &path, &other),
         10 if !is(&path, FileType::Symlink) => {
             before_object(recorder, &path)?;
