@@ -178,7 +178,11 @@ impl UndoPlan {
         let begun = tasks.iter().zip(&steps).filter(|(_, step)| is_cut && **step != Step::Open);
         let begun: HashSet<&Path> = begun.map(|(task, _)| &*task.after).collect();
         let then = |path: &Path| read.after.as_ref()?.states.get(path)?.identity();
-        let begun_files = begun.iter().filter_map(|path| then(path)).collect();
+        let restored = tasks.iter().filter_map(|task| match &task.action {
+            Action::Restore { before, .. } if begun.contains(&*task.after) => before.identity(),
+            _ => None,
+        });
+        let begun_files = begun.iter().filter_map(|path| then(path)).chain(restored).collect();
         let back: Vec<&Move> = tasks
             .iter()
             .enumerate()
@@ -253,7 +257,7 @@ struct Compared<'a> {
     open: &'a HashSet<PathBuf>,
     /// Those of them that an earlier undo has begun to restore.
     begun: HashSet<&'a Path>,
-    /// The files that had these paths after the call. They may have other names.
+    /// The files that had these paths before or after the call. They may have other names.
     begun_files: HashSet<Identity>,
     only: Option<&'a Path>,
     /// Where something is now that had a path after the call.
