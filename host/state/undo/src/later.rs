@@ -86,16 +86,11 @@ impl<'a> LaterSaves<'a> {
         since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.from)))
     }
 
-    /// Whether another call has made something at a path after this one, or has moved something to
-    /// it or to one above it.
-    pub(crate) fn have_replaced(&self, path: &Path) -> bool {
+    /// Whether another call has moved something to a path after this one, or to one above it.
+    pub(crate) fn have_moved_to(&self, path: &Path) -> bool {
         let Some((own, _)) = first_saved(self.own, path) else { return false };
         let mut since = self.lines_since(own);
-        since.any(|line| match line {
-            Line::Move(made) => path.starts_with(&made.to),
-            Line::Before { path: made, before: State::Missing, .. } => made == path,
-            _ => false,
-        })
+        since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.to)))
     }
 
     /// Whether another call has changed a path after this one. Its undo brings it back.

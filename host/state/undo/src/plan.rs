@@ -472,7 +472,11 @@ impl Compared<'_> {
             return Some("moved");
         }
         // What the other call has put in its place has to be gone first.
-        if then.is_some_and(|then| *then == State::Missing) && self.later.have_replaced(path) {
+        let are_directories =
+            matches!((before, now), (State::Directory { .. }, State::Directory { .. }));
+        let is_replaced =
+            || self.later.have_moved_to(path) || are_directories && self.later.have_changed(path);
+        if then.is_some_and(|then| *then == State::Missing) && is_replaced() {
             return Some("replaced");
         }
         // Once the undo of that call has brought its state back, this one removes it.
