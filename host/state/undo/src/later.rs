@@ -93,6 +93,16 @@ impl<'a> LaterSaves<'a> {
         since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.to)))
     }
 
+    /// Whether another call found nothing at a path that this one had changed, and made something.
+    pub(crate) fn have_made(&self, path: &Path) -> bool {
+        let Some((own, _)) = first_saved(self.own, path) else { return false };
+        let mut others = self.others().iter().filter(|other| !other.is_undone);
+        others.any(|other| {
+            let first = first_saved(&other.lines, path);
+            first.is_some_and(|(at, state)| at > own && *state == State::Missing)
+        })
+    }
+
     /// Whether another call has changed a path after this one. Its undo brings it back.
     pub(crate) fn have_changed(&self, path: &Path) -> bool {
         let Some((own, _)) = first_saved(self.own, path) else { return false };

@@ -285,7 +285,9 @@ struct Seen<'s> {
 impl Seen<'_> {
     /// Whether the file has contents now that the call neither found nor left.
     fn has_later_contents(&self) -> bool {
-        let is_unwritten = self.then.is_some_and(|then| then.same_contents(self.before));
+        let is_unwritten = self.then.is_some_and(|then| {
+            then.same_contents(self.before) && then.identity() == self.before.identity()
+        });
         let is_file = self.before.has_contents() && self.now.has_contents();
         self.is_plain
             && !self.is_explained
@@ -471,12 +473,12 @@ impl Compared<'_> {
         if then.is_some_and(|then| *then != State::Missing) && self.later.have_moved(path) {
             return Some("moved");
         }
-        // What the other call has put in its place has to be gone first.
-        let are_directories =
-            matches!((before, now), (State::Directory { .. }, State::Directory { .. }));
-        let is_replaced =
-            || self.later.have_moved_to(path) || are_directories && self.later.have_changed(path);
-        if then.is_some_and(|then| *then == State::Missing) && is_replaced() {
+        // What the other call has put in its place has to be gone first, even if it has the earlier
+        // contents.
+        let is_taken =
+            then.is_some_and(|then| *then == State::Missing) && self.later.have_moved_to(path);
+        let is_alike = **before != State::Missing && before.same_contents(now);
+        if is_taken || is_alike && self.later.have_made(path) {
             return Some("replaced");
         }
         // Once the undo of that call has brought its state back, this one removes it.
