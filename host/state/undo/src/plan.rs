@@ -177,6 +177,12 @@ impl UndoPlan {
         let is_cut = read.about.left == 0;
         let begun = tasks.iter().zip(&steps).filter(|(_, step)| is_cut && **step != Step::Open);
         let begun: HashSet<&Path> = begun.map(|(task, _)| &*task.after).collect();
+        let done = tasks.iter().zip(&steps).filter(|(_, step)| **step == Step::Done);
+        let restored = done.filter_map(|(task, _)| match &task.action {
+            Action::Restore { before, .. } => Some((&*task.after, before)),
+            _ => None,
+        });
+        let done = restored.collect();
         let then = |path: &Path| read.after.as_ref()?.states.get(path)?.identity();
         let restored = tasks.iter().filter_map(|task| match &task.action {
             Action::Restore { before, .. } if begun.contains(&*task.after) => before.identity(),
@@ -202,6 +208,7 @@ impl UndoPlan {
             open: &open,
             begun,
             begun_files,
+            done,
             only,
             now: &now,
             later: LaterSaves::new(all, &read.about.call, &read.lines),
@@ -259,6 +266,8 @@ struct Compared<'a> {
     begun: HashSet<&'a Path>,
     /// The files that had these paths before or after the call. They may have other names.
     begun_files: HashSet<Identity>,
+    /// The paths after the call that an earlier undo has restored, as they were then.
+    done: Vec<(&'a Path, &'a State)>,
     only: Option<&'a Path>,
     /// Where something is now that had a path after the call.
     now: &'a dyn Fn(&Path) -> PathBuf,
@@ -454,9 +463,13 @@ impl Compared<'_> {
             Some(Order::Earlier) => return Ok(None),
             Some(Order::Later) => true,
             None => {
+                let is_restored = |(done, state): &(&Path, &State)| {
+                    *done == path && now != State::Missing && state.same_contents(&now)
+                };
                 let has_begun = |file| self.begun_files.contains(&file);
                 let is_made = |file| is_made_in_cache(self.all, self.access, &at, &file);
                 self.begun.contains(path)
+                    || self.done.iter().any(is_restored)
                     || then.and_then(State::identity).is_some_and(has_begun)
                     || now.identity().is_some_and(is_made)
             }
@@ -475,8 +488,9 @@ impl Compared<'_> {
         }
         // What the other call has put in its place has to be gone first, even if it has the earlier
         // contents.
-        let is_taken =
-            then.is_some_and(|then| *then == State::Missing) && self.later.have_moved_to(path);
+        let is_taken = **before != State::Missing
+            && then.is_some_and(|then| *then == State::Missing)
+            && self.later.have_moved_to(path);
         let is_alike = **before != State::Missing && before.same_contents(now);
         if is_taken || is_alike && self.later.have_made(path) {
             return Some("replaced");

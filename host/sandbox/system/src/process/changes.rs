@@ -104,6 +104,12 @@ struct Found {
 }
 
 impl Found {
+    /// The object alone, if there is one.
+    fn without_its_name(self) -> Self {
+        let parent = self.parent.filter(|_| self.object.is_none());
+        Self { parent, ..self }
+    }
+
     fn changed(&self) -> ChangedPath<'_> {
         ChangedPath {
             path: &self.path,
@@ -162,10 +168,10 @@ impl Watch {
                 let flag = libc::AT_SYMLINK_NOFOLLOW as u64;
                 let follow = nofollow.is_none_or(|index| argument(index) & flag == 0);
                 match path(directory, at)? {
-                    // Its name stays, so its directory doesn't matter.
+                    // The name of what is there stays, so its directory doesn't matter.
                     Some(path) => process
                         .find(&path, follow || path.as_os_str().as_bytes().ends_with(b"/"))
-                        .map(|found| found.map(|found| Found { parent: None, ..found })),
+                        .map(|found| found.map(Found::without_its_name)),
                     // Without a path, the descriptor is meant.
                     None => directory
                         .map_or(Ok(None), |directory| process.descriptor(argument(directory))),
@@ -189,7 +195,7 @@ impl Watch {
                 });
                 // A file without a name is new.
                 // The old name stays.
-                let old = old?.map(|old| Found { parent: None, ..old });
+                let old = old?.map(Found::without_its_name);
                 let old = old.filter(|old| self.covers(old));
                 let new = new?.filter(|new| self.covers(new));
                 if let (Some(old), Some(new)) = (&old, &new) {
@@ -461,28 +467,34 @@ fn special(path: &Path) -> Option<Special> {
         })
         .collect();
     let number = |text: &str| text.parse().ok().map(Special::Descriptor);
-    let below = |folder: String| {
-        let names = Path::new(&folder).components().count();
-        // The root directory, `proc` and `self` come before.
-        Some(Special::Below { rest: path.components().skip(3 + names).collect(), folder })
+    // `before`: the components that lead to the folder, with the root directory.
+    let below = |folder: String, before: usize| {
+        Some(Special::Below { rest: path.components().skip(before).collect(), folder })
     };
     match &names[..] {
         ["dev", "stdin"] => Some(Special::Descriptor(0)),
         ["dev", "stdout"] => Some(Special::Descriptor(1)),
         ["dev", "stderr"] => Some(Special::Descriptor(2)),
         ["dev", "fd", descriptor] => number(descriptor).or(Some(Special::Unfollowed)),
+        ["dev", name @ ("stdin" | "stdout" | "stderr"), ..] => {
+            let descriptor = ["stdin", "stdout", "stderr"].iter().position(|it| it == name);
+            below(format!("fd/{}", descriptor.unwrap_or_default()), 3)
+        }
+        ["dev", "fd", descriptor, ..] if descriptor.parse::<u32>().is_ok() => {
+            below(format!("fd/{descriptor}"), 4)
+        }
         ["dev", "shm", ..] => None,
         ["dev", rest @ ..] if !rest.contains(&"..") => Some(Special::Device),
         ["proc", "self" | "thread-self", "fd", descriptor] => {
             number(descriptor).or(Some(Special::Unfollowed))
         }
         ["proc", "self" | "thread-self", folder @ ("cwd" | "root"), ..] => {
-            below((*folder).to_owned())
+            below((*folder).to_owned(), 4)
         }
         ["proc", "self" | "thread-self", "fd", descriptor, ..]
             if descriptor.parse::<u32>().is_ok() =>
         {
-            below(format!("fd/{descriptor}"))
+            below(format!("fd/{descriptor}"), 5)
         }
         ["proc", rest @ ..]
             if rest.iter().any(|name| {

@@ -875,3 +875,39 @@ fn later_contents_stay_when_a_name_is_given_back_twice() {
     scene.store.undo("1-1").expect_err("the other name was changed since");
     assert_eq!(fs::read_to_string(&other).expect("it is there"), "mine");
 }
+
+#[test]
+fn undo_that_left_a_move_goes_on_when_its_directory_is_there() {
+    let scene = Scene::new();
+    let [folder, aside, moved] = ["folder", "aside", "moved"].map(|it| scene.path(it));
+    let file = folder.join("file");
+    fs::create_dir(&folder).expect("it is made");
+    fs::write(&file, "old").expect("it is written");
+    let (journal, commands) = random::recorder(&scene.store, "1-1");
+    random::rename(&commands, &file, &aside).expect("it moves");
+    random::remove(&commands, &aside).expect("it is removed");
+    drop(commands);
+    journal.finish();
+    fs::rename(&folder, &moved).expect("it moves");
+    scene.store.undo("1-1").expect_err("the directory is away");
+    fs::rename(&moved, &folder).expect("it moves");
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "old");
+}
+
+#[test]
+fn directory_in_the_place_of_a_moved_one_stays() {
+    let scene = Scene::new();
+    let [from, to, elsewhere] = ["from", "to", "elsewhere"].map(|it| scene.path(it));
+    fs::create_dir(&from).expect("it is made");
+    let (journal, commands) = random::recorder(&scene.store, "1-1");
+    random::rename(&commands, &from, &to).expect("it moves");
+    drop(commands);
+    journal.finish();
+    fs::rename(&to, &elsewhere).expect("it moves");
+    fs::create_dir(&to).expect("it is made");
+    fs::write(to.join("mine"), "").expect("it is written");
+    let left = scene.store.undo("1-1").expect_err("it is another directory").to_string();
+    assert!(left.contains("another directory"), "{left}");
+    assert!(to.join("mine").exists() && !from.exists());
+}
