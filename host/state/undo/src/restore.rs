@@ -89,7 +89,7 @@ impl<'a> Restoration<'a> {
             };
             if open.contains(&at) && !failed.contains(&**after) && !is_stuck {
                 progress::note(&self.read.folder, at, Step::Begun);
-                match self.act(after, action) {
+                match self.act(action) {
                     Ok(()) => {
                         progress::note(&self.read.folder, at, Step::Done);
                         continue;
@@ -115,7 +115,7 @@ impl<'a> Restoration<'a> {
     }
 
     /// Does one. What is done already is done again without harm.
-    fn act(&mut self, after: &Path, action: &Action) -> io::Result<()> {
+    fn act(&mut self, action: &Action) -> io::Result<()> {
         match action {
             Action::Restore { path, before, merged } => {
                 self.restore(path, before, merged.as_deref())
@@ -132,11 +132,11 @@ impl<'a> Restoration<'a> {
                     State::Missing | State::Other => Ok(()),
                 }
             }
-            Action::MoveBack(made) => self.move_back(made, after),
+            Action::MoveBack(made) => self.move_back(made),
         }
     }
 
-    fn move_back(&self, made: &Move, after: &Path) -> io::Result<()> {
+    fn move_back(&self, made: &Move) -> io::Result<()> {
         let there = DirEntryRef::find(self.access, &made.to);
         let is_there = match &there {
             Ok(there) => there.stat()?.is_some(),
@@ -148,11 +148,6 @@ impl<'a> Restoration<'a> {
             return Ok(());
         }
         let there = there?;
-        let states = self.read.after.as_ref().map(|after| &after.states);
-        let was_there = states.and_then(|states| states.get(after));
-        if matches!(was_there, Some(State::Directory { .. })) && !made.is_at(&made.to) {
-            return Err(io::Error::other("another directory is in its place"));
-        }
         match there.rename_new(&back) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let file = Identity::at(&back.handle()?);

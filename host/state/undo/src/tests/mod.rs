@@ -894,20 +894,3 @@ fn undo_that_left_a_move_goes_on_when_its_directory_is_there() {
     scene.store.undo("1-1").expect("it is undone");
     assert_eq!(fs::read_to_string(&file).expect("it is there"), "old");
 }
-
-#[test]
-fn directory_in_the_place_of_a_moved_one_stays() {
-    let scene = Scene::new();
-    let [from, to, elsewhere] = ["from", "to", "elsewhere"].map(|it| scene.path(it));
-    fs::create_dir(&from).expect("it is made");
-    let (journal, commands) = random::recorder(&scene.store, "1-1");
-    random::rename(&commands, &from, &to).expect("it moves");
-    drop(commands);
-    journal.finish();
-    fs::rename(&to, &elsewhere).expect("it moves");
-    fs::create_dir(&to).expect("it is made");
-    fs::write(to.join("mine"), "").expect("it is written");
-    let left = scene.store.undo("1-1").expect_err("it is another directory").to_string();
-    assert!(left.contains("another directory"), "{left}");
-    assert!(to.join("mine").exists() && !from.exists());
-}
