@@ -31,7 +31,11 @@ pub(crate) fn may_be_used(text: &str) -> bool {
 /// The commands that the aliases of a command stand for. Blocks.
 pub(crate) fn expanded(directory: &Path, home: Option<&Path>, text: &str) -> Vec<String> {
     let directories = Command::read(text).directories();
-    let directories = directories.iter().take(MAX_DIRECTORIES).map(|other| directory.join(other));
+    // Nobody can say where the last of many directories is.
+    if directories.len() > MAX_DIRECTORIES {
+        return vec![UNKNOWN.to_owned()];
+    }
+    let directories = directories.iter().map(|other| directory.join(other));
     let all: Vec<_> = std::iter::once(directory.to_owned())
         .chain(directories)
         .map(|directory| aliases(&directory, home))
@@ -182,6 +186,8 @@ mod tests {
             let found = expanded(root, Some(root), command);
             assert!(found.contains(&"git push --mirror".to_owned()), "{command}: {found:?}");
         }
+        let far = format!("{}git yolo", "cd .; ".repeat(20));
+        assert_eq!(expanded(root, Some(root), &far), [UNKNOWN]);
         let endless = "[alias]\nround = \"!git round 1; git round 2; git round 3\"\n";
         std::fs::write(root.join(".git/config"), endless).expect("it is written");
         let found = expanded(root, None, "git round");

@@ -21,6 +21,12 @@ const RUNNERS: [(&str, &[&str]); 8] = [
     ("yarn", &["package.json"]),
 ];
 
+/// Directories that one command goes to.
+const MAX_FOLDERS: usize = 20;
+
+/// Paths of one command.
+const MAX_FILES: usize = 1000;
+
 /// Options whose value is the directory that a program goes to.
 const GOES_TO: [&str; 5] = ["-C", "--cwd", "--directory", "--git-dir", "--prefix"];
 
@@ -30,6 +36,9 @@ pub(super) fn files(programs: &[Program]) -> Vec<String> {
     let folders = folders(programs);
     let mut files = Vec::new();
     for name in programs.iter().flat_map(of_program) {
+        if files.len() + folders.len() >= MAX_FILES {
+            break;
+        }
         files.extend(folders.iter().map(|folder| format!("{folder}/{name}")));
         files.push(name);
     }
@@ -39,9 +48,11 @@ pub(super) fn files(programs: &[Program]) -> Vec<String> {
 /// The directories that a command goes to, one after the other or from where it starts.
 pub(super) fn folders(programs: &[Program]) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
-    for folder in programs.iter().flat_map(folders_of) {
-        let below = folders.last().map(|last| format!("{last}/{folder}"));
-        folders.extend(below);
+    let mut here: Option<String> = None;
+    for folder in programs.iter().flat_map(folders_of).take(MAX_FOLDERS) {
+        let below = here.map(|here| format!("{here}/{folder}"));
+        folders.extend(below.clone());
+        here = below.or_else(|| Some(folder.clone()));
         folders.push(folder);
     }
     folders
