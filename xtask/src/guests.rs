@@ -14,28 +14,40 @@ use crate::cargo::WASM;
 use crate::tidy::manifest::Manifest;
 use crate::{cargo, step};
 
-/// Builds every plugin of the workspace for wasm32-wasip2, in the build that tests use.
-pub(crate) fn build() -> Result<Vec<Guest>, String> {
+/// Which plugins are built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Selection {
+    /// Those that the program has inside.
+    BuiltIn,
+    /// Those of the tests too.
+    All,
+}
+
+/// Builds plugins for wasm32-wasip2, in the build that tests use.
+pub(crate) fn build(selection: Selection) -> Result<Vec<Guest>, String> {
     build_with(
+        selection,
         &mut cargo::guests("build"),
         &cargo::plugins().join("target"),
         &cargo::target().join("plugins"),
     )
 }
 
-/// Builds every plugin with this command. `target` is the build folder of the command; `folder` is
-/// where the plugins are installed afterwards.
+/// Builds plugins with this command. `target` is the build folder of the command; `folder` is where
+/// the plugins are installed afterwards.
 pub(crate) fn build_with(
+    selection: Selection,
     cargo_build: &mut Command,
     target: &Path,
     folder: &Path,
 ) -> Result<Vec<Guest>, String> {
     step::headline("build the plugins");
-    step::run(
-        "cargo build of the plugins",
-        cargo_build.args(["--workspace", "--lib", "--bins", "--release", "--target", WASM]),
-    )?;
-    guests(&target.join(WASM).join("release"), folder)
+    if selection == Selection::All {
+        cargo_build.arg("--workspace");
+    }
+    cargo_build.args(["--lib", "--bins", "--release", "--target", WASM]);
+    step::run("cargo build of the plugins", cargo_build)?;
+    guests(selection, &target.join(WASM).join("release"), folder)
 }
 
 /// A plugin that has been built.
@@ -133,10 +145,14 @@ fn helper(toolhold: &Path, option: &str, input: Stdio) -> Result<Vec<u8>, String
 
 /// The members of the plugins' workspace that are components. `built` is the folder of the
 /// components.
-fn guests(built: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
+fn guests(selection: Selection, built: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
     let workspace = cargo::plugins();
+    let key = match selection {
+        Selection::BuiltIn => "default-members",
+        Selection::All => "members",
+    };
     let mut guests = Vec::new();
-    for member in manifest(&workspace)?.strings("workspace", "members") {
+    for member in manifest(&workspace)?.strings("workspace", key) {
         let manifest = manifest(&workspace.join(&member))?;
         let is_command = workspace.join(&member).join("src/main.rs").exists();
         if !is_command && !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib")

@@ -2,16 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::guests::{self, Guest};
+use crate::guests::{self, Guest, Selection};
 use crate::{cargo, grammars, machine, step};
 
-/// Builds the plugins and `target/debug/toolhold` with the plugins inside. Returns the path of the
-/// binary.
+/// Builds the plugins, the parts, and `target/debug/toolhold` with the built-in plugins inside.
+/// Returns the path of the binary.
 pub(crate) fn build() -> Result<PathBuf, String> {
     machine::check()?;
-    let guests = guests::build()?;
+    let guests = guests::build(Selection::All)?;
     grammars::build()?;
     with_plugins(&guests, compile)
+}
+
+/// Builds `target/debug/toolhold` with the built-in plugins inside, and neither the plugins of the
+/// tests nor the parts. Returns the path of the binary.
+pub(crate) fn build_without_parts() -> Result<PathBuf, String> {
+    machine::check()?;
+    with_plugins(&guests::build(Selection::BuiltIn)?, compile)
 }
 
 /// Builds the binary with `compile`, with these plugins and their compiled code inside. Returns its

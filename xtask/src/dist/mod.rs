@@ -17,8 +17,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::guests::{self, Selection};
 use crate::tidy::manifest::Manifest;
-use crate::{CommandResult, cargo, clients, grammars, guests, host, machine, no_arguments, step};
+use crate::{CommandResult, cargo, clients, grammars, host, machine, no_arguments, step};
 
 use archive::Archive;
 use packages::Package;
@@ -93,8 +94,12 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     let (components, compiled) = (folder.join("components"), folder.join("plugins"));
     let mut components_build = cargo::guests("build");
     components_build.args(["--locked", "--target-dir"]).arg(&components);
-    let guests =
-        guests::build_with(paths.hide_from(&mut components_build), &components, &compiled)?;
+    let guests = guests::build_with(
+        Selection::BuiltIn,
+        paths.hide_from(&mut components_build),
+        &components,
+        &compiled,
+    )?;
     clients::fetch(clients::C_COMPILER)?;
     let mut grammars = cargo::grammars("build");
     grammars.arg("--locked");

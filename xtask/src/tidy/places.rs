@@ -124,13 +124,13 @@ const OPEN_OWN: [&str; 40] = [
     "host/config/keys/src/presets/",            // the places of presets in the home
     "host/core/host/src/builder.rs",            // the working directory
     "host/core/host/src/doctor/machine/folders.rs", // Toolhold's own folders behind links
-    "host/state/schedule/src/book.rs",          // Toolhold's own tasks
+    "host/state/schedule/src/tasks.rs",         // Toolhold's own tasks
     "host/core/catalogue/src/plugins/advice.rs", // whether git has a repository around the granted ones
     "host/core/catalogue/src/plugins/folder.rs", // components that the operator names
     "host/mcp/server/src/http/connections.rs",   // the socket that the operator names
     "host/mcp/server/src/http/keys.rs",          // the keys that the operator names
     "host/packages/component/src/file.rs",       // components that the operator names
-    "host/sandbox/net/src/secrets.rs",           // the files of secrets that the operator names
+    "host/sandbox/net/src/secret_sources.rs",    // the files of secrets that the operator names
     "host/sandbox/system/src/confine/",          // /proc, and the trees that a program gets
     "host/sandbox/system/src/files/grants.rs",   // the granted directories, which are opened once
     "host/sandbox/system/src/files/kernel.rs",   // /proc
