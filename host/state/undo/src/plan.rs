@@ -500,8 +500,8 @@ impl Compared<'_> {
             && !matches!(before, State::Directory { .. })
             && !before.same_contents(now)
             && self.later.have_seen_another(path, before);
-        // Another name of the file may have contents that the other call wrote by this one.
-        let is_shared = matches!((before, now), (State::Missing, State::Missing))
+        // Another name of the file may have what the other call wrote by this one.
+        let is_shared = **before == State::Missing
             && then.is_some_and(State::is_shared)
             && self.later.have_changed(path);
         // It is another file, whose undo brings back the permissions that this call gave.
