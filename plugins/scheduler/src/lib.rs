@@ -1,13 +1,13 @@
 //! The built-in tools for tasks at a later time.
 
 mod action;
+mod answer;
 mod cancel_task;
 mod list_tasks;
 mod made;
 mod schedule;
 mod schedule_deferred;
 mod schedule_periodic;
-mod text;
 mod times;
 
 toolhold_sdk::plugin! {

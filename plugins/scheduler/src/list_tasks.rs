@@ -4,7 +4,7 @@ use toolhold_sdk::schedule::{self, TaskState};
 use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 use crate::action::{NAMES, unknown};
-use crate::text;
+use crate::answer;
 
 /// Lists tasks and their runs.
 pub(crate) struct ListTasks;
@@ -43,22 +43,22 @@ impl Tool for ListTasks {
 pub(crate) fn list(name: Option<&str>, limit: Option<u16>) -> Result<Output, Failure> {
     let tasks = schedule::tasks()?;
     let Some(name) = name else {
-        let text: String = tasks.iter().map(text::task).collect();
+        let text: String = tasks.iter().map(answer::task).collect();
         return Ok(if text.is_empty() {
             Output::text("No task was made in this directory.\n")
         } else {
-            text::stored(text)
+            answer::stored(text)
         });
     };
     let task = tasks.into_iter().find(|state| state.task.name == name);
     let task: TaskState = task.ok_or_else(|| unknown(name))?;
-    let mut text = text::task(&TaskState { last: None, ..task });
+    let mut text = answer::task(&TaskState { last: None, ..task });
     let runs = schedule::runs(name)?;
     if runs.is_empty() {
         text += "  It has not run yet.\n";
     }
     for run in runs.iter().take(limit.map_or(usize::MAX, usize::from)) {
-        text += &format!("  {}\n", text::run(run));
+        text += &format!("  {}\n", answer::run(run));
     }
-    Ok(text::stored(text))
+    Ok(answer::stored(text))
 }

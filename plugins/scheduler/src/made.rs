@@ -6,8 +6,8 @@ use toolhold_sdk::schedule::{self, Task, TaskState};
 use toolhold_sdk::{Call, Failure, Output};
 
 use crate::action::{Wanted, unknown};
+use crate::answer;
 use crate::schedule_periodic::Missed;
-use crate::text;
 use crate::times::{Given, Times};
 
 /// Bytes of a call's ID in the name of a task that got none.
@@ -65,7 +65,7 @@ pub(crate) fn make(new: NewTask, call: &Call) -> Result<Output, Failure> {
     let missed = Missed::word(missed.as_ref());
     let task = Task { zone: own.or(zone), missed, ..Task::once(name, when, action) };
     let task = Task { kind: kind.to_owned(), ..task };
-    Ok(Output::text(text::task(&schedule::put(task)?)))
+    Ok(Output::text(answer::task(&schedule::put(task)?)))
 }
 
 /// Changes a task.
@@ -104,7 +104,7 @@ pub(crate) fn change(name: &str, change: Change) -> Result<Output, Failure> {
         schedule::pause(name, !enabled)?;
     }
     let now = schedule::tasks()?.into_iter().find(|state| state.task.name == name);
-    Ok(text::stored(text::task(&now.ok_or_else(|| unknown(name))?)))
+    Ok(answer::stored(answer::task(&now.ok_or_else(|| unknown(name))?)))
 }
 
 fn short(id: &str) -> String {

@@ -5,8 +5,8 @@ use toolhold_sdk::schedule::{self, Task};
 use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 use crate::action::{ARGUMENTS, CHANGES_TASKS, NAMES, Wanted};
+use crate::answer;
 use crate::schedule_periodic::Missed;
-use crate::text;
 
 /// Makes a task that runs once.
 pub(crate) struct ScheduleDeferred;
@@ -53,6 +53,6 @@ impl Tool for ScheduleDeferred {
         let action = Wanted { tool, arguments, prompt, ..Wanted::default() }.action()?;
         let missed = Missed::word(missed.as_ref());
         let task = Task { zone, missed, ..Task::once(name, when, action) };
-        Ok(Output::text(text::task(&schedule::put(task)?)))
+        Ok(Output::text(answer::task(&schedule::put(task)?)))
     }
 }

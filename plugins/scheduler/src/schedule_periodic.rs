@@ -5,7 +5,7 @@ use toolhold_sdk::schedule::{self, Task};
 use toolhold_sdk::{Call, Failure, Output, Promises, Tool};
 
 use crate::action::{ARGUMENTS, CHANGES_TASKS, NAMES, Wanted};
-use crate::text;
+use crate::answer;
 
 /// Makes a task that runs again and again.
 pub(crate) struct SchedulePeriodic;
@@ -74,7 +74,7 @@ impl Tool for SchedulePeriodic {
         let action = Wanted { tool, arguments, prompt, ..Wanted::default() }.action()?;
         let missed = Missed::word(missed.as_ref());
         let task = Task { zone, missed, ..Task::cron(name, cron, action) };
-        Ok(Output::text(text::task(&schedule::put(task)?)))
+        Ok(Output::text(answer::task(&schedule::put(task)?)))
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use toolhold_contract::text::{cut, neutral_line};
 
-use crate::format::{WireCaps, WireError};
 use crate::raw::Fields;
 use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage, Turn, TurnMessage};
+use crate::wire_types::{WireCaps, WireError};
 
 /// Bytes of a server's own word for something, such as the model's name.
 const WORD: usize = 256;

@@ -11,10 +11,10 @@ use toolhold_net::requests::{Limits, OutboundClient, Request, Response};
 use crate::endpoint::ModelEndpoint;
 use crate::explain::{server_failure, wire_failure};
 use crate::failure::{ModelError, ModelErrorKind};
-use crate::format::{ServerError, WireCaps, WireError};
 use crate::guard::KeyGuards;
 use crate::retry::{ModelRetries, retry_after};
 use crate::turn::{ModelAnswer, ModelEvent, Turn};
+use crate::wire_types::{ServerError, WireCaps, WireError};
 
 /// Most bytes of an error that are read.
 const MAX_ERROR: usize = 64 << 10;

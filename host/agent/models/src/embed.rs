@@ -8,8 +8,8 @@ use crate::body::object;
 use crate::driver::{ModelClient, cancelled};
 use crate::endpoint::ModelEndpoint;
 use crate::failure::{ModelError, ModelErrorKind};
-use crate::format::WireFormat;
 use crate::raw::Fields;
+use crate::wire_types::WireFormat;
 
 /// Texts of one request.
 const BATCH: usize = 32;

@@ -10,9 +10,9 @@ use toolhold_net::requests::{Credential, Request, check_url};
 use url::Url;
 
 use crate::failure::{ModelError, ModelErrorKind};
-use crate::format::{Caching, WireFormat, WireOptions};
 use crate::raw::RawJson;
 use crate::turn::Turn;
+use crate::wire_types::{Caching, WireFormat, WireOptions};
 
 /// What the requests are for, in their records.
 const PURPOSE: &str = "model";

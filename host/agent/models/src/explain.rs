@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use crate::endpoint::ModelEndpoint;
 use crate::failure::{ModelError, ModelErrorKind, classify};
-use crate::format::{ServerError, WireError};
+use crate::wire_types::{ServerError, WireError};
 
 /// The error of an answer that can't be used.
 pub(crate) fn wire_failure(provider: &ModelEndpoint, error: &WireError) -> ModelError {

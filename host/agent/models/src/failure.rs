@@ -6,7 +6,7 @@ use http::StatusCode;
 use toolhold_contract::text::in_words;
 use toolhold_net::requests::OutboundError;
 
-use crate::format::ServerError;
+use crate::wire_types::ServerError;
 
 /// Kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

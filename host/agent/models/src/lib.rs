@@ -12,7 +12,6 @@ mod embed;
 mod endpoint;
 mod explain;
 mod failure;
-mod format;
 mod guard;
 mod list;
 mod merged;
@@ -21,11 +20,11 @@ mod retry;
 mod split;
 mod turn;
 mod wire;
+mod wire_types;
 
 pub use driver::{AnswerTimes, ModelClient};
 pub use endpoint::{ModelEndpoint, ModelKey};
 pub use failure::{ModelError, ModelErrorKind};
-pub use format::{Caching, ServerError, WireCaps, WireError, WireFormat, WireOptions, WireRequest};
 pub use list::ListedModel;
 pub use raw::RawJson;
 pub use retry::ModelRetries;
@@ -34,3 +33,6 @@ pub use turn::{
     Part, ThinkingLevel, TokenUsage, Turn, TurnMessage,
 };
 pub use wire::Decoder;
+pub use wire_types::{
+    Caching, ServerError, WireCaps, WireError, WireFormat, WireOptions, WireRequest,
+};

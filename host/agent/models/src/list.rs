@@ -9,9 +9,9 @@ use crate::body::object;
 use crate::driver::{ModelClient, cancelled};
 use crate::endpoint::ModelEndpoint;
 use crate::failure::{ModelError, ModelErrorKind};
-use crate::format::WireFormat;
 use crate::guard::KeyGuards;
 use crate::raw::Fields;
+use crate::wire_types::WireFormat;
 
 /// Most bytes of such an answer. The longest lists have a few hundred models with a page of text
 /// each.

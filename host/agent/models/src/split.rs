@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::format::{WireCaps, WireError};
+use crate::wire_types::{WireCaps, WireError};
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 

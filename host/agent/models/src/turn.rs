@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::WireFormat;
 use crate::raw::RawJson;
+use crate::wire_types::WireFormat;
 
 /// One request to a model: all that it is to know.
 ///

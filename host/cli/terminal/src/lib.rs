@@ -3,7 +3,6 @@
 
 pub mod approval;
 pub mod ask;
-pub mod card;
 pub mod changed_file;
 pub mod error;
 pub mod exit;
@@ -12,6 +11,7 @@ pub mod interrupt;
 pub mod live;
 pub mod nearest;
 pub mod new_file;
+pub mod plugin_description;
 pub mod progress;
 pub mod shown;
 pub mod style;

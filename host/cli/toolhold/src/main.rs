@@ -36,7 +36,7 @@ mod error {
 }
 
 pub(crate) use toolhold_terminal::{
-    ask, card, changed_file, exit, nearest, new_file, progress, shown, style,
+    ask, changed_file, exit, nearest, new_file, plugin_description, progress, shown, style,
 };
 
 use std::fmt;

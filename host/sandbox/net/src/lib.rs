@@ -7,6 +7,7 @@
 //! [`requests`] sends the requests of Toolhold itself.
 
 mod answer;
+mod check;
 mod connect;
 mod echoes;
 mod error;
@@ -15,17 +16,19 @@ mod program;
 mod record;
 mod redirects;
 pub mod requests;
+mod secret_sources;
 mod secrets;
 mod send;
 mod settings;
 mod stream;
 mod tls;
 
+pub use check::Scope;
 pub use connect::ProxyServer;
 pub use echoes::Echoes;
 pub use error::{Error, Obstacle};
-pub use secrets::{Secret, SecretSource, SecretValue, examine, read};
-pub use send::{Body, Denials, Requests, Scope, Timeouts};
+pub use secret_sources::{Secret, SecretSource, SecretValue, examine, read};
+pub use send::{Body, Denials, Requests, Timeouts};
 pub use settings::{Limits, Network, Proxy, Resolve, Settings};
 pub use tls::{TrustStore, examine_authority};
 
@@ -133,7 +136,7 @@ impl Egress {
         let secret = &self.settings.secrets[index];
         let read = || async {
             let source = secret.source.clone();
-            let read = tokio::task::spawn_blocking(move || secrets::read(&source)).await;
+            let read = tokio::task::spawn_blocking(move || secret_sources::read(&source)).await;
             let read = read.unwrap_or_else(|_| Err("reading it failed".to_owned()));
             read.map_err(|reason| Error::Secret(secret.rule.name.clone(), reason))
         };

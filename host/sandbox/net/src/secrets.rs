@@ -1,414 +1,58 @@
-//! The sources of secrets.
+//! Puts the secrets into a request after it was checked, so that no guest has them.
 
-use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use http::Method;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use toolhold_policy::egress::{Placement, Target};
+use url::Url;
 
-use rustix::fs::OFlags;
-use toolhold_contract::text::shell_word;
-use toolhold_policy::egress::SecretRule;
-use zeroize::Zeroizing;
+use super::record::Record;
+use super::{Egress, Error};
 
-use super::program::{find, looked_for, output};
-
-/// The most bytes of a secret.
-const MAX_BYTES: usize = 4096;
-
-/// The fewest bytes of a secret. Secrets are searched for in answers, and a shorter text would be
-/// found there by chance.
-const MIN_BYTES: usize = 6;
-
-/// The time limit of a program that prints a secret. It is long because a person may have to unlock
-/// a password store.
-const PROGRAM_TIME: Duration = Duration::from_secs(60);
-
-/// A secret: its rule and its source.
-#[derive(Clone, Debug)]
-pub struct Secret {
-    /// The rule for the requests that get the secret.
-    pub rule: SecretRule,
-    /// The source of the secret. It is read when it is first needed.
-    pub source: SecretSource,
-}
-
-/// The value of a secret. Its bytes are overwritten when it is dropped, and `Debug` doesn't show
-/// them.
-pub struct SecretValue(Zeroizing<String>);
-
-impl SecretValue {
-    /// Makes a value of a text.
-    pub fn new(text: String) -> Self {
-        Self(Zeroizing::new(text))
-    }
-
-    /// The text of the secret.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SecretValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretValue(…)")
-    }
-}
-
-/// The source of a secret.
-#[derive(Clone, Debug)]
-pub enum SecretSource {
-    /// An environment variable.
-    Variable {
-        /// The name of the variable.
-        name: String,
-        /// The value of the variable. `None` if it isn't set.
-        value: Option<Arc<SecretValue>>,
-    },
-    /// The content of a file, without a final line end.
-    File(PathBuf),
-    /// The output of a program, without a final line end. The list holds the program and its
-    /// arguments.
-    Command(Vec<String>),
-}
-
-impl SecretSource {
-    /// Where the program that prints it is looked for, up to the place where it is: whoever puts
-    /// one there has it run.
-    pub fn program_places(&self) -> Vec<PathBuf> {
-        let program = match self {
-            Self::Command(words) => words.first().map_or("", String::as_str),
-            Self::Variable { .. } | Self::File(_) => return Vec::new(),
-        };
-        looked_for(program, &path())
-    }
-}
-
-/// Reads a secret. Blocks, because it may run a program.
-///
-/// # Errors
-///
-/// Why the secret can't be read, without any of its content.
-pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, String> {
-    read_with(source, &path(), PROGRAM_TIME)
-}
-
-/// Checks a source without reading the secret or running a program. Returns a warning if the source
-/// works but should be fixed.
-///
-/// # Errors
-///
-/// Why the source can't work.
-pub fn examine(source: &SecretSource) -> Result<Option<String>, String> {
-    match source {
-        SecretSource::Variable { value: Some(_), .. } => Ok(None),
-        SecretSource::Variable { name, value: None } => Err(variable_not_set(name)),
-        SecretSource::File(path) => open_file(path).map(|(_, mode)| mode_warning(path, mode)),
-        SecretSource::Command(words) => {
-            let program = words.first().map_or("", String::as_str);
-            find(program, &self::path()).map(|_| None).ok_or_else(|| program_not_found(program))
-        }
-    }
-}
-
-fn path() -> OsString {
-    std::env::var_os("PATH").unwrap_or_default()
-}
-
-fn read_with(
-    source: &SecretSource,
-    path: &OsStr,
-    time: Duration,
-) -> Result<Arc<SecretValue>, String> {
-    let run = |program: &Path, arguments: &[String]| output(program, arguments, time, MAX_BYTES);
-    match source {
-        SecretSource::Variable { name, value } => {
-            let value = value.as_ref().ok_or_else(|| variable_not_set(name))?;
-            validate(value.expose().as_bytes())
-                .map_err(|why| format!("the variable `{name}` {why}"))?;
-            Ok(Arc::clone(value))
-        }
-        SecretSource::File(path) => {
-            let (file, mode) = open_file(path)?;
-            if let Some(warning) = mode_warning(path, mode) {
-                tracing::warn!("{warning}");
+impl Egress {
+    /// Puts the secrets for a request into its headers and its URL.
+    ///
+    /// # Errors
+    ///
+    /// A secret can't be read, or isn't valid in a header.
+    pub(super) async fn put_secrets(
+        &self,
+        url: &mut Url,
+        target: &Target,
+        method: &Method,
+        headers: &mut HeaderMap,
+        record: &Record,
+    ) -> Result<(), Error> {
+        let private: Vec<_> =
+            self.settings.reach.private.iter().map(|placed| placed.value.clone()).collect();
+        let path = url.path().to_owned();
+        let mut has_secrets = false;
+        for (index, secret) in self.settings.secrets.iter().enumerate() {
+            if !secret.rule.applies_to(target, method.as_str(), &path, &private) {
+                continue;
             }
-            // The buffer never grows, so no copy of the secret is left in memory.
-            let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 2));
-            file.take(MAX_BYTES as u64 + 2)
-                .read_to_end(&mut bytes)
-                .map_err(|error| format!("{} can't be read: {error}", path.display()))?;
-            parse_value(&bytes).map_err(|why| format!("the file {} {why}", path.display()))
+            let value = self.secret(index).await?;
+            has_secrets = true;
+            match &secret.rule.placement {
+                Placement::Header { name, prefix } => {
+                    let fail = |reason: String| Error::Secret(secret.rule.name.clone(), reason);
+                    let name =
+                        HeaderName::try_from(name).map_err(|error| fail(error.to_string()))?;
+                    let mut value = HeaderValue::try_from(format!("{prefix}{value}"))
+                        .map_err(|_| fail("it isn't valid in a header".to_owned()))?;
+                    value.set_sensitive(true);
+                    headers.insert(name, value);
+                }
+                Placement::Query { name } => {
+                    let others: Vec<(String, String)> =
+                        url.query_pairs().into_owned().filter(|(known, _)| known != name).collect();
+                    url.query_pairs_mut().clear().extend_pairs(others).append_pair(name, value);
+                }
+            }
+            record.add_secret(&secret.rule.name);
         }
-        SecretSource::Command(words) => {
-            let Some((name, arguments)) = words.split_first() else {
-                return Err("the command has no program".to_owned());
-            };
-            let program = find(name, path).ok_or_else(|| program_not_found(name))?;
-            let bytes = run(&program, arguments).map_err(|why| format!("`{name}` {why}"))?;
-            parse_value(&bytes).map_err(|why| format!("the output of `{name}` {why}"))
+        if has_secrets {
+            self.update_echoes();
         }
-    }
-}
-
-fn variable_not_set(name: &str) -> String {
-    format!("the variable `{name}` is not set in Toolhold's environment")
-}
-
-fn program_not_found(program: &str) -> String {
-    format!(
-        "program `{program}` not found; give its path, or the name of a program in an absolute folder of PATH"
-    )
-}
-
-fn parse_value(bytes: &[u8]) -> Result<Arc<SecretValue>, &'static str> {
-    let bytes =
-        bytes.strip_suffix(b"\n").map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line));
-    validate(bytes).map(|text| Arc::new(SecretValue::new(text.to_owned())))
-}
-
-/// Checks that a secret can be put into any request unchanged, and can't split a header.
-fn validate(bytes: &[u8]) -> Result<&str, &'static str> {
-    match bytes.len() {
-        0 => return Err("is empty"),
-        1..MIN_BYTES => return Err("is too short for a secret: the minimum is 6 bytes"),
-        MIN_BYTES..=MAX_BYTES => {}
-        _ => return Err("is too long for a secret: the limit is 4096 bytes"),
-    }
-    let fits = bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
-        && bytes.first() != Some(&b' ')
-        && bytes.last() != Some(&b' ');
-    let text = std::str::from_utf8(bytes).ok().filter(|_| fits);
-    text.ok_or("has more than one line, a space at its start or end, or a character that isn't allowed in a header; a secret is one line of printable ASCII")
-}
-
-/// Opens a file and returns its mode. The mode is that of the open file: the path could name
-/// another file by then.
-fn open_file(path: &Path) -> Result<(File, u32), String> {
-    let failed = |error: std::io::Error| format!("{} can't be read: {error}", path.display());
-    // Non-blocking, because opening a FIFO would wait for a writer.
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
-        .open(path);
-    let file = file.map_err(failed)?;
-    let status = file.metadata().map_err(failed)?;
-    if !status.is_file() {
-        return Err(format!("{} is not a regular file", path.display()));
-    }
-    Ok((file, status.mode()))
-}
-
-fn mode_warning(path: &Path, mode: u32) -> Option<String> {
-    (mode & 0o077 != 0).then(|| {
-        let shown = path.display().to_string();
-        let word = shell_word(&shown);
-        format!("other users can read or change the secret in {shown}: run `chmod 600 {word}`")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    const SECRET: &str = "zq-7731-Wert/+=";
-
-    fn shell(script: &str) -> SecretSource {
-        SecretSource::Command(["sh", "-c", script].map(str::to_owned).to_vec())
-    }
-
-    fn read_in(path: &OsStr, source: &SecretSource) -> Result<String, String> {
-        read_with(source, path, Duration::from_secs(20)).map(|value| value.expose().to_owned())
-    }
-
-    fn read_from_path(source: &SecretSource) -> Result<String, String> {
-        read_in(&path(), source)
-    }
-
-    #[track_caller]
-    fn check_refused(source: &SecretSource, expected: &str) {
-        let why = read_from_path(source).expect_err("it can't be read");
-        assert!(why.contains(expected) && !why.contains(SECRET), "{why}");
-    }
-
-    #[test]
-    fn command_that_makes_a_secret_private_can_be_pasted() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("it's mine");
-        fs::write(&path, SECRET).expect("it is written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("its mode is set");
-        let mode = || fs::metadata(&path).expect("it is there").permissions().mode() & 0o777;
-        let warning = mode_warning(&path, mode()).expect("others can read it");
-        let line = warning.split('`').nth(1).expect("it has a command");
-        let done = std::process::Command::new("sh").args(["-c", line]).status();
-        assert!(done.is_ok_and(|status| status.success()), "{warning}");
-        assert_eq!(mode(), 0o600);
-    }
-
-    #[test]
-    fn file_is_read_without_its_final_line_end() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("token");
-        for text in [SECRET.to_owned(), format!("{SECRET}\n"), format!("{SECRET}\r\n")] {
-            fs::write(&path, text).expect("it is written");
-            assert_eq!(read_from_path(&SecretSource::File(path.clone())).as_deref(), Ok(SECRET));
-        }
-        let link = folder.path().join("link");
-        symlink(&path, &link).expect("a link is made");
-        assert_eq!(read_from_path(&SecretSource::File(link)).as_deref(), Ok(SECRET));
-    }
-
-    #[test]
-    fn invalid_secret_is_reported_and_not_shown() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("token");
-        let source = SecretSource::File(path.clone());
-        check_refused(&source, "can't be read");
-        for (bytes, expected) in [
-            (Vec::new(), "is empty"),
-            (b"\n".to_vec(), "is empty"),
-            (b"abc".to_vec(), "too short"),
-            (format!("{SECRET}\nX-More: 1").into_bytes(), "more than one line"),
-            (format!("{SECRET}\n\n").into_bytes(), "more than one line"),
-            (format!("{SECRET} ").into_bytes(), "a space at its start or end"),
-            (format!("{SECRET}\0").into_bytes(), "isn't allowed in a header"),
-            (format!("{SECRET}é").into_bytes(), "isn't allowed in a header"),
-            (vec![0xff; 32], "isn't allowed in a header"),
-            (vec![b'x'; MAX_BYTES + 1], "too long"),
-            (vec![b'x'; 1 << 20], "too long"),
-        ] {
-            fs::write(&path, bytes).expect("it is written");
-            check_refused(&source, expected);
-        }
-        fs::write(&path, vec![b'x'; MAX_BYTES]).expect("it is written");
-        assert_eq!(read_from_path(&source).map(|value| value.len()), Ok(MAX_BYTES));
-    }
-
-    #[test]
-    fn only_regular_files_are_read() {
-        let folder = tempfile::tempdir().expect("a folder");
-        check_refused(&SecretSource::File(folder.path().to_owned()), "is not a regular file");
-        check_refused(&SecretSource::File("/dev/zero".into()), "is not a regular file");
-        let pipe = folder.path().join("pipe");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU)
-            .expect("a pipe is made");
-        check_refused(&SecretSource::File(pipe), "is not a regular file");
-    }
-
-    #[test]
-    fn file_that_others_can_access_gets_a_warning() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("token");
-        fs::write(&path, SECRET).expect("it is written");
-        for (mode, warns) in
-            [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true)]
-        {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode is set");
-            let warning = examine(&SecretSource::File(path.clone())).expect("it is there");
-            assert_eq!(warning.is_some(), warns, "{mode:o}: {warning:?}");
-        }
-    }
-
-    #[test]
-    fn variable_has_its_value_of_the_start() {
-        let source = |value: Option<&str>| SecretSource::Variable {
-            name: "TOKEN".to_owned(),
-            value: value.map(|value| Arc::new(SecretValue::new(value.to_owned()))),
-        };
-        assert_eq!(read_from_path(&source(Some(SECRET))).as_deref(), Ok(SECRET));
-        check_refused(&source(None), "`TOKEN` is not set");
-        check_refused(
-            &source(Some(&format!("{SECRET}\r\nX: 1"))),
-            "the variable `TOKEN` has more than one line",
-        );
-    }
-
-    #[test]
-    fn output_of_a_program_is_the_secret() {
-        assert_eq!(
-            read_from_path(&shell(&format!("printf '%s\\n' '{SECRET}'"))).as_deref(),
-            Ok(SECRET)
-        );
-        // The program has no input, and Toolhold's environment.
-        assert_eq!(
-            read_from_path(&shell("cat; echo \"${PATH:+has a path}\"")).as_deref(),
-            Ok("has a path")
-        );
-        check_refused(
-            &shell(&format!("echo '{SECRET}' >&2; exit 3")),
-            "`sh` failed (exit status: 3)",
-        );
-        check_refused(&shell(&format!("echo '{SECRET}'; exit 1")), "failed");
-        check_refused(&shell("kill -9 $$"), "failed (signal: 9");
-        check_refused(&shell("yes"), "more than 4096 bytes");
-        check_refused(&shell("true"), "is empty");
-        check_refused(
-            &SecretSource::Command(vec!["no-such-program-of-ours".to_owned()]),
-            "not found",
-        );
-        check_refused(&SecretSource::Command(vec!["/bin".to_owned()]), "not found");
-        check_refused(&SecretSource::Command(Vec::new()), "has no program");
-        // The program is started directly, without a shell.
-        let literal = SecretSource::Command(["echo", "$HOME;x"].map(str::to_owned).to_vec());
-        assert_eq!(read_from_path(&literal).as_deref(), Ok("$HOME;x"));
-    }
-
-    #[test]
-    fn processes_that_a_program_leaves_behind_are_not_waited_for() {
-        // Waiting for the process in the background would reach the time limit.
-        assert_eq!(
-            read_from_path(&shell(&format!("sleep 1000 & echo '{SECRET}'"))).as_deref(),
-            Ok(SECRET)
-        );
-    }
-
-    #[test]
-    fn program_that_never_ends_is_stopped_with_its_processes() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let pids = folder.path().join("pids");
-        let script = format!(
-            "echo $$ > '{0}'; sleep 1000 & echo $! >> '{0}'; exec sleep 1000",
-            pids.display()
-        );
-        let why = read_with(&shell(&script), &path(), Duration::from_millis(500))
-            .expect_err("it takes too long");
-        assert!(why.contains("took longer than 0.5 s"), "{why}");
-        for pid in fs::read_to_string(&pids).expect("it started").lines() {
-            // A process that ended but wasn't waited for has no command line.
-            let command_line = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            // The kernel takes a moment to end the process.
-            let mut lines = (0..500)
-                .map(|_| command_line())
-                .inspect(|_| std::thread::park_timeout(Duration::from_millis(10)));
-            let line = lines.find(Vec::is_empty).unwrap_or_else(command_line);
-            assert_eq!(String::from_utf8_lossy(&line), "", "{pid} is alive");
-        }
-    }
-
-    #[test]
-    fn programs_in_the_working_directory_are_not_run() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let program = folder.path().join("ask");
-        fs::write(&program, format!("#!/bin/sh\necho '{SECRET}'\n")).expect("it is written");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("its mode is set");
-        let source = SecretSource::Command(vec!["ask".to_owned()]);
-        assert_eq!(read_in(folder.path().as_os_str(), &source).as_deref(), Ok(SECRET));
-        for path in ["", ".", "relative:./more"] {
-            assert!(read_in(OsStr::new(path), &source).is_err(), "{path}");
-        }
-        assert!(read_from_path(&SecretSource::Command(vec!["./ask".to_owned()])).is_err());
-    }
-
-    #[test]
-    fn debug_output_has_no_secret() {
-        let value = Some(Arc::new(SecretValue::new(SECRET.to_owned())));
-        let shown = format!("{:?}", SecretSource::Variable { name: "TOKEN".to_owned(), value });
-        assert!(!shown.contains(SECRET) && shown.contains("TOKEN"), "{shown}");
+        Ok(())
     }
 }

@@ -1,32 +1,23 @@
 //! One request: from the request of a guest to the answer for the guest.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{
-    ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
-    USER_AGENT,
-};
+use http::header::{ACCEPT_ENCODING, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpInfo;
 use tokio::time::{Instant, timeout_at};
-use toolhold_contract::text::{cut, neutral_line};
-use toolhold_contract::{Denial, JobServers, Report};
-use toolhold_policy::egress::{Placement, ReachStatus, Target};
-use toolhold_policy::spelling;
-use toolhold_redaction::{self as redaction, Keys};
-use url::Url;
+use toolhold_contract::Denial;
 
 use super::answer::{Answer, Bounds, TimeoutTexts};
-use super::record::{LastObstacle, Record, redacted_url};
+use super::check::{Check, CheckedRequest, Scope};
+use super::record::{LastObstacle, Record};
 use super::redirects::Redirects;
 use super::{Egress, Error, Obstacle, RequestPermit, Settings, jobs};
 
@@ -39,29 +30,6 @@ const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, br, zstd");
 /// The user agent, if the guest doesn't set one.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("toolhold/", env!("CARGO_PKG_VERSION")));
-
-/// Headers that only the host sets, because they are about the connection.
-const HOST_HEADERS: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
-
-/// Headers that make some servers treat a request as one of another method.
-const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
-
-/// The largest body that is scanned for secrets on the reactor's thread. That takes less time than
-/// moving it to another thread.
-const MAX_INLINE_SCAN: usize = 32 * 1024;
-
-/// The call that makes requests.
-#[derive(Debug)]
-pub struct Scope {
-    /// The report that the requests are recorded in.
-    pub report: Arc<Report>,
-    /// Whether the call only reads.
-    pub read_only: bool,
-    /// The origins that were approved for the call.
-    pub origins: Vec<String>,
-    /// The servers that run as jobs of the call's session. `None`: it has no jobs.
-    pub servers: Option<Arc<dyn JobServers>>,
-}
 
 /// The time limits that a guest sets. They can shorten the host's limits, never extend them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,17 +65,6 @@ impl fmt::Debug for Requests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Requests").field("egress", &self.egress).finish_non_exhaustive()
     }
-}
-
-/// A request that the rules allow.
-struct CheckedRequest {
-    url: Url,
-    target: Target,
-    method: Method,
-    headers: HeaderMap,
-    hop: u32,
-    /// The addresses at which a job may listen for it, if it is for a job.
-    job_addresses: Option<&'static [IpAddr]>,
 }
 
 impl Requests {
@@ -203,7 +160,9 @@ impl Requests {
         self.scope.report.mark_incomplete();
         let (parts, body) = request.into_parts();
         let open_record = record.as_ref().ok_or(Error::Busy)?;
-        let checked = self.check(parts, open_record)?;
+        let check = Check { egress: &self.egress, scope: &self.scope, redirects: &self.redirects };
+        let is_beyond_limit = self.count.fetch_add(1, Ordering::Relaxed) >= limits.requests;
+        let checked = check.head(parts, open_record, is_beyond_limit)?;
         // Before the body is read, so that the limit of requests also bounds the bodies in memory.
         let mut permit =
             match timeout_at(end, Arc::clone(&self.egress.permits).acquire_owned()).await {
@@ -214,7 +173,7 @@ impl Requests {
             Ok(body) => body?,
             Err(_) => return Err(Error::Timeout(Some(timeout_texts.end))),
         };
-        let (checked, body) = self.check_for_leaks(checked, body).await?;
+        let (checked, body) = check.body(checked, body).await?;
         let checked_url = checked.url.clone();
         let (hop, has_body) = (checked.hop, checked.method != Method::HEAD);
         let job =
@@ -275,123 +234,6 @@ impl Requests {
         guest_response(response, has_body, bounds, record, permit)
     }
 
-    /// Checks the method, the URL and the headers of a request.
-    fn check(&self, parts: http::request::Parts, record: &Record) -> Result<CheckedRequest, Error> {
-        let Settings { limits, reach, asks, .. } = &*self.egress.settings;
-        let text = parts.uri.to_string();
-        if self.count.fetch_add(1, Ordering::Relaxed) >= limits.requests {
-            record.set_invalid_url(&text);
-            return Err(Error::Requests(limits.requests));
-        }
-        let (target, text) = Target::with_url(&text).map_err(|reason| {
-            record.set_invalid_url(&text);
-            Error::Url(reason)
-        })?;
-        let url = Url::parse(&text).map_err(|error| Error::Url(error.to_string()))?;
-        record.set_url(&url, self.redirects.hop(&url));
-        let method = parts.method;
-        if method == Method::CONNECT || method == Method::TRACE {
-            return Err(refused(
-                &method,
-                &target,
-                "CONNECT and TRACE are refused",
-                "No configuration key can change this.",
-            ));
-        }
-        if self.scope.read_only && method != Method::GET && method != Method::HEAD {
-            let remedy = "The author has to drop `read-only` of the tool, or declare with which arguments a call only reads (`reads-with`), and ask for `files` to write, if for any.";
-            return Err(refused(
-                &method,
-                &target,
-                "a call that only reads may use GET and HEAD only",
-                remedy,
-            ));
-        }
-        if self.scope.read_only && OVERRIDES.iter().any(|name| parts.headers.contains_key(*name)) {
-            let remedy = "Leave out the header, or use that method for the request itself.";
-            return Err(refused(
-                &method,
-                &target,
-                "a call that only reads may not name another method in a header",
-                remedy,
-            ));
-        }
-        let from = self.redirects.source(&url);
-        let refuse = |mut denial: Denial| {
-            if let Some(from) = &from {
-                denial.action = format!("{} (a redirect from {from})", denial.action);
-            }
-            Error::Refused(Box::new(denial))
-        };
-        if let ReachStatus::Unlisted(missing) =
-            reach.status(&target, method.as_str(), &self.scope.origins).map_err(refuse)?
-        {
-            let mut denial = reach.unlisted(&target, method.as_str(), missing);
-            if from.is_some() && *asks {
-                denial.remedy.push_str(&format!(
-                    " Or request {} in a call of its own, which a person can approve.",
-                    redacted_url(&url)
-                ));
-            }
-            return Err(refuse(denial));
-        }
-        let job_addresses = reach.job_addresses(&target);
-        if job_addresses.is_some() {
-            self.check_origin_of_job(&target, &method, &url).map_err(refuse)?;
-        }
-        let mut headers = parts.headers;
-        for name in HOST_HEADERS {
-            headers.remove(name);
-        }
-        let size: usize =
-            headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-        if size > limits.headers {
-            return Err(Error::RequestHeaders(limits.headers));
-        }
-        let hop = self.redirects.follow(&url, &mut headers)?;
-        Ok(CheckedRequest { url, target, method, headers, hop, job_addresses })
-    }
-
-    /// Only a call that names the origin of a job's server requests it, and no other origin leads
-    /// there.
-    fn check_origin_of_job(
-        &self,
-        target: &Target,
-        method: &Method,
-        url: &Url,
-    ) -> Result<(), Denial> {
-        let origin = target.origin();
-        if self.scope.origins.contains(&origin) && !self.redirects.is_from_elsewhere(url) {
-            return Ok(());
-        }
-        Err(Denial {
-            capability: "http".to_owned(),
-            action: format!("{method} {origin}"),
-            rule: "only a call that names a job's server requests it".to_owned(),
-            place: "built in".to_owned(),
-            remedy: format!("Request {} in a call of its own.", redacted_url(url)),
-        })
-    }
-
-    /// Refuses a request that contains a secret, and returns it otherwise. A long body is scanned
-    /// on a blocking thread.
-    async fn check_for_leaks(
-        &self,
-        checked: CheckedRequest,
-        body: Bytes,
-    ) -> Result<(CheckedRequest, Bytes), Error> {
-        if body.len() <= MAX_INLINE_SCAN {
-            return refuse_leaks(&self.egress, &checked, &body).map(|()| (checked, body));
-        }
-        let egress = Arc::clone(&self.egress);
-        let scan = tokio::task::spawn_blocking(move || {
-            refuse_leaks(&egress, &checked, &body).map(|()| (checked, body))
-        });
-        scan.await.unwrap_or_else(|_| {
-            Err(Error::RequestBodyBroken("the scan for secrets failed".to_owned()))
-        })
-    }
-
     /// The request as it is sent, with the secrets for it.
     async fn complete(
         &self,
@@ -400,39 +242,8 @@ impl Requests {
         record: &Record,
     ) -> Result<Request<Full<Bytes>>, Error> {
         let CheckedRequest { mut url, target, method, mut headers, job_addresses, .. } = checked;
-        let settings = &self.egress.settings;
-        let private: Vec<_> =
-            settings.reach.private.iter().map(|placed| placed.value.clone()).collect();
-        let path = url.path().to_owned();
-        let mut has_secrets = false;
-        for (index, secret) in settings.secrets.iter().enumerate() {
-            if job_addresses.is_some()
-                || !secret.rule.applies_to(&target, method.as_str(), &path, &private)
-            {
-                continue;
-            }
-            let value = self.egress.secret(index).await?;
-            has_secrets = true;
-            match &secret.rule.placement {
-                Placement::Header { name, prefix } => {
-                    let fail = |reason: String| Error::Secret(secret.rule.name.clone(), reason);
-                    let name =
-                        HeaderName::try_from(name).map_err(|error| fail(error.to_string()))?;
-                    let mut value = HeaderValue::try_from(format!("{prefix}{value}"))
-                        .map_err(|_| fail("it isn't valid in a header".to_owned()))?;
-                    value.set_sensitive(true);
-                    headers.insert(name, value);
-                }
-                Placement::Query { name } => {
-                    let others: Vec<(String, String)> =
-                        url.query_pairs().into_owned().filter(|(known, _)| known != name).collect();
-                    url.query_pairs_mut().clear().extend_pairs(others).append_pair(name, value);
-                }
-            }
-            record.add_secret(&secret.rule.name);
-        }
-        if has_secrets {
-            self.egress.update_echoes();
+        if job_addresses.is_none() {
+            self.egress.put_secrets(&mut url, &target, &method, &mut headers, record).await?;
         }
         headers.insert(ACCEPT_ENCODING, ACCEPTED);
         headers.entry(USER_AGENT).or_insert(AGENT);
@@ -445,87 +256,6 @@ impl Requests {
         *request.headers_mut() = headers;
         Ok(request)
     }
-}
-
-/// Refuses a request that contains a configured secret or text in the form of a secret. A guest
-/// never gets a configured secret from the host.
-fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
-    let CheckedRequest { url, target, method, headers, .. } = checked;
-    let settings = &egress.settings;
-    if let Some(echoes) = egress.echoes() {
-        let in_headers = || {
-            headers.iter().any(|(name, value)| {
-                echoes.contains(value.as_bytes()) || echoes.contains(name.as_str().as_bytes())
-            })
-        };
-        if echoes.contains(url.as_str().as_bytes()) || in_headers() || echoes.contains(body) {
-            return Err(refused(
-                method,
-                target,
-                "a configured secret may not be in a request unless the host puts it in",
-                "No configuration key can change this.",
-            ));
-        }
-    }
-    let is_to_job = checked.job_addresses.is_some();
-    if !is_to_job && settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
-        return Ok(());
-    }
-    let query: Vec<String> = url
-        .query_pairs()
-        .flat_map(|(name, value)| [name.into_owned(), value.into_owned()])
-        .collect();
-    let headers = headers.iter().flat_map(|(name, value)| {
-        [Cow::from(name.as_str()), String::from_utf8_lossy(value.as_bytes())]
-    });
-    let body = String::from_utf8_lossy(body);
-    let texts = [url.as_str().into(), body]
-        .into_iter()
-        .chain(query.iter().map(|text| text.as_str().into()))
-        .chain(headers);
-    for text in texts {
-        if let Some(kind) = kind_of_secret(text) {
-            let rule = format!(
-                "a request may not contain text that looks like a secret: {}",
-                neutral_line(cut(&kind, 100))
-            );
-            let remedy = format!(
-                "Configure the secret in [{}.secrets.NAME], so that no tool has to know it. Or, to allow it for that host, {}",
-                settings.reach.table.name,
-                settings.reach.table.lines(&format!("credentials_to = [\"{}\"]", target.host)),
-            );
-            return Err(refused(method, target, rule, remedy));
-        }
-    }
-    Ok(())
-}
-
-/// The kind of secret that a text seems to contain, as it is or after a server decodes it.
-fn kind_of_secret(text: Cow<'_, str>) -> Option<String> {
-    let mut text = text;
-    for _ in 0..=spelling::DEPTH {
-        let marked = redaction::text(&text, Keys::Unknown);
-        if let Some(kind) = redaction::first_mark(&marked).filter(|_| marked != text) {
-            return Some(kind.to_owned());
-        }
-        text = Cow::Owned(spelling::decoded(&text)?);
-    }
-    None
-}
-
-fn refused(
-    method: &Method,
-    target: &Target,
-    rule: impl Into<String>,
-    remedy: impl Into<String>,
-) -> Error {
-    Error::Refused(Box::new(Denial {
-        capability: "http".to_owned(),
-        action: format!("{method} {}", target.origin()),
-        rule: rule.into(),
-        place: "built in".to_owned(),
-        remedy: remedy.into(),
-    }))
 }
 
 /// The whole body of a guest's request.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use toolhold_policy::egress::{HostPattern, Reach};
 
-use super::secrets::Secret;
+use super::secret_sources::Secret;
 use super::tls::TrustStore;
 
 /// The settings for the requests of one plugin.

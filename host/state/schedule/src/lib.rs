@@ -8,22 +8,22 @@
 //! The time is always a parameter. Only [`Alarm`] waits for it.
 
 mod alarm;
-mod book;
 mod connection;
 mod cron;
+mod due;
 mod error;
 mod maker;
-mod runs;
 mod secrets;
+mod tasks;
 mod when;
 
 pub use alarm::Alarm;
-pub use book::{KeptTask, Listed, Owner, Quotas, RunnerProcess, Schedule};
 pub use cron::Cron;
+pub use due::{ClaimedRun, RunEnd, RunResult};
 pub use error::ScheduleError;
 pub use maker::Maker;
-pub use runs::{ClaimedRun, RunEnd, RunResult};
 pub use secrets::{hide_secrets, hide_secrets_of_run};
+pub use tasks::{KeptTask, Listed, Owner, Quotas, RunnerProcess, Schedule};
 pub use when::{Pending, When, clock_change, find_zone, zone_name};
 
 /// Most times that passed while nothing ran and that are run or counted.

@@ -3,7 +3,7 @@
 use toolhold_contract::{TaskAction, TaskRun};
 use toolhold_redaction::{self as redaction, Keys};
 
-use crate::book::Listed;
+use crate::tasks::Listed;
 
 /// Redacts what a person would show others, as in answers and in the audit.
 pub fn hide_secrets(task: &mut Listed) {

@@ -17,12 +17,12 @@ use toolhold_contract::text::{cut, neutral_line};
 
 use crate::assembly::Assembly;
 use crate::body::Writer;
-use crate::format::{
-    Caching, ServerError, WireCaps, WireError, WireFormat, WireOptions, WireRequest,
-};
 use crate::raw::{Fields, RawJson, readable, string};
 use crate::split::{Form, Frame, Splitter};
 use crate::turn::{Block, ModelAnswer, ModelEvent, Part, Turn, TurnMessage};
+use crate::wire_types::{
+    Caching, ServerError, WireCaps, WireError, WireFormat, WireOptions, WireRequest,
+};
 
 impl WireFormat {
     /// The request for a turn. The same turn is always the same bytes, and a turn with more

@@ -1,12 +1,55 @@
-//! Converts the words of a command line into the JSON object of a tool.
+//! The arguments of a tool: the words of a command line, or JSON on stdin, as a JSON object.
+
+use std::io::Read as _;
 
 use serde_json::{Map, Value};
-use toolhold_core::Definition;
+use toolhold_core::{Definition, Host};
 
+use crate::error::Error;
 use crate::shown;
+
+/// Bytes of JSON on stdin: the host's limit, and room for spaces and line ends.
+const MAX_STDIN: u64 = 4 * 1024 * 1024;
 
 /// Largest depth of references and alternatives: plugins write the schemas.
 const MAX_DEPTH: usize = 16;
+
+/// The typed arguments as the JSON object of the tool.
+pub(crate) fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Value, Error> {
+    let arguments = match words {
+        [word] if word == "-" => {
+            let attaches = host.tool(tool).is_some_and(|definition| definition.takes_attachments());
+            stdin(attaches).and_then(|text| from_json(&text))
+        }
+        [word] if word.trim_start().starts_with('{') => from_json(word),
+        [first, _, ..] if first == "-" || first.trim_start().starts_with('{') => Err(
+            "the arguments are either one JSON object (`-`: on stdin) or KEY=VALUE pairs, not both"
+                .to_owned(),
+        ),
+        words => match host.tool(tool) {
+            Some(definition) => from_words(&definition, words),
+            // The host has the best error for an unknown tool.
+            None => Ok(Value::Object(serde_json::Map::new())),
+        },
+    };
+    arguments.map_err(Error::Usage)
+}
+
+fn stdin(attaches: bool) -> Result<String, String> {
+    let mut text = String::new();
+    match std::io::stdin().lock().take(MAX_STDIN + 1).read_to_string(&mut text) {
+        Ok(length) if length as u64 > MAX_STDIN => {
+            let instead =
+                if attaches { "; hand large content over with --attach FILE" } else { "" };
+            Err(format!("more than 4 MiB of JSON on stdin{instead}"))
+        }
+        Ok(_) if text.trim().is_empty() => {
+            Err("stdin is empty; `-` takes the arguments from there, as one JSON object".to_owned())
+        }
+        Ok(_) => Ok(text),
+        Err(error) => Err(format!("stdin can't be read: {error}")),
+    }
+}
 
 /// The arguments in `words`, `KEY=VALUE` each, converted to the types of the tool's schema. A key
 /// may be an alias of an argument.
@@ -16,7 +59,7 @@ const MAX_DEPTH: usize = 16;
 /// # Errors
 ///
 /// The error for the person who typed it.
-pub(crate) fn from_words(definition: &Definition, words: &[String]) -> Result<Value, String> {
+fn from_words(definition: &Definition, words: &[String]) -> Result<Value, String> {
     let schema = &definition.input_schema;
     if let [word] = words
         && let Some(argument) = bare_argument(definition, word)
@@ -77,7 +120,7 @@ fn bare_argument<'d>(definition: &'d Definition, word: &str) -> Option<&'d str> 
 /// # Errors
 ///
 /// The place and the reason why it isn't a JSON object.
-pub(crate) fn from_json(text: &str) -> Result<Value, String> {
+fn from_json(text: &str) -> Result<Value, String> {
     match serde_json::from_str(text) {
         Ok(object @ Value::Object(_)) => Ok(object),
         Ok(_) => Err("the arguments have to be a JSON object: '{\"key\": \"value\"}'".to_owned()),

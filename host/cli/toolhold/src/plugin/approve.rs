@@ -8,10 +8,10 @@ use toolhold_core::{Ask, PluginApprovals, ask_hosts};
 
 use super::Setting;
 use crate::ask;
-use crate::card::{Card, Differences};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
+use crate::plugin_description::{Card, Differences};
 use crate::style::STRONG;
 
 /// Shows the component, asks, and approves exactly what was shown.

@@ -7,7 +7,6 @@ use toolhold_core::text::{counted, neutral_line};
 use toolhold_core::{Ask, ask_hosts};
 
 use crate::arguments::bundle::{BundleCommand, InstallBundleArguments};
-use crate::card::Differences;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -15,6 +14,7 @@ use crate::plugin::install::{
     BundleContents, BundlePlan, Installer, PlannedChange, PlannedPlugin, create_bundle,
 };
 use crate::plugin::{Setting, built_in_names, show, show_granted};
+use crate::plugin_description::Differences;
 use crate::style::STRONG;
 use crate::{ask, host, key, progress, shown};
 

@@ -10,11 +10,11 @@ use toolhold_core::{Candidate, CapabilityRequest, PluginApprovals, grant_line};
 
 use super::Setting;
 use super::grants::grant_for;
-use crate::card::{Card, Differences, Imports, LeftOutTools, SettingsCard, Signed};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin::install::file_signer;
+use crate::plugin_description::{Card, Differences, Imports, LeftOutTools, SettingsCard, Signed};
 use crate::style::STRONG;
 
 /// Describes a component, given its file or the name of an installed plugin.

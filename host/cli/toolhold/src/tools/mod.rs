@@ -8,10 +8,10 @@ use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{Access, Annotations, Decision, Definition, Host, SubjectKind};
 
 use crate::arguments::ToolsArguments;
-use crate::card::{Card, Imports};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
+use crate::plugin_description::{Card, Imports};
 use crate::schema;
 use crate::shown::{self, LEAST, SUMMARY, shortened};
 use crate::style::{FAINT, STRONG, warn};

@@ -10,9 +10,9 @@ mod clean;
 mod cut;
 mod fence;
 mod flagged;
+mod live_events;
 mod marks;
 mod media;
-mod redacting_events;
 mod shortened;
 mod sources;
 mod structured;
@@ -41,7 +41,7 @@ use crate::terminal::Kind;
 use clean::{clean_in_time, is_longer};
 use fence::Fence;
 pub use fence::{fenced, without_fence_keys};
-use redacting_events::{EventReceiver, RedactingEvents};
+use live_events::{EventReceiver, LiveEvents};
 use sources::Source;
 pub use structured::structured_schema;
 
@@ -266,7 +266,7 @@ impl Shaper {
     ) -> Arc<dyn Events> {
         let (untrusted, told) = (is_untrusted(context), Once::new());
         let receiver = EventReceiver { events, untrusted, on_untrusted, told };
-        Arc::new(RedactingEvents::new(receiver, self.rules(context)))
+        Arc::new(LiveEvents::new(receiver, self.rules(context)))
     }
 
     /// How a text of a call becomes one that may leave the host.

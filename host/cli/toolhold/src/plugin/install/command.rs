@@ -15,7 +15,6 @@ use toolhold_core::{
 use toolhold_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
 
 use crate::arguments::install::{AddArguments, InstallCommand};
-use crate::card::{Differences, Header, LeftOutTools, Signed};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -25,6 +24,7 @@ use crate::plugin::grants::grant_for;
 use crate::plugin::install::{
     Comparison, Installed, Installer, Offer, SignedBy, abilities, check_source,
 };
+use crate::plugin_description::{Differences, Header, LeftOutTools, Signed};
 use crate::style::{FAINT, STRONG};
 use crate::{allow, ask, host, init, progress};
 

@@ -1,13 +1,14 @@
-//! Runs of tasks: claimed, started, ended. Only the process that holds the runner's lock does this.
+//! Which runs are due, which times were missed, and how runs start and end. Only the process that
+//! holds the runner's lock does this.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use toolhold_contract::TaskAction;
 use toolhold_contract::text::{counted, cut, neutral};
 
-use crate::book::{Owner, Schedule, listed_of, moment, text, when};
 use crate::error::ScheduleError;
 use crate::maker::Maker;
+use crate::tasks::{Owner, Schedule, listed_of, moment, text, when};
 use crate::when::Pending;
 use crate::{INTERRUPTED, MAX_MISSED, MAX_OUTPUT, MAX_RUNS};
 
@@ -390,7 +391,7 @@ fn claimed(
         .prepare_cached("SELECT due FROM runs WHERE id = ?1")?
         .query_row([id], |row| row.get(0))?;
     let mut statement = connection
-        .prepare_cached(&format!("SELECT {} FROM tasks WHERE id = ?1", crate::book::COLUMNS))?;
+        .prepare_cached(&format!("SELECT {} FROM tasks WHERE id = ?1", crate::tasks::COLUMNS))?;
     let found = statement
         .query_row([task], |row| Ok((listed_of(row)?, text(row, 5)?, text(row, 11)?)))
         .optional()?;

@@ -1,4 +1,4 @@
-//! Tasks and runs as text for a model.
+//! Answers about tasks and runs. What was kept is untrusted text.
 
 use std::fmt::Write;
 

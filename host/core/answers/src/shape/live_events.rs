@@ -1,4 +1,5 @@
-//! Makes the events of a running call what may leave the host: as an answer, but in pieces.
+//! The events of a running call as they leave the host: without secrets, and marked as untrusted
+//! where others wrote them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -15,7 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Passes on events without what a terminal would not show, and without secrets. If a secret comes
 /// in pieces, the pieces before it is recognised have left already; the rest isn't passed on.
-pub(super) struct RedactingEvents {
+pub(super) struct LiveEvents {
     receiver: Arc<EventReceiver>,
     rules: TextRules,
     /// The texts that the call emits.
@@ -57,7 +58,7 @@ impl EventReceiver {
     }
 }
 
-impl RedactingEvents {
+impl LiveEvents {
     pub(super) fn new(receiver: EventReceiver, rules: TextRules) -> Self {
         let (emitted, messages) = Default::default();
         Self { receiver: Arc::new(receiver), rules, emitted, messages }
@@ -72,7 +73,7 @@ impl RedactingEvents {
     }
 }
 
-impl Events for RedactingEvents {
+impl Events for LiveEvents {
     fn progress(&self, progress: Progress) {
         let mut message = self.next(&self.messages, progress.message + "\n");
         message.truncate(message.trim_end_matches('\n').len());
@@ -172,11 +173,11 @@ mod tests {
     }
 
     /// All that leaves of what `say` says.
-    fn seen(say: impl FnOnce(&RedactingEvents)) -> String {
+    fn seen(say: impl FnOnce(&LiveEvents)) -> String {
         seen_by(TextRules { kind: Kind::Written, keys: Some(Keys::Text) }, say)
     }
 
-    fn seen_by(rules: TextRules, say: impl FnOnce(&RedactingEvents)) -> String {
+    fn seen_by(rules: TextRules, say: impl FnOnce(&LiveEvents)) -> String {
         let seen = Arc::new(Seen::default());
         let receiver = EventReceiver {
             events: Arc::clone(&seen) as _,
@@ -184,7 +185,7 @@ mod tests {
             on_untrusted: Box::new(|| ()),
             told: Once::new(),
         };
-        say(&RedactingEvents::new(receiver, rules));
+        say(&LiveEvents::new(receiver, rules));
         let texts = seen.0.lock().expect("nobody panics");
         texts.join("")
     }

@@ -1,0 +1,67 @@
+//! Files that a call hands over: `--attach`.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use toolhold_core::{Body, Content};
+
+use crate::error::Error;
+
+/// Bytes of an attachment, which is held in memory and copied into the sandbox.
+const MAX_ATTACHMENT: u64 = 64 * 1024 * 1024;
+
+/// The files as attachments.
+pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Content>, Error> {
+    files.iter().map(|file| attachment(file)).collect()
+}
+
+/// Checks that an argument names each attached file: a tool wouldn't see another one.
+pub(super) fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), Error> {
+    fn names(value: &Value, index: usize) -> bool {
+        match value {
+            Value::Object(fields) => {
+                fields.get("$attachment").and_then(Value::as_u64) == Some(index as u64)
+                    || fields.values().any(|field| names(field, index))
+            }
+            Value::Array(items) => items.iter().any(|item| names(item, index)),
+            _ => false,
+        }
+    }
+    match files.iter().enumerate().find(|(index, _)| !names(arguments, *index)) {
+        None => Ok(()),
+        Some((index, file)) => {
+            let how = format!(
+                "give {{\"$attachment\": {index}}} to one that takes it; `toolhold tools TOOL` shows which does"
+            );
+            Err(Error::Usage(format!("--attach {}: no argument names it; {how}", file.display())))
+        }
+    }
+}
+
+/// A file as an attachment: text if it is UTF-8, otherwise bytes.
+fn attachment(path: &Path) -> Result<Content, Error> {
+    let usage = |why: String| Error::Usage(format!("--attach {}: {why}", path.display()));
+    let mut bytes = Vec::new();
+    // Non-blocking: opening a FIFO would wait for a writer.
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = File::options()
+        .read(true)
+        .custom_flags(nonblocking)
+        .open(path)
+        .map_err(|error| usage(error.to_string()))?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(usage("isn't a regular file; write its content to one first".to_owned()));
+    }
+    file.take(MAX_ATTACHMENT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| usage(error.to_string()))?;
+    if bytes.len() as u64 > MAX_ATTACHMENT {
+        return Err(usage("more than 64 MiB".to_owned()));
+    }
+    let body =
+        String::from_utf8(bytes).map_or_else(|error| Body::Bytes(error.into_bytes()), Body::Text);
+    Ok(Content { body, media_type: None, meta: None })
+}

@@ -1,0 +1,268 @@
+//! Decides whether a request may be sent: its method, its URL, where it is redirected from, and that
+//! it contains no secret.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, TE, TRAILER,
+};
+use http::{Method, request};
+use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{Denial, JobServers, Report};
+use toolhold_policy::egress::{ReachStatus, Target};
+use toolhold_policy::spelling;
+use toolhold_redaction::{self as redaction, Keys};
+use url::Url;
+
+use super::record::{Record, redacted_url};
+use super::redirects::Redirects;
+use super::{Egress, Error, Settings};
+
+/// Headers that only the host sets, because they are about the connection.
+const HOST_HEADERS: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
+
+/// Headers that make some servers treat a request as one of another method.
+const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+
+/// The largest body that is scanned for secrets on the reactor's thread. That takes less time than
+/// moving it to another thread.
+const MAX_INLINE_SCAN: usize = 32 * 1024;
+
+/// The call that makes requests.
+#[derive(Debug)]
+pub struct Scope {
+    /// The report that the requests are recorded in.
+    pub report: Arc<Report>,
+    /// Whether the call only reads.
+    pub read_only: bool,
+    /// The origins that were approved for the call.
+    pub origins: Vec<String>,
+    /// The servers that run as jobs of the call's session. `None`: it has no jobs.
+    pub servers: Option<Arc<dyn JobServers>>,
+}
+
+/// A request that the rules allow.
+pub(super) struct CheckedRequest {
+    pub(super) url: Url,
+    pub(super) target: Target,
+    pub(super) method: Method,
+    pub(super) headers: HeaderMap,
+    pub(super) hop: u32,
+    /// The addresses at which a job may listen for it, if it is for a job.
+    pub(super) job_addresses: Option<&'static [IpAddr]>,
+}
+
+/// The check of one request.
+pub(super) struct Check<'a> {
+    pub(super) egress: &'a Arc<Egress>,
+    pub(super) scope: &'a Scope,
+    pub(super) redirects: &'a Redirects,
+}
+
+impl Check<'_> {
+    /// Checks the method, the URL and the headers of a request.
+    pub(super) fn head(
+        &self,
+        parts: request::Parts,
+        record: &Record,
+        is_beyond_limit: bool,
+    ) -> Result<CheckedRequest, Error> {
+        let Settings { limits, reach, asks, .. } = &*self.egress.settings;
+        let text = parts.uri.to_string();
+        if is_beyond_limit {
+            record.set_invalid_url(&text);
+            return Err(Error::Requests(limits.requests));
+        }
+        let (target, text) = Target::with_url(&text).map_err(|reason| {
+            record.set_invalid_url(&text);
+            Error::Url(reason)
+        })?;
+        let url = Url::parse(&text).map_err(|error| Error::Url(error.to_string()))?;
+        record.set_url(&url, self.redirects.hop(&url));
+        let method = parts.method;
+        if method == Method::CONNECT || method == Method::TRACE {
+            return Err(refused(
+                &method,
+                &target,
+                "CONNECT and TRACE are refused",
+                "No configuration key can change this.",
+            ));
+        }
+        if self.scope.read_only && method != Method::GET && method != Method::HEAD {
+            let remedy = "The author has to drop `read-only` of the tool, or declare with which arguments a call only reads (`reads-with`), and ask for `files` to write, if for any.";
+            return Err(refused(
+                &method,
+                &target,
+                "a call that only reads may use GET and HEAD only",
+                remedy,
+            ));
+        }
+        if self.scope.read_only && OVERRIDES.iter().any(|name| parts.headers.contains_key(*name)) {
+            let remedy = "Leave out the header, or use that method for the request itself.";
+            return Err(refused(
+                &method,
+                &target,
+                "a call that only reads may not name another method in a header",
+                remedy,
+            ));
+        }
+        let from = self.redirects.source(&url);
+        let refuse = |mut denial: Denial| {
+            if let Some(from) = &from {
+                denial.action = format!("{} (a redirect from {from})", denial.action);
+            }
+            Error::Refused(Box::new(denial))
+        };
+        if let ReachStatus::Unlisted(missing) =
+            reach.status(&target, method.as_str(), &self.scope.origins).map_err(refuse)?
+        {
+            let mut denial = reach.unlisted(&target, method.as_str(), missing);
+            if from.is_some() && *asks {
+                denial.remedy.push_str(&format!(
+                    " Or request {} in a call of its own, which a person can approve.",
+                    redacted_url(&url)
+                ));
+            }
+            return Err(refuse(denial));
+        }
+        let job_addresses = reach.job_addresses(&target);
+        if job_addresses.is_some() {
+            self.check_origin_of_job(&target, &method, &url).map_err(refuse)?;
+        }
+        let mut headers = parts.headers;
+        for name in HOST_HEADERS {
+            headers.remove(name);
+        }
+        let size: usize =
+            headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        if size > limits.headers {
+            return Err(Error::RequestHeaders(limits.headers));
+        }
+        let hop = self.redirects.follow(&url, &mut headers)?;
+        Ok(CheckedRequest { url, target, method, headers, hop, job_addresses })
+    }
+
+    /// Only a call that names the origin of a job's server requests it, and no other origin leads
+    /// there.
+    fn check_origin_of_job(
+        &self,
+        target: &Target,
+        method: &Method,
+        url: &Url,
+    ) -> Result<(), Denial> {
+        let origin = target.origin();
+        if self.scope.origins.contains(&origin) && !self.redirects.is_from_elsewhere(url) {
+            return Ok(());
+        }
+        Err(Denial {
+            capability: "http".to_owned(),
+            action: format!("{method} {origin}"),
+            rule: "only a call that names a job's server requests it".to_owned(),
+            place: "built in".to_owned(),
+            remedy: format!("Request {} in a call of its own.", redacted_url(url)),
+        })
+    }
+
+    /// Refuses a request that contains a secret, and returns it otherwise. A long body is scanned
+    /// on a blocking thread.
+    pub(super) async fn body(
+        &self,
+        checked: CheckedRequest,
+        body: Bytes,
+    ) -> Result<(CheckedRequest, Bytes), Error> {
+        if body.len() <= MAX_INLINE_SCAN {
+            return refuse_leaks(self.egress, &checked, &body).map(|()| (checked, body));
+        }
+        let egress = Arc::clone(self.egress);
+        let scan = tokio::task::spawn_blocking(move || {
+            refuse_leaks(&egress, &checked, &body).map(|()| (checked, body))
+        });
+        scan.await.unwrap_or_else(|_| {
+            Err(Error::RequestBodyBroken("the scan for secrets failed".to_owned()))
+        })
+    }
+}
+
+/// Refuses a request that contains a configured secret or text in the form of a secret. A guest
+/// never gets a configured secret from the host.
+fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
+    let CheckedRequest { url, target, method, headers, .. } = checked;
+    let settings = &egress.settings;
+    if let Some(echoes) = egress.echoes() {
+        let in_headers = || {
+            headers.iter().any(|(name, value)| {
+                echoes.contains(value.as_bytes()) || echoes.contains(name.as_str().as_bytes())
+            })
+        };
+        if echoes.contains(url.as_str().as_bytes()) || in_headers() || echoes.contains(body) {
+            return Err(refused(
+                method,
+                target,
+                "a configured secret may not be in a request unless the host puts it in",
+                "No configuration key can change this.",
+            ));
+        }
+    }
+    let is_to_job = checked.job_addresses.is_some();
+    if !is_to_job && settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
+        return Ok(());
+    }
+    let query: Vec<String> = url
+        .query_pairs()
+        .flat_map(|(name, value)| [name.into_owned(), value.into_owned()])
+        .collect();
+    let headers = headers.iter().flat_map(|(name, value)| {
+        [Cow::from(name.as_str()), String::from_utf8_lossy(value.as_bytes())]
+    });
+    let body = String::from_utf8_lossy(body);
+    let texts = [url.as_str().into(), body]
+        .into_iter()
+        .chain(query.iter().map(|text| text.as_str().into()))
+        .chain(headers);
+    for text in texts {
+        if let Some(kind) = kind_of_secret(text) {
+            let rule = format!(
+                "a request may not contain text that looks like a secret: {}",
+                neutral_line(cut(&kind, 100))
+            );
+            let remedy = format!(
+                "Configure the secret in [{}.secrets.NAME], so that no tool has to know it. Or, to allow it for that host, {}",
+                settings.reach.table.name,
+                settings.reach.table.lines(&format!("credentials_to = [\"{}\"]", target.host)),
+            );
+            return Err(refused(method, target, rule, remedy));
+        }
+    }
+    Ok(())
+}
+
+/// The kind of secret that a text seems to contain, as it is or after a server decodes it.
+fn kind_of_secret(text: Cow<'_, str>) -> Option<String> {
+    let mut text = text;
+    for _ in 0..=spelling::DEPTH {
+        let marked = redaction::text(&text, Keys::Unknown);
+        if let Some(kind) = redaction::first_mark(&marked).filter(|_| marked != text) {
+            return Some(kind.to_owned());
+        }
+        text = Cow::Owned(spelling::decoded(&text)?);
+    }
+    None
+}
+
+fn refused(
+    method: &Method,
+    target: &Target,
+    rule: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Error {
+    Error::Refused(Box::new(Denial {
+        capability: "http".to_owned(),
+        action: format!("{method} {}", target.origin()),
+        rule: rule.into(),
+        place: "built in".to_owned(),
+        remedy: remedy.into(),
+    }))
+}
