@@ -65,17 +65,6 @@ impl Guest {
         &self.name
     }
 
-    /// Puts the component into the folder if there is none. Without it, the build of the binary
-    /// would build the plugins a second time.
-    pub(crate) fn ensure_component(&self) -> Result<(), String> {
-        let component = self.file("wasm");
-        if component.exists() {
-            return Ok(());
-        }
-        self.create_folder()?;
-        replace(&component, &read(&self.built)?)
-    }
-
     /// Whether the folder has this component, compiled for the engine with this key.
     pub(crate) fn is_current(&self, key: &str) -> bool {
         let same_component = fs::read(self.file("wasm"))
@@ -86,9 +75,9 @@ impl Guest {
         same_component && same_engine && self.file("cwasm").exists()
     }
 
-    /// Compiles the component with `toolhold`, and puts both into the folder.
-    pub(crate) fn install(&self, toolhold: &Path, key: &str) -> Result<(), String> {
-        let compiled = self.compile(toolhold)?;
+    /// Compiles the component, and puts both into the folder.
+    pub(crate) fn install(&self, compiler: &Path, key: &str) -> Result<(), String> {
+        let compiled = self.compile(compiler)?;
         self.create_folder()?;
         // The old code is removed first and the new code is written last. So an interruption never
         // leaves a component with the code of another.
@@ -105,10 +94,10 @@ impl Guest {
         replace(&self.file("key"), key.as_bytes())
     }
 
-    fn compile(&self, toolhold: &Path) -> Result<Vec<u8>, String> {
+    fn compile(&self, compiler: &Path) -> Result<Vec<u8>, String> {
         let component = fs::File::open(&self.built)
             .map_err(|error| format!("can't open {}: {error}", self.built.display()))?;
-        helper(toolhold, "--baseline", component.into())
+        helper(compiler, "--baseline", component.into())
             .map_err(|why| format!("plugin {} can't be compiled: {why}", self.name))
     }
 
@@ -122,24 +111,24 @@ impl Guest {
     }
 }
 
-/// The key of `toolhold`'s engine: its version, settings and baseline CPU. Code that was compiled
+/// The key of the compiler's engine: its version, settings and baseline CPU. Code that was compiled
 /// under another key doesn't run.
-pub(crate) fn engine_key(toolhold: &Path) -> Result<String, String> {
-    let key = helper(toolhold, "--key", Stdio::null())?;
+pub(crate) fn engine_key(compiler: &Path) -> Result<String, String> {
+    let key = helper(compiler, "--key", Stdio::null())?;
     String::from_utf8(key)
         .map(|key| key.trim().to_owned())
         .map_err(|_| "the engine's key isn't UTF-8".to_owned())
 }
 
-/// Runs `toolhold __compile`, the helper inside the binary, and returns what it prints.
-fn helper(toolhold: &Path, option: &str, input: Stdio) -> Result<Vec<u8>, String> {
-    let mut command = Command::new(toolhold);
+/// Runs the compiler, and returns what it prints.
+fn helper(compiler: &Path, option: &str, input: Stdio) -> Result<Vec<u8>, String> {
+    let mut command = Command::new(compiler);
     command.args(["__compile", option]).stdin(input).stderr(Stdio::inherit());
     let output = command.output().map_err(|error| step::cannot_start(&command, &error))?;
     if output.status.success() && !output.stdout.is_empty() {
         Ok(output.stdout)
     } else {
-        Err(format!("toolhold __compile {option} failed ({})", output.status))
+        Err(format!("toolhold-compile __compile {option} failed ({})", output.status))
     }
 }
 

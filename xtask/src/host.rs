@@ -21,32 +21,20 @@ pub(crate) fn build_without_parts() -> Result<PathBuf, String> {
     with_plugins(&guests::build(Selection::BuiltIn)?, compile)
 }
 
-/// Builds the binary with `compile`, with these plugins and their compiled code inside. Returns its
+/// Compiles these plugins, and then builds the binary with `compile`, with them inside. Returns its
 /// path.
-///
-/// The binary compiles its own plugins ahead of time, so there are two builds. On a fresh clone,
-/// the first build has no compiled code inside. The second build only runs if there is new compiled
-/// code. If neither the sources nor the plugins have changed, cargo is called once and builds
-/// nothing.
 pub(crate) fn with_plugins(
     guests: &[Guest],
     compile: impl Fn() -> Result<PathBuf, String>,
 ) -> Result<PathBuf, String> {
-    for guest in guests {
-        guest.ensure_component()?;
+    step::headline("build the compiler of plugins");
+    let compiler = compile_binary("toolhold-compile")?;
+    let key = guests::engine_key(&compiler)?;
+    for guest in guests.iter().filter(|guest| !guest.is_current(&key)) {
+        step::headline(&format!("compile plugin {} ahead of time", guest.name()));
+        guest.install(&compiler, &key)?;
     }
     step::headline("build toolhold");
-    let toolhold = compile()?;
-    let key = guests::engine_key(&toolhold)?;
-    let stale: Vec<&Guest> = guests.iter().filter(|guest| !guest.is_current(&key)).collect();
-    if stale.is_empty() {
-        return Ok(toolhold);
-    }
-    for guest in stale {
-        step::headline(&format!("compile plugin {} ahead of time", guest.name()));
-        guest.install(&toolhold, &key)?;
-    }
-    step::headline("build toolhold with its plugins");
     compile()
 }
 
@@ -67,10 +55,15 @@ pub(crate) fn compile_release(also: &[&str]) -> Result<(), String> {
 }
 
 fn compile() -> Result<PathBuf, String> {
-    step::run("cargo build", cargo::host("build").args(["--workspace", "--bin", "toolhold"]))?;
-    let toolhold = cargo::target().join("debug/toolhold");
-    check_exists(&toolhold)?;
-    Ok(toolhold)
+    compile_binary("toolhold")
+}
+
+/// Builds a binary of the workspace for development. Returns its path.
+fn compile_binary(name: &str) -> Result<PathBuf, String> {
+    step::run("cargo build", cargo::host("build").args(["--workspace", "--bin", name]))?;
+    let binary = cargo::target().join("debug").join(name);
+    check_exists(&binary)?;
+    Ok(binary)
 }
 
 /// Fails if the build left no binary.

@@ -25,8 +25,8 @@ struct Aligned<T: ?Sized>(T);
 macro_rules! precompiled {
     ($file:expr) => {{
         static CODE: &Aligned<[u8]> = &Aligned(*include_bytes!($file));
-        // SAFETY: the file is the output of `toolhold __compile --baseline`, written by the command
-        // that builds the plugins.
+        // SAFETY: the file is the output of `toolhold-compile __compile --baseline`, written by the
+        // command that builds the plugins.
         unsafe { Precompiled::new(&CODE.0) }
     }};
 }
