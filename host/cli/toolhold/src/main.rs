@@ -57,12 +57,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::arguments::filter::FilterCommand;
 use crate::arguments::{
     Arguments, Command, ConfigCommand, GenerateCommand, PluginCommand, TasksCommand,
 };
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::filter::FilterCommand;
 use crate::options::LogFormat;
 use crate::style::Message;
 

@@ -121,6 +121,17 @@ impl Origin {
         })
     }
 
+    /// The remedy that adds a rule: to the user's own file, whose rules are one list with those of a
+    /// trusted file.
+    pub(crate) fn remedy_to_add(&self, rule: &str) -> Cow<'static, str> {
+        match &self.kind {
+            OriginKind::Trusted(_, own) => {
+                format!("To allow it, add a rule to {own}:\n{rule}").into()
+            }
+            _ => self.remedy(|| format!("To allow it, add a rule:\n{rule}")),
+        }
+    }
+
     /// The remedy for a rule that the user's own file can't change. `None` if it can.
     pub(crate) fn elsewhere(&self) -> Option<String> {
         match &self.kind {

@@ -13,7 +13,7 @@ use toolhold_contract::Access;
 
 use crate::action::{Action, Phase, ResolvedSubject, Trust};
 use crate::decision::{Decision, Gate, Verdict};
-use crate::origin::{Origin, OriginKind};
+use crate::origin::Origin;
 use crate::path_globs::PathGlobs;
 use crate::pattern::TextGlob;
 
@@ -172,14 +172,9 @@ pub(crate) fn none_allows(table: &str) -> String {
 /// The remedy for such a denial: a rule that allows the tool. `more`: further lines of that rule.
 pub(crate) fn to_allow(place: &Origin, table: &str, tool: &str, more: &str) -> Cow<'static, str> {
     let table = table.trim_matches(['[', ']']);
-    let rule = || format!("[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}");
-    match &place.kind {
-        // The rules of a trusted file and of the user's own file are one list.
-        OriginKind::Trusted(_, own) => {
-            format!("To allow it, add a rule to {own}:\n{}", rule()).into()
-        }
-        _ => place.remedy(|| format!("To allow it, add a rule:\n{}", rule())),
-    }
+    place.remedy_to_add(&format!(
+        "[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}"
+    ))
 }
 
 /// Whether the call is checked as a whole, and not only by its subjects: it has no subjects, or its

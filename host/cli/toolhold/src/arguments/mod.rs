@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod bundle;
+pub(crate) mod filter;
 mod grants;
 pub(crate) mod install;
 pub(crate) mod jobs;
@@ -17,10 +18,10 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use toolhold_core::NAME;
 use toolhold_mcp_server::ListenAddress;
 
-use crate::filter::FilterCommand;
 use crate::options::Options;
 
 use self::bundle::BundleCommand;
+use self::filter::FilterCommand;
 use self::install::InstallCommand;
 pub(crate) use grants::{AllowArguments, InitArguments, TrustArguments, YesOrNo};
 pub(crate) use keys::{CeilingCommand, KeyCommand, SignArguments};

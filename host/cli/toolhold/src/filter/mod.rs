@@ -1,6 +1,5 @@
 //! `toolhold filter`.
 
-mod command;
 mod discover;
 mod examples;
 mod table;
@@ -18,9 +17,7 @@ use toolhold_core::{
     commands,
 };
 
-pub(crate) use command::FilterCommand;
-use command::FilterTry;
-
+use crate::arguments::filter::{FilterCommand, FilterTry};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;

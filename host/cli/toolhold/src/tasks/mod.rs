@@ -2,6 +2,7 @@
 
 pub(crate) mod command;
 mod manage;
+mod run;
 mod runner;
 mod unit;
 

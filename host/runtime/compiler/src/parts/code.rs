@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use toolhold_component::{Part, file};
-use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
+use wasmtime::component::{ComponentExportIndex, InstancePre};
 
 use crate::Compiler;
 use crate::parts::engine::{PartEngine, PartState};
 use crate::parts::job::{PartError, PartErrorKind};
-use crate::parts::random;
 
 /// The interface that a part exports, and its function.
 const INTERFACE: &str = "toolhold:tool/part@0.1.0";
@@ -68,7 +67,7 @@ impl Parts {
         let read = || self.read(part).map(Cow::Owned);
         let component = compiler.component(&engine.wasm, read, &part.sha256, None)?;
         let failed = |error: wasmtime::Error| format!("linking it failed: {error:#}");
-        let linker = linker(engine, &component).map_err(failed)?;
+        let linker = engine.linker(&component).map_err(failed)?;
         let run = component
             .get_export_index(None, INTERFACE)
             .and_then(|interface| component.get_export_index(Some(&interface), FUNCTION))
@@ -95,14 +94,4 @@ impl Parts {
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
-}
-
-/// Links random numbers, and traps for everything else.
-fn linker(engine: &PartEngine, component: &Component) -> wasmtime::Result<Linker<PartState>> {
-    let mut linker = Linker::new(&engine.wasm);
-    for (import, _) in component.component_type().imports(&engine.wasm) {
-        random::link(&mut linker, import, |state: &mut PartState| &mut state.random)?;
-    }
-    linker.define_unknown_imports_as_traps(component)?;
-    Ok(linker)
 }

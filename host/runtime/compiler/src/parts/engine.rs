@@ -1,4 +1,4 @@
-//! The engine of parts, and what one instance may use.
+//! The engine of parts, and what one instance may use: random numbers, and bounded memory.
 
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use toolhold_contract::HostError;
+use wasmtime::component::{Component, Linker};
 
 use crate::parts::job::Meter;
-use crate::parts::random::Random;
+use crate::parts::random::{self, Random};
 use crate::{StoreBounds, StoreLimiter, settings};
 
 /// Most bytes of all memories of an instance.
@@ -41,6 +42,16 @@ impl PartEngine {
         let wasm = wasmtime::Engine::new(&settings()).map_err(failed)?;
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
         Ok(Self { wasm, spare: AtomicUsize::new(processors.saturating_sub(1)) })
+    }
+
+    /// Links random numbers, and traps for everything else.
+    pub(crate) fn linker(&self, component: &Component) -> wasmtime::Result<Linker<PartState>> {
+        let mut linker = Linker::new(&self.wasm);
+        for (import, _) in component.component_type().imports(&self.wasm) {
+            random::link(&mut linker, import, |state: &mut PartState| &mut state.random)?;
+        }
+        linker.define_unknown_imports_as_traps(component)?;
+        Ok(linker)
     }
 
     /// Takes up to `wanted` of the threads that no other call has.

@@ -1,3 +1,5 @@
+//! The arguments of `toolhold filter`.
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
