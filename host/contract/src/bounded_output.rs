@@ -1,4 +1,4 @@
-//! Output of a program, of which a limited part is kept.
+//! Keeps the beginning and the end of a program's output that is too long.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! The built-in plugins. All that the host knows about one by its name stands here.
+//! The table of built-in plugins: where each is configured, and what it may use. All that the host
+//! knows about one by its name stands here.
 
 /// A built-in plugin: where it is configured, and what it may use.
 #[derive(Debug)]

@@ -1,3 +1,5 @@
+//! One call of a tool as the host gives it to a source, and the events of a running call.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

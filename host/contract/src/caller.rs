@@ -1,3 +1,5 @@
+//! The type of what plugins may know about the caller of a call.
+
 /// Who makes a call, and where, as plugins may know it. The names are opaque: they can be compared,
 /// and nothing else can be read from them.
 #[derive(Clone, Debug, PartialEq, Eq)]

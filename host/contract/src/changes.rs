@@ -1,3 +1,5 @@
+//! The interface by which a change in files is announced to undo before it is made.
+
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,3 +1,5 @@
+//! The interface by which the commands that a plugin chooses are decided on like calls of `bash`.
+
 use std::fmt;
 use std::sync::Arc;
 

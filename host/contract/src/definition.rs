@@ -1,3 +1,6 @@
+//! The definition of a tool: its arguments and their roles, its promises, and whether a call with
+//! given arguments only reads.
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! A denial: the action, the rule, the rule's place, and the remedy.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! The interface of a model that makes vectors of texts.
+
 use std::fmt;
 
 use crate::BoxFuture;

@@ -1,3 +1,5 @@
+//! The failure of a call: its category and code, and which codes only the host sets.
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

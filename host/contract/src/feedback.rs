@@ -1,4 +1,5 @@
-//! What a failure means for the caller, and its text form for a model.
+//! Advice to the caller of a failed call: whether to retry it, what to do, and the text form for a
+//! model.
 
 use std::fmt::Write;
 

@@ -1,3 +1,5 @@
+//! The declaration of a filter: which outputs it matches, its purpose, and its verdict.
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Category, Content};

@@ -1,3 +1,5 @@
+//! The boxed future of the contract's traits.
+
 use std::future::Future;
 use std::pin::Pin;
 

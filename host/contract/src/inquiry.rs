@@ -1,3 +1,6 @@
+//! A question that a source asks the person in the middle of a call (an elicitation of a server),
+//! and its answer.
+
 use serde_json::{Map, Value};
 
 use crate::BoxFuture;

@@ -1,3 +1,5 @@
+//! The interface that finds servers running as jobs of a session, for requests to its loopback.
+
 use std::any::Any;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -1,3 +1,5 @@
+//! The interface that starts a job: a command that goes on after its call.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

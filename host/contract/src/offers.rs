@@ -1,3 +1,5 @@
+//! The prompts and resources that a source offers beside tools.
+
 use serde::{Deserialize, Serialize};
 
 /// What a provider offers beside tools: prompts for people, and resources to read.

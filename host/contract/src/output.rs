@@ -1,3 +1,5 @@
+//! The output of a tool: its parts, its structured value, and the mark of untrusted text.
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

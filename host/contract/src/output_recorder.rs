@@ -1,3 +1,6 @@
+//! The interface that receives everything that a call's command writes, also what is too long for
+//! an answer.
+
 use std::fmt;
 
 /// Which of its two outputs a command wrote to.

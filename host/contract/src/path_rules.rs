@@ -1,3 +1,5 @@
+//! The interface that asks the rules about calls for each path that a call reaches.
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 

@@ -1,3 +1,5 @@
+//! The `ToolSource` trait, which everything implements that offers tools to the host.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! A source's report of a call beside its outcome: notices, requests, and the files that were read.
+
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

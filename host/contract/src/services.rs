@@ -1,3 +1,5 @@
+//! The interface that keeps programs of plugins that outlive a call, by session.
+
 use std::any::Any;
 use std::fmt;
 

@@ -1,3 +1,5 @@
+//! The place of the network that the commands of a session share.
+
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

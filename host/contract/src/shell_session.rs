@@ -1,3 +1,6 @@
+//! The interface by which a command leaves its directory and variables to the next one of its
+//! session.
+
 use std::fmt;
 
 /// What a command of a session begins with, and what it leaves for the next one.

@@ -1,3 +1,5 @@
+//! The interface by which a plugin makes, lists and cancels tasks for a later time.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! What a terminal would show of a program's output: without control sequences, and with the last
-//! state of a line that was overwritten.
+//! Removes control sequences from a program's output, and leaves the last state of a line that was
+//! overwritten, as a terminal would show.
 
 /// Bytes of a line's state that are compared, and letters at the beginning that two states share.
 const LONGEST_STATE: usize = 512;

@@ -1,4 +1,4 @@
-//! Untrusted text: bounded, and without characters that could steer a terminal, a log or a model
+//! Bounds untrusted text and removes characters that could steer a terminal, a log or a model
 //! (invariant 6).
 
 use std::borrow::Cow;

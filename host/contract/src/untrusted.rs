@@ -1,3 +1,5 @@
+//! The type of text that others wrote, which can't be formatted into another text by mistake.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! The interface of a database of vectors beside an index.
+
 use std::fmt;
 
 use crate::BoxFuture;

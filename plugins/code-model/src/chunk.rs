@@ -1,4 +1,4 @@
-//! The chunks of a source: what the index has of its text.
+//! Divides a source into the chunks whose words the index gets.
 
 use crate::{Definition, MAX_SOURCE, words};
 

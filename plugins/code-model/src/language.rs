@@ -1,4 +1,4 @@
-//! The languages, and how a file's is found.
+//! The languages that `search_code` parses, and how the language of a file is detected.
 
 /// A language that a parser reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

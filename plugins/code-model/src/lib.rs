@@ -1,5 +1,4 @@
-//! What the parser of a language says of a source: definitions, references, and the words of its
-//! lines.
+//! What a parser finds in a source: definitions, references, and the words of its lines.
 //!
 //! The parsers are parts, components of their own. The plugin that searches code asks them. Both
 //! know these types, and the bytes of a question and its answer. No I/O.

@@ -1,4 +1,4 @@
-//! The bytes of a question to a part, and of its answer.
+//! Encodes and decodes a question to a parser and its answer.
 //!
 //! A question is the source, and one byte behind it for what is wanted. An answer is one byte for
 //! the version, one for flags, then the strings, each once, then the definitions and the

@@ -1,4 +1,4 @@
-//! Words of code, in the form in which the index has them.
+//! Splits identifiers and queries into the words of the code index, in any style of writing.
 //!
 //! An identifier counts whole and by its parts: `loadConfig` and `load_config` are both the word
 //! `loadconfig` with the parts `load` and `config`.

@@ -1,4 +1,5 @@
-//! What language servers are asked, and which of their answers count.
+//! Asks language servers for definitions, uses and symbols, and decides which of their answers
+//! count.
 //!
 //! A server runs the code of the project, so that everything it says is that of a stranger: places
 //! count if this plugin may read them, with the line that it reads itself.

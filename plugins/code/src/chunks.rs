@@ -1,4 +1,4 @@
-//! What the index gets of a file: its definitions, and its words in chunks.
+//! Makes the documents of a file for the index: its definitions, and its words in chunks.
 
 use code_model::{Definition, Parsed, words};
 use toolhold_sdk::index::Document;

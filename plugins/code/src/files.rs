@@ -1,4 +1,4 @@
-//! Reads files as they are now: the first bytes of any file, and the text of those of an answer.
+//! Reads files of hits as they are now, and drops hits in a file that changed since it was indexed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

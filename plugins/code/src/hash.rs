@@ -1,4 +1,4 @@
-//! Short names for paths and contents.
+//! Hashes paths and contents to short names.
 
 /// A hash of 64 bits (FNV-1a over words of eight bytes). It tells contents apart that differ by
 /// accident; whoever builds two contents with one hash only misleads searches in his own files.

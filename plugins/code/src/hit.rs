@@ -1,4 +1,4 @@
-//! Hits: what they say, and which come first.
+//! Describes the hits of a search, and decides which come first.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! A project as the index has it: its files, and the documents of each.
+//! Stores a project in the index: its files and their documents, and removes the oldest project to
+//! make room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};

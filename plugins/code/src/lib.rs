@@ -1,4 +1,4 @@
-//! The built-in tool that searches in code.
+//! The built-in plugin of `search_code`, which searches in code.
 
 mod ask;
 mod chunks;

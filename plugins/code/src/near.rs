@@ -1,4 +1,4 @@
-//! Names like one that is defined nowhere.
+//! Suggests names of the project that are like one that is defined nowhere.
 
 use std::time::Instant;
 

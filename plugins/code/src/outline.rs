@@ -1,4 +1,4 @@
-//! The outline of a file: what it defines, in its order.
+//! Lists what a file defines, in its order (the outline).
 
 use std::path::Path;
 use std::time::Instant;

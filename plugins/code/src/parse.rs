@@ -1,4 +1,5 @@
-//! Asks the parsers of languages, which are parts of this plugin.
+//! Asks the parsers of languages, which are parts of this plugin, and sends slow sources a few at a
+//! time.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Paths in arguments and answers.
+//! Shortens paths in the answers of `search_code`, and resolves those in its arguments.
 
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};

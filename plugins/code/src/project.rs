@@ -1,4 +1,4 @@
-//! The project that a search is in, and its files now.
+//! Finds the project that a search is in, and lists its files.
 
 use std::path::Path;
 

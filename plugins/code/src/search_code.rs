@@ -1,3 +1,5 @@
+//! `search_code`: its arguments, which ways of searching it tries in which order, and its answer.
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

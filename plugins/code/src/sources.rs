@@ -1,4 +1,4 @@
-//! The ways in which a place is found.
+//! Finds places in the index and in files: definitions, uses, words and near vectors.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

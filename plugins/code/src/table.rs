@@ -1,4 +1,4 @@
-//! The table of indexed files of a project.
+//! The table of a project's indexed files, in shards of which only changed ones are written.
 //!
 //! It decides what the index holds: documents of a content that isn't in the table are never
 //! answered. So an update that was cut off, or two processes that update one project at once, can

@@ -1,4 +1,4 @@
-//! Brings the index of a project up to date.
+//! Updates the index of a project to the files that are there now, within its time.
 //!
 //! Documents and the table of files change in one transaction for each batch of files. So an update
 //! that ends at any moment leaves an index that is right for every file in the table, and the next

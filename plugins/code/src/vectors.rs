@@ -1,4 +1,4 @@
-//! Vectors of chunks, where the operator chose a model that makes them.
+//! Makes and compares vectors of chunks, where the operator chose a model that makes them.
 //!
 //! A chunk has a tag that names the model of its vector, or says that it has none. So vectors of
 //! another model are never compared, and each call makes some of those that are missing.

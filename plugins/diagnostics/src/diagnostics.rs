@@ -1,3 +1,5 @@
+//! `diagnostics`: its arguments, which checkers it runs in which folders, and its answer.
+
 use std::path::{Path, PathBuf};
 
 use schemars::{JsonSchema, Schema};

@@ -1,4 +1,4 @@
-//! What checkers find, in one form for all of them.
+//! A diagnostic in one form for all checkers; drops repeated ones, and bounds their texts.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};

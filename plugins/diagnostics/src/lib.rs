@@ -1,4 +1,4 @@
-//! The built-in tool that runs the compilers and linters of a project.
+//! The built-in plugin of `diagnostics`, which runs the compilers and linters of a project.
 
 mod checker;
 mod diagnostics;

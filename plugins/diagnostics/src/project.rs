@@ -1,4 +1,4 @@
-//! Which checkers fit a folder, and which other projects lie below it.
+//! Decides which checkers fit a folder, and which other projects lie below it.
 
 use std::collections::VecDeque;
 use std::fs;

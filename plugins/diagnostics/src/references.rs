@@ -1,5 +1,5 @@
-//! The configurations of `tsc` that a project consists of: that of its folder, and those that it
-//! refers to, which `tsc` itself checks only when it builds.
+//! Finds the configurations of `tsc` that a project consists of, which `tsc` itself checks only
+//! when it builds.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! The answer: the diagnostics of all checkers, and what became of each checker.
+//! Writes the answer of `diagnostics`: the findings of all checkers, and what became of each
+//! checker.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Runs checkers, and reads what they write while it comes.
+//! Runs checkers within the time of the call, and reads what they write while it comes.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What earlier calls found, so that a call can show only what is new.
+//! Remembers what earlier calls found, so that a call can show only what is new.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,3 +1,5 @@
+//! `copy_path`: copies a file or a directory.
+
 use std::fs;
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! `create_directory`: creates a directory and its missing parents.
+
 use std::fs;
 use std::io::ErrorKind;
 

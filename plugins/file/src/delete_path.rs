@@ -1,3 +1,5 @@
+//! `delete_path`: deletes a file, a link, or a directory with everything in it.
+
 use std::fs;
 use std::path::Path;
 

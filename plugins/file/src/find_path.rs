@@ -1,3 +1,5 @@
+//! `find_path`: finds files whose paths match a glob.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_sdk::search::{self, Ending, Scope};

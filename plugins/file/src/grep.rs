@@ -1,3 +1,5 @@
+//! `grep`: finds lines of files by a regular expression.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope, SearchError};

@@ -1,4 +1,4 @@
-//! Searches of hidden files.
+//! Lets `grep` and `find_path` search hidden files too.
 
 /// Globs that match like `glob`, in hidden folders and files too. Those of `.gitignore` stay left
 /// out, and so does `.git`.

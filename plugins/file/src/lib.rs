@@ -1,4 +1,4 @@
-//! The built-in file tools.
+//! The built-in plugin of the file tools.
 
 mod copy_path;
 mod create_directory;

@@ -1,3 +1,5 @@
+//! `list_directory`: lists the entries of a directory with their kinds.
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::search::{self, Ending, Entry, Kind, Scope};

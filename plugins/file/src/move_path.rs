@@ -1,3 +1,5 @@
+//! `move_path`: moves or renames a file, a link or a directory.
+
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;

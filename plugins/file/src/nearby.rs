@@ -1,4 +1,4 @@
-//! Suggestions for a path that doesn't exist.
+//! Suggests names like a path that doesn't exist.
 
 use toolhold_sdk::Failure;
 use toolhold_sdk::search::{self, Kind, Scope};

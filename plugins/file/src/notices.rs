@@ -1,4 +1,4 @@
-//! Notices of an answer: that it was cut, or that something was left out.
+//! Adds notices to an answer: that a search was stopped early, or that something was left out.
 
 use toolhold_sdk::add_notice;
 use toolhold_sdk::search::{Ending, Skipped};

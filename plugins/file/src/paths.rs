@@ -1,4 +1,5 @@
-//! Paths in arguments and answers.
+//! Shortens and cleans paths in the answers of the file tools, and explains a file that can't be
+//! opened.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! Counts the entries below a directory before it is copied.
+//! Counts the entries below a directory before it is copied, and fails if one may not be read.
 
 use toolhold_sdk::Failure;
 use toolhold_sdk::search::{self, Ending, Kind, Scope};

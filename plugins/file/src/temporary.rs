@@ -1,5 +1,5 @@
-//! Files and directories that are built under a temporary name. They get their final name when
-//! they are complete, so no reader sees half of one.
+//! Builds files and directories under a temporary name. They get their final name when they are
+//! complete, so no reader sees half of one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! The names of files and directories that aren't complete yet.
+//! Makes and recognises the names of files and directories that aren't complete yet.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};

@@ -1,5 +1,4 @@
-//! Code that copying and moving share: checks of the destination, and copies under a temporary
-//! name.
+//! Checks the destination of a copy or a move, and copies under a temporary name.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

@@ -1,3 +1,5 @@
+//! `write`: creates a file, or replaces its whole content.
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};

@@ -1,3 +1,6 @@
+//! Offers the rules as filters, the operator's before the built-in ones, and runs the steps of a
+//! rule on an output.
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 

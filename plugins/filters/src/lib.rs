@@ -1,5 +1,5 @@
-//! The built-in output filters: rules that leave out lines of a command's output that a model
-//! doesn't need.
+//! The plugin of the built-in output filters, which leave out lines of a command's output that a
+//! model doesn't need.
 //!
 //! A rule is data: a matcher and one or more steps, each a strategy with its parameters. For every
 //! strategy, the [`guard`] decides which lines are never left out.

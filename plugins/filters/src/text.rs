@@ -1,4 +1,5 @@
-//! Splits an output into lines, and joins the lines that stay.
+//! Splits an output into lines, and joins the lines that stay, with marks for those that were left
+//! out.
 
 use std::fmt::Write as _;
 

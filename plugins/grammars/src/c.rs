@@ -1,4 +1,4 @@
-//! Declarations of C and C++, whose names stand inside declarators.
+//! Finds the names in declarations of C and C++, which stand inside declarators.
 
 use code_model::Kind;
 use tree_sitter::Node;

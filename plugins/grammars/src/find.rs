@@ -1,4 +1,4 @@
-//! Names that don't simply stand in the field `name` of a node.
+//! Finds names that don't simply stand in the field `name` of a node, by language.
 
 use code_model::Kind;
 use tree_sitter::Node;

@@ -1,4 +1,4 @@
-//! The grammars, each with its tables.
+//! Chooses the grammar and the tables of a language.
 
 use std::rc::Rc;
 

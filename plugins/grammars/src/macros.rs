@@ -1,6 +1,6 @@
-//! Macros of C and C++ that stand before declarations, such as `EXPORT int f(void);`. What they
-//! expand to isn't known, and the grammar takes them for types. So they are blanked before parsing;
-//! everything keeps its place.
+//! Blanks macros of C and C++ that stand before declarations, such as `EXPORT int f(void);`. What
+//! they expand to isn't known, and the grammar takes them for types. So they are blanked before
+//! parsing; everything keeps its place.
 
 /// Words that don't begin what follows a macro, but belong to the type before them.
 const QUALIFIERS: [&[u8]; 2] = [b"const", b"volatile"];

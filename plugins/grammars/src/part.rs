@@ -1,4 +1,4 @@
-//! The exports of a part.
+//! Exports a parser as a part.
 
 #[allow(missing_docs, unsafe_code, unreachable_pub, reason = "generated")]
 mod bindings {

@@ -1,4 +1,4 @@
-//! The tables: which nodes define something, and which are names.
+//! The tables of each language: which nodes define something, and which are names.
 
 use code_model::Kind;
 

@@ -1,4 +1,4 @@
-//! The walk through a tree: what it defines, in what, and which names it uses.
+//! Walks through a syntax tree, and collects what it defines, in what, and which names it uses.
 
 use std::collections::BTreeSet;
 

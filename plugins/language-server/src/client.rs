@@ -1,4 +1,5 @@
-//! The client: requests and their answers, and what a server says of its own work.
+//! Sends requests to a language server (definition, references, hover, symbols), waits until it has
+//! loaded its project, and refuses what it asks for.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

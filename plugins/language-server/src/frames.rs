@@ -1,4 +1,5 @@
-//! Messages in their frames: headers, an empty line, and as many bytes as `Content-Length` says.
+//! Splits and writes messages of a language server: headers, an empty line, and as many bytes as
+//! `Content-Length` says.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Places in files: what the protocol says of them, and what tools need.
+//! Converts places, symbols and hovers of a language server's answers to files, lines and bytes.
 
 use serde_json::Value;
 

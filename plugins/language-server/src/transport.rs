@@ -1,4 +1,4 @@
-//! The way to a server, and what can go wrong on it.
+//! The interface of the way to a language server, and why a server didn't answer.
 
 use std::fmt::{self, Display};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Dates: seconds since 1970 and RFC 3339, in UTC.
+//! Converts dates: seconds since 1970 and RFC 3339, in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What is kept of an entry.
+//! An entry of the memory: its key, content, category and origin, and how a document holds them.
 
 use serde::{Deserialize, Serialize};
 use toolhold_sdk::Failure;

@@ -1,3 +1,5 @@
+//! `memory_forget`: deletes an entry of the memory.
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::index;

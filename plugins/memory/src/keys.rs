@@ -1,4 +1,4 @@
-//! Entries that were saved before their keys were searched.
+//! Adds the keys of entries to their texts, for entries that were saved before keys were searched.
 //!
 //! An entry is found by the words of its key too, since its text begins with the key. A search
 //! can't write, so older entries get that when their user saves something.

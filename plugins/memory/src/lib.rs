@@ -1,4 +1,4 @@
-//! The built-in memory: what an agent wants to know again later.
+//! The built-in plugin of the memory: what an agent wants to know again later.
 
 mod date;
 mod entry;

@@ -1,3 +1,5 @@
+//! `memory_save`: saves an entry in the memory, with its scope and its origin.
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::index::{self, Document, Query};

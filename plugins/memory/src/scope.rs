@@ -1,3 +1,5 @@
+//! Who finds an entry of the memory again, by the beginning of its key.
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::Caller;

@@ -1,3 +1,5 @@
+//! `memory_search`: searches the memory by words or meaning, or lists entries.
+
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Vectors of entries, where the operator chose a model that makes them.
+//! Makes and compares vectors of entries, where the operator chose a model that makes them.
 //!
 //! An entry with a vector has a tag that names the model, so vectors of another model are never
 //! compared. An entry without that tag is found by its words, and gets its vector when its user

@@ -1,4 +1,4 @@
-//! What a task does, and how a task is named: as arguments of the tools.
+//! The arguments that say what a task does, and the names by which a task is called.
 
 use serde_json::{Map, Value, json};
 use toolhold_sdk::schedule::Action;

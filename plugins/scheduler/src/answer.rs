@@ -1,4 +1,4 @@
-//! Answers about tasks and runs. What was kept is untrusted text.
+//! Describes tasks and runs in answers. What was kept is untrusted text.
 
 use std::fmt::Write;
 

@@ -1,3 +1,5 @@
+//! `cancel_task`: removes a task.
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::schedule;

@@ -1,4 +1,4 @@
-//! The built-in tools for tasks at a later time.
+//! The built-in plugin of the tools that make, list and cancel scheduled tasks.
 
 mod action;
 mod answer;

@@ -1,3 +1,5 @@
+//! `list_tasks`: lists tasks and their runs.
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::schedule::{self, TaskState};

@@ -1,3 +1,5 @@
+//! `schedule`: changes a task that exists, and takes the arguments of other programs' tools.
+
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -1,3 +1,5 @@
+//! `schedule_deferred`: makes a task that runs once.
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -1,3 +1,5 @@
+//! `schedule_periodic`: makes a task that runs again and again.
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! When a task runs, as other programs say it.
+//! Reads when a task runs, as other programs say it.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,3 +1,5 @@
+//! The running call for a Rust plugin: its attachments, progress, emitted parts, time and caller.
+
 use std::borrow::Cow;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! A part of an answer, or an attachment, as a Rust plugin makes and reads it.
+
 /// One part of an answer, or an attachment of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {

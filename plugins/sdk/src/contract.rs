@@ -1,5 +1,5 @@
-//! The contract's types, generated from its WIT, and the conversion of those that all plugins
-//! share.
+//! The contract as Rust types for a plugin, generated from its WIT, and the conversion of those
+//! that all plugins share.
 
 use crate::content::{Body, Content};
 use crate::failure::{Category, Failure, MAX_MESSAGE};

@@ -1,3 +1,5 @@
+//! The directory where a plugin's relative paths start.
+
 use std::io;
 use std::path::PathBuf;
 

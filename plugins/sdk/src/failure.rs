@@ -1,3 +1,5 @@
+//! A failed call, as a Rust plugin reports it: its category, code, message and suggestion.
+
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind};
 use std::time::Duration;

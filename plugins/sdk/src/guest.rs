@@ -1,4 +1,4 @@
-//! The exports of a plugin with tools.
+//! Makes the exports of a Rust plugin with tools.
 
 use serde_json::Value;
 

@@ -1,3 +1,5 @@
+//! The error of a host function for a Rust plugin.
+
 use std::fmt::{self, Display};
 
 use crate::{Category, Failure};

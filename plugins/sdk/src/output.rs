@@ -1,3 +1,5 @@
+//! The answer of a Rust plugin's tool: its parts and its value for programs.
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 

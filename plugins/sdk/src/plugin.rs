@@ -1,3 +1,5 @@
+//! Checks a Rust plugin at compile time by the contract's rules, and passes each call to its tool.
+
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 

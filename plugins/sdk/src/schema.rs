@@ -1,4 +1,4 @@
-//! JSON Schemas from types.
+//! Makes the JSON Schemas of arguments and answers from Rust types.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;

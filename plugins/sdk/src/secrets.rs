@@ -1,4 +1,4 @@
-//! The operator's secrets for requests to the network.
+//! Whether the operator set a secret for the plugin's requests.
 //!
 //! No plugin ever sees a secret. The configuration says where it comes from and where it may go.
 //! The host puts it into the [requests](crate::http) that may carry it. A plugin can ask whether a

@@ -1,3 +1,5 @@
+//! The `Tool` trait of a Rust plugin, with a tool's promises, subjects and preview.
+
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 

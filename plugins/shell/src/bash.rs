@@ -1,3 +1,5 @@
+//! `bash`: runs a command line, or starts it as a job.
+
 use std::time::{Duration, Instant};
 
 use schemars::{JsonSchema, Schema};

@@ -1,3 +1,5 @@
+//! The result of a command for programs, and its text for a model.
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use toolhold_sdk::process::Finished;

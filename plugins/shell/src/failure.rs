@@ -1,4 +1,4 @@
-//! Failures of commands.
+//! Makes the failure of a command from how it ended, with the host's notices.
 //!
 //! Every exit code other than 0 is a permanent failure: the same command would end in the same way
 //! again. This includes 127 (command not found), 126 (not executable), and commands that write

@@ -1,4 +1,4 @@
-//! The built-in shell tool.
+//! The built-in plugin of `bash`.
 
 mod bash;
 mod envelope;

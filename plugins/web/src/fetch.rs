@@ -1,3 +1,5 @@
+//! `fetch`: reads a page, a feed or a file of the web as text.
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::http::Response;

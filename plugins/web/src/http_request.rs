@@ -1,3 +1,6 @@
+//! `http_request`: sends a request with a method, headers and a body, and shows the server's
+//! answer.
+
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema};

@@ -1,4 +1,4 @@
-//! The built-in web tools.
+//! The built-in plugin of the web tools.
 
 mod fetch;
 mod http_request;

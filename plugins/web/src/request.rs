@@ -1,4 +1,4 @@
-//! Requests, and the kinds of bodies, for all three tools.
+//! Builds the requests of all three web tools, and decides which kind of body an answer has.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A server for the tests of the tools. It answers one request.
+//! A server for unit tests of the web tools. It answers one request.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

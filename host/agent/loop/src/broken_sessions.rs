@@ -1,5 +1,5 @@
-//! Sessions whose files are broken anywhere: reading one is an error or a session, and takes no
-//! more memory than the file makes plausible.
+//! Tests of session files that are broken anywhere: reading one is an error or a session, and takes
+//! no more memory than the file makes plausible.
 
 use std::fs::File;
 use std::io::{Seek, Write};

@@ -1,5 +1,5 @@
-//! What the agents of one task may take together: the one that the person asked, and those that it
-//! hands work to.
+//! The limits of turns, tokens and time of a task, which its agent shares with those that it hands
+//! work to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

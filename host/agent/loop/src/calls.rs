@@ -1,4 +1,5 @@
-//! From an answer to calls, and from tools and results to what a model reads.
+//! Finds the calls in a model's answer, native or written as text, and writes tools and results in
+//! the form that the model reads.
 
 use std::sync::Arc;
 

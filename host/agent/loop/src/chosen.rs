@@ -1,4 +1,5 @@
-//! The tools that a model is offered if all of them are too many, and how it reaches the others.
+//! Chooses the tools that a model is offered if all of them are too many; it reaches the others
+//! with `find_tools` and `call_tool`.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};

@@ -1,4 +1,5 @@
-//! What of a conversation stays in the model's context.
+//! Decides which results may be left out of the model's context and which messages may be
+//! summarised, and writes the requests for summaries (`compress_context`).
 
 use toolhold_core::Definition;
 use toolhold_models::{Block, CallResult, ModelAnswer, Part, Turn, TurnMessage};

@@ -1,4 +1,4 @@
-//! What the model has read and said, as it is sent.
+//! The messages of a session that the model still gets, with summaries in place of older ones.
 
 use toolhold_models::{CallResult, ModelAnswer, Part, TurnMessage};
 

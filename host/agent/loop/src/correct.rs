@@ -1,4 +1,4 @@
-//! Arguments that don't match the schema of a tool, corrected by a model.
+//! Has a model correct the arguments of a call that don't match the tool's schema.
 
 use serde_json::Value;
 use toolhold_core::Definition;

@@ -1,4 +1,4 @@
-//! The agents that may hand work to others right now.
+//! The agents that may hand work to others right now, and how many may work at once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

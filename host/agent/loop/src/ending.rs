@@ -1,4 +1,5 @@
-//! How a task ends, and what it took.
+//! How a task ended (done, gave up, denied, a limit, an error, interrupted), and the tokens and
+//! costs that it took.
 
 use serde::{Deserialize, Serialize};
 use toolhold_core::config::{Amount, Prices};

@@ -1,4 +1,5 @@
-//! What the loop reaches: the model and the tools.
+//! The agent's access to the models and the tools: asks the models, makes calls through the host,
+//! and looks up files.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

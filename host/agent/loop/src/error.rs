@@ -1,3 +1,5 @@
+//! Why a session of the agent can't be used, as the person is told.
+
 use toolhold_core::HostError;
 use toolhold_models::choice::ChoiceError;
 

@@ -1,4 +1,4 @@
-//! What happens in a session, for whoever shows it.
+//! The events of a session of the agent, as `toolhold run --json` and the screen get them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! `AGENTS.md` and `TOOLHOLD.md` of the working directory and the directories above it.
+//! Finds `AGENTS.md` and `TOOLHOLD.md` in the working directory and the directories above it, and
+//! remembers which ones a person has seen.
 //!
 //! They are as untrusted as the repository that brings them. Each counts after a person has seen
 //! it, until it changes.

@@ -1,4 +1,5 @@
-//! What happens while calls run, on its way from their threads to whoever shows it.
+//! Passes the events of running calls from their threads to the session's events; of too much
+//! output, only the end is passed on.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -1,4 +1,5 @@
-//! The parts of an answer while it comes.
+//! Shows the text and thoughts of a model's answer while it comes, and returns what is recorded of
+//! each part.
 
 use toolhold_models::ModelEvent;
 

@@ -1,5 +1,5 @@
-//! Paths that a model may have made up. This only warns: the model is told to look, and the person
-//! sees which paths nobody has seen yet.
+//! Points out paths that a model may have made up. This only warns: the model is told to look, and
+//! the person sees which paths nobody has seen yet.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A recorded session, shown again without a model and without tools.
+//! Replays a recorded session: gives its events again without a model and without tools.
 
 use std::collections::VecDeque;
 use std::fs::File;

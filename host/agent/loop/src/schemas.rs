@@ -1,5 +1,5 @@
-//! The schemas of tools in the form that every provider of models takes. A provider that refuses
-//! the schema of one tool refuses the whole request.
+//! Rewrites the input schemas of tools so that every provider of models accepts them. A provider
+//! that refuses the schema of one tool refuses the whole request.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What an agent may do and how it asks, from the configuration.
+//! The limits and switches of an agent, as the configuration sets them.
 
 use std::time::Duration;
 

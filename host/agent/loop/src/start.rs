@@ -1,4 +1,5 @@
-//! From the configuration to an agent.
+//! Starts or resumes a session of the agent: its models, its settings and its system text, from the
+//! configuration.
 
 use std::path::Path;
 use std::sync::Arc;

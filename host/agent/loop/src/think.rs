@@ -1,4 +1,4 @@
-//! A place for thoughts in the arguments of difficult calls.
+//! Adds a field for thoughts to the schemas of complex tools, and removes the thoughts from calls.
 //!
 //! Some models choose better arguments if they write their reasons first. For tools with a complex
 //! schema, [`Augmenter::augment`] adds a text field for that. [`strip`] removes it, and everything

@@ -1,4 +1,5 @@
-//! Puts off calls of little use. Off unless `[agent.utility]` enables it.
+//! Puts off calls of little use, by what a task has spent and made so far. Off unless
+//! `[agent.utility]` enables it.
 //!
 //! The use of a call is what such tools mostly bring, less what the task has taken of its budget,
 //! less a part if the same call was made before, plus a part for the first calls. A call below

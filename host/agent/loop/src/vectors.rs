@@ -1,5 +1,4 @@
-//! Vectors of tools and texts, by a model of the configuration. Those of tools are kept in
-//! Toolhold's cache.
+//! Has a model make the vectors by which tools are ranked, and caches those of tools.
 
 use std::collections::HashMap;
 use std::io::Read;

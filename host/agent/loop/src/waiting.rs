@@ -1,4 +1,4 @@
-//! Questions to a person: they are told as events, and their time doesn't count as the task's.
+//! Announces questions to a person as events, and doesn't count the time of waiting as the task's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! An answer that is being put together, within its caps.
+//! Puts a model's answer together from its pieces, and stops one that exceeds a cap.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! Asks models, in all formats: attempts, limits of time, and what may go wrong on the way.
+//! Asks models in all formats, sends again what failed before an answer came, and enforces the
+//! limits of time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Vectors of texts: models that say how alike texts are.
+//! Requests the vectors of texts from an `/embeddings` in OpenAI's form.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};

@@ -1,4 +1,4 @@
-//! Where models are, and the key that opens them.
+//! The address of a provider, its key and its options, and that the key goes to no other origin.
 
 use std::fmt;
 use std::sync::Arc;

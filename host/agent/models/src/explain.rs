@@ -1,4 +1,4 @@
-//! Says what a provider's error means, and what to do about it.
+//! Turns the errors of a provider into errors for the person, with what to do about them.
 
 use http::StatusCode;
 

@@ -1,4 +1,4 @@
-//! Why a model didn't answer, so that a person can fix it and a program can decide.
+//! The kinds of failures of models: which may pass if sent again, and which the person has to fix.
 
 use std::time::Duration;
 

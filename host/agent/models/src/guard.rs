@@ -1,5 +1,5 @@
-//! Looks for the keys in what a server sends. Only a server that was sent it could, and nothing of
-//! its answer is used then: a session would keep it, and a screen show it.
+//! Refuses an answer in which a server sends back one of the provider's keys: a session would keep
+//! the key, and a screen show it.
 
 use crate::endpoint::{ModelEndpoint, ModelKey};
 use crate::failure::ModelError;

@@ -1,4 +1,4 @@
-//! Which models a provider has, and how much each can read.
+//! Lists the models of a provider, and how many tokens each can read.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};

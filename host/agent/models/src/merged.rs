@@ -1,5 +1,5 @@
-//! JSON objects that come in pieces. Each value stays in the bytes that were sent; texts that come
-//! in pieces are joined in these bytes, escapes and all.
+//! Joins JSON objects that come in pieces. Each value stays in the bytes that were sent; texts that
+//! come in pieces are joined in these bytes, escapes and all.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! JSON that is kept as it was written.
+//! JSON that is kept in the bytes that somebody wrote, and reads single fields of it.
 
 use std::borrow::Cow;
 use std::fmt;

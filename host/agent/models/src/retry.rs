@@ -1,4 +1,5 @@
-//! When a failed request is sent again.
+//! How often and after which wait a failed request to a model is sent again, also by the server's
+//! `Retry-After`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Divides the bytes of an answer into events, each bounded before anything parses it.
+//! Divides the stream of a model's answer into events, each bounded before anything parses it.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! What a model is asked and what it answers, independent of any format. Sessions on disk keep
-//! these types.
+//! The types of a request to a model and of its answer, independent of any format. Sessions on disk
+//! keep these types.
 
 use serde::{Deserialize, Serialize};
 

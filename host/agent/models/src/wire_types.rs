@@ -1,4 +1,4 @@
-//! The formats, what a request in one of them needs, and what may be wrong with an answer.
+//! The names and options of the formats, the caps of an answer, and why an answer can't be used.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Finds the skills of the user and of a project.
+//! Finds the skills of the user and of a project, and which of a project's are trusted.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -1,4 +1,5 @@
-//! Reading in the folder of a skill: beneath its handle, without a link, and within bounds.
+//! Reads files in the folder of a skill: beneath its handle, without a link, within bounds, and
+//! with the owners that are allowed.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! The front matter of a `SKILL.md`: YAML between two lines of `---`.
+//! Parses the front matter of a `SKILL.md`: YAML between two lines of `---`.
 //!
 //! It is read event by event, so that nothing is built of it but the few values that are used.
 //! Aliases, by which a small text stands for a huge one, are refused.

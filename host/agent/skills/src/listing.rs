@@ -1,4 +1,4 @@
-//! What a model is told of the skills.
+//! The list of skills that a model gets: their names and descriptions, shortened to fit.
 
 use std::fmt::Write as _;
 

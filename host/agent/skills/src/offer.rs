@@ -1,4 +1,4 @@
-//! The skills of a host, for whoever builds it.
+//! Finds the skills of a host, and makes the tool that loads them.
 
 use std::path::Path;
 use std::sync::Arc;

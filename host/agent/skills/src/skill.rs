@@ -1,4 +1,5 @@
-//! One skill, and what is wrong with it.
+//! Checks a `SKILL.md`: the name, the description and the length of a skill, and whether the skill
+//! is offered to models.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `load_skill`: the instructions of a skill, for a model.
+//! `load_skill`: gives a model the instructions and files of a skill.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What may be a call in a model's text.
+//! The types of a block in a model's text that may be a call.
 
 use crate::marks::Family;
 

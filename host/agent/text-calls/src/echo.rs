@@ -1,4 +1,5 @@
-//! Whether a call stands in a text that came from elsewhere.
+//! Whether a call in a model's text repeats a file, page or result that the model read, so that it
+//! needs approval if it acts.
 //!
 //! A page or a file can contain a call, so that a model repeats it: as an answer to "what does the
 //! page say", or because the page asks for it. What is compared is what stays the same when a call

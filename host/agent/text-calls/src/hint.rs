@@ -1,4 +1,4 @@
-//! What to tell if a model seems to have meant a call.
+//! The hint for a model that seems to have meant a call but wrote none.
 
 /// A message without a call, whose writer seems to have meant one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Calls that a model without native tool use writes as text.
+//! Finds calls that a model without native tool use writes as text.
 //!
 //! Read only messages of models that were told these forms ([`system_text`]). A model with native
 //! tool use shows commands in fenced blocks, and means no call: if its server doesn't understand

@@ -1,4 +1,5 @@
-//! The marks of blocks: tags, and the lines that begin and end fenced blocks.
+//! Recognises the tags, and the lines that begin and end fenced blocks, in which models write
+//! calls.
 
 /// Bytes of the longest tag, and of the first line of a fenced block.
 pub(super) const MAX_MARK: usize = 300;

@@ -1,4 +1,4 @@
-//! The tools that a model was offered, by the names and tags that it may call them with.
+//! The names, aliases and tags by which a model may call the offered tools in its text.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Reads the calls in a block. A block is read as a whole: if any part of it isn't a call, none of
-//! it is.
+//! Reads the calls in a block, in each form in which models write them. A block is read as a whole:
+//! if any part of it isn't a call, none of it is.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! What a model without native tool use reads: the tools, how to call them, and results.
+//! Writes the tools, how to call them, and the results of calls, for a model without native tool
+//! use.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! Divides a message while it arrives: what may be shown at once, and the calls at its end.
+//! Decides while a message arrives which text may be shown at once, and holds back what may be a
+//! call.
 
 use super::block::{Block, BlockKind};
 use super::echo::EarlierTexts;

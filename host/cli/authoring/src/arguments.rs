@@ -1,4 +1,4 @@
-//! The commands for authors of plugins.
+//! The arguments and help of `toolhold plugin new`, `build`, `dev`, `test`, `pack` and `wit`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! The files inside the program, and how they are written out.
+//! Writes the templates and SDKs inside the program into a folder, and overwrites no file with
+//! another content unless forced.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The languages that plugins are written in.
+//! The languages that plugins are written in, and how the language of a folder is found.
 
 use std::path::Path;
 

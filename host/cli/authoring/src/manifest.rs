@@ -1,4 +1,4 @@
-//! `plugin.toml`: the manifest as its author writes it.
+//! Reads and checks `plugin.toml`, the manifest as its author writes it.
 
 use std::path::Path;
 

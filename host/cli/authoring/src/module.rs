@@ -1,4 +1,4 @@
-//! Core modules, which some compilers make: how they become components.
+//! Makes a component of a core module, as some compilers make them.
 
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,

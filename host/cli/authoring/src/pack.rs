@@ -1,4 +1,5 @@
-//! `toolhold plugin pack`: writes a manifest into a component of any language.
+//! `toolhold plugin pack`: writes a manifest into a component of any language, and compares what it
+//! asks for with the imports.
 
 use toolhold_component::Manifest;
 use toolhold_contract::text::{cut, neutral_line};

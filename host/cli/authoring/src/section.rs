@@ -1,4 +1,4 @@
-//! The custom section of a component that holds the manifest.
+//! Writes the custom section of a component that holds the manifest.
 
 use wasmparser::{Parser, Payload};
 

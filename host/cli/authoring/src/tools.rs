@@ -1,4 +1,5 @@
-//! The programs of a language, which the author has installed: how they are found and run.
+//! Finds and runs the compilers and other programs of a plugin's language, and names the command
+//! that installs a missing one.
 
 use std::env;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! `toolhold plugin wit`: the contract's WIT, as generators of bindings take it.
+//! `toolhold plugin wit`: writes the contract's WIT into a folder, with the world of a plugin.
 
 use std::path::Path;
 

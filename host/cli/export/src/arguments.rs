@@ -1,4 +1,4 @@
-//! The command line of `toolhold audit`.
+//! The arguments and help of `toolhold audit`.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

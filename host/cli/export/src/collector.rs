@@ -1,4 +1,5 @@
-//! A receiver of OTLP over HTTP, by the door for Toolhold's own requests.
+//! Sends OTLP requests over HTTP to the receiver of `[telemetry]` or of an export, with its
+//! secrets.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Exports to a collector, which may be slow, refuse, or be gone.
+//! Sends an export to a collector again until it accepts the records, and counts those that it
+//! refuses.
 
 use std::thread::sleep;
 

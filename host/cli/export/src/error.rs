@@ -1,4 +1,4 @@
-//! Why an export ended.
+//! Why an export ended before its time, as the person is told.
 
 use std::fmt;
 use std::io;

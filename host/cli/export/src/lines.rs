@@ -1,4 +1,5 @@
-//! Exports that are lines, in a file or on standard output.
+//! Writes exported records as lines to a file, which only this user may read, or to standard
+//! output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};

@@ -1,4 +1,4 @@
-//! What identifies this machine and process to a receiver.
+//! The name of this machine for exports, and short hashes as names of files.
 
 use std::fmt::Write;
 

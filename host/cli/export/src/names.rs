@@ -1,5 +1,6 @@
-//! The names of OpenTelemetry that Toolhold uses. Those of `gen_ai` and `mcp` are still in
-//! development, so they all stand here. Names of Toolhold's own begin with `toolhold`.
+//! The OpenTelemetry names that Toolhold gives its spans, metrics and attributes. Those of `gen_ai`
+//! and `mcp` are still in development, so they all stand here. Names of Toolhold's own begin with
+//! `toolhold`.
 
 /// The name of this service.
 pub(crate) const SERVICE: &str = toolhold_core::NAME;

@@ -1,4 +1,4 @@
-//! How far an export to a receiver has come: a file for each receiver in Toolhold's data folder.
+//! Remembers how far an export to a receiver has come, so that the next one goes on there.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;

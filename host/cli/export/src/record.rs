@@ -1,4 +1,5 @@
-//! The fields of a record. Others may have written the file, so nothing in it is relied on.
+//! Reads the fields and the severity of a record of the audit for export. Others may have written
+//! the file, so nothing in it is relied on.
 
 use std::borrow::Cow;
 use std::time::SystemTime;

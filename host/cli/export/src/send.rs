@@ -1,4 +1,5 @@
-//! Sending a request to a receiver, and what its answer means.
+//! Judges a receiver's answer by OTLP's rules: accepted, to be sent again after a pause, or
+//! refused.
 
 use std::time::Duration;
 

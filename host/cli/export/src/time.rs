@@ -1,4 +1,4 @@
-//! Times: of `--since`, of records, and as OTLP has them.
+//! Parses times and ages of `--since` and of records, and converts them to OTLP's nanoseconds.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,5 @@
-//! What surrounds a question about a call, wherever the person is asked.
+//! Looks whether a question about a call was answered elsewhere before a person is asked, and
+//! withdraws a posted question afterwards.
 
 use toolhold_core::{Question, Questions, Reply};
 

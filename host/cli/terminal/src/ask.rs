@@ -1,4 +1,4 @@
-//! Questions to the person at the terminal.
+//! Asks the person at the terminal and reads the answer, such as yes or no.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! Changes a client's file: completely or not at all, and without wider rights.
+//! Changes a file of an MCP client completely or not at all, and without wider rights.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};

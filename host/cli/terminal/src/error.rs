@@ -1,4 +1,5 @@
-//! Errors of commands.
+//! The errors of commands: how each is printed, also as JSON, and with which exit code the process
+//! ends.
 
 use std::io::{self, Write};
 

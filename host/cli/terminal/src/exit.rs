@@ -1,4 +1,4 @@
-//! Exit codes.
+//! The exit codes of `toolhold`, and which failure of a call has which.
 
 use toolhold_core::{Category, Failure};
 

@@ -1,4 +1,5 @@
-//! Questions of a tool's own to the person at the terminal.
+//! Puts a question or a form of a tool's own to the person at the terminal, and checks the answer
+//! by its schema.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;

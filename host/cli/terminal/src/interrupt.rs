@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! What Ctrl-C, Ctrl-Z and the signals that end a process do to a running command.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;

@@ -1,4 +1,4 @@
-//! The events of a running call, for a person who watches.
+//! Prints the output and progress of a running call on stderr, for a person who watches.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -1,4 +1,4 @@
-//! Words that are near to others: meant by somebody who wrote an unknown one, or taken for another.
+//! Finds the name that an unknown word probably means, and a name that looks like another.
 
 /// The candidate that `word` probably means: it differs by few letters, or one contains or begins
 /// the other.

@@ -1,4 +1,4 @@
-//! Files that are created once and never overwritten: the user's configuration.
+//! Creates the user's configuration file once, and never overwrites it.
 
 use std::fs::DirBuilder;
 use std::io::{ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! Says on a terminal what a command waits for.
+//! Says on a terminal what a command waits for if it takes long.
 
 use std::io::{self, IsTerminal, Write};
 use std::pin::pin;

@@ -1,4 +1,5 @@
-//! Formats values and paths for people.
+//! Formats paths, durations and descriptions for people, and wraps them to the width of the
+//! terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;

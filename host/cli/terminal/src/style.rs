@@ -1,4 +1,5 @@
-//! Colours, which `anstream` removes if they can't be shown: no terminal, `NO_COLOR`, `TERM=dumb`.
+//! The colours of the commands' output, and the form of warnings; `anstream` removes colours that
+//! can't be shown (no terminal, `NO_COLOR`, `TERM=dumb`).
 
 use std::fmt;
 use std::io::{self, Write};

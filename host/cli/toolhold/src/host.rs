@@ -1,4 +1,5 @@
-//! Builds a host from the options, the same way for every command.
+//! Loads the configuration and builds the host for every command, from the options of the command
+//! line.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `toolhold plugin key` and `toolhold plugin sign`.
+//! `toolhold plugin key` and `toolhold plugin sign`: makes and shows keys, and signs a component.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The options of every command.
+//! The options that every command has, such as the configuration file and the format of the log.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A tool's schema as a table for people.
+//! Describes the arguments in a tool's schema as a table for people.
 
 use serde_json::Value;
 

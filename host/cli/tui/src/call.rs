@@ -1,4 +1,4 @@
-//! A call in the transcript: one line, with its output and its result below.
+//! A call in the transcript of the screen: one line, with its output and its result below.
 
 use ratatui::text::Line;
 use serde_json::Value;

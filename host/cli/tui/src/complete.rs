@@ -1,4 +1,4 @@
-//! What the word before the cursor may become.
+//! Offers commands after `/` and paths after `@` for the word before the cursor.
 
 use toolhold_core::text::neutral_line;
 

@@ -1,4 +1,5 @@
-//! The line in which the person writes. It can have several lines.
+//! The input line of the screen: its text, its cursor, and how it is edited. It can have several
+//! lines.
 
 use toolhold_core::text::neutral;
 use unicode_segmentation::UnicodeSegmentation;

@@ -1,4 +1,4 @@
-//! What the person wants, as far as others have to do it.
+//! The effects that input on the screen has outside of it, such as a message to the agent.
 
 use toolhold_core::{InquiryAnswer, Reply};
 

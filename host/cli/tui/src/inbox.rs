@@ -1,4 +1,5 @@
-//! What comes to the screen from other threads.
+//! The queue of keys, events, questions and log lines that the screen takes in, in a bounded
+//! amount.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

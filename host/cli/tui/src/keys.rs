@@ -1,4 +1,4 @@
-//! What the person does, and what it means.
+//! Decides what each key does: typing, answering a question, scrolling, interrupting.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! From texts to lines of a width.
+//! Breaks texts into lines of the screen's width.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};

@@ -1,5 +1,4 @@
-//! The full screen of `toolhold chat`: what happens in a session, and what the person types, as a
-//! picture.
+//! The full screen of `toolhold chat`, drawn from the session's events and the person's input.
 //!
 //! [`ScreenState`] is a fold of the session's events and of the person's input, and knows nothing
 //! else. A [`Screen`] draws it, and turns what the person wants into [`ScreenEffect`]s.

@@ -1,4 +1,4 @@
-//! Markdown, as a terminal shows it.
+//! Lays out Markdown for the screen.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use ratatui::style::Style;

@@ -1,4 +1,4 @@
-//! Questions that wait for the person, the first one on the screen.
+//! Questions on the screen: which key answers one, and when a key is still typing.
 
 use std::time::Duration;
 

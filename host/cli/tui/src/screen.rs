@@ -1,4 +1,4 @@
-//! The loop that draws the screen and reads the keys, on a thread of its own.
+//! Runs the loop that draws the screen and reads the keys, on a thread of its own.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What is shown: a fold of the session's events and of the person's input.
+//! The state of the screen, changed by the session's events and the person's input.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

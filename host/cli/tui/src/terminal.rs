@@ -1,4 +1,4 @@
-//! The terminal, which is always given back as it was.
+//! Takes the terminal for the full screen and always gives it back as it was, also after a panic.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};

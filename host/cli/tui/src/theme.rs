@@ -1,4 +1,5 @@
-//! How parts of the screen look: the sixteen colours that a terminal's user chose, and no others.
+//! The colours and styles of the screen: the sixteen colours that a terminal's user chose, and no
+//! others.
 
 use ratatui::style::{Color, Modifier, Style};
 

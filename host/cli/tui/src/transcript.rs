@@ -1,4 +1,4 @@
-//! What was said and done, as blocks whose lines are laid out once.
+//! The transcript of the screen: what was said and done as blocks, with scrolling.
 
 use std::collections::VecDeque;
 

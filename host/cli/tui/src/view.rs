@@ -1,4 +1,4 @@
-//! The picture of a state.
+//! Draws the screen: transcript, panel, status line and input.
 
 use std::time::Duration;
 

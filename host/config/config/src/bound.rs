@@ -1,4 +1,4 @@
-//! What bounds a task: the configuration of whoever made it, in a form that only takes away.
+//! Bounds the configuration of a scheduled task's run by what its maker's configuration allowed.
 
 use serde_json::Value;
 use toolhold_config_keys::Narrowing;

@@ -1,5 +1,6 @@
-//! Ceilings: the most that an organisation allows. A ceiling is written like a `toolhold.toml` and
-//! bounds the operator's whole configuration, including variables and flags. It only takes away.
+//! Ceilings: applies the most that an organisation allows to the operator's values. A ceiling is
+//! written like a `toolhold.toml` and bounds the operator's whole configuration, including
+//! variables and flags. It only takes away.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Builds the settings of requests from the configuration: where they may go and how they leave.
+//! Builds the rules of requests from the configuration: which hosts, which proxy and authorities,
+//! and which secrets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

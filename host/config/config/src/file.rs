@@ -1,4 +1,4 @@
-//! Reads a `toolhold.toml`: checks who can write it, and finds its values.
+//! Reads a `toolhold.toml`: refuses one that others can write, and finds its values and its errors.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};

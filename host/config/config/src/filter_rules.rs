@@ -1,4 +1,4 @@
-//! The rules for the built-in filters: the operator's own, and those of a trusted project.
+//! Reads the rules for the built-in filters: the operator's own, and those of a trusted project.
 
 use std::collections::BTreeSet;
 use std::io::Read;

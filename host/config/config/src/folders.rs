@@ -1,3 +1,6 @@
+//! The paths of Toolhold's own folders for configuration, data, state and cache, and of the files
+//! in them.
+
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

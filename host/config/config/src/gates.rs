@@ -1,4 +1,4 @@
-//! Builds the policy of the gates from the configuration.
+//! Builds the rules that the gates decide by from the configuration.
 
 use std::collections::HashMap;
 use std::path::Path;

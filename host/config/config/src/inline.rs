@@ -1,3 +1,5 @@
+//! Writes a value as TOML on one line, without characters that steer a terminal.
+
 use serde_json::Value;
 use toolhold_contract::text::neutral;
 

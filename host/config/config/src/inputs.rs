@@ -1,4 +1,5 @@
-//! The operator's inputs beside the user's file, and the names of their sources.
+//! The inputs of a configuration beside the user's file: variables, flags, the working directory,
+//! and the organisation's files.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;

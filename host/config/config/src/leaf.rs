@@ -1,5 +1,5 @@
-//! Checks one value at a time, so that every problem is found with its own place, not only the
-//! first.
+//! Checks each value of a configuration on its own, so that every problem is found with its place,
+//! and merges the values of all sources.
 
 use serde::Deserialize;
 use toml::Value;

@@ -1,4 +1,4 @@
-//! A loaded configuration: the current values, their sources, and what was ignored.
+//! The loaded configuration: the values in force, the source of each, and what was ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Rewrites a configuration of another agent as a `toolhold.toml`.
+//! `toolhold config migrate` without the writing: reads another agent's file and reports what
+//! doesn't fit.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Decides which values count in a file that may only narrow: the working directory's
+//! Decides which values apply of a file that may only narrow: the working directory's
 //! `toolhold.toml`, or a ceiling.
 
 use std::collections::BTreeMap;

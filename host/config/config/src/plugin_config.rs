@@ -1,4 +1,4 @@
-//! A plugin's own settings: `[plugins.NAME.config]`.
+//! Reads a plugin's own settings from `[plugins.NAME.config]`.
 
 use serde_json::{Map, Value};
 

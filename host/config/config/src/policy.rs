@@ -1,4 +1,5 @@
-//! Builds the path rules from the configuration, and finds the paths of Toolhold's own files.
+//! Builds the rules for paths from the configuration: which directories tools and plugins get, and
+//! which files of Toolhold's own no grant opens.
 
 use std::io;
 use std::path::{Path, PathBuf};

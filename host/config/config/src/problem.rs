@@ -1,3 +1,5 @@
+//! The problems of a configuration, each with its key, its place and an excerpt.
+
 use std::fmt;
 
 use toolhold_contract::HostError;

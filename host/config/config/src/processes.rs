@@ -1,4 +1,5 @@
-//! Builds the grants of processes from the configuration: what they may see and use.
+//! Builds the grants of processes from the configuration: what commands, plugins' programs and MCP
+//! servers may see and use, and their environment.
 
 use std::collections::BTreeMap;
 use std::iter;

@@ -1,5 +1,5 @@
-//! The `toolhold.toml` of the working directory: it is read and narrowed. The user can trust
-//! exactly its present content.
+//! Reads the `toolhold.toml` of the working directory, and remembers that the user trusts exactly
+//! its present content.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,4 @@
-//! What can't be right in a table of `[providers]`, in the keys that name one, and in
-//! `[index.qdrant]`.
+//! Finds errors in a table of `[providers]`, in the keys that name one, and in `[index.qdrant]`.
 
 use std::collections::BTreeSet;
 

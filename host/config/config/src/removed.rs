@@ -1,4 +1,4 @@
-//! Keys that were removed. The error names what is written instead.
+//! Keys that were removed from the configuration; the error names what is written instead.
 
 /// What is written instead of a removed key, by the key's path. `None`: it never was a key.
 pub(super) fn successor(path: &[String]) -> Option<String> {

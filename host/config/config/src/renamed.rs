@@ -1,4 +1,5 @@
-//! Keys that were renamed. An old name counts as the new one, and a notice says so.
+//! Keys of the configuration that were renamed: an old name applies as the new one, and a notice
+//! says so.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Where a path of the configuration leads, and whether somebody could change that.
+//! Where a path of the configuration really leads, and whether somebody else could change that.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! All secrets of a configuration, and the problems of each and between them.
+//! Finds errors in the secrets of a configuration, such as two secrets for one header.
 
 use std::collections::BTreeSet;
 

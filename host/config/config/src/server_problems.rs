@@ -1,4 +1,4 @@
-//! What can't be right in a table of `[mcp.servers]`.
+//! Finds errors in a table of `[mcp.servers]`.
 
 use std::collections::BTreeSet;
 

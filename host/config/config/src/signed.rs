@@ -1,5 +1,5 @@
-//! The organisation's ceiling as it is read: its owner, and its signature if the organisation
-//! signs.
+//! Reads the organisation's ceiling, and checks its owner and, if the organisation signs, its
+//! signature.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The folders of skills, and the variables of `[skills.env]`.
+//! The folders of skills, and the check of the variables of `[skills.env]`.
 
 use std::path::{Path, PathBuf};
 

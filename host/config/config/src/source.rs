@@ -1,3 +1,6 @@
+//! Names the source of a value (a file, a variable, a flag, the default), and the line to change in
+//! denials.
+
 use std::fmt;
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Builds the switches and the dependencies of tools from the configuration.
+//! Builds the switches (`enabled`) and the dependencies of tools from the configuration.
 
 use std::borrow::Cow;
 

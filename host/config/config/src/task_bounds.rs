@@ -1,4 +1,5 @@
-//! What a task keeps of its maker's configuration: what that allows without flags.
+//! What a scheduled task keeps of its maker's configuration: the values without the flags of one
+//! command.
 
 use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};

@@ -1,4 +1,4 @@
-//! Values that are given as one text each: `TOOLHOLD_*` variables and `--set`.
+//! Parses values that are given as one string each: `TOOLHOLD_*` variables and `--set`.
 
 use std::ffi::{OsStr, OsString};
 

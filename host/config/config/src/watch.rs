@@ -1,4 +1,4 @@
-//! Waits for changes of the files that a configuration is read from.
+//! Notices changes of the files that a configuration is read from.
 
 use std::io;
 use std::path::{Path, PathBuf};

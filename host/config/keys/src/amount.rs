@@ -1,3 +1,5 @@
+//! The type of keys that are an amount of money.
+
 use std::fmt;
 
 use schemars::json_schema;

@@ -1,4 +1,5 @@
-//! `[approvals]`.
+//! `[approvals]`: who approves calls, how long an approval of a session lasts, and how long a call
+//! waits for one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! `[audit]`.
+//! `[audit]`: whether calls are recorded, how large the log may get, and what happens to a call
+//! that can't be recorded.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

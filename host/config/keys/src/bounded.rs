@@ -1,3 +1,5 @@
+//! The type of keys that are a whole number between two bounds.
+
 use std::borrow::Cow;
 use std::fmt;
 

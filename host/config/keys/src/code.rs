@@ -1,4 +1,4 @@
-//! `[tools.code]`: whom `search_code` asks beside its index.
+//! `[tools.code]`: which language servers `search_code` may ask beside its index.
 
 use std::collections::BTreeMap;
 

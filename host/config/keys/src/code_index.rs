@@ -1,4 +1,4 @@
-//! `[index]`: what `search_code` keeps of the code that it searches.
+//! `[index]`: what `search_code` keeps in its index, and which database searches its vectors.
 
 use std::collections::BTreeMap;
 

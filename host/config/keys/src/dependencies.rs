@@ -1,3 +1,5 @@
+//! `[tools.dependencies]`: which tools are blocked until other tools have succeeded.
+
 use std::collections::BTreeMap;
 use std::fmt;
 

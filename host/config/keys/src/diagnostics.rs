@@ -1,4 +1,4 @@
-//! `[tools.diagnostics]`.
+//! `[tools.diagnostics]`: which compilers and linters the tool may run.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `[tools.file]`.
+//! `[tools.file]`: which directories the file tools may read and write.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

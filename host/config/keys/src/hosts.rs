@@ -1,4 +1,4 @@
-//! Hosts and methods as the operator writes them.
+//! The types of keys that are hosts, private hosts or methods of requests.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! `[installing]`.
+//! `[installing]`: which plugins may be installed and loaded, and whose signatures are needed.
 
 use std::fmt;
 use std::str::FromStr;

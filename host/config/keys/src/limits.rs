@@ -1,4 +1,5 @@
-//! `[tools.limits]` and `[plugins.NAME.limits]`.
+//! `[tools.limits]` and `[plugins.NAME.limits]`: the processor time, memory, output, writes,
+//! handles and requests of a call.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `[tools.memory]`: what the built-in memory may keep.
+//! `[tools.memory]`: what the built-in memory may keep, and which model makes its vectors.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! What a `toolhold.toml` in the working directory may do to each key. It narrows and never widens.
+//! The words for what a `toolhold.toml` in the working directory may do to a key; each key names
+//! its own where it is declared. Such a file narrows and never widens.
 //!
 //! That file is untrusted: tools may write to the directory, and repositories ship such files. Each
 //! key has its rule where it is declared, and a key without a rule doesn't compile.

@@ -1,4 +1,4 @@
-//! `[network]`: how requests leave this machine.
+//! `[network]`: the proxy and the certificate authorities of requests.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! `[tools.overflow]`.
+//! `[tools.overflow]`: from which length an answer is cut, and how long the rest is stored.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

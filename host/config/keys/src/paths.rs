@@ -1,3 +1,5 @@
+//! The types of keys that are granted directories, or globs over paths.
+
 use std::borrow::Cow;
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `[tools.permissions]`.
+//! `[tools.permissions]`: the rules of single tools for allowing, asking and denying.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};

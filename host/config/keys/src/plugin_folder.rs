@@ -1,4 +1,4 @@
-//! `[plugin_folder]`.
+//! `[plugin_folder]`: a folder whose plugins are loaded, and reloaded when they change.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `[plugins.NAME]`.
+//! `[plugins.NAME]`: the component of a plugin, its grants and its settings.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `[tools.policy]` and `[tools.authorization]`.
+//! `[tools.policy]` and `[tools.authorization]`: rules for all tools.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `[tools.redaction]`.
+//! `[tools.redaction]`: how secrets are removed from answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

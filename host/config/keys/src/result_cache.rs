@@ -1,4 +1,4 @@
-//! `[tools.result_cache]`.
+//! `[tools.result_cache]`: whether answers of tools that only read may serve again.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

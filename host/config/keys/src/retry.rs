@@ -1,4 +1,4 @@
-//! `[tools.retry]`.
+//! `[tools.retry]`: how often and when a failed call is retried.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `[tools.adversarial_policy]`: a model that judges calls before they run.
+//! `[tools.adversarial_policy]`: the policies by which a model judges calls before they run.
 
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Serialize};

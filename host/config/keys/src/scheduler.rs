@@ -1,4 +1,4 @@
-//! `[tools.scheduler]`.
+//! `[tools.scheduler]`: whether tasks run at a later time, and how many.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Secrets for requests: where they come from and where they go. The configuration itself contains
-//! no secret.
+//! The keys of secrets for requests: where each comes from, and which requests carry it. The
+//! configuration itself contains no secret.
 
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};

@@ -1,4 +1,4 @@
-//! `[serve]`: how clients are served.
+//! `[serve]`: how `toolhold serve` serves clients, and how they authenticate.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What commands may do, and what the processes that they start may use.
+//! `[tools.shell]`: what commands may do, and what the processes that they start may see and use.
 
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};

@@ -1,4 +1,5 @@
-//! `[skills]`: folders with instructions for tasks, which models load when they need them.
+//! `[skills]`: folders of skills, which models load when they need them, and variables for their
+//! commands.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Macros for values that are written as one string.
+//! Macros for types of keys that are written as one string.
 
 /// Implements a JSON Schema for a type that is inlined where the type is used.
 macro_rules! inline_schema {

@@ -1,4 +1,4 @@
-//! `[telemetry]`: traces and metrics of calls for OpenTelemetry.
+//! `[telemetry]`: where traces and metrics of calls are sent.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! `[tools]`.
+//! `[tools]`: the time limits of calls, how much an agent may do without approval, and the tables
+//! of single tools.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

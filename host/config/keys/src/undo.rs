@@ -1,4 +1,4 @@
-//! `[tools.undo]`.
+//! `[tools.undo]`: what of the changes in files is saved, and how long it is kept.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

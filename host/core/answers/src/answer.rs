@@ -1,4 +1,5 @@
-//! The answer to a call and its parts.
+//! The answer to a call: its outcome, its steps, its approval, and what filters and limits left
+//! out.
 
 use std::sync::Arc;
 use std::time::Duration;

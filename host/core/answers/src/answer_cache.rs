@@ -1,5 +1,5 @@
-//! The reusable answers of one session, limited in number, memory and age; the least recently used
-//! one goes first.
+//! Stores the reusable answers of one session, limited in number, memory and age; the least
+//! recently used one goes first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

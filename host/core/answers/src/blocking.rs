@@ -1,4 +1,4 @@
-//! Threads that may block.
+//! Runs work that may wait for a disk, or that is long, on a thread that may block.
 
 /// Bytes of an answer that are processed at once. A longer one would delay the other calls on the
 /// thread.

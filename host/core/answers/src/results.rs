@@ -1,5 +1,5 @@
-//! Reusable answers: of tools that only read, while everything that the answer was made of is
-//! unchanged.
+//! Decides whether an earlier answer serves again: only of tools that read, and while everything is
+//! unchanged that it was made of.
 //!
 //! The tool's own output is stored, before it is shaped: a reused answer passes the same steps as a
 //! fresh one, under the current rules.

@@ -1,4 +1,4 @@
-//! Decides which texts are shown as a terminal would show them.
+//! Decides for each tool whether its texts are shown as a terminal would show them.
 
 use toolhold_contract::{Definition, SubjectKind, text};
 use toolhold_policy::commands::LastCommand;

@@ -1,5 +1,5 @@
-//! The chain of records: each hash covers the hash before it and the record's own bytes, with a key
-//! that is stored beside the log.
+//! The hash chain of the audit log: each keyed hash covers the hash before it and the entry's own
+//! bytes.
 
 use std::io::Write;
 

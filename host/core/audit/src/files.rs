@@ -1,4 +1,4 @@
-//! The files of the log: their names, their order, and the key.
+//! The files of the audit log: their names, their order, and the key of the hashes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

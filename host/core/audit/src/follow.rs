@@ -1,4 +1,4 @@
-//! Follows the log as it grows.
+//! Waits for new entries of the audit log, as `toolhold audit tail --follow` does.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! The end of the log, from the file `head` beside it.
+//! Reads and writes the file `head`, which says where the audit log ends.
 
 use std::fs::File;
 use std::io;

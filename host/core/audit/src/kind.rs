@@ -1,4 +1,4 @@
-//! The kinds of entries.
+//! The kinds of entries of the audit log.
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! The record of every call.
+//! The audit log: records each call's intent, approval and outcome, and returns when the system has
+//! the entry.
 //!
 //! Each record is a line of JSON in `audit/audit.jsonl` in Toolhold's data folder, which no tool
 //! reads or writes. A call that can act has a record before it runs, and every call has one before

@@ -1,5 +1,5 @@
-//! Formats a record: one JSON object, in which every text is bounded, redacted, and without
-//! characters that steer a terminal.
+//! Formats an entry of the audit log: one JSON object, in which every text is bounded, redacted,
+//! and without characters that steer a terminal.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

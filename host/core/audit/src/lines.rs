@@ -1,4 +1,4 @@
-//! Reads a log file line by line.
+//! Reads a file of the audit log line by line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

@@ -1,4 +1,5 @@
-//! Writes the log: one line a record, only at its end, by any number of processes.
+//! Appends entries to the audit log from any number of processes, rotates its files, and removes
+//! old ones.
 //!
 //! Whoever appends holds the lock of `head`, which states where the log ends and with which record.
 //! A process that is killed between the line and the head leaves the log ahead of the head: the

@@ -1,4 +1,4 @@
-//! The records of a call.
+//! The fields of each kind of entry in the audit log.
 
 use std::time::Duration;
 

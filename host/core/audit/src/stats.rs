@@ -1,4 +1,4 @@
-//! Statistics of the records, tool by tool.
+//! Statistics of the audit log, tool by tool and filter by filter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Times in the form of RFC 3339.
+//! Writes times in the form of RFC 3339.
 
 use std::time::SystemTime;
 

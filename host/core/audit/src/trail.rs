@@ -1,4 +1,4 @@
-//! Reads the log.
+//! Reads the audit log of one moment: the last entries, and those of one call.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Verifies the log.
+//! Verifies the audit log: finds entries that were changed, moved or removed.
 
 use std::collections::VecDeque;
 use std::io;

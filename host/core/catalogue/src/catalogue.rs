@@ -1,4 +1,4 @@
-//! The tools that exist, and the tool that a name means.
+//! Finds the tool that a name or alias means, or suggests similar names.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

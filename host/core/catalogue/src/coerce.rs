@@ -1,7 +1,7 @@
 //! Converts arguments into the form that the schema wants. Models and their providers often write
-//! another form: `5.0` for an integer, `"5"` for a number, `"true"` for a boolean, `null` for a missing
-//! argument. The host
-//! converts them before any other step, so all steps see the same values.
+//! another form: `5.0` for an integer, `"5"` for a number, `"true"` for a boolean, `null` for a
+//! missing argument. The host converts them before any other step, so all steps see the same
+//! values.
 //!
 //! If a schema allows more than one form, nothing is changed, since the meaning isn't clear.
 

@@ -1,4 +1,4 @@
-//! The context of a call: its tool, its arguments and its caller.
+//! The call as the first steps of its journey fill it in: tool, arguments, subjects and caller.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};

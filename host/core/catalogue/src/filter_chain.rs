@@ -1,5 +1,5 @@
-//! The filters of a host's plugins, in the order in which they get an answer, and the matchers that
-//! select them.
+//! Orders the filters of a host's plugins, and selects by tool and command those that an answer
+//! gets.
 
 use std::sync::{Arc, OnceLock};
 

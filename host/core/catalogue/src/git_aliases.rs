@@ -1,5 +1,5 @@
-//! The aliases of git that a command uses. A rule is about the command that an alias stands for, so
-//! that command is decided on as well.
+//! Expands the aliases of git in a command. A rule is about the command that an alias stands for,
+//! so that command is decided on as well.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

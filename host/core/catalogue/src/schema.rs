@@ -1,4 +1,5 @@
-//! Compiles the schemas of arguments.
+//! Compiles the JSON Schemas of arguments, with bounded patterns and no references out of the
+//! document.
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;

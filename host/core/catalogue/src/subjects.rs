@@ -1,4 +1,5 @@
-//! Resolves the subjects of a call before it runs.
+//! Finds what a call acts on before it runs: resolves its paths, commands and URLs, and refuses
+//! invalid ones.
 //!
 //! A path subject goes through the path layer. So a refusal names its rule, and the tool gets the
 //! path in the form that it can use: absolute, below its grant.

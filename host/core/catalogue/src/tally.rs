@@ -1,4 +1,4 @@
-//! Counters of a plugin's calls: how many, how many failed, and how long they took.
+//! Counts a plugin's calls: how many, how many failed, and how long they took.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

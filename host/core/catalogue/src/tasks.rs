@@ -1,4 +1,5 @@
-//! Tasks at a later time, as the plugin of a call makes them.
+//! Decides whether the plugin of a call may make or change a scheduled task: whether tasks are
+//! enabled, the task's action, and the quotas.
 
 use std::fmt;
 use std::path::PathBuf;

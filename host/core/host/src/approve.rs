@@ -1,4 +1,5 @@
-//! The step of a call at which a person approves it, where the gates say so.
+//! Has a call approved where the gates say *ask*: by an earlier approval of the session, or by
+//! asking.
 //!
 //! An approval is bound to a [`Fingerprint`] of the call and to the session. Other arguments,
 //! another version of the plugin, another session, another state of the file whose change was

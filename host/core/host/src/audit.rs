@@ -1,4 +1,5 @@
-//! Reading the record of every call.
+//! The audit log for programs: reads it, and records the answer to a posted question when it is
+//! given, since the call may never be made.
 
 use toolhold_config::{Config, Folders};
 use toolhold_contract::HostError;

@@ -1,4 +1,4 @@
-//! Builds a host: the one constructor for every front end.
+//! Builds a host for every front end: `Host::builder` and the default of each setting.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a journey begins with beside the call, and how long its steps take.
+//! The parts of a request that a call's journey consumes, and the measured time of each step.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

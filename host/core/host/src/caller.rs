@@ -1,4 +1,4 @@
-//! Who makes a call, as plugins may know it.
+//! Makes the opaque names of user, project and session that plugins get of a call.
 
 use std::path::Path;
 use std::sync::Arc;

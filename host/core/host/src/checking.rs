@@ -1,4 +1,4 @@
-//! What each gate says of a call, without making the call.
+//! `Host::check`: says what each gate decides about a call, without making the call.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Commands that a plugin chooses during its call, such as `cargo check`: each passes the gates as
-//! a call of `bash` with this command would.
+//! Decides on commands that a plugin chooses during its call, such as `cargo check`, as on calls of
+//! `bash`.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! The quota and the rate of a session. A call reserves a place before it runs and gives it back if
-//! it doesn't run.
+//! Enforces the quota and the rate of a session. A call reserves a place before it runs and gives
+//! it back if it doesn't run.
 
 use std::time::SystemTime;
 

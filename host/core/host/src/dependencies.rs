@@ -1,4 +1,5 @@
-//! Tools that are blocked by their dependencies, and the tools that a session is offered.
+//! Refuses tools that are blocked by their dependencies, and lists the tools that a session is
+//! offered.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! The door for Toolhold's own requests, with the settings and the record of this user.
+//! Builds the client for Toolhold's own requests, with the settings of `[network]` and a record in
+//! the audit log.
 
 use std::borrow::Cow;
 use std::sync::Arc;

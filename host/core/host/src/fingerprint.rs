@@ -1,4 +1,4 @@
-//! What an approval is bound to.
+//! The fingerprint that an approval is bound to: the type alone, without its computation.
 
 use std::fmt;
 

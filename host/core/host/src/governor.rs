@@ -1,4 +1,4 @@
-//! Decides which calls may run: the gates of `toolhold-policy` with the rules of the configuration.
+//! Holds the rules of the configuration, and asks the gates by them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,4 +1,4 @@
-//! The host: the public interface for programs.
+//! `Host` and `Request`: the public interface by which a program lists and calls tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

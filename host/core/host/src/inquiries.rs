@@ -1,4 +1,4 @@
-//! Questions of a provider's own to the person, in the middle of a call.
+//! Puts a question that a source asks in the middle of a call to the person, and records it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

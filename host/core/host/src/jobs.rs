@@ -1,5 +1,5 @@
-//! Commands that go on after their call: what a call that starts one hands over, their record, and
-//! what running hosts say of them.
+//! Records the beginning and the end of each job, and lists and stops the jobs of all running
+//! hosts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The journey of a call from top to bottom, the same for every front end and every provider.
+//! The journey of a call from top to bottom, the same for every front end and every source.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};

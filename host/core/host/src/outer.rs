@@ -1,5 +1,5 @@
-//! Calls that are made in the course of another call: they go on with its session, its origin and
-//! its way to the person.
+//! Gives calls that are made in the course of another call its session, its origin and its way to
+//! the person.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

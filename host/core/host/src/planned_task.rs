@@ -1,5 +1,5 @@
-//! The task that a call of the built-in scheduler would make: whether it could run at all. It is
-//! checked before anybody is asked about it, and nobody is there when it runs.
+//! Decides whether the call of a task could run at all, before anybody is asked about the task,
+//! since nobody is there when it runs.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What running hosts say of the programs behind their providers, such as servers.
+//! Asks running hosts about the state of the programs behind their sources, such as upstream
+//! servers.
 
 use std::sync::Arc;
 use std::time::Duration;

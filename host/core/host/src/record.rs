@@ -1,4 +1,5 @@
-//! The audit's record of a call, made from the results of its steps.
+//! Makes the audit's entries about a call from the results of its steps, also of a call that nobody
+//! waits for any more.
 
 use std::sync::Arc;
 use std::time::Duration;

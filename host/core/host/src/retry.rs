@@ -1,4 +1,5 @@
-//! Retries of calls for which that is declared to be safe and likely to help.
+//! Decides whether a failed call is retried, and waits: only if that is declared to be safe and
+//! likely to help.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

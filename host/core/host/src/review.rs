@@ -1,4 +1,4 @@
-//! The step of a call at which a model judges it, where `[tools.adversarial_policy]` wants that.
+//! Has a model judge a call that the gates let pass, where `[tools.adversarial_policy]` wants that.
 //!
 //! It comes after the gates that need no model: what they deny is sent to no provider. It comes
 //! before the question to a person, and no approval skips it. What can't be judged is refused.

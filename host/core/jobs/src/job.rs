@@ -1,4 +1,4 @@
-//! One job, from its place to its end.
+//! One job of a session: its state, its output and its end.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

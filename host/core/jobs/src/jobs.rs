@@ -1,4 +1,4 @@
-//! The jobs of a host, by session.
+//! The jobs of a host by session: how many may run, which are listed, and when they end.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The kept end of an output: a file without a name that is written in a circle. Without a name,
-//! it is gone when the host ends, however sudden that is.
+//! Keeps the end of a job's output: a file without a name that is written in a circle. Without a
+//! name, it is gone when the host ends, however sudden that is.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! The servers that run as jobs of a session: which job listens at a port of its loopback.
+//! Finds which job of a session listens at a port of the session's loopback.
 
 use std::collections::HashSet;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! What the commands of a session hand on: the directory in which one ended, and what it exported.
+//! Hands the directory and exported variables of a command on to the next command of its session.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

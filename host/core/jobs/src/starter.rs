@@ -1,4 +1,4 @@
-//! What lets one call start one job.
+//! Starts the one job that a call may start, and ends it unless the call keeps it.
 
 use std::fmt;
 use std::io;

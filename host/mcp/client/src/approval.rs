@@ -1,4 +1,5 @@
-//! The approval of a server: what a person has to see, and what is pinned then.
+//! What a person sees before they approve an upstream server, and the state of each configured
+//! server.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What Toolhold answers to a server, and what it takes from its notifications.
+//! Answers what an upstream server asks its client, such as an elicitation, and takes its progress
+//! notifications.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! One running server: the session with it, and its process in the sandbox if it is a program.
+//! The session with one running upstream server: handshake, lists, calls with their unknown content
+//! left out, and its end.
 
 use std::collections::HashSet;
 use std::sync::Arc;

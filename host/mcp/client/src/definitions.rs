@@ -1,4 +1,5 @@
-//! The definitions of a server's tools, as the host offers them.
+//! Decides which tools of an upstream server can be offered, and whether an answer fits its output
+//! schema.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! The events of an answer, in the form of `text/event-stream`, each bounded before anything parses
+//! Parses the `text/event-stream` of an upstream server, each event bounded before anything parses
 //! it.
 
 use std::pin::Pin;

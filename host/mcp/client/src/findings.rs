@@ -1,4 +1,4 @@
-//! What `toolhold doctor` says of servers.
+//! What `toolhold doctor` finds about the servers of `[mcp.servers]`.
 
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::doctor::Finding;

@@ -1,4 +1,5 @@
-//! The forms of a server's questions: what they may ask, and whether an answer fits.
+//! Checks the forms of an upstream server's elicitations: what they may ask, and whether an answer
+//! fits.
 
 use rmcp::model::ElicitationSchema;
 use serde_json::{Map, Value};

@@ -1,5 +1,5 @@
-//! What is taken from a server, whatever connects to it: messages within their limits, and answers
-//! that were asked for.
+//! Refuses messages of an upstream server that are too large or too many, and answers that nobody
+//! asked for.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};

@@ -1,4 +1,5 @@
-//! The requests to a server at a URL: by the door, to its own origin alone, with bounded answers.
+//! Sends the requests to an upstream server at a URL, to its own origin alone, with bounded
+//! answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Questions of a server to the person, in the middle of one of its calls.
+//! Passes elicitations of an upstream server to the person, in the middle of one of its calls.
 //!
 //! Revisions with a handshake don't say to which call a question belongs. It is put to the caller
 //! of the newest call, unless calls of several sessions run: then nobody is asked, since the

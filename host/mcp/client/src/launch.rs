@@ -1,4 +1,4 @@
-//! How a server is started.
+//! How an upstream server is started: its command, secrets, tokens and packages.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! The tools of servers of the Model Context Protocol, as providers of a host.
+//! The tools of upstream servers of the Model Context Protocol, as sources of a host.
 //!
 //! A server of `[mcp.servers]` is a program that Toolhold starts in the sandbox of commands and
 //! talks to over its standard input and output, or one at a URL, which it reaches by the door for

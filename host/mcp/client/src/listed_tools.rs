@@ -1,4 +1,5 @@
-//! The tools of a server, also where one of them isn't as the protocol has it.
+//! Reads the list of an upstream server's tools, also where one of them isn't as the protocol has
+//! it.
 
 use rmcp::model::Tool;
 use serde_json::{Value, json};

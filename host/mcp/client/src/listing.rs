@@ -1,4 +1,4 @@
-//! The prompts and resources that a running server lists.
+//! Lists the prompts and resources of a running upstream server.
 
 use rmcp::ServiceError;
 use rmcp::model::{PaginatedRequestParams, Prompt, Resource, ResourceTemplate};

@@ -1,4 +1,4 @@
-//! Logging in at the authorization server of an upstream server.
+//! Logs a person in at the authorization server of an upstream server (OAuth).
 
 use std::sync::Arc;
 use std::time::Duration;

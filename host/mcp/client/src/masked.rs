@@ -1,4 +1,5 @@
-//! Secrets in what a terminal would show of a server's answer.
+//! Removes the secrets that an upstream server knows from its answer, also as a terminal would show
+//! them.
 //!
 //! Marks take the place of secrets in the bytes that a server sends. A control sequence inside a
 //! secret hides it there, such as a colour that begins in its middle, and the host removes such

@@ -1,4 +1,4 @@
-//! The host's names for what a server offers.
+//! Decides by which names the host offers an upstream server's tools and prompts.
 
 use toolhold_core::text::{cut, neutral_line};
 

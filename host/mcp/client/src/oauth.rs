@@ -1,4 +1,4 @@
-//! Tokens for a server at a URL: from an authorization server, to that URL alone.
+//! Keeps, refreshes and forgets the OAuth tokens of an upstream server, which go to that URL alone.
 //!
 //! The protocol is the library's: discovery, registration, PKCE, refreshing. Each of its requests
 //! leaves by the door, where only the origins that the operator named may be private.

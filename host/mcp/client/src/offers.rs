@@ -1,4 +1,5 @@
-//! The prompts and resources of a server, as the host offers them.
+//! Decides which prompts and resources of an upstream server the host offers, and under which
+//! names.
 //!
 //! What a list says is pinned, as the definitions of tools are. What a prompt or a resource says
 //! when it is got isn't: it is an answer like that of a tool.

@@ -1,4 +1,4 @@
-//! What a person approved of a server: how it is started, and the definitions of its tools.
+//! Stores what a person approved of an upstream server, and finds what differs from it now.
 
 use std::collections::BTreeMap;
 

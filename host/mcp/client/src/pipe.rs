@@ -1,4 +1,5 @@
-//! The pipes to a server: one message a line, each bounded before anything parses it.
+//! Reads and writes the pipes of a server's program: one message a line, each bounded before
+//! anything parses it.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! What is told of a program that ended before it served.
+//! Explains why a server's program ended before it served, with its last words and a hint.
 
 use std::fs;
 use std::io::Read as _;

@@ -1,4 +1,5 @@
-//! The servers of a process, over all its hosts.
+//! Keeps the running servers of a process, so that the next host takes over those that didn't
+//! change.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The program of a server: whether it runs, and how it starts and ends.
+//! Starts a server's program when a call needs it, ends an idle or hanging one, and pauses after
+//! failures.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,5 @@
-//! A server as a provider.
+//! Makes the calls of an upstream server's tools, prompts and resources, once more if the server
+//! forgot the session.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

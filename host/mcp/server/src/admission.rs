@@ -1,4 +1,4 @@
-//! Limits the open requests of a connection, and answers its calls.
+//! Limits the open requests of a client's connection, and answers its calls.
 //!
 //! A call, the most frequent request, gets one task, which handles it with the protocol's crate and
 //! writes its answer. That crate's loop handles any other request. It would take two tasks, a queue

@@ -1,4 +1,4 @@
-//! Answers in the protocol's form.
+//! Writes the answer of a call in the form of MCP, with a failure as a tool's result.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

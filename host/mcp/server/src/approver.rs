@@ -1,4 +1,5 @@
-//! Asks the client's user.
+//! Asks the user of an MCP client for approval, by elicitation or by a sealed ticket that the
+//! client repeats.
 //!
 //! A client of a revision before 2026-07-28 is asked while the call waits. In 2026-07-28 the server
 //! can't ask by itself: the call ends with the question, and the client repeats it with the answer

@@ -1,4 +1,4 @@
-//! The running calls, whether their requests are open or have been answered with a task.
+//! The running calls of a server: which become tasks, and how all are ended together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,3 +1,5 @@
+//! Why serving MCP clients ended before the client did.
+
 /// Why serving ended before the client did.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

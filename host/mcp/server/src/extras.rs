@@ -1,4 +1,4 @@
-//! The embedding program's own prompts and resources, beside Toolhold's.
+//! The interface for the embedding program's own prompts and resources, beside Toolhold's.
 
 use rmcp::ErrorData;
 use rmcp::model::{

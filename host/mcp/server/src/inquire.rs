@@ -1,4 +1,4 @@
-//! Puts questions of a tool's own to the client's user.
+//! Puts questions of a tool's own to the MCP client's user.
 
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::Value;

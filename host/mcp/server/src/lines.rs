@@ -1,4 +1,4 @@
-//! Messages as lines of JSON.
+//! Reads and writes MCP messages as lines of JSON, and skips lines that are too long.
 //!
 //! Replaces the transport of the protocol's crate: a call, the most frequent message, is parsed at
 //! once instead of by trying one method after the other, and answers that are ready together are

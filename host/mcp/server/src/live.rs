@@ -1,4 +1,4 @@
-//! The host that a server serves. Another can take its place while calls run.
+//! Exchanges the host that a server serves, while calls of the earlier host run on.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 

@@ -1,4 +1,4 @@
-//! The protocol's `_meta`, between clients and tools.
+//! Decides which keys of a client's `_meta` reach a tool.
 
 use rmcp::model::RequestMetaObject;
 use serde_json::{Map, Value};

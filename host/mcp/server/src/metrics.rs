@@ -1,4 +1,4 @@
-//! Metrics for Prometheus.
+//! Counts calls, requests and connections for Prometheus (`/metrics`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};

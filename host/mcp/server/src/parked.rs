@@ -1,4 +1,5 @@
-//! Calls that wait for the answer to a question of their tool, in 2026-07-28.
+//! Keeps a call waiting until its client repeats the request with the answer to its tool's
+//! question, in 2026-07-28.
 //!
 //! There the server can't ask while a request is open: the request ends with the question, and the
 //! client repeats it with the answer. The call itself goes on waiting meanwhile, so that nothing of

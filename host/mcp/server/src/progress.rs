@@ -1,4 +1,4 @@
-//! The events of a running call: as the protocol's progress notifications, and as a task's state.
+//! Sends the events of a running call as progress notifications, and as a task's status message.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! A prompt that describes the tools and their grants to a model, and completions for its argument.
+//! The prompt that describes the tools and their grants to a model, and path completions for its
+//! argument.
 
 use std::fmt::Write;
 use std::path::{Component, Path};

@@ -1,4 +1,4 @@
-//! Random names.
+//! Makes random names.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Resources for clients: answers that were cut, and the records of their own calls.
+//! Offers cut answers and the audit entries of their own calls to clients, as MCP resources.
 
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};

@@ -1,4 +1,4 @@
-//! Prompts and resources of the host's providers, in the protocol's form.
+//! Lists and gets the prompts and resources of the host's sources, in the form of MCP.
 
 use rmcp::ErrorData;
 use rmcp::model::{

@@ -1,4 +1,4 @@
-//! Serves the client that started this process.
+//! Serves the MCP client that started this process, on stdin and stdout.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,5 @@
-//! Long calls as tasks: the request is answered at once, and the client fetches the result later.
+//! Runs long calls as MCP tasks: the request is answered at once, and the client fetches the result
+//! later.
 //!
 //! Only a client that allows it in its request gets a task, and only for a call that isn't quick. A
 //! question while the request is open ends the request, as without tasks; a later question is asked

@@ -1,4 +1,5 @@
-//! Tools in the protocol's form.
+//! Lists the tools in pages, in the form of MCP, and decides whether a client gets structured
+//! answers.
 
 use std::borrow::Cow;
 use std::sync::Arc;

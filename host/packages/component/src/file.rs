@@ -1,4 +1,4 @@
-//! Reads the files of components.
+//! Reads the file of a component within its limit, and computes its digest.
 
 use std::borrow::Cow;
 use std::fs::File;

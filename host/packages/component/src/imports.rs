@@ -1,4 +1,4 @@
-//! Decides which interfaces a component may import.
+//! Decides which interfaces a component may import, and names the line that grants a capability.
 
 use toolhold_policy::OwnTable;
 

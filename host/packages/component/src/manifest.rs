@@ -1,4 +1,4 @@
-//! The manifest of a plugin, read without running the plugin.
+//! Reads and checks the manifest of a plugin, without running the plugin.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,3 +1,6 @@
+//! The settings of a plugin as it reads them: `[plugins.NAME.config]` with the defaults of its
+//! schema.
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};

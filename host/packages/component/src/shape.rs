@@ -1,4 +1,4 @@
-//! Checks a component before it is compiled, for small code that takes long to compile.
+//! Refuses a component that would take long to compile for its size.
 
 use wasmparser::{ComponentInstance, FunctionBody, Operator, Parser, Payload};
 

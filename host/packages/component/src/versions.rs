@@ -1,4 +1,4 @@
-//! The version of the contract that this host knows.
+//! Refuses a component for another version of the contract than this host knows.
 //!
 //! Released items of a version never change, and an addition to a version keeps its number. A
 //! component exports and imports interfaces in exactly this version; the linker's rule that 0.1.1

@@ -1,4 +1,4 @@
-//! Reads small files of the operator's.
+//! Reads a small file of the operator's within a limit, if it exists.
 
 use std::fs;
 use std::io::{ErrorKind, Read};

@@ -1,4 +1,4 @@
-//! What a registry asks for when it answers 401.
+//! Reads how a registry wants to be asked when it answers 401, and decides where a password may go.
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;

@@ -1,4 +1,5 @@
-//! Logins for registries, from the file that the other clients of registries write.
+//! Reads logins for registries from the file that other clients of registries write
+//! (`DOCKER_CONFIG`).
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Why a plugin can't be fetched.
+//! Why a plugin can't be fetched, as the person is told.
 
 /// Why a plugin can't be fetched. Nothing of it is used then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

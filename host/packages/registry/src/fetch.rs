@@ -1,4 +1,4 @@
-//! Fetches a plugin from any source.
+//! Fetches a plugin from its source: a file, a project, a URL or a registry.
 
 use http::header::ACCEPT;
 use http::{HeaderValue, StatusCode};

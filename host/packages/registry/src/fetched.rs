@@ -1,4 +1,4 @@
-//! What is fetched, and how.
+//! The fetched component with its signatures, and the limits of fetching.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reads what the operator names on this machine.
+//! Reads a component and its signature from a path on this machine.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! Manifests, and the rules that one of a plugin keeps.
+//! Parses OCI manifests and indexes, and checks that one describes a plugin.
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};

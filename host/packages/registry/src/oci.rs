@@ -1,4 +1,4 @@
-//! The protocol of OCI registries: the five requests that fetching a plugin takes.
+//! Fetches a component, its signatures and its tags from an OCI registry.
 
 use http::header::{ACCEPT, CONTENT_TYPE, LINK};
 use http::{HeaderName, HeaderValue, Method, StatusCode};

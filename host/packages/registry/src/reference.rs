@@ -1,4 +1,4 @@
-//! References to artifacts in a registry.
+//! Parses references to artifacts in a registry: name, tag and digest.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Where a plugin comes from.
+//! Parses the source of a plugin, and tells whether it is pinned to its content.
 
 use std::fmt;
 use std::path::PathBuf;

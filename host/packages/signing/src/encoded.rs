@@ -1,4 +1,4 @@
-//! The text of minisign's files: comments, and base64 of a fixed length.
+//! Reads and writes the text of minisign's files: comments, and base64 of a fixed length.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

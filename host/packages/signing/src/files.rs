@@ -1,4 +1,5 @@
-//! Files of components, with the signatures beside them. The user of the command names them.
+//! Signs the files of components and ceilings, and reads the signatures beside a file. The user of
+//! the command names them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

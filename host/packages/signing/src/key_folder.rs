@@ -1,4 +1,4 @@
-//! The user's own keys, in a folder that no other user may enter.
+//! Creates, lists and reads the user's own keys, in a folder that no other user may enter.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Where the password of a secret key comes from.
+//! Reads the password of a secret key from the terminal or another source.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Public keys.
+//! Public keys in minisign's form, and whether one's secret key signed given bytes.
 
 use std::fmt;
 use std::str::FromStr;

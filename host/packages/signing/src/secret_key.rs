@@ -1,4 +1,4 @@
-//! Secret keys, and their files.
+//! Secret keys in minisign's form: made, encrypted by a password, and read.
 
 use std::fmt;
 

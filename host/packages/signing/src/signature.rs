@@ -1,4 +1,4 @@
-//! Signatures: the content of a `.minisig`.
+//! Makes, reads and checks signatures: the content of a `.minisig`.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a signature says of the bytes: the fixed form of its trusted comment.
+//! Writes and reads what a signature says of the bytes: the fixed form of its trusted comment.
 
 use std::fmt;
 

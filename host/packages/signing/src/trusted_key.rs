@@ -1,4 +1,4 @@
-//! Which keys are trusted, with what, and until when.
+//! A trusted key: which plugins from which sources it may sign, and until when.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Whether a trusted key signed a plugin or a bundle.
+//! Decides whether a trusted key signed a plugin, a bundle or a ceiling.
 
 use jiff::civil::Date;
 use toolhold_component::Manifest;

@@ -1,4 +1,5 @@
-//! The input of a decision: one call, as the gates see it.
+//! The input of a decision: one call with its resolved subjects, its trust and its phase, as the
+//! gates see it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

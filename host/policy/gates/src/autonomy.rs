@@ -1,4 +1,4 @@
-//! What an agent may do without a person if no rule decides.
+//! The autonomy gate: whether a call needs approval if no rule decides.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! When a failed call is retried. The caller passes in the time and a random number.
+//! How long to wait before a failed call is retried, and how often. The caller passes in the time
+//! and a random number.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! JSON in one canonical form: equal values have equal texts.
+//! Writes JSON in one canonical form: equal values have equal texts.
 
 use std::fmt::Write;
 

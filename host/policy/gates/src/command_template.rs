@@ -1,5 +1,4 @@
-//! The template of a command's arguments: what the operator wrote, and the words that a call makes
-//! of it.
+//! Makes the words of a command from a call's arguments, by the template that the operator wrote.
 //!
 //! A value is always one word, whatever characters it has. It is never split or expanded, and it
 //! can't become an option of the command.

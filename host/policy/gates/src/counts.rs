@@ -1,4 +1,5 @@
-//! How many calls one session may make: in all, and acting calls within one hour.
+//! Decides by quota and rate how many calls one session may make: in all, and acting calls within
+//! one hour.
 //!
 //! The caller has the clock and the counters. It changes the counters in one step, so that two
 //! calls can't both take the last place.

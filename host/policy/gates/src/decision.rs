@@ -1,4 +1,4 @@
-//! The answer of a gate.
+//! The decision of a gate: allow, ask or deny, with its rule and place.
 
 use std::borrow::Cow;
 

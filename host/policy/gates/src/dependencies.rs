@@ -1,5 +1,5 @@
-//! Tools that depend on other tools. A tool is offered, and may be called, after each tool that it
-//! requires has succeeded in the session.
+//! Decides whether a tool is blocked until the tools that it depends on have succeeded. A tool is
+//! offered, and may be called, after each tool that it requires has succeeded in the session.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Which paths a call may read and write.
+//! Decides which paths a call may read and write.
 //!
 //! Paths here are real paths: absolute, with links resolved, as the kernel names the opened object.
 //! The rules never read a file system. They are checked in this order (FILE-12…15): Toolhold's own

@@ -1,4 +1,4 @@
-//! The network gate: whether commands reach the network.
+//! The network gate: decides whether commands reach the network.
 
 use toolhold_contract::SubjectKind;
 use toolhold_shell_commands::analyze;

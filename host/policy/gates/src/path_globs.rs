@@ -1,4 +1,4 @@
-//! Globs over paths.
+//! Matches paths against globs, with the rule and the remedy of the glob that matched.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The rules about calls, applied to all paths that a call reaches, and not only to those that it
+//! Applies the rules about calls to all paths that a call reaches, and not only to those that it
 //! names.
 //!
 //! A call that names a folder reaches everything in it. So the rules for all tools and the

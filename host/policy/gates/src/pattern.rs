@@ -1,4 +1,4 @@
-//! Patterns for texts and paths.
+//! Matches texts and paths against the wildcards and regular expressions of rules.
 
 use std::path::Path;
 use std::sync::OnceLock;

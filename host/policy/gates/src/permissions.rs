@@ -1,5 +1,5 @@
-//! `[tools.permissions.TOOL]`: what each tool may do without asking, with an approval, or not at
-//! all.
+//! `[tools.permissions.TOOL]`: decides what each tool may do without asking, with an approval, or
+//! not at all.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

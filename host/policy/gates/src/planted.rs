@@ -1,4 +1,5 @@
-//! Files that other programs run or obey later, outside of any sandbox.
+//! Recognises files that other programs run or obey later, outside of any sandbox, such as hooks of
+//! git.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The gates in their order.
+//! Decides on a call: asks the gates in their order.
 
 use std::borrow::Cow;
 use std::sync::Arc;

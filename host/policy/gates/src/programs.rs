@@ -1,4 +1,4 @@
-//! The programs that a plugin may start, and their arguments.
+//! Decides which programs a plugin may start, and with which arguments.
 
 use globset::{GlobBuilder, GlobMatcher};
 use toolhold_contract::Denial;

@@ -1,4 +1,4 @@
-//! Detects agents that repeat themselves, for programs that run an agent.
+//! Detects agents that repeat the same call or output, for programs that run an agent.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;

@@ -1,4 +1,4 @@
-//! Tools that are switched off: all tools, or the tools of a plugin.
+//! Refuses calls of tools that are switched off: all tools, or the tools of a plugin.
 
 use std::collections::BTreeMap;
 

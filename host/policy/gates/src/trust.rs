@@ -1,4 +1,4 @@
-//! The trust gate: trust in the plugin of a tool, and in the caller.
+//! The trust gate: denies or asks by the trust in a tool's plugin and in the caller.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Lines of output that matter for security.
+//! Finds lines of output that matter for security, which are put back if a filter leaves them out.
 
 use std::ops::Range;
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! The hosts gate: which hosts the built-in web tools may request. It decides before a call runs.
+//! The hosts gate: decides which hosts the built-in web tools may request. It decides before a call
+//! runs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Private keys as text blocks: PEM, OpenSSH, PGP.
+//! Finds private keys as text blocks: PEM, OpenSSH, PGP.
 
 use std::ops::Range;
 

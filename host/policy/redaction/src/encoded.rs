@@ -1,4 +1,4 @@
-//! Encoded secrets: base64 and percent-encoding.
+//! Finds secrets that are encoded as base64 or by percent-encoding.
 
 use super::blocks;
 use super::found::{Found, count_examined};

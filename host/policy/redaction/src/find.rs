@@ -1,5 +1,6 @@
-//! One pass over a text. It stops where three bytes may begin a secret or its key ([`Triggers`]),
-//! and checks the text there.
+//! Finds the secrets in a text in one pass, by asking each kind of search where a secret may begin.
+//! It stops where three bytes may begin a secret or its key ([`Triggers`]), and checks the text
+//! there.
 
 use super::found::Found;
 use super::keys::{self, Keys};

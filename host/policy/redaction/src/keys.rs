@@ -1,4 +1,4 @@
-//! Secret values, found by their keys: `password=…`, `"api_key": "…"`, `Authorization: …`.
+//! Finds secret values by their keys: `password=…`, `"api_key": "…"`, `Authorization: …`.
 
 use super::found::{Found, count_examined};
 use super::mark;

@@ -1,4 +1,4 @@
-//! Marks that replace secrets: `[REDACTED:github-token ghp_…]`.
+//! Writes and recognises the marks that replace secrets: `[REDACTED:github-token ghp_…]`.
 
 /// Kind of private keys in marks.
 pub(super) const PRIVATE_KEY: &str = "private-key";

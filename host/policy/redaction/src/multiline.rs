@@ -1,5 +1,5 @@
-//! Values in files of settings that continue after the line of their key: blocks, lists and texts
-//! of several lines.
+//! Finds secret values in files of settings that continue after the line of their key: blocks,
+//! lists and texts of several lines.
 
 use super::found::count_examined;
 use super::mark;

@@ -1,4 +1,4 @@
-//! Credentials that are found by their place: in a URL, after `Bearer`, in a `.netrc` file.
+//! Finds credentials by their place: in a URL, after `Bearer`, in a `.netrc` file.
 
 use super::found::{Found, count_examined};
 use super::shapes::{begins, varied};

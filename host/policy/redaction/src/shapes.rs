@@ -1,5 +1,5 @@
-//! Credentials that are found by their form: their issuers give them a prefix, a set of characters
-//! and a length.
+//! Finds credentials by their form: their issuers give them a prefix, a set of characters and a
+//! length.
 //!
 //! A shape is as narrow as its issuer allows, so that it doesn't match names and hashes in source
 //! code.

@@ -1,4 +1,4 @@
-//! Values that aren't secrets, but placeholders or references: `changeme`, `${TOKEN}`,
+//! Recognises values that aren't secrets, but placeholders or references: `changeme`, `${TOKEN}`,
 //! `os.environ["KEY"]`.
 
 /// Whether a value is a placeholder that a user has to replace, or a hidden value.

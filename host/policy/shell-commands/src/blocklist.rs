@@ -1,4 +1,4 @@
-//! Blocked commands, which never run.
+//! Finds blocked commands, which never run: the default ones and the operator's.
 
 use super::Command;
 use super::inert::starts_nothing;

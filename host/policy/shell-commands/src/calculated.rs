@@ -1,5 +1,5 @@
-//! Texts that bash evaluates although they aren't commands: arithmetic, the index of a list, the
-//! name of a variable.
+//! Decides whether texts that bash evaluates although they aren't commands can start one:
+//! arithmetic, the index of a list, the name of a variable.
 //!
 //! Bash replaces a variable in arithmetic by its value, evaluates that value as arithmetic again,
 //! and runs the commands in each index on the way: after `x='a[$(reboot)]'`, `((x))` reboots. So

@@ -1,4 +1,4 @@
-//! What the commands of a session hand on: a working directory and exported variables.
+//! Decides which directory and exported variables the commands of a session hand on.
 //!
 //! A command writes its record itself, so it may write anything. A record changes only what the
 //! command line of the next command could set, and the gates read that as part of it.

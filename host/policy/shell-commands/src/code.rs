@@ -1,4 +1,4 @@
-//! Code in the arguments of interpreters: whether it may start programs or delete files.
+//! Decides whether code in the arguments of interpreters may start programs or delete files.
 //!
 //! The code is judged by the names that it uses, outside of texts: `ast.literal_eval(x)` isn't
 //! `eval(x)`, and `print("system")` starts nothing. This is no parser: where a text can contain

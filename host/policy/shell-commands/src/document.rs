@@ -1,4 +1,4 @@
-//! Here-documents and backticks, for which the grammar has no suitable nodes.
+//! Reads here-documents and backticks, for which the grammar has no suitable nodes.
 
 use tree_sitter::Node;
 

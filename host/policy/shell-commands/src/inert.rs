@@ -1,4 +1,4 @@
-//! Programs that start no other program.
+//! Knows programs that start no other program that their arguments name.
 
 /// Whether a known program starts nothing that its arguments name. Some of these, such as `make`,
 /// start what their files say.

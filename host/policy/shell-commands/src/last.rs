@@ -1,5 +1,5 @@
-//! Finds the command that writes the output of a command line: the last one. In a pipe, the last
-//! one that does more than show its input.
+//! Finds the command that writes the output of a command line, without its variables, wrappers and
+//! folder: the last one. In a pipe, the last one that does more than show its input.
 
 use super::calculated::Variables;
 use super::grammar::{MAX_STEPS, Part, parse};

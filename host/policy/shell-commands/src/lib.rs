@@ -1,4 +1,4 @@
-//! Finds out from the text of a shell command what it would do.
+//! Analyses the text of a shell command: which programs it starts, its risk, and what it needs.
 //!
 //! The text is split into its simple commands, including those that other programs would start for
 //! it, and each is analyzed. If something is only known when the command runs, for example a

@@ -1,4 +1,4 @@
-//! Whether a command needs the network.
+//! Decides whether a command needs the network.
 
 use super::expand::Program;
 use super::options::subcommand;

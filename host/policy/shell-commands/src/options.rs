@@ -1,4 +1,4 @@
-//! Options between a program and its subcommand: `git -C . push` is `git push`.
+//! Skips the options between a program and its subcommand: `git -C . push` is `git push`.
 //!
 //! A rule about `git push` is about the command, not about its spelling. So a denial or a question
 //! also counts for the command without such options. If it isn't known whether an option takes the

@@ -1,4 +1,4 @@
-//! Programs that start another program by an option or by a part of their arguments.
+//! Finds what programs start because of an option or a part of their arguments.
 
 use super::code::{code, starts_programs};
 use super::word::{UNKNOWN, Word, assigned};

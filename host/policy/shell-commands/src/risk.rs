@@ -1,4 +1,4 @@
-//! The risk of a command, and whether it can be undone.
+//! Decides the risk of a command, and whether it can be undone.
 
 use super::code;
 use super::expand::Program;

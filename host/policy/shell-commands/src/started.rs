@@ -1,4 +1,4 @@
-//! The files of a project that a command starts, such as a script or a Makefile.
+//! Finds the files of a project that a command starts, such as a script or a Makefile.
 
 use super::code::code;
 use super::expand::Program;

@@ -1,4 +1,4 @@
-//! Variables that make programs run other code.
+//! Decides whether setting a variable makes programs run other code.
 
 use super::calculated::{Rule, applies};
 use super::programs::SHELLS;

@@ -1,4 +1,4 @@
-//! The words of a command, as far as they are known before it runs.
+//! Reads the words of a command without their quotes, as far as they are known before it runs.
 
 use tree_sitter::{Node, TreeCursor};
 

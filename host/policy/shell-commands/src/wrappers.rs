@@ -1,4 +1,4 @@
-//! Wrappers: programs that start another program, which is found in their arguments.
+//! Finds the command in the arguments of wrappers such as `sudo` and `env`.
 
 use super::word::Word;
 

@@ -1,4 +1,5 @@
-//! The cache of compiled code.
+//! Stores compiled code in a folder that only this user can change, and removes the least recently
+//! used.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};

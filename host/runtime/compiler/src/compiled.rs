@@ -1,5 +1,5 @@
-//! The only module with `unsafe` code. It maps compiled code, and sets the processors for which
-//! code is compiled.
+//! Maps compiled code into memory, and sets the processors for which code is compiled: the only
+//! module of this crate with `unsafe` code.
 #![allow(
     unsafe_code,
     reason = "compiled code can't be checked, so mapping it is a promise about its source"

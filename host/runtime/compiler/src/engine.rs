@@ -1,4 +1,4 @@
-//! The settings of the engine, and the engine that compiles.
+//! The settings of wasmtime that compiled code depends on, and the engine that compiles.
 
 use toolhold_contract::HostError;
 use wasmtime::Config;

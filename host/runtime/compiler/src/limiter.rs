@@ -1,4 +1,4 @@
-//! Limits what the instances of a store allocate.
+//! Limits the memory, tables and instances of a store.
 
 use wasmtime::ResourceLimiter;
 

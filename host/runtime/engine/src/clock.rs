@@ -1,4 +1,4 @@
-//! The ticker. It interrupts running guests, so that the host can check on them.
+//! Interrupts running guests again and again, so that the host can check on them (the ticker).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! The code of a plugin. It is mapped at the plugin's first use: a host knows what its plugins
-//! offer without their code ([`offer`](crate::offer)), and most plugins aren't called.
+//! Maps the code of a plugin at its first use: a host knows what its plugins offer without their
+//! code ([`offer`](crate::offer)), and most plugins aren't called.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Checks and converts the definitions of a plugin's tools.
+//! Checks the tools that a plugin lists, and refuses a definition that is invalid or too large.
 
 use std::collections::BTreeSet;
 

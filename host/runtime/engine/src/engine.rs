@@ -1,4 +1,4 @@
-//! The engine, with the linker that all plugins share.
+//! Makes the engine that runs plugins: its pool of memories, and the linker that all plugins share.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Tests whether this machine can run and compile components, for `toolhold doctor`.
+//! Starts an engine and compiles a tiny component, to test this machine for `toolhold doctor`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Lists the filters of plugins, and applies them to outputs.
+//! Lists the filters of plugins within limits, and applies one to an output.
 //!
 //! A filter has no capabilities: its instances don't get the grants of their plugin. After an
 //! answer, an instance may be kept for other outputs of the same session. An instance that trapped

@@ -1,5 +1,5 @@
-//! The files whose components are known: each with its stamp and the component's digest, so that a
-//! start needn't read a file that hasn't changed.
+//! Remembers each plugin's file by its stamp and digest, so that a start needn't read a file that
+//! hasn't changed.
 //!
 //! They are kept beside the compiled code, in a folder that only this user can change. A digest
 //! that is recalled is enough to list what a component offers. Before its code first runs, the

@@ -1,4 +1,4 @@
-//! The plugin provider: it loads WASI components and runs each call in a sandbox of its own.
+//! The runtime of plugins: loads WASI components, and runs each call in a sandbox of its own.
 //!
 //! Only this crate and `toolhold-compiler` name wasmtime. A plugin is loaded once (`load`), and its
 //! directories are opened once for its policy. Each call gets a fresh store (`run`) or a warm

@@ -1,4 +1,4 @@
-//! The limits of one call.
+//! The limits of one call, of listing tools and of filtering: memory, time, sizes and instances.
 
 use std::sync::Arc;
 use std::time::Duration;

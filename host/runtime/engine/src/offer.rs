@@ -1,4 +1,4 @@
-//! What a component offers: its tools and filters, as it listed them without grants.
+//! Remembers what a component offers, its tools and filters, so that later starts needn't ask it.
 //!
 //! A component is asked once on each machine. The answer is kept beside its compiled code, so that
 //! a start needs neither the code nor the component.

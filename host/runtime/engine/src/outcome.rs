@@ -1,4 +1,5 @@
-//! Makes the outcome of a call.
+//! Makes the outcome of a call that crashed, was stopped or denied: the failure with its reason,
+//! the parts that were emitted, and no secrets.
 
 use std::sync::Arc;
 

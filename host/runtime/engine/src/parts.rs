@@ -1,4 +1,4 @@
-//! Where the parts of plugins are.
+//! Decides in which folders the parts of a plugin are looked for.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A loaded plugin. It is immutable and shared by its calls.
+//! A loaded plugin: its facts, its policy, its tools and filters. It is immutable and shared by its
+//! calls.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The policy of a plugin: its grants and its limits.
+//! The grants and limits of one plugin, as the runtime gets them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Makes a loaded plugin a provider of tools. A provider is one version of a plugin and never
+//! Makes a loaded plugin a source of tools. A provider is one version of a plugin and never
 //! changes. Another version is another provider, so a call runs on the version that it was checked
 //! against.
 

@@ -1,5 +1,4 @@
-//! The instances that last for a session: those of filters, and those of plugins that ask for them
-//! and are granted them.
+//! Keeps the instances that last for a session, and has the calls of a session take turns with one.
 //!
 //! An instance waits between the calls of its session with nothing but its memory: everything that
 //! a call was given or has opened ends with it. It is dropped after a trap, with its version of the

@@ -1,4 +1,5 @@
-//! The warm instances of a plugin. Each serves one call and is never reused.
+//! Keeps warm instances of a plugin, made before their call. Each serves one call and is never
+//! reused.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};

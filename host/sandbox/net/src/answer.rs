@@ -1,5 +1,5 @@
-//! The body of an answer on its way to a guest: bounded in size and time, decompressed, and without
-//! secrets.
+//! Bounds the body of an answer to a plugin's request in size and time, decompresses it, and
+//! removes secrets.
 
 use std::io;
 use std::pin::Pin;

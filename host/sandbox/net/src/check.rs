@@ -1,5 +1,5 @@
-//! Decides whether a request may be sent: its method, its URL, where it is redirected from, and that
-//! it contains no secret.
+//! Decides whether a plugin's request may be sent: its method, its URL, where it is redirected
+//! from, and that it contains no secret.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,5 +1,6 @@
-//! The only code that makes connections for plugins. A name is looked up once, each of its
-//! addresses is checked, and the connection goes to one of the checked addresses.
+//! Makes the connections of plugins, to checked addresses only: the only code that does. A name is
+//! looked up once, each of its addresses is checked, and the connection goes to one of the checked
+//! addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

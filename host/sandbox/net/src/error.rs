@@ -1,4 +1,4 @@
-//! The failures of requests.
+//! Why a plugin's request failed, and what the operator can fix about it.
 
 use std::io;
 

@@ -1,6 +1,6 @@
-//! Requests to servers that run as jobs of the call's session. No name is looked up, no proxy is
-//! used, and no connection is kept: each goes through a socket of the session's own network, so it
-//! reaches that loopback or nothing.
+//! Sends requests to servers that run as jobs of the call's session. No name is looked up, no proxy
+//! is used, and no connection is kept: each goes through a socket of the session's own network, so
+//! it reaches that loopback or nothing.
 
 use std::io;
 use std::net::{IpAddr, TcpStream as StdStream};

@@ -1,4 +1,4 @@
-//! Runs a program of the operator that prints a secret.
+//! Finds and runs the operator's program that prints a secret.
 //!
 //! The configuration names the program, no tool does. So it runs with the operator's rights,
 //! outside the sandbox; only its time and its output are bounded.

@@ -1,4 +1,4 @@
-//! The record of each request, from its beginning on.
+//! Records each request of a call in the call's report, from its beginning on.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Which requests of a call follow a redirect. A guest follows redirects itself, because each is a
-//! new request that is decided on. The host bounds how many it follows, and removes credentials.
+//! Bounds how many redirects the requests of a call follow, and removes credentials at another
+//! origin. A guest follows redirects itself, because each is a new request that is decided on.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! The sources of secrets.
+//! Reads a secret from its source: a variable, a file or a program.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

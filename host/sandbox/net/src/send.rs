@@ -1,4 +1,4 @@
-//! One request: from the request of a guest to the answer for the guest.
+//! Sends one request of a guest if the rules allow it, and gives the guest the answer.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};

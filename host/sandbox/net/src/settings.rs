@@ -1,4 +1,4 @@
-//! The settings of requests.
+//! The settings of a plugin's requests: its rules, limits, secrets, proxy and resolver.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! A connection that counts towards the limit of its plugin, also while it is idle.
+//! Counts each open connection of a plugin towards its limit, also while the connection is idle.
 
 use std::io;
 use std::pin::Pin;

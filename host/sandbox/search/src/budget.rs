@@ -1,4 +1,4 @@
-//! The limits of one search, shared by its threads: time, results, text.
+//! Ends a search at its limits of time, results or text, over all of its threads.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

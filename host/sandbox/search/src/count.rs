@@ -1,3 +1,5 @@
+//! Counts the matching lines in each file below a directory.
+
 use std::io;
 
 use grep_searcher::{Searcher, Sink, SinkFinish, SinkMatch};

@@ -1,4 +1,4 @@
-//! Directories and files by handle: their names, and their metadata from the kernel.
+//! Reads the names and metadata of a directory's entries by handle, and opens them.
 //!
 //! Everything below the root is opened through the handle of its parent, by a single name, and
 //! without following links. So a name that was replaced meanwhile leads to no file elsewhere.

@@ -1,4 +1,4 @@
-//! Which entries a search wants, by the caller's globs and by ignore rules.
+//! Decides which entries a search wants, by the caller's globs and by ignore rules.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

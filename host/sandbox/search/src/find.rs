@@ -1,3 +1,5 @@
+//! Lists the entries below a directory that match globs.
+
 use std::os::fd::AsFd;
 
 use rustix::fs::FileType;

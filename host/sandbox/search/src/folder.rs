@@ -1,4 +1,4 @@
-//! A directory that is searched: its handle, its path, and its entries.
+//! Hands out the entries of a directory to the threads that search it, each once.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

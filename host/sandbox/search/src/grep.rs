@@ -1,3 +1,5 @@
+//! Finds the matching lines in files below a directory, with context and cut lines.
+
 use std::io;
 use std::sync::Arc;
 

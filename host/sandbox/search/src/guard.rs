@@ -1,4 +1,4 @@
-//! A matcher that can be stopped.
+//! Stops a regular expression that is too slow for a text, or whose search has ended.
 //!
 //! The regex engine takes time linear in the text, but the factor is the size of the pattern. A
 //! hostile pattern of 10 MiB needs an hour for a text of 16 MiB, and a call into the engine can't

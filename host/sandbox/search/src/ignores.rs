@@ -1,4 +1,5 @@
-//! Ignore files, with ripgrep's meaning.
+//! Finds the ignore files that apply in a directory (`.gitignore`, `.ignore`), with ripgrep's
+//! meaning, within bounds of memory and time.
 //!
 //! `.gitignore` and `.git/info/exclude` apply inside a git repository, up to its top directory.
 //! `.ignore` applies everywhere and goes before both. Of several files of one kind, the deepest

@@ -1,4 +1,4 @@
-//! The inputs and results of a search, as `wit/host/search.wit` defines them.
+//! The types of a search's inputs and results, as `wit/host/search.wit` defines them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

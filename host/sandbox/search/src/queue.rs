@@ -1,5 +1,5 @@
-//! The tasks that the threads of a search share. They are a stack: the walk goes deep first, so few
-//! directories are open at a time.
+//! Shares the tasks of a search among its threads. They are a stack: the walk goes deep first, so
+//! few directories are open at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

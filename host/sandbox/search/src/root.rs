@@ -1,4 +1,4 @@
-//! The root of a search.
+//! Opens the root of a search, and writes the paths of results as the caller sees them.
 
 use std::ffi::CString;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! The lines of one ignore file, with the meaning that the `ignore` crate gives them.
+//! Matches the lines of one ignore file, with the meaning that the `ignore` crate gives them.
 //!
 //! Ignore files are untrusted. Compiled by that crate, a file of 1 MiB took 1.2 GiB, and a file of
 //! ten lines cached 20 MiB of the names that it had matched. Here the cache is bounded, and the

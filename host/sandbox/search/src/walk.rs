@@ -1,5 +1,5 @@
-//! The walk: threads that share a stack of directories. If a thread is idle, it helps with the
-//! files of a directory.
+//! Walks a tree of directories with several threads. If a thread is idle, it helps with the files
+//! of a directory.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;

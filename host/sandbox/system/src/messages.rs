@@ -1,4 +1,5 @@
-//! Messages between the host and a helper, over a socket: a length, JSON, and perhaps a descriptor.
+//! Sends messages between the host and a helper over a socket: a length, JSON, and perhaps a
+//! descriptor.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;

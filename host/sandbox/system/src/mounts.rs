@@ -1,5 +1,5 @@
-//! The mounts: which file systems are the kernel's own, and the other names under which a folder
-//! can be reached.
+//! Reads the mounts: which file systems are the kernel's own, and the other names under which a
+//! folder can be reached.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};

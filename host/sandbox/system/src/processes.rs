@@ -1,4 +1,4 @@
-//! Processes and their descendants, from `/proc`.
+//! Finds and ends the descendants of a process, by `/proc`.
 
 use std::collections::HashSet;
 use std::fs;

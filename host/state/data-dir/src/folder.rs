@@ -1,4 +1,5 @@
-//! What is at the path of a folder of Toolhold's own, for `toolhold doctor`.
+//! Reads the kind, owner, permissions and file system of one of Toolhold's own folders, for
+//! `toolhold doctor`.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! Folders that only the user who runs Toolhold can change, so their content is trusted, the ways
-//! of paths to them, and places that are kept free for them.
+//! Opens Toolhold's own folders and files, and refuses those that another user can change.
 
 pub mod folder;
 mod pinned;

@@ -1,5 +1,5 @@
-//! Empty read-only directories at paths where a command must not create anything. They are removed
-//! when the last command that uses them ends.
+//! Puts empty read-only directories at paths where a command must not create anything. They are
+//! removed when the last command that uses them ends.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;

@@ -1,4 +1,4 @@
-//! What git would run later of a repository, and how it finds the repository.
+//! Finds the repository of a directory, and what git would run later of it, such as hooks.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! State that Toolhold stores between runs: small JSON files in its data folder, which no tool
-//! reaches.
+//! Reads and changes the small JSON files that Toolhold stores between runs in its data folder, one
+//! process at a time.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Where a path leads, and by which links.
+//! Follows a path to where it leads, and names a link on the way that programs of this user can
+//! exchange.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,5 @@
-//! Waits for a moment of the wall clock, or for a change of the tasks by another process.
+//! Wakes the runner of tasks at a moment of the wall clock, or when another process changes the
+//! tasks.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The connection to SQLite, and the tables.
+//! Opens the file of the tasks (SQLite), and makes its tables.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Cron expressions: five or six fields, and the short names.
+//! Parses cron expressions (five or six fields, and the short names), and finds the next time of
+//! one.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};

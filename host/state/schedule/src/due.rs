@@ -1,5 +1,5 @@
-//! Which runs are due, which times were missed, and how runs start and end. Only the process that
-//! holds the runner's lock does this.
+//! Decides which runs of tasks are due and which times were missed, and records how runs start and
+//! end. Only the process that holds the runner's lock does this.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};

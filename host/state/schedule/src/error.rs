@@ -1,3 +1,5 @@
+//! Why an operation on scheduled tasks did nothing.
+
 use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;

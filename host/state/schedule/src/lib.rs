@@ -1,4 +1,4 @@
-//! Tasks at a later time: when they are due, and which have run.
+//! Scheduled tasks: when they are due, and which have run.
 //!
 //! All tasks of a user are in one file, an SQLite database in Toolhold's own data folder. The next
 //! time of a task is on disk before anything runs. A run is claimed, then started, then ended, each

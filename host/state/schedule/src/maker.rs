@@ -1,3 +1,5 @@
+//! Who made a scheduled task, and what bounds it.
+
 use serde::{Deserialize, Serialize};
 
 /// Who made a task, and what bounds it: it can never do more than the call that made it.

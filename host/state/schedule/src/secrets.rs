@@ -1,4 +1,4 @@
-//! Secrets of tasks, which people aren't shown.
+//! Hides the secrets in tasks and runs that people are shown.
 
 use toolhold_contract::{TaskAction, TaskRun};
 use toolhold_redaction::{self as redaction, Keys};

@@ -1,4 +1,5 @@
-//! The tasks of a user: made, changed, listed and removed.
+//! Stores the scheduled tasks of an owner: made, changed, listed, paused and removed, within
+//! quotas.
 
 use std::fmt;
 use std::fs::{File, TryLockError};

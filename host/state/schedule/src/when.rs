@@ -1,4 +1,4 @@
-//! When a task runs: once, every so many seconds, or by a cron expression.
+//! Decides when a task runs: once, every so many seconds, or by a cron expression, in a time zone.
 
 use jiff::civil::{Date, DateTime};
 use jiff::fmt::temporal::Pieces;

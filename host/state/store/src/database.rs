@@ -1,4 +1,4 @@
-//! An SQLite file of a plugin: how it is opened, hardened, shared and stopped.
+//! Opens, hardens, shares and stops an SQLite file of a plugin.
 
 use std::io;
 use std::path::{Path, PathBuf};

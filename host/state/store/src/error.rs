@@ -1,3 +1,5 @@
+//! Why an operation on a plugin's store or index did nothing.
+
 use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;

@@ -1,4 +1,4 @@
-//! Keys and values that a plugin keeps between its calls.
+//! The store of a plugin: keys and values that it keeps between its calls, within a quota.
 //!
 //! A plugin has one file, an SQLite database in Toolhold's own data folder. All statements are
 //! constants of this crate; what a guest gives is only ever bound as a parameter. Several processes

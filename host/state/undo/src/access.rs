@@ -1,4 +1,4 @@
-//! Permissions that the owner of a file may always give back.
+//! Gives the owner of a file missing permissions for the time of an undo, and takes them back.
 //!
 //! A command may have taken them: `chmod 000`, `chmod -R a-w`. They are given for as long as an
 //! undo needs them, and then are as they were.

@@ -1,5 +1,6 @@
-//! What calls that run at the same time change. The paths of a journal mean what its own call moved:
-//! what one call moves and another one changes, no undo can bring back.
+//! Notices that calls that run at the same time change or move the same paths. The paths of a
+//! journal mean what its own call moved: what one call moves and another one changes, no undo can
+//! bring back.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Caches that tools make again by themselves. They are large, so a file that a call has made in
-//! one isn't saved before another call changes or removes it.
+//! Decides which changes need no saving, since they are in caches that tools make again by
+//! themselves. They are large, so a file that a call has made in one isn't saved before another
+//! call changes or removes it.
 //!
 //! All of this has to be true: the folder has the name and the mark of a cache, it is older than
 //! the session, and git ignores it. A file that no call has made in it is saved as any other. The

@@ -1,4 +1,4 @@
-//! The changes of the commands of a call, which have rules of their own.
+//! Saves the changes of a call's commands, which have rules of their own for what is saved.
 
 use std::io;
 use std::path::Path;

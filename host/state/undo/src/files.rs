@@ -1,5 +1,5 @@
-//! The real paths that a journal names. No link is followed on the way to one: a link that took a
-//! directory's place since leads elsewhere.
+//! Opens what undo looks at by its real path: no link is followed, and only regular files are
+//! opened. A link that took a directory's place since leads elsewhere.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! The folder of all saved calls: a private folder, with a folder for each call.
+//! The folder of all saved calls, with a folder for each call: lists them, and removes old ones to
+//! make room.
 
 use std::io::{self, BufReader};
 use std::os::unix::fs::FileExt as _;

@@ -1,4 +1,4 @@
-//! What git's index says beside the times of files.
+//! Whether git's index still says the same, apart from the times of files and caches.
 //!
 //! `git status` and `git diff` write the times that files have into `.git/index`, so that they read
 //! fewer files next time. `git add` and others write what is staged. Both change the same file.

@@ -1,4 +1,5 @@
-//! Permissions that an undo gave for a time, and was killed before it took them back.
+//! Notes the permissions that an undo gives for a time, so that after a crash a later undo takes
+//! them back.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::AsFd as _;

@@ -1,4 +1,4 @@
-//! Bytes as hexadecimal digits.
+//! Converts bytes to hexadecimal digits and back.
 
 use std::fmt::Write;
 

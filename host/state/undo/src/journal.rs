@@ -1,4 +1,5 @@
-//! What one call changes, written down before it is changed.
+//! Saves what one call changes in its journal before the change, and refuses a change that can't be
+//! saved where undo is required.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! What other calls saved while a call went on, or after it.
+//! Tells what other calls saved while a call went on or after it, so that an undo doesn't destroy
+//! later changes.
 
 use std::cell::OnceCell;
 use std::path::Path;

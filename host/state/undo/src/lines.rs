@@ -1,4 +1,4 @@
-//! The lines of a journal, and which paths they mean after the call.
+//! Reads the lines of a journal, and follows moves to the paths after the call.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};

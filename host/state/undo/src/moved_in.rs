@@ -1,4 +1,4 @@
-//! Folders of the user in caches.
+//! Remembers the folders that calls have moved into caches, since what is in them is the user's.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What an undo would do, and what it would leave.
+//! Plans an undo: what it would restore, and which paths it leaves as conflicts.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Which steps of an undo are done. Another undo goes on with the others.
+//! Notes which steps of an undo are done. Another undo goes on with the others.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;

@@ -1,4 +1,4 @@
-//! Restores paths, one after the other.
+//! Carries out an undo: restores paths, one after the other.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Rules that the tests switch off, one after the other: the random cases have to find each of them
-//! missing.
+//! Rules of undo that the tests switch off, one after the other: the random cases have to find each
+//! of them missing.
 
 /// A rule of undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

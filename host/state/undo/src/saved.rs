@@ -1,4 +1,5 @@
-//! A saved call, as it is read for its undo.
+//! Reads a saved call for its undo: whether it still runs, when it changed something, and whether
+//! it was undone.
 
 use std::io::{self, BufReader, Write as _};
 use std::path::Path;

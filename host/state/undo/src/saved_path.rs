@@ -1,5 +1,5 @@
-//! Paths in the saved files. They are JSON, whose texts are UTF-8, and the names of files needn't
-//! be.
+//! Reads and writes paths in saved files. They are JSON, whose texts are UTF-8, and the names of
+//! files needn't be.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,4 +1,4 @@
-//! What a path was, or is.
+//! Compares the states of a path: what it was before, after the call, and now.
 
 use std::fmt;
 use std::fs::File;

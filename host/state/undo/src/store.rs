@@ -1,4 +1,5 @@
-//! The saved calls of the user, and their undo.
+//! `UndoStore`: lists the saved calls of a user, finds the latest in a directory, and plans and
+//! does an undo of one.
 
 use std::fmt;
 use std::io;

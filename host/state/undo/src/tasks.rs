@@ -1,4 +1,4 @@
-//! The steps of an undo.
+//! Makes the steps of an undo from the journal, the last change first.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

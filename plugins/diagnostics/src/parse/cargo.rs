@@ -1,5 +1,5 @@
-//! `cargo --message-format=json`: an object a line, of which those with a message of the compiler
-//! count.
+//! Parses `cargo --message-format=json`: an object a line, of which those with a message of the
+//! compiler count.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `eslint --format json`: an array with an object for each file.
+//! Parses `eslint --format json`: an array with an object for each file.
 
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
-//! `go vet -json`: for each package an object with the diagnostics of each analyzer. What the
-//! compiler says comes as text: `vet: FILE:LINE:COLUMN: MESSAGE`.
+//! Parses `go vet -json`: for each package an object with the diagnostics of each analyzer. What
+//! the compiler says comes as text: `vet: FILE:LINE:COLUMN: MESSAGE`.
 
 use std::collections::BTreeMap;
 

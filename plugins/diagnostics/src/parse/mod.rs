@@ -1,4 +1,4 @@
-//! The output of each checker.
+//! How the output of each checker is parsed.
 
 pub(crate) mod cargo;
 pub(crate) mod eslint;

@@ -1,5 +1,5 @@
-//! `mypy`: `FILE:LINE:COLUMN: error: MESSAGE  [CODE]`. Its text is the same in all versions, and
-//! only newer ones have JSON.
+//! Parses the text of `mypy`: `FILE:LINE:COLUMN: error: MESSAGE  [CODE]`. Its text is the same in
+//! all versions, and only newer ones have JSON.
 
 use super::Parser;
 use super::split_position;

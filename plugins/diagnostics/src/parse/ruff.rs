@@ -1,4 +1,4 @@
-//! `ruff check --output-format json`: an array with an object for each diagnostic.
+//! Parses `ruff check --output-format json`: an array with an object for each diagnostic.
 
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
-//! `tsc --pretty false`: `FILE(LINE,COLUMN): error TS2322: MESSAGE`, with more lines of a message
-//! indented.
+//! Parses `tsc --pretty false`: `FILE(LINE,COLUMN): error TS2322: MESSAGE`, with more lines of a
+//! message indented.
 
 use super::Parser;
 use crate::finding::{Collector, Severity, Written};

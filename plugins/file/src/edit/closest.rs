@@ -1,4 +1,4 @@
-//! Finds the lines that are most similar to a text that is missing in a file.
+//! Hints at the lines that are most similar to a text that `edit` doesn't find in a file.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Shows the changed lines as a small diff with line numbers.
+//! Shows the lines that `edit` changed as a small diff with line numbers.
 
 use std::fmt::Write as _;
 use std::ops::Range;

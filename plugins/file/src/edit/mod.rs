@@ -1,3 +1,5 @@
+//! `edit`: replaces a text in a file, and refuses one that is missing or ambiguous.
+
 mod closest;
 mod excerpt;
 mod substitute;

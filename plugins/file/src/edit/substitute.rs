@@ -1,4 +1,4 @@
-//! Finds the occurrences of a text, and replaces them.
+//! Finds the occurrences of a text for `edit`, also with other line ends, and replaces them.
 
 use std::ops::Range;
 

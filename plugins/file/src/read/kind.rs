@@ -1,3 +1,5 @@
+//! Detects by its first bytes whether a file is text, an image or other binary data.
+
 use memchr::memchr;
 
 /// The number of first bytes in which a NUL byte marks a file as binary. Git uses the same rule.

@@ -1,3 +1,5 @@
+//! `read`: reads a text file as numbered lines, or an image.
+
 mod kind;
 mod window;
 

@@ -1,4 +1,4 @@
-//! Takes numbered lines from a file without reading more of it than needed.
+//! Takes the requested lines from a file for `read`, without reading more of it than needed.
 
 use std::io::{self, Read};
 

@@ -1,3 +1,5 @@
+//! Tests of the lines that no rule may leave out: failures, warnings and what belongs to them.
+
 use super::*;
 
 #[track_caller]

@@ -1,3 +1,5 @@
+//! Chooses the steps of a rule by how the command ended.
+
 use crate::strategy::Step;
 
 /// The steps of a rule, by how the command ended.

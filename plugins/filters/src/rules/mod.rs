@@ -1,4 +1,4 @@
-//! The built-in rules and the operator's rules.
+//! The built-in rules, as the build script writes them from `rules/*.toml`.
 
 mod branches;
 mod read;

@@ -1,3 +1,5 @@
+//! Reads the operator's rules from `filters.toml`, and leaves out those that aren't valid.
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de};

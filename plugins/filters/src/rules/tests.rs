@@ -1,3 +1,5 @@
+//! Tests of rules: errors name their line, and the built-in rules pass their examples.
+
 use std::fmt::Write as _;
 
 use super::*;

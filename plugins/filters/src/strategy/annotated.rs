@@ -1,3 +1,5 @@
+//! `strip_annotated`: leaves out `note:` and `help:` of a compiler, and lines that match.
+
 use regex::Regex;
 use serde::Deserialize;
 use toolhold_sdk::filter::Confidence;

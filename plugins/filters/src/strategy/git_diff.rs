@@ -1,3 +1,5 @@
+//! `git_diff`: leaves out the middle of each file's part of a long diff.
+
 use serde::Deserialize;
 use toolhold_sdk::filter::Confidence;
 

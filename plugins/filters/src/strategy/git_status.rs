@@ -1,3 +1,5 @@
+//! `git_status`: shortens the output of `git status`.
+
 use std::fmt::Write as _;
 
 use serde::Deserialize;

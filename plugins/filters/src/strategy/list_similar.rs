@@ -1,3 +1,6 @@
+//! `list_similar`: joins lines with the same beginning and end as the one before into one, which
+//! lists what differs.
+
 use std::collections::HashSet;
 
 use serde::Deserialize;

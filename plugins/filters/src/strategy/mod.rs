@@ -1,4 +1,4 @@
-//! The strategies: what a rule can do with an output.
+//! The strategies that a rule can name, their parameters, and how they run on an output.
 
 mod annotated;
 mod dedup;

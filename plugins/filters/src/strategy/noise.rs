@@ -1,3 +1,5 @@
+//! `strip_noise` and `keep_matching`: leave out lines that match an expression, or all others.
+
 use serde::Deserialize;
 use toolhold_sdk::filter::Confidence;
 

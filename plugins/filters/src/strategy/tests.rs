@@ -1,3 +1,5 @@
+//! Tests of the strategies without tests of their own, and of invalid parameters.
+
 use toolhold_sdk::filter::Confidence;
 
 use super::testing::{check, steps};

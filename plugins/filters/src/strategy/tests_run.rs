@@ -1,3 +1,5 @@
+//! `test_summary`: leaves out tests that passed, and keeps failures and the summary.
+
 use std::collections::HashSet;
 use std::sync::LazyLock;
 

@@ -1,3 +1,5 @@
+//! `truncate`: cuts the middle of a long output, and long lines.
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 

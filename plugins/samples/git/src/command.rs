@@ -1,4 +1,4 @@
-//! How git is started.
+//! Starts git with switches that keep a repository from running its programs.
 //!
 //! A repository says in its own configuration which programs git runs: hooks, a file system
 //! monitor, converters and filters of files, merge drivers, transports. Whoever made the repository

@@ -1,4 +1,4 @@
-//! Conversion between the contract's types of filters and the SDK's own. Filters and tools have
+//! Converts between the contract's types of filters and the SDK's own. Filters and tools have
 //! different worlds, so neither kind of plugin exports functions that it doesn't have.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! Filters rewrite the output of tools before a model reads it.
+//! Filters of a Rust plugin, which rewrite the output of tools before a model reads it.
 //!
 //! A plugin has one type for all its filters. The host does the matching. If a matcher fits, it
 //! starts the plugin, lists its filters and passes it one output after another. A filter has no

@@ -1,5 +1,5 @@
-//! Requests to the network. The plugin asks for them in its manifest: `http = "reason"`. The
-//! operator names the hosts that it may reach.
+//! Requests of a Rust plugin to the network. The plugin asks for them in its manifest:
+//! `http = "reason"`. The operator names the hosts that it may reach.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Tests of requests: bodies, redirects and credentials, and requests that aren't sent.
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};

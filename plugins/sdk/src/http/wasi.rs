@@ -1,4 +1,4 @@
-//! One request over `wasi:http`.
+//! Sends one request over `wasi:http`.
 
 use std::time::Duration;
 

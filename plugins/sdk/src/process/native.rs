@@ -1,5 +1,5 @@
-//! `std::process` instead of the host's processes, for unit tests. Programs aren't confined. Only
-//! the program itself is ended, not the programs that it started.
+//! Runs programs with `std::process` instead of the host's processes, for unit tests. Programs
+//! aren't confined. Only the program itself is ended, not the programs that it started.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;

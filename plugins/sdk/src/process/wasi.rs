@@ -1,4 +1,4 @@
-//! The host's processes.
+//! Runs programs by `toolhold:host/process`.
 
 use std::time::Duration;
 

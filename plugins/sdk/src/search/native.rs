@@ -1,4 +1,4 @@
-//! A simple walk that replaces the host's search in unit tests.
+//! Replaces the host's search by a simple walk in unit tests.
 
 use std::fs;
 use std::path::Path;

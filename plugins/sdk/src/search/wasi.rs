@@ -1,4 +1,4 @@
-//! The host's search.
+//! Searches by `toolhold:host/search`.
 
 use super::{
     Counts, Ending, Entries, Entry, Kind, Line, Lines, Pattern, Scope, SearchError, Skipped,

@@ -1,5 +1,5 @@
-//! The tree of a page as a list in the order of the page: an element, then its content. So every
-//! figure about an element is a sum over a range.
+//! Lists the elements of a page in their order: an element, then its content. So every figure about
+//! an element is a sum over a range.
 
 use ego_tree::iter::Edge;
 use scraper::node::Element;

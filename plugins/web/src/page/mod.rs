@@ -1,4 +1,4 @@
-//! Converts the answer of a server to text that a model can read.
+//! Converts the answer of a server (a page or a feed) to text that a model can read.
 
 pub mod charset;
 pub mod dom;

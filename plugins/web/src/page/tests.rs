@@ -1,3 +1,5 @@
+//! Tests of pages as Markdown: what is kept, what is left out, and the main text.
+
 use super::*;
 
 /// Renders `html` in an article, since a page of a few words has no main text.

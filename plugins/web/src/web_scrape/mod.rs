@@ -1,3 +1,5 @@
+//! `web_scrape`: extracts values from a page by CSS selectors.
+
 mod no_match;
 
 use std::collections::{BTreeMap, BTreeSet};

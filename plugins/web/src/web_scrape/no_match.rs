@@ -1,4 +1,4 @@
-//! Failures for selectors that match nothing, with names that the page has.
+//! Explains selectors of `web_scrape` that match nothing, with names that the page has.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,3 +1,5 @@
+//! Tests of `web_scrape`: the values of selectors, and failures without a match.
+
 use serde_json::json;
 use toolhold_sdk::{Category, testing};
 

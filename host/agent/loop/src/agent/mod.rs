@@ -1,4 +1,5 @@
-//! The loop: it asks the model, makes the calls that it wants, and asks again, until it answers.
+//! The agent's loop: asks the model, makes the calls that it wants, and asks again, until the model
+//! answers, a limit is reached or the person cancels.
 
 mod results;
 mod room;

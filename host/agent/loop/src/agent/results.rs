@@ -1,4 +1,5 @@
-//! From calls to results.
+//! Makes the calls of an answer and records each result; answers a call that isn't made, and one of
+//! `find_tools`.
 
 use std::sync::Arc;
 

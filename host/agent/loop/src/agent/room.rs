@@ -1,4 +1,5 @@
-//! Makes room in the model's context.
+//! Makes room when the model's context is full: first leaves out old results, then has the older
+//! part of the conversation summarised.
 
 use toolhold_core::CancellationToken;
 use toolhold_models::{ModelAnswer, Turn};

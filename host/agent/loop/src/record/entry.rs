@@ -1,4 +1,4 @@
-//! What a session's file has, a line of JSON for each entry.
+//! The kinds of entries in a session's file, each one line of JSON.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The file of a session that runs.
+//! Adds entries to a session's file, which one process at a time has open for that, and cuts off
+//! what a killed process left of the last line.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};

@@ -1,4 +1,4 @@
-//! Reading a session's file: only what the model's context still has.
+//! Reads a session's file to go on with it, and parses only what the model's context still has.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The folder of all sessions.
+//! The folder of all sessions: makes, lists, finds, and removes those that are too old.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,4 @@
-//! What a model's answer means.
+//! The verdict of a review (`ALLOW` or `DENY`) from the model's answer, and from a missing answer.
 
 use toolhold_core::ReviewVerdict;
 use toolhold_core::text::{cut, neutral_line};

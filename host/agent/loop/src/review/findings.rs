@@ -1,4 +1,4 @@
-//! What `toolhold doctor` says of reviews.
+//! What `toolhold doctor` finds wrong in `[tools.adversarial_policy]`.
 
 use std::path::Path;
 

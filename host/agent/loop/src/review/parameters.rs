@@ -1,4 +1,5 @@
-//! The parameters of a call as a model sees them: bounded, without secrets, one a line.
+//! The parameters of a reviewed call as the reviewing model sees them: bounded, without secrets,
+//! one a line.
 
 use serde_json::{Map, Value};
 use toolhold_core::{Body, Content};

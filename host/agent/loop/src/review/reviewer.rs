@@ -1,4 +1,4 @@
-//! The reviewer that asks a model of the configuration.
+//! The reviewer that asks the model of `[tools.adversarial_policy]` about a call.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the model is asked.
+//! The request to the reviewing model: the operator's policies, and the call as fenced data.
 
 use toolhold_core::ReviewedCall;
 use toolhold_core::text::cut;

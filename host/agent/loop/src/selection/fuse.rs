@@ -1,4 +1,4 @@
-//! One order from several.
+//! Joins several rankings of tools into one order, and compares vectors.
 
 /// How little the difference between the first places counts.
 const RANKS: f64 = 60.0;

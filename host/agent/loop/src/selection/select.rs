@@ -1,4 +1,4 @@
-//! The tools for a task, each with its reason.
+//! Selects the tools for a task within a limit of number and tokens, each with its reason.
 
 use std::collections::HashMap;
 

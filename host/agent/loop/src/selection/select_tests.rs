@@ -1,3 +1,5 @@
+//! Tests of the selection: each tool is chosen for its reason, and no server pushes the others out.
+
 use proptest::prelude::*;
 use serde_json::json;
 

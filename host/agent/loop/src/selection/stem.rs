@@ -1,4 +1,5 @@
-//! From a text to words that can be compared.
+//! Splits a text into words and cuts their endings, so that tasks and tools can be compared by
+//! words.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

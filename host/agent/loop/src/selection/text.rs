@@ -1,4 +1,4 @@
-//! The texts of a tool, bounded.
+//! The texts of a tool by which it is ranked, bounded, and whether a task names the tool.
 
 use serde_json::Value;
 use toolhold_contract::Definition;

@@ -1,4 +1,4 @@
-//! From the configuration to a model.
+//! Chooses the model that the command line or the configuration means.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The models of the configuration that make vectors for tools and plugins.
+//! The models that `embeddings` of tools and plugins names in the configuration.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

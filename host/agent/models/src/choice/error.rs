@@ -1,3 +1,5 @@
+//! Why no model can be asked, as the person is told.
+
 use toolhold_core::HostError;
 
 /// Why no model can be asked.

@@ -1,4 +1,4 @@
-//! Servers on this machine that have models.
+//! Looks for model servers at the usual places of this machine.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A model that can be asked.
+//! A chosen model of the configuration: asks it, lists its provider's models, and has it make
+//! vectors.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Qdrant, by its REST interface.
+//! Keeps and searches vectors in Qdrant, the database that `[index]` may name.
 
 use std::path::Path;
 use std::sync::Arc;

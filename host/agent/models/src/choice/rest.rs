@@ -1,4 +1,4 @@
-//! A server that let its callers wait in vain isn't asked for a while.
+//! Lets a server rest that didn't answer in time: it isn't asked for a while.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

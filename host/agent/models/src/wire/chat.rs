@@ -1,4 +1,4 @@
-//! Answers of OpenAI's Chat Completions, and of the many servers that are nearly compatible.
+//! Reads answers of OpenAI's Chat Completions, and of the many servers that are nearly compatible.
 
 use crate::assembly::{Assembly, word};
 use crate::raw::Fields;

@@ -1,4 +1,4 @@
-//! Requests of OpenAI's Chat Completions.
+//! Writes requests of OpenAI's Chat Completions.
 
 use crate::body::{Writer, object};
 use crate::turn::{Block, CallResult, ModelAnswer, Part, ThinkingLevel, Turn, TurnMessage};

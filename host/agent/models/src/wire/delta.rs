@@ -1,4 +1,4 @@
-//! Messages that come as a row of messages, each with a piece: so do Chat and Ollama.
+//! Joins the pieces of a streamed message, for Chat Completions and Ollama.
 
 use serde_json::value::RawValue;
 

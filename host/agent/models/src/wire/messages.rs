@@ -1,4 +1,4 @@
-//! Answers of Anthropic's Messages.
+//! Reads answers of Anthropic's Messages.
 
 use serde_json::value::RawValue;
 

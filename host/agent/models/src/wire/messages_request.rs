@@ -1,4 +1,4 @@
-//! Requests of Anthropic's Messages.
+//! Writes requests of Anthropic's Messages, with their marks for the cache.
 
 use crate::body::{Writer, object};
 use crate::turn::{Block, ModelTool, Part, ThinkingLevel, Turn, TurnMessage};

@@ -1,5 +1,5 @@
-//! The formats in which models are asked and answer. Each is a pure pair: a turn becomes a request,
-//! and bytes become events. No I/O.
+//! Writes a turn as a request in the provider's format, and reads the bytes of its answer. Each
+//! format is a pure pair: a turn becomes a request, and bytes become events. No I/O.
 
 mod chat;
 mod chat_request;

@@ -1,4 +1,4 @@
-//! Ollama's chat: one JSON value a line.
+//! Writes requests of Ollama's chat and reads its answers, one JSON value a line.
 
 use crate::assembly::{Assembly, word};
 use crate::body::{Writer, object};

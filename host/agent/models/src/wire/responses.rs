@@ -1,4 +1,4 @@
-//! Answers of OpenAI's Responses. Its items go back as they came.
+//! Reads answers of OpenAI's Responses. Its items go back as they came.
 
 use serde_json::value::RawValue;
 

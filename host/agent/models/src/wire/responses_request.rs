@@ -1,4 +1,4 @@
-//! Requests of OpenAI's Responses.
+//! Writes requests of OpenAI's Responses.
 
 use crate::body::{Writer, object};
 use crate::turn::{Block, CallResult, Part, ThinkingLevel, Turn, TurnMessage};

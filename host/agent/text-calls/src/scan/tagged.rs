@@ -1,4 +1,4 @@
-//! Blocks of tags: where they end.
+//! Finds where a block that begins with a tag ends.
 
 use super::super::marks::{Family, Tag, may_be_tag, read_tag};
 use super::{Scanner, Segment, State, Step};

@@ -1,4 +1,5 @@
-//! What tests share: the definitions of built-in tools, as `toolhold tools --json` prints them.
+//! Definitions of built-in tools for the tests of calls in texts, as `toolhold tools --json` prints
+//! them.
 
 use toolhold_core::Definition;
 

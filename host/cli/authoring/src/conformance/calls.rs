@@ -1,4 +1,4 @@
-//! Calls the tools of a host, and judges their answers.
+//! Calls a tool with ordinary and hostile arguments, and finds one that its own paths don't reach.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The arguments that a tool is called with, made from its schema.
+//! Makes the ordinary and hostile arguments that `toolhold plugin test` calls a tool with, from its
+//! schema.
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};

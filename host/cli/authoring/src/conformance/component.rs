@@ -1,4 +1,5 @@
-//! Tests a component from its file to its last call.
+//! Runs `toolhold plugin test` on a component: loads it, checks its contract and manifest, and has
+//! each tool checked and called.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Checks what a tool says about itself.
+//! Checks a tool's descriptions, schemas, examples and defaults.
 
 use serde_json::{Map, Value};
 use toolhold_core::{Definition, compile_schema};

@@ -1,4 +1,5 @@
-//! Judges the answer of one call.
+//! Judges the answer of one call in `toolhold plugin test`: its time, category, output schema and
+//! size, and whether it kept to its directory.
 
 use std::time::Duration;
 

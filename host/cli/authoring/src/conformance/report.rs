@@ -1,4 +1,4 @@
-//! What was checked, and what came.
+//! The report of `toolhold plugin test`: each check, whether it passed, and its findings.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,4 +1,5 @@
-//! The temporary world of a test: one directory that is granted, one that isn't, and a host.
+//! The temporary world in which `toolhold plugin test` runs: one directory that is granted, one
+//! that isn't, and a host.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

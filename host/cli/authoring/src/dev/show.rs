@@ -1,4 +1,4 @@
-//! Shows what happens: lines for people, or JSON lines for programs.
+//! Prints what `toolhold plugin dev` does: lines for people, or JSON lines for programs.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Watches the sources of a plugin.
+//! Notices changes in the sources of a plugin for `toolhold plugin dev`, also in files that a build
+//! runs.
 
 use std::collections::BTreeMap;
 use std::fs;

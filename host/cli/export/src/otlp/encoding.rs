@@ -1,4 +1,4 @@
-//! The two encodings of OTLP: one description of a message, written as Protocol Buffers or as JSON.
+//! Encodes OTLP messages as Protocol Buffers or as JSON, from one description.
 //!
 //! Toolhold sends a few messages and reads one, so it writes the encoding itself: the crates for it
 //! would add a generator of code and a runtime of their own.

@@ -1,4 +1,4 @@
-//! Records of the audit as logs.
+//! Makes OTLP logs of the records of the audit.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,5 @@
-//! Metrics. Sums and histograms count from the start of this process.
+//! Makes OTLP metrics of counters, gauges and histograms. Sums and histograms count from the start
+//! of this process.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Messages of OTLP, the protocol of OpenTelemetry.
+//! What all OTLP messages share: attributes, the resource, and what a receiver refused.
 
 pub(crate) mod encoding;
 pub(crate) mod logs;

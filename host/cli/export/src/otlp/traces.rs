@@ -1,4 +1,4 @@
-//! Spans.
+//! Makes OTLP spans.
 
 use std::time::{Duration, SystemTime};
 

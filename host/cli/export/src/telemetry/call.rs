@@ -1,4 +1,5 @@
-//! What telemetry tells of a call: no text of its arguments, of its answer, or of a plugin.
+//! The span of a call: what telemetry tells of it, with no text of its arguments, its answer or a
+//! plugin.
 
 use std::time::{Duration, SystemTime};
 

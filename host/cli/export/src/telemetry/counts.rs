@@ -1,5 +1,5 @@
-//! What metrics count. It is counted at once, so no metric loses a call, and it takes a bounded
-//! amount of memory, whatever the calls are.
+//! Counts calls, failures and durations by tool for the metrics of `[telemetry]`: at once, so no
+//! metric loses a call, and in a bounded amount of memory, whatever the calls are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};

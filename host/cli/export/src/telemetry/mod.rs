@@ -1,4 +1,4 @@
-//! Traces and metrics of calls for OpenTelemetry.
+//! Traces and metrics of calls, which `[telemetry]` sends to an OpenTelemetry receiver.
 //!
 //! A call costs one lock, a copy of a few names, and a place in a queue. All else happens on a
 //! thread of its own: a receiver that is slow or gone costs spans, which are counted, and never

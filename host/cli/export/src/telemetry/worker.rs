@@ -1,4 +1,4 @@
-//! The thread that sends.
+//! The thread that sends waiting spans and metrics, also when its host ends.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! `toolhold chat`: on a full screen, or in lines.
+//! `toolhold chat` in lines, and the choice between lines and a full screen.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;

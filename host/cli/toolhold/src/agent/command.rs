@@ -1,4 +1,5 @@
-//! `toolhold run`, `toolhold chat` and `toolhold models`.
+//! Builds the host and starts `toolhold run`, `toolhold chat`, `toolhold models` or
+//! `toolhold tools --for`.
 
 use std::sync::Arc;
 

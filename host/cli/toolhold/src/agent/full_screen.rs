@@ -1,4 +1,5 @@
-//! `toolhold chat` on a full screen.
+//! `toolhold chat` on a full screen: does what the person wants there (messages, other sessions,
+//! undo), and shows what happens.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! The messages of earlier chats, for each directory.
+//! Keeps the messages that a person typed in earlier chats, for each directory.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The offer to let a model's JSON texts count as calls.
+//! Offers to let a model's JSON texts count as calls, and writes that into `toolhold.toml`.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! The commands of Toolhold's own agent: `toolhold run`, `toolhold chat`, `toolhold run sessions`,
-//! `toolhold models`.
+//! The commands of Toolhold's own agent (`toolhold run`, `toolhold chat`, `toolhold models`), and
+//! what they work in.
 
 mod chat;
 pub(crate) mod command;

@@ -1,4 +1,4 @@
-//! `toolhold models`, and what to do without any.
+//! `toolhold models`: lists and tests models, and says what to do if no provider is configured.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! Shows the events of a session.
+//! Prints the events of `toolhold run` and of a chat in lines, as text or as lines of JSON.
 
 use std::io::{IsTerminal, Write};
 

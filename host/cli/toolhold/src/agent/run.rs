@@ -1,4 +1,4 @@
-//! `toolhold run`.
+//! `toolhold run`: does a task in a new or an earlier session, or replays a session.
 
 use std::io::Read;
 use std::sync::Arc;

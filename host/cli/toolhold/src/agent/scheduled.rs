@@ -1,4 +1,4 @@
-//! Work for the agent at a later time, when nobody watches.
+//! Runs a scheduled task of the agent in a session of its own, when nobody watches.
 
 use std::sync::Arc;
 

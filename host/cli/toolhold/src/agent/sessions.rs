@@ -1,4 +1,4 @@
-//! `toolhold run sessions`.
+//! `toolhold run sessions`: lists, shows, exports and deletes sessions of the agent.
 
 use std::io::Write;
 

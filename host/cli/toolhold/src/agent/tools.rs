@@ -1,4 +1,4 @@
-//! `toolhold tools --for`: what the agent's filter of tools chooses.
+//! `toolhold tools --for`: shows which tools the agent's filter chooses for a task, and why.
 
 use std::io::Write;
 

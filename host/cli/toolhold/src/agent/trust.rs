@@ -1,4 +1,4 @@
-//! The project's instructions, before they count.
+//! Asks the person before new or changed instructions of a project (`AGENTS.md`) apply.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `/undo` in `toolhold chat`.
+//! `/undo` in `toolhold chat`: plans and undoes the calls of the last turn.
 
 use std::path::Path;
 

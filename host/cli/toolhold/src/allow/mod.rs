@@ -1,4 +1,4 @@
-//! `toolhold allow` writes a grant into the user's `toolhold.toml`.
+//! `toolhold allow`: writes a grant for a directory or a host into the user's `toolhold.toml`.
 
 use std::io::Write;
 use std::path::Path;

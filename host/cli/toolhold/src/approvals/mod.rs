@@ -1,4 +1,4 @@
-//! `toolhold approvals`.
+//! `toolhold approvals`: lists the calls that need approval, and answers them.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, SystemTime};

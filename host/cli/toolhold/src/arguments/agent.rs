@@ -1,4 +1,4 @@
-//! The arguments of the agent's commands.
+//! The arguments and help of `toolhold run`, `toolhold chat` and `toolhold models`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use toolhold_core::Phase;

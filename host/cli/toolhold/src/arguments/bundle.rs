@@ -1,4 +1,4 @@
-//! `toolhold plugin bundle`.
+//! The arguments and help of `toolhold plugin bundle`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The arguments of the commands that grant something.
+//! The arguments and help of `toolhold init`, `toolhold allow` and `toolhold trust`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The commands that install plugins.
+//! The arguments and help of the commands that install plugins, such as `toolhold plugin add`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The arguments of `toolhold jobs`.
+//! The arguments and help of `toolhold jobs`.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,5 @@
-//! `toolhold plugin key` and `toolhold plugin sign`.
+//! The arguments and help of `toolhold plugin key`, `toolhold plugin sign` and
+//! `toolhold config ceiling`.
 
 use std::path::PathBuf;
 

@@ -1,3 +1,5 @@
+//! The arguments and help of `toolhold memory`.
+
 use clap::{Subcommand, ValueEnum};
 
 /// `toolhold memory`.

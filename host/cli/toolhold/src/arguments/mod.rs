@@ -1,4 +1,4 @@
-//! The command line.
+//! The whole command line: the subcommands, their arguments and their help.
 
 pub(crate) mod agent;
 pub(crate) mod bundle;

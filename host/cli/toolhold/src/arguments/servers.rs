@@ -1,4 +1,4 @@
-//! The arguments of `toolhold mcp` about upstream servers.
+//! The arguments and help of `toolhold mcp` about upstream servers.
 
 use clap::{Args, Subcommand};
 

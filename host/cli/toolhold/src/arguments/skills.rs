@@ -1,4 +1,4 @@
-//! The arguments of `toolhold skills`.
+//! The arguments and help of `toolhold skills`.
 
 use clap::Subcommand;
 

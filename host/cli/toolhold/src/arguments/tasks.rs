@@ -1,4 +1,4 @@
-//! The arguments of `toolhold tasks`.
+//! The arguments and help of `toolhold tasks`.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,5 @@
-//! Asks the person who runs `toolhold` for approval.
+//! Decides how `toolhold call` gets an approval: by `--yes`, at the terminal, or by a posted
+//! question.
 
 pub(crate) mod shown;
 mod terminal;

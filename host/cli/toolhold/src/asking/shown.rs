@@ -1,4 +1,4 @@
-//! A question for a terminal: its text in colours.
+//! Colours the text of a question for a terminal.
 
 use anstyle::Style;
 use toolhold_core::{Mark, Question};

@@ -1,3 +1,5 @@
+//! Asks for approval at the terminal until the answer is valid; Enter means no.
+
 use std::io::{BufRead, Write};
 
 use toolhold_core::{Always, Question, Reply, Scope};

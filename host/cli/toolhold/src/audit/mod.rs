@@ -1,4 +1,4 @@
-//! `toolhold audit`.
+//! `toolhold audit`: `tail`, `show`, `stats`, `verify`, `head` and `export`.
 
 mod record;
 

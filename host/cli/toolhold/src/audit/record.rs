@@ -1,4 +1,5 @@
-//! Records for people. Others may have written the file, so each text is neutralised here too.
+//! Writes a record of the audit for people, on one line or field by field. Others may have written
+//! the file, so each text is neutralised here too.
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Prints an answer: its output on stdout, everything about it on stderr.
+//! Prints the answer of `toolhold call`, its output on stdout and everything about it on stderr,
+//! and decides the exit code.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! Files that a call hands over: `--attach`.
+//! Reads the files of `--attach`, and refuses one that no argument names.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! `toolhold call`.
+//! `toolhold call`: calls a tool in the session of this user and directory, or in a named one.
 
 mod answer;
 mod attachments;

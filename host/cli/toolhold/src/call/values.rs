@@ -1,4 +1,4 @@
-//! The arguments of a tool: the words of a command line, or JSON on stdin, as a JSON object.
+//! Turns the words of a command line, or JSON on stdin, into the arguments of a tool.
 
 use std::io::Read as _;
 

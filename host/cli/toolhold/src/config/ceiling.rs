@@ -1,4 +1,4 @@
-//! `toolhold config ceiling`.
+//! `toolhold config ceiling`: shows the ceilings in force, and signs one.
 
 use std::io::Write;
 

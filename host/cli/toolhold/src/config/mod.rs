@@ -1,4 +1,4 @@
-//! `toolhold config`.
+//! `toolhold config`: `init`, `show`, `schema`, `check`, `migrate` and `ceiling`.
 
 mod ceiling;
 mod migrate;

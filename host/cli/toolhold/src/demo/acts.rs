@@ -1,4 +1,4 @@
-//! The acts of the demo, as data.
+//! The acts of `toolhold demo`: its tasks and attacks, and the check of each result.
 
 use serde_json::{Value, json};
 use toolhold_core::{Failure, Outcome};

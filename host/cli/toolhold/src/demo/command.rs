@@ -1,4 +1,4 @@
-//! `toolhold demo`.
+//! Starts `toolhold demo` from the command line.
 
 use crate::arguments::DemoArguments;
 use crate::error::Error;

@@ -1,5 +1,5 @@
-//! `toolhold demo`: tools at work, then attacks, in a temporary folder. Each attack is judged by
-//! its effect, not by its own report.
+//! Plays `toolhold demo`: tools at work, then attacks, in a temporary folder. Each attack is judged
+//! by its effect, not by its own report.
 
 mod acts;
 pub(crate) mod command;

@@ -1,3 +1,6 @@
+//! The temporary folders and files of `toolhold demo`, among them the secret that no attack may
+//! reach.
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;

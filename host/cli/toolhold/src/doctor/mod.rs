@@ -1,4 +1,5 @@
-//! `toolhold doctor`.
+//! `toolhold doctor`: prints the findings about this machine and the configuration, and the exit
+//! code that follows.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! The examples of rules: an output and its expected result.
+//! `toolhold filter test`: runs the examples of rules, each an output with its expected result.
 
 use std::io::{self, Write};
 

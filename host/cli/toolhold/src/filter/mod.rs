@@ -1,4 +1,5 @@
-//! `toolhold filter`.
+//! `toolhold filter`: lists, tries and tests the filters that shorten output, and shows their
+//! statistics.
 
 mod discover;
 mod examples;

@@ -1,4 +1,4 @@
-//! Columns for people.
+//! Prints rows and headings in columns for people.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! `toolhold generate completions`.
+//! `toolhold generate completions`: prints the completions for a shell.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `toolhold generate man`.
+//! `toolhold generate man`: writes the manual pages.
 
 use std::fs;
 use std::io::{self, Write};

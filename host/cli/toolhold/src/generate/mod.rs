@@ -1,4 +1,4 @@
-//! `toolhold generate`: files that are made of the command line.
+//! `toolhold generate`: makes files from the definition of the command line.
 
 pub(crate) mod completions;
 pub(crate) mod man;

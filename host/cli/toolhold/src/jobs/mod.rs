@@ -1,4 +1,4 @@
-//! `toolhold jobs`: the commands in the background of running hosts.
+//! `toolhold jobs`: lists and stops the commands in the background of running hosts.
 
 use std::io::Write;
 

@@ -1,4 +1,5 @@
-//! `toolhold mcp login` and `logout`.
+//! `toolhold mcp login` and `toolhold mcp logout`: gets the tokens of an upstream server, and
+//! forgets them.
 
 use std::io::Write;
 

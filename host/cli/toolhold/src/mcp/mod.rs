@@ -1,5 +1,5 @@
-//! `toolhold mcp`. `config` is the configuration with which an MCP client starts Toolhold or
-//! connects.
+//! `toolhold mcp`, and `toolhold mcp config`, which writes Toolhold into the configuration of an
+//! MCP client.
 
 mod import;
 mod login;

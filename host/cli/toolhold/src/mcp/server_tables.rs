@@ -1,4 +1,4 @@
-//! Servers in the text of a `toolhold.toml`.
+//! Adds and removes tables of `[mcp.servers]` in the text of a `toolhold.toml`.
 
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 use toolhold_mcp_client::client_files::without_tables;

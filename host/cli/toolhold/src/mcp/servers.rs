@@ -1,4 +1,5 @@
-//! `toolhold mcp add`, `remove`, `list` and `approve`: servers, for people.
+//! `toolhold mcp add`, `remove`, `list` and `approve`: changes, shows and approves upstream
+//! servers.
 
 use std::io::Write;
 use std::path::Path;

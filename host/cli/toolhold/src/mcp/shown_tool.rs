@@ -1,4 +1,5 @@
-//! The definition of a server's tool for a person, who has to see all that a model would read.
+//! Shows the definition of an upstream server's tool to the person who approves it, with all that a
+//! model would read.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! `toolhold memory`.
+//! Starts `toolhold memory` from the command line.
 
 use toolhold_core::config::{self, Folders};
 

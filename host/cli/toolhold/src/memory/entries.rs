@@ -1,4 +1,4 @@
-//! The entries of the built-in memory.
+//! Searches, reads, changes and deletes the entries of the built-in memory for `toolhold memory`.
 
 use std::time::{Duration, Instant};
 

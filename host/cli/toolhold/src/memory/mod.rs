@@ -1,5 +1,5 @@
-//! `toolhold memory`: what the built-in memory keeps, for people. It reads the same file as the
-//! tools, with the same code, so it works while hosts run.
+//! `toolhold memory`: searches, shows, edits, exports and deletes what the built-in memory keeps.
+//! It reads the same file as the tools, with the same code, so it works while hosts run.
 
 pub(crate) mod command;
 mod entries;

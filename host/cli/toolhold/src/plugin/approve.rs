@@ -1,4 +1,4 @@
-//! `toolhold plugin approve`.
+//! `toolhold plugin approve`: shows a component, asks, and approves exactly what was shown.
 
 use std::io::Write;
 

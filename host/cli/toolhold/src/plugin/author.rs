@@ -1,4 +1,4 @@
-//! `toolhold plugin new`, `build`, `dev`, `test`, `pack` and `wit`: for authors. They grant
+//! Starts `toolhold plugin new`, `build`, `dev`, `test`, `pack` and `wit`, for authors. They grant
 //! nothing.
 
 use std::io::Write;

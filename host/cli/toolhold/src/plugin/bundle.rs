@@ -1,4 +1,4 @@
-//! `toolhold plugin bundle`.
+//! `toolhold plugin bundle`: creates, shows and installs a bundle.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! What a plugin is granted, in words.
+//! Describes in words what a plugin is granted of a request in its manifest.
 
 use toolhold_core::config::{Config, InstanceLifetime, Method};
 use toolhold_core::text::counted;

@@ -1,4 +1,5 @@
-//! `toolhold plugin inspect`.
+//! `toolhold plugin inspect`: describes a component, given its file or the name of an installed
+//! plugin.
 
 use std::io::Write;
 use std::path::Path;

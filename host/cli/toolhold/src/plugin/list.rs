@@ -1,4 +1,4 @@
-//! `toolhold plugin list` and `toolhold plugin reload`.
+//! `toolhold plugin list` and `toolhold plugin reload`: the plugins of the running hosts.
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `toolhold plugin`.
+//! `toolhold plugin`: starts its subcommands.
 
 mod approve;
 mod author;

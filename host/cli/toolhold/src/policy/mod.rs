@@ -1,4 +1,4 @@
-//! `toolhold policy`.
+//! `toolhold policy`: starts its subcommands.
 
 mod check;
 mod explain;

@@ -1,4 +1,5 @@
-//! Follows the configuration while a server runs: a changed file counts for the next call.
+//! Follows the configuration while a server runs: a changed file applies to the next call, and a
+//! changed ceiling with errors stops all calls.
 
 use std::io::Write;
 use std::sync::Arc;

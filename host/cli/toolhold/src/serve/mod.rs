@@ -1,4 +1,5 @@
-//! `toolhold serve`.
+//! `toolhold serve`: serves MCP clients over stdio or HTTP until the client leaves or the process
+//! is told to end.
 
 mod follow;
 

@@ -1,4 +1,4 @@
-//! `toolhold skills`: what there is, for people.
+//! `toolhold skills`: lists, shows and checks skills.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `toolhold skills`.
+//! `toolhold skills`: starts its subcommands.
 
 mod commands;
 mod notice;

@@ -1,4 +1,4 @@
-//! A notice about skills that a model doesn't get.
+//! Says on stderr which skills of the project a model doesn't get.
 
 use toolhold_core::text::counted;
 use toolhold_skills::OfferedSkills;

@@ -1,4 +1,5 @@
-//! A project's skill, before it counts: what a person is shown, and trusts.
+//! Shows a skill of a project with all its files, and trusts exactly what was shown if the person
+//! confirms it.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `toolhold tools`.
+//! `toolhold tools`: lists the tools, and describes one.
 
 use std::io::Write;
 

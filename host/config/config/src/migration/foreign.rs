@@ -1,5 +1,5 @@
-//! Keys of the agents Zeph and ZeroClaw that Toolhold has under another name, or doesn't have.
-//! People who come from there write them.
+//! The keys of the agents Zeph and ZeroClaw, which people who come from there write, and what
+//! Toolhold has instead of each.
 
 /// What there is instead of a foreign key.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
-//! Rewrites a configuration of the agents Zeph and ZeroClaw as a `toolhold.toml`. Comments stay
-//! with their keys.
+//! Moves each key of a configuration of the agents Zeph and ZeroClaw to its place in a
+//! `toolhold.toml`. Comments stay with their keys.
 
 mod foreign;
 

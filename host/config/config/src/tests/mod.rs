@@ -1,3 +1,6 @@
+//! Tests of the whole configuration: defaults, sources in their order, and problems with their
+//! lines.
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

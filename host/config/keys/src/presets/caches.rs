@@ -1,4 +1,4 @@
-//! Makes the missing caches of presets.
+//! Makes the missing cache directories of presets.
 
 use std::path::{Component, Path, PathBuf};
 

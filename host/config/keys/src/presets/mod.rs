@@ -1,4 +1,5 @@
-//! Presets: what the operator's tools need outside the working directory, by name.
+//! The presets: what a user's toolchains need outside the working directory, by name, and the
+//! credentials that stay hidden.
 //!
 //! A preset grants caches for reading and writing, programs and settings for reading, and the
 //! variables that steer the tool. It never grants credentials: the paths of [`CREDENTIALS`] inside

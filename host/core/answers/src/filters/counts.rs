@@ -1,4 +1,5 @@
-//! Figures of each filter since the host started.
+//! Counts for each filter how often it changed an answer, and what it saved, since the host
+//! started.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

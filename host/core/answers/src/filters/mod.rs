@@ -1,5 +1,5 @@
-//! Shortens an answer so that a model reads what matters: runs the filters of plugins, one after
-//! the other.
+//! Shortens an answer by the filters of plugins, one after the other, and decides what a failed
+//! filter means.
 //!
 //! No filter sees a secret, since secrets are removed before, and none can bring one back, since
 //! they are searched again. A filter that shortens fails open: on any error the answer stays

@@ -1,4 +1,4 @@
-//! Runs filters over an output that is too long for an answer, piece by piece.
+//! Filters an output that is too long for an answer, piece by piece.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Takes the texts of an answer for filters, and puts the results in their place.
+//! Splits an answer into the texts that filters get, and puts the results back in their place.
 
 use serde_json::{Map, Value};
 use toolhold_contract::{Body, Content, Outcome};

@@ -1,5 +1,4 @@
-//! The output of a command that goes on after its call: it becomes text without secrets while it
-//! runs.
+//! Removes secrets from the output of a command in the background while it runs.
 
 use super::spool::{AROUND, RedactedText, TextRules, unfinished};
 use toolhold_contract::OutputStream;

@@ -1,4 +1,5 @@
-//! Answers that were too long for a model: stored complete and redacted for their session.
+//! Stores answers that were too long for a model, complete and redacted, for their session, and
+//! removes old ones.
 //!
 //! They are in one private folder, each in a file whose name holds the session's hash and a random
 //! ID. So no ID leads to another session's answer, and none can be guessed.

@@ -1,4 +1,5 @@
-//! A file in the store that is still written.
+//! A file among the stored answers that is still written, and that nobody can read before it is
+//! complete.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};

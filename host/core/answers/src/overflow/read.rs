@@ -1,4 +1,4 @@
-//! `read_overflow`: the rest of an answer that was too long.
+//! `read_overflow`: reads on in an answer that was too long.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The whole output of a command that is too long for an answer. It is written to a file while the
-//! command runs, without secrets, for `read_overflow` and for filters.
+//! Keeps the whole output of a command that is too long for an answer: written to a file without
+//! secrets while the command runs, for `read_overflow` and for filters.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,5 @@
-//! Neutralises, redacts and bounds an outcome.
+//! Removes control characters and secrets from an outcome, bounds it, and withholds it if that
+//! takes too long.
 
 use std::time::Duration;
 

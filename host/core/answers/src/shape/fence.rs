@@ -1,4 +1,5 @@
-//! A fence around untrusted text, so that a model can tell it from the host's text.
+//! Puts untrusted text into a fence with a random key, so that a model can tell it from the host's
+//! text.
 //!
 //! ```text
 //! <external-data tool="fetch" key="3f9a2c41d07b5e88">

@@ -1,5 +1,5 @@
-//! Finds text in untrusted output that looks like orders to the model. It is reported; nothing is
-//! removed.
+//! Warns about untrusted output that looks like orders to the model (prompt injection), and removes
+//! nothing.
 
 use serde_json::{Value, json};
 use toolhold_contract::{Content, Outcome};

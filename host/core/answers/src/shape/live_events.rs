@@ -1,5 +1,5 @@
-//! The events of a running call as they leave the host: without secrets, and marked as untrusted
-//! where others wrote them.
+//! Removes secrets from the events of a running call before they leave the host, and marks those
+//! that others wrote as untrusted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Once, PoisonError};

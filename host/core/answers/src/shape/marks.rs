@@ -1,4 +1,5 @@
-//! Arguments that hold the mark of a removed secret: writing them back would destroy the secret.
+//! Refuses arguments that hold the mark of a removed secret: writing them back would destroy the
+//! secret.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Media types of untrusted parts: a type is a word of its source that a client shows outside of
-//! every fence, so only well-known types pass.
+//! Passes only well-known media types of untrusted parts: a type is a word of its source that a
+//! client shows outside of every fence.
 
 /// Well-known types, without parameters.
 const KNOWN: [&str; 44] = [

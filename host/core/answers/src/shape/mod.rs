@@ -1,6 +1,5 @@
-//! The last step before the answer, always in this order: program output becomes what a terminal
-//! would show, control characters are neutralised, secrets are redacted, filters leave out noise,
-//! secrets are searched again, a long text is cut, and untrusted text is fenced.
+//! Shapes an answer before it leaves, in a fixed order: as a terminal shows it, neutralised,
+//! redacted, filtered, searched for secrets again, cut, and fenced.
 //!
 //! So characters that hide a secret are removed before the search, no cut leaves an unrecognised
 //! part of one, the stored answer is redacted, and the host's notice about a cut is outside of the

@@ -1,4 +1,4 @@
-//! The source of a text, as far as it decides which secrets are searched in it.
+//! Decides by the file or tool that a text comes from which secrets are searched in it.
 
 use std::borrow::Cow;
 use std::cell::Cell;

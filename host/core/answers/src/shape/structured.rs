@@ -1,5 +1,5 @@
-//! The structured answer for a front end whose model sees nothing else: with the host's notices in
-//! it, and with untrusted texts fenced.
+//! Makes the structured answer for a client whose model sees nothing else: with the host's notices
+//! in it, and with untrusted texts fenced.
 //!
 //! The names `notices` and `rest` belong to the host. A tool's own fields of these names become
 //! `tool_notices` and `tool_rest`, and a value without room for more names goes into `result`; the

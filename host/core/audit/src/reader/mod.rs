@@ -1,5 +1,5 @@
-//! Reads the records in their order, for whoever takes them elsewhere: from any place in the log,
-//! over the ends of its files, and on as it grows.
+//! Reads the audit log in order for exports: from any place, over the ends of its files, and on as
+//! it grows.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

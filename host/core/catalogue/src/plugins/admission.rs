@@ -1,5 +1,6 @@
-//! Whether a component may be loaded at all: `[installing]`. Decided on the bytes that are loaded,
-//! each time, since what was recorded when a plugin was installed is the user's own file.
+//! Decides by `[installing]` whether a component may be loaded at all. Decided on the bytes that
+//! are loaded, each time, since what was recorded when a plugin was installed is the user's own
+//! file.
 
 use std::path::Path;
 

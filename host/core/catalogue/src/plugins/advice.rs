@@ -1,4 +1,4 @@
-//! Advice after a command failed in its sandbox, with the line of the configuration to change.
+//! Advises after a command failed in its sandbox, with the line of the configuration to change.
 //!
 //! The advisor only reads the command's output, and a model may have made up that output. So advice
 //! reveals nothing beyond the output and the rules for commands. It doesn't say whether a hidden

@@ -1,4 +1,5 @@
-//! Applies the configuration to single commands that plugins start.
+//! Passes the commands that plugins start to the rules about commands, and failed ones to the
+//! advice about the sandbox.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The lock file: the approved versions of plugins, and where installed ones came from. An approval
-//! belongs to a name and a digest.
+//! Changes and reads the lock file: approves, installs, rolls back and removes versions of plugins.
+//! An approval belongs to a name and a digest.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};

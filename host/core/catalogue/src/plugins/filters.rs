@@ -1,4 +1,4 @@
-//! The built-in filters. They are loaded with the operator's rules, and loaded again when the rules
+//! Loads the built-in filters with the operator's rules, and loads them again when the rules
 //! change.
 
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
-//! The plugin folder and its files. They are opened once, and the open file is checked and read, so
-//! that it can't be replaced in between.
+//! Opens the files of the plugin folder: only regular files that nobody but their user can write.
+//! They are opened once, and the open file is checked and read, so that it can't be replaced in
+//! between.
 
 use std::fs::File;
 use std::io::ErrorKind;

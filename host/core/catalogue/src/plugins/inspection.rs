@@ -1,4 +1,4 @@
-//! Inspects a component without granting it anything, and compares two versions.
+//! Inspects a component without granting it anything, and finds what differs between two versions.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Loads found plugins: several at a time, and those that are loaded together are published
-//! together, since a catalogue of many plugins takes long to make.
+//! Loads found plugins several at a time, and publishes those together that are loaded together,
+//! since a catalogue of many plugins takes long to make.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

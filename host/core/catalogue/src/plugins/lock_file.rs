@@ -1,4 +1,5 @@
-//! The content of the lock file, and the other files that come into force with it.
+//! The format of the lock file: installed and approved versions, their sources, and files that come
+//! into force with it.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;

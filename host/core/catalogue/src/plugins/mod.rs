@@ -1,5 +1,5 @@
-//! The plugins of a host: the versions that serve, the versions that are held back, and how one
-//! version replaces another while calls run.
+//! The plugins of a host: which version of each serves, which is held back and why, and how they
+//! are reloaded while calls run.
 //!
 //! A new version is loaded completely before a new catalogue replaces the old one. A call takes the
 //! catalogue once, so it runs on the version that it was checked against. A version that fails to

@@ -1,4 +1,5 @@
-//! The grants and limits of each plugin: from the configuration to the runtime's policy.
+//! Decides what each plugin is granted and its limits, from the configuration to the runtime's
+//! policy.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The settings of a plugin: what the operator wrote, checked against the schema in the plugin's
-//! manifest, with the defaults of that schema.
+//! Checks the settings of a plugin against the schema in its manifest, and adds the schema's
+//! defaults.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The JSON Schema of the configuration, with the schemas that plugins have for their own settings.
+//! Makes the JSON Schema of the configuration, with the schemas that plugins have for their own
+//! settings.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! The state of one plugin name: the version that runs, and the version in its file if that one
-//! doesn't serve.
+//! The state of one plugin name: the version that serves, and the held version with the reason.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Finds names in the configuration that no tool or plugin has. A rule with a misspelt name
+//! Warns about names in the configuration that no tool or plugin has. A rule with a misspelt name
 //! protects nothing. It is only a warning, since a plugin with that name may come later.
 
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Reloads a host's plugins when their files change. A thread sleeps until a file changes or
-//! another process asks.
+//! Reloads a host's plugins when their files change, or when another process asks.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

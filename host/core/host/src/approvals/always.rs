@@ -1,4 +1,5 @@
-//! The rule that a permanent approval writes into the user's configuration.
+//! Writes the rule of a permanent approval (*always*) into the user's configuration: the narrowest
+//! that allows the call.
 
 use std::path::PathBuf;
 use std::sync::Arc;

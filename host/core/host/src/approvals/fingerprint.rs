@@ -1,4 +1,5 @@
-//! Computes the fingerprints of calls.
+//! Computes the fingerprint of a call from its tool, its arguments, its real paths and its
+//! attachments.
 
 use sha2::{Digest, Sha256};
 use toolhold_catalogue::CallContext;

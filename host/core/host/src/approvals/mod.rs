@@ -1,4 +1,4 @@
-//! Questions to a person: their text, how they are asked, and where they are posted.
+//! Asks for the approval of calls, and limits how many questions of a session are open.
 
 pub(crate) mod always;
 pub(crate) mod fingerprint;

@@ -1,4 +1,4 @@
-//! Whether what a question shows is still true.
+//! Whether a question is outdated, because the file whose change it shows has changed since.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Questions for a person who is elsewhere. They are files in the data folder, which no tool
-//! reaches; `toolhold approvals` shows them.
+//! Posts questions as files for a person who is elsewhere, a limited number for
+//! `toolhold approvals`, and takes the answers for the call or its next repetition.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

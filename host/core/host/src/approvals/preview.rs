@@ -1,4 +1,4 @@
-//! The change that a call would make in a file, computed by the host before anyone is asked.
+//! Computes the change that a call would make in a file, before anyone is asked.
 
 use std::fs::File;
 use std::io::Read;

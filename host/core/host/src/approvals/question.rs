@@ -1,3 +1,5 @@
+//! The `Approver` that a front end implements, the question that it gets, and the reply.
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_answers::Scope;

@@ -1,5 +1,5 @@
-//! The text of a question: the whole action, with no character that steers the terminal or hides a
-//! part.
+//! Writes the text of a question: the whole action, with no character that steers the terminal or
+//! hides a part.
 
 use std::fmt::Write;
 

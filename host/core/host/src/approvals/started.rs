@@ -1,4 +1,4 @@
-//! The project's files that a command starts: an approval counts for their content.
+//! Binds an approval of a command to the content of the project's files that it starts.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,3 +1,6 @@
+//! `toolhold doctor`: whether calls are recorded, the log can be written, and its newest part is
+//! intact.
+
 use toolhold_config::{Config, Folders};
 use toolhold_contract::text::{counted, shell_word};
 

@@ -1,3 +1,5 @@
+//! `toolhold doctor`: whether the configuration can be read, and what in it is missing or risky.
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,3 +1,6 @@
+//! `toolhold doctor`: whether stored state (sessions, questions, approved plugins, trusted files,
+//! tasks) can be read and trusted.
+
 use toolhold_catalogue::plugins::PluginApprovals;
 use toolhold_config::{self as config, Config, Folders};
 use toolhold_contract::HostError;

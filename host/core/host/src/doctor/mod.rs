@@ -1,5 +1,4 @@
-//! Examines this machine and the configuration: everything that Toolhold needs, what was found, and
-//! how to fix it.
+//! Runs all checks of `toolhold doctor` in order, of this machine and of the configuration.
 //!
 //! ```no_run
 //! use toolhold_core::doctor::{Examination, State};

@@ -1,3 +1,5 @@
+//! `toolhold doctor`: whether a host starts with every plugin and its parts.
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A session on disk: one file each, shared by the processes of a user.
+//! Stores a session's state on disk, one file each, shared by the processes of a user; removes idle
+//! ones.
 
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Sessions: the state of one caller that lasts longer than a call.
+//! What one caller keeps from call to call, also when another host takes over.
 
 mod disk;
 mod state;

@@ -1,4 +1,4 @@
-//! The state of a session.
+//! The approvals of a session until they expire, and its counts of calls.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, SystemTime};

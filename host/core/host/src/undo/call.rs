@@ -1,4 +1,4 @@
-//! The changes of one call, from its beginning to its end.
+//! Saves the changes of one call, and undoes them if its command failed and the rules want that.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

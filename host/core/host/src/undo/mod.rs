@@ -1,4 +1,4 @@
-//! What calls change in files, and its undo.
+//! Opens the store of undo for a user, and records an undo in the audit log.
 
 mod call;
 mod tool;

@@ -1,4 +1,4 @@
-//! Programs in the cache of a package runner.
+//! Recognises a program in the cache of `npx` or `uvx`, and names the command that installs it.
 
 use std::path::Path;
 

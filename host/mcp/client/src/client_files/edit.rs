@@ -1,4 +1,5 @@
-//! Adds a server to the text of a client's file and changes nothing else.
+//! Adds a server to the text of an MCP client's file, or takes servers out, and changes nothing
+//! else.
 //!
 //! The new text is parsed again and must equal the old content plus that one server; otherwise the
 //! change is refused.

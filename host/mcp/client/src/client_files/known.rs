@@ -1,4 +1,4 @@
-//! The known clients: where each stores its servers, and in which form. From their own
+//! The known MCP clients: where each stores its servers, and in which form. From their own
 //! documentation.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The clients of MCP: where each keeps its servers, and how a server is added there.
+//! The files in which MCP clients such as editors keep their servers: how they are read and
+//! changed.
 
 mod cached;
 mod edit;

@@ -1,4 +1,4 @@
-//! Reads the servers that a client's file names.
+//! Reads the servers that an MCP client's file names.
 
 use std::collections::BTreeMap;
 

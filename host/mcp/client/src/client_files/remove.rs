@@ -1,4 +1,4 @@
-//! Takes tables out of the text of a TOML file, and leaves the rest as it is.
+//! Takes tables out of the text of an MCP client's TOML file, and leaves the rest as it is.
 
 use std::ops::RangeInclusive;
 

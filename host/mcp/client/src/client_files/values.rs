@@ -1,4 +1,4 @@
-//! The values in the text of a client's file.
+//! Parses an MCP client's file as JSON with comments, or as TOML.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::CstRootNode;

@@ -1,4 +1,4 @@
-//! Runs package managers, in the sandbox of the server that they fetch for.
+//! Runs npm and uv in the server's sandbox: resolves, fetches and removes its packages.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};

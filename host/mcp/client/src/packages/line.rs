@@ -1,4 +1,5 @@
-//! The command line of a server that a package runner fetches.
+//! Reads the command line of an `npx` or `uvx` server: which package it fetches, and which program
+//! it runs.
 
 use std::path::Path;
 

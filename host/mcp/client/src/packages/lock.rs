@@ -1,5 +1,4 @@
-//! The packages that a lock names: npm's `package-lock.json`, and the requirements with hashes of
-//! uv.
+//! Reads the packages of a server's lock, and refuses one that isn't pinned by digest.
 
 use std::collections::BTreeMap;
 

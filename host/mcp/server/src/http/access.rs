@@ -1,4 +1,5 @@
-//! Authenticates callers.
+//! Authenticates callers over HTTP: by the server's own token, or by tokens of an authorization
+//! server.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,5 @@
-//! Handles a request: authenticates it, checks the limits, and passes it to the protocol.
+//! Handles an HTTP request: refuses other hosts and origins, authenticates the caller, checks the
+//! limits, and passes it to the protocol.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The callers: their limits and their sessions.
+//! Limits each caller over HTTP: its requests, bodies, connections and sessions.
 
 use std::collections::HashMap;
 use std::fmt;

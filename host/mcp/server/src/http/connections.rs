@@ -1,4 +1,4 @@
-//! Connections: accepting, limits and their end.
+//! Accepts TCP and Unix socket connections, limits them, and closes them at the end.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,4 +1,4 @@
-//! The keys of an authorization server, and the checks of signatures.
+//! Fetches the keys of an authorization server, and decides which may have signed a token.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once, PoisonError, RwLock};

@@ -1,4 +1,4 @@
-//! The address that is listened on.
+//! The address that `toolhold serve` listens on, and whether the settings allow to serve there.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,5 +1,4 @@
-//! The connections of clients of the revisions before 2026-07-28: opened by a handshake, over many
-//! requests.
+//! Keeps the HTTP sessions of clients of the revisions before 2026-07-28, also over a restart.
 //!
 //! A request names its connection in `Mcp-Session-Id`. After the ID comes a seal over it and the
 //! caller, so that nobody can use another's connection. The client's handshake is stored on disk,

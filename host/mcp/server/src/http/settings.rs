@@ -1,4 +1,4 @@
-//! Checks `[serve]`, wherever clients are served.
+//! Finds errors in the settings of `[serve]` for HTTP, each with the line to change.
 
 use toolhold_core::config::{OAuth, Serve};
 

@@ -1,4 +1,4 @@
-//! TLS, if a certificate is configured.
+//! Sets TLS up if a certificate is configured.
 
 use std::path::Path;
 use std::sync::Arc;

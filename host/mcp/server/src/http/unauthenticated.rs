@@ -1,5 +1,6 @@
-//! Connections without a token so far: a few, with slots of their own. If there are too many, the
-//! oldest is closed, so that clients that only connect never block those that call.
+//! Limits the connections that have sent no token so far: a few, with slots of their own. If there
+//! are too many, the oldest is closed, so that clients that only connect never block those that
+//! call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

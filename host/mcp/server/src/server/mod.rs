@@ -1,4 +1,4 @@
-//! Handles the requests of clients.
+//! Handles the MCP requests of clients, method by method, and tells them of changed tools.
 
 mod respond;
 

@@ -1,4 +1,4 @@
-//! Makes the calls of clients: of tools, and of what gets prompts and resources.
+//! Makes the call that a client asks for, or goes on with one that waited for an answer.
 
 use std::sync::Arc;
 

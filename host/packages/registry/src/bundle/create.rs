@@ -1,4 +1,4 @@
-//! Makes bundles.
+//! Writes a new bundle: the index, its signature, and the files.
 
 use std::fmt::Write as _;
 use std::fs::File;

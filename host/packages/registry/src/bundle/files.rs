@@ -1,4 +1,4 @@
-//! The files that the operator names: bundles, and what goes into one.
+//! Opens a bundle's file, and writes a new one whose name has to be free.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

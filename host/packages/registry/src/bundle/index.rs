@@ -1,4 +1,4 @@
-//! The index of a bundle, which its signature is over.
+//! The index of a bundle, which its signature is over: the name, length and digest of each file.
 
 use serde::{Deserialize, Serialize};
 use toolhold_contract::text::{cut, neutral_line};

@@ -1,4 +1,5 @@
-//! What a bundle may hold. Every other name is refused, so that none leads anywhere else.
+//! Decides which file names a bundle may hold. Every other name is refused, so that none leads
+//! anywhere else.
 
 use toolhold_component::is_name;
 

@@ -1,4 +1,4 @@
-//! Verifies bundles.
+//! Verifies the signature and the files of a bundle, and unpacks it into a private folder.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

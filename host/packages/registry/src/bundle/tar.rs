@@ -1,5 +1,5 @@
-//! The headers of a tar, in the one form that a bundle has: `ustar`, regular files, no owner, no
-//! time.
+//! Writes and checks the tar headers of a bundle, in one form alone: `ustar`, regular files, no
+//! owner, no time.
 
 /// The unit of a tar.
 pub(crate) const BLOCK: usize = 512;

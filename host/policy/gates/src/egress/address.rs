@@ -1,5 +1,5 @@
-//! Addresses that are blocked for requests: private ones, which the operator can open, and those
-//! that nothing opens.
+//! Decides which addresses are blocked for requests: private ones, which the operator can open, and
+//! those that nothing opens.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! Patterns for hosts, as the operator writes them.
+//! Matches hosts against patterns such as `*.example.com`, as the operator writes them.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The hosts that the requests of one plugin may reach.
+//! Decides which hosts the requests of one plugin may reach.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

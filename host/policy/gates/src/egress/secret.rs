@@ -1,4 +1,4 @@
-//! The requests that a secret may be put into.
+//! Decides which requests a secret may be put into.
 
 use super::pattern::{HostPattern, PrivateHosts, with_port};
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};

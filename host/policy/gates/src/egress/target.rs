@@ -1,4 +1,4 @@
-//! The target of a request, in the normal form that rules check.
+//! Parses the target of a request into the normal form that rules check.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Prompt injections: shapes of untrusted text that gives orders to the model that reads it.
+//! Recognises prompt injections: untrusted text that gives orders to the model that reads it.
 //!
 //! A shape is only a hint. Nothing is removed or refused because of it, and an attacker can use
 //! other words. The gates decide what a model may do, and no text changes them.

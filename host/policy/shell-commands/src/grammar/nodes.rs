@@ -1,4 +1,5 @@
-//! Kinds of nodes, and the text between nodes.
+//! The kinds of syntax nodes whose meaning is known, and whether the text between nodes is
+//! harmless.
 
 use tree_sitter::Node;
 

@@ -1,6 +1,6 @@
-//! The documentation inside a component: the custom section `package-docs`, which the tools of WIT
-//! write. It is in the component itself, or in a section `component-type…` of a module inside it,
-//! which describes the world that the module was built for.
+//! Reads the documentation inside a component: the custom section `package-docs`, which the tools
+//! of WIT write. It is in the component itself, or in a section `component-type…` of a module
+//! inside it, which describes the world that the module was built for.
 
 use serde_json::Value;
 use wasmparser::{Parser, Payload};

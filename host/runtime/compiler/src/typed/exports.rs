@@ -1,4 +1,5 @@
-//! The exported functions of a component: which of them are tools, and their calls.
+//! Decides which exported functions of a component that knows nothing of Toolhold become tools, and
+//! calls them.
 
 use std::collections::HashMap;
 

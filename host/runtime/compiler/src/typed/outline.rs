@@ -1,4 +1,5 @@
-//! What a component is, read from its bytes without running or compiling it.
+//! Decides from its bytes whether a component is a plugin, a WASI command, or one whose functions
+//! know nothing of Toolhold.
 
 use serde::{Deserialize, Serialize};
 use toolhold_component::Interfaces;

@@ -1,5 +1,5 @@
-//! Component types as JSON Schema. `values` converts between the two forms, and this module's
-//! schemas describe exactly what that accepts.
+//! Describes component types as JSON Schema. `values` converts between the two forms, and this
+//! module's schemas describe exactly what that accepts.
 
 use serde_json::{Map, Value, json};
 use wasmtime::component::Type;

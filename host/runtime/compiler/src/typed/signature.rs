@@ -1,5 +1,5 @@
-//! The signature of a function as WIT writes it, for its description: the names and types are all
-//! that a component without documentation says.
+//! Writes the signature of a function as WIT has it, for its description: the names and types are
+//! all that a component without documentation says.
 
 use wasmtime::component::Type;
 

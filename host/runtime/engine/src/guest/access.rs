@@ -1,5 +1,5 @@
-//! What a call's plugin was granted, for as long as the call runs: one type for each interface that
-//! needs more than the call itself.
+//! What a call's plugin was granted beside files and processes: store, index, parts, tasks and
+//! vectors.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The contract as Rust types, generated from their WIT.
+//! The contract as Rust types for the host's side, generated from its WIT.
 #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT documents it")]
 
 wasmtime::component::bindgen!({

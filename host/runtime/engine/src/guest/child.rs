@@ -1,4 +1,4 @@
-//! A process of a guest, as a resource in the table of its instance.
+//! A process that a guest started, as a resource of its instance; shows its output while it runs.
 
 use std::sync::Arc;
 use std::time::Duration;

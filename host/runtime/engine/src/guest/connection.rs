@@ -1,4 +1,4 @@
-//! A connection of a guest to a service, as a resource in the table of its instance.
+//! A guest's connection to a service, as a resource of its instance.
 
 use toolhold_contract::{BoundedOutput, ServicePlace};
 use toolhold_system::process;

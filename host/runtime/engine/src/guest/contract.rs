@@ -1,4 +1,4 @@
-//! The exports of a component, as the contract defines them.
+//! Finds and calls the exports of a plugin for tools and filters, as the contract defines them.
 
 use toolhold_component::CONTRACT_VERSION;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc};

@@ -1,4 +1,5 @@
-//! `toolhold:host/embeddings` for guests.
+//! `toolhold:host/embeddings` for guests: has the operator's model make vectors, within limits of
+//! texts and time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

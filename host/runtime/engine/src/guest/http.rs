@@ -1,4 +1,5 @@
-//! The requests of an instance's call, which all go through the host's egress.
+//! The requests of a guest's call, which all go through the host's egress, and what is added to its
+//! failure.
 
 use std::sync::Arc;
 

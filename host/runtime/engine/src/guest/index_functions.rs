@@ -1,4 +1,4 @@
-//! `toolhold:host/index` for guests.
+//! `toolhold:host/index` for guests: writes, deletes and searches documents of the plugin.
 
 use std::sync::Arc;
 

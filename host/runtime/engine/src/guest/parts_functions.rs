@@ -1,4 +1,4 @@
-//! `toolhold:host/parts` for guests.
+//! `toolhold:host/parts` for guests: runs a part of the plugin on inputs.
 
 use toolhold_compiler::parts::{PartBounds, PartError, PartErrorKind};
 

@@ -1,4 +1,4 @@
-//! `toolhold:host/schedule` for guests.
+//! `toolhold:host/schedule` for guests: makes, lists and removes tasks of the plugin.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `toolhold:host/search` for guests.
+//! `toolhold:host/search` for guests: finds files and lines below the granted directories.
 
 use std::sync::LazyLock;
 use std::time::Instant;

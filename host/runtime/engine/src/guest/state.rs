@@ -1,4 +1,5 @@
-//! The state of one call in its store.
+//! An instance's state, which is made before its call and given the call when it begins: memory
+//! limits, clocks, files and grants.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! What the functions for a plugin's store and for its index share.
+//! Lets a guest use its store or index: refuses it without a grant, refuses writes of reading
+//! calls, and says why an operation failed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `toolhold:host/store` for guests.
+//! `toolhold:host/store` for guests: reads and writes keys and values of the plugin.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Near vectors by a database elsewhere, where the operator named one.
+//! Asks the database that the operator named which vectors are near, and sends it those that it
+//! doesn't have.
 //!
 //! The index has all vectors too. The database only says which ones to compare: the index compares
 //! them itself, and decides on prefix and tags. So a wrong answer leaves out what is near, and adds

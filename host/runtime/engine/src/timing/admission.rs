@@ -1,4 +1,4 @@
-//! Places for calls: which calls run, which wait, and which is next.
+//! Decides which calls run, which wait for a place, and which is next.
 //!
 //! A plugin's calls run in the order in which they came. If calls of several plugins wait, the
 //! plugin with the fewest running calls is next. A plugin may run more calls than its share unless

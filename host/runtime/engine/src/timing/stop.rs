@@ -1,4 +1,5 @@
-//! The failures of guests that the host stops or doesn't start.
+//! Writes the failures of guests that the host stopped or didn't start: `timeout`, `cpu_budget`,
+//! `busy`.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Checks a running call: its deadline, its processor time and its cancellation.
+//! Checks a running call, and stops it at its deadline, its limit of processor time or its
+//! cancellation.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! The functions of `wasi:filesystem/types`.
+//! The functions of `wasi:filesystem/types`: open, read, write, list, rename and remove.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

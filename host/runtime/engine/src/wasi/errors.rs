@@ -1,4 +1,4 @@
-//! Converts the kernel's errors into those of WASI.
+//! Converts the kernel's errors into the error codes of WASI.
 
 use rustix::io::Errno;
 

@@ -1,4 +1,5 @@
-//! `wasi:filesystem` over the path layer, for guests.
+//! The files of one call for `wasi:filesystem`: its descriptors, its write budget, and the denials
+//! that it remembers.
 //!
 //! This implements the whole interface, without a part of another implementation. Every function
 //! that takes a path goes through `toolhold_system::files`. If a later version of the interface

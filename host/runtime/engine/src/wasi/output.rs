@@ -1,5 +1,5 @@
-//! Captures the printed text of a guest, up to a limit. The rest is dropped, so that it costs the
-//! host no memory.
+//! Captures what a guest prints, up to a limit. The rest is dropped, so that it costs the host no
+//! memory.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! Streams over open files. They are ready on a thread that may block, where reads and writes block
-//! directly.
+//! Reads and writes open files as streams of WASI. They are ready on a thread that may block, where
+//! reads and writes block directly.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Echoes: secrets that a server sends back. They are redacted in answers, also if the server
-//! encodes or escapes them.
+//! Removes secrets that a server sends back (echoes) from answers, also if the server encodes or
+//! escapes them.
 
 use std::collections::BTreeMap;
 

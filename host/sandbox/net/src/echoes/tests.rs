@@ -1,3 +1,5 @@
+//! Tests of echoes: secrets are found in every encoding of servers, in pieces of any size.
+
 use toolhold_policy::spelling::DEPTH;
 
 use super::*;

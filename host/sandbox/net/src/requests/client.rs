@@ -1,4 +1,4 @@
-//! The clients: one for each origin, so that no connection serves a request under other rules than
+//! Makes a client for each origin, so that no connection serves a request under other rules than
 //! those that it was opened under.
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Sends requests and follows their redirects.
+//! Sends Toolhold's own requests and follows their redirects (the door).
 
 use std::collections::HashMap;
 use std::fmt;

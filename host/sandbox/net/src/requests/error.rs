@@ -1,4 +1,4 @@
-//! The failures of requests.
+//! Why a request of Toolhold's own failed or was refused, and what to do about it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The records of requests.
+//! The record of each request of Toolhold's own, and the interface that keeps it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,5 @@
-//! A request, as its sender builds it.
+//! A request of Toolhold's own as its sender builds it: its purpose, credential, limits, and who
+//! chose its URL.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! An answer, whose body is read piece by piece within its limits.
+//! Reads the answer to a request of Toolhold's own piece by piece within its limits.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Decides where requests may go. No I/O.
+//! Decides where requests of Toolhold's own may go. No I/O.
 
 use std::net::IpAddr;
 

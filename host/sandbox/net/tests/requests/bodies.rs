@@ -1,3 +1,5 @@
+//! Tests of bodies: they are decompressed, bounded in size and time, and complete or an error.
+
 use std::time::Duration;
 
 use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZstdEncoder};

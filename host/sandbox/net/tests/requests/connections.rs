@@ -1,3 +1,6 @@
+//! Tests of connections: only checked addresses are reached, also through names that move and
+//! proxies.
+
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,3 +1,6 @@
+//! Tests of hostile servers and guests: malformed answers, large headers, and many requests at
+//! once.
+
 use std::sync::Arc;
 use std::time::Duration;
 

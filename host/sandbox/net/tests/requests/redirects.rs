@@ -1,3 +1,6 @@
+//! Tests of redirects: each is decided on, few are followed, and credentials stay with their
+//! origin.
+
 use http::Request;
 use http_body_util::Full;
 use std::sync::Arc;

@@ -1,3 +1,6 @@
+//! Tests of secrets: each goes to its host, path and method only, and no echo of it reaches the
+//! guest.
+
 use std::sync::Arc;
 
 use base64::Engine as _;

@@ -1,5 +1,5 @@
-//! System calls that reach the kernel, other processes or other sandboxes, and that a program for
-//! work on files doesn't need.
+//! Blocks system calls of commands (seccomp) that reach the kernel, other processes or other
+//! sandboxes.
 //!
 //! They fail, and the program goes on. The filter is a deny list: an ordinary program may make any
 //! other call.

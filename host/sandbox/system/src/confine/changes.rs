@@ -1,5 +1,5 @@
-//! The system calls that change files or names. A listener in the host gets each of them before it
-//! runs, so that the host can save what the call would destroy.
+//! Asks a listener in the host before each system call of a command that changes files or names, so
+//! that the host can save what the call would destroy.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! The first process of a namespace: it starts the program, watches over all processes, and ends
-//! them when it ends.
+//! The first process of a namespace: starts the program, checks the limits of all processes, and
+//! ends them when the program ends.
 
 use std::fs;
 use std::os::fd::BorrowedFd;

@@ -1,5 +1,4 @@
-//! How a shell leaves its state for later commands: it runs a prelude, which writes a record when
-//! the shell exits.
+//! Has a shell write its directory and variables for later commands when it exits.
 //!
 //! The prelude is a file that `bash` reads before the command, so the text of the command and the
 //! numbers of its lines stay as they are.

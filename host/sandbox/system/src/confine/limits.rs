@@ -1,4 +1,4 @@
-//! Limits that the kernel enforces for each process, and some for all together.
+//! Sets the kernel's limits of a command's processes, and gives up every capability.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Namespaces of a helper process.
+//! Enters the namespaces of a command's sandbox: users, processes, mounts and network.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Networks that the commands of a session share: making one, and entering it.
+//! Makes and enters the network that the commands of a session share, on the helper's side.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! System calls that have no safe function yet.
+//! Wraps the system calls that have no safe function in any crate.
 //!
 //! The helper has one thread from start to end. So `fork` is as safe as starting a process, and a
 //! namespace that its thread enters is the whole process's.

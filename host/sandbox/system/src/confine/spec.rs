@@ -1,4 +1,4 @@
-//! The messages between the host and the helper.
+//! The messages between the host and the helper that confines a command: trees, limits and results.
 
 use serde::{Deserialize, Serialize};
 

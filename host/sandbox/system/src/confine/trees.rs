@@ -1,4 +1,4 @@
-//! Landlock: the trees that may be read and written.
+//! Restricts a command with Landlock to the trees that it may read and write.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,

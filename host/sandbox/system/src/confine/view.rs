@@ -1,5 +1,5 @@
-//! The root directory that a program sees: the trees of its spec, what programs need of the system,
-//! and nothing else.
+//! Makes the root directory that a command sees: the trees of its spec, what programs need of the
+//! system, and nothing else.
 //!
 //! Nothing outside of it can be reached by any name, not even the sockets of other programs, which
 //! Landlock doesn't cover yet. Trees are cloned from handles that were opened without following

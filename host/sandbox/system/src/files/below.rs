@@ -1,5 +1,5 @@
-//! Whether a whole directory may be renamed: nothing below it may be refused under its old or its
-//! new name.
+//! Decides whether a whole directory may be renamed: nothing below it may be refused under its old
+//! or its new name.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Changes names: creating, removing, renaming and linking, and setting times.
+//! Creates, removes, renames and links files and directories of a call, and sets their times.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,3 +1,5 @@
+//! Opens the granted directories once, and finds the one that covers a path.
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The requests to the kernel, in one place: resolving a name without side effects, and finding
-//! where the result really is.
+//! Makes the requests to the kernel: resolving a name without side effects, and finding where the
+//! result really is.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,5 @@
-//! The path layer: the one place that opens granted paths.
+//! The path layer: decides on each path that a call names, and opens it; the one place that opens
+//! granted paths.
 //!
 //! A name from a guest is resolved below a directory handle without side effects (`openat2`,
 //! `O_PATH`), the kernel says where the result really is, and the rules decide on that path. An

@@ -1,4 +1,4 @@
-//! Opens files and directories for use.
+//! Opens regular files and directories of a call for use, and nothing else.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;

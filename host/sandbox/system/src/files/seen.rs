@@ -1,4 +1,4 @@
-//! What a call has read, and whether that is still the same.
+//! Records what a call has read, and tells later whether that is still the same.
 //!
 //! A watched view reports each lookup of a guest: the path and its state. An answer is made of
 //! nothing else, so it stays true while every lookup would have the same result. The kernel is

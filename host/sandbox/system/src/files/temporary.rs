@@ -1,5 +1,5 @@
-//! Temporary files: what a call creates beside its final place, under a reserved form of name, and
-//! doesn't rename by its end is removed.
+//! Removes temporary files at the end of a call: what it created under a reserved form of name and
+//! didn't rename.
 //!
 //! A stopped guest can't tidy up after itself. So the view remembers what the call created under
 //! such a name and keeps it open, so that nothing else can be taken for it. An object that was

@@ -1,3 +1,5 @@
+//! What this kernel supports: its version, namespaces, and limits on watching files.
+
 use std::io;
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! The resource limits of this process, and the memory that it may use.
+
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};

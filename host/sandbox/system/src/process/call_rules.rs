@@ -1,4 +1,4 @@
-//! Applies the rules about calls to the trees of one command.
+//! Takes from the trees of a command what the rules about calls deny, or write access to it.
 
 use std::path::{Path, PathBuf};
 

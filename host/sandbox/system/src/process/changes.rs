@@ -1,4 +1,5 @@
-//! Tells a recorder what a command is about to change in files, before it changes it.
+//! Has undo save what a command is about to change in files, before the command's system call goes
+//! on.
 //!
 //! The kernel stops each such system call of the command and asks the listener here. The path is
 //! read from the command's memory and resolved in its own root directory; the recorder saves what

@@ -1,4 +1,4 @@
-//! A process that a call starts in its sandbox, until it ends.
+//! Starts a process of a call in its sandbox, passes its input and output, and ends it in time.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,5 @@
-//! What a call wants to start, and why it wasn't started.
+//! The command that a call wants to start, where its program is searched, and why it wasn't
+//! started.
 
 use std::io;
 use std::path::{Path, PathBuf};

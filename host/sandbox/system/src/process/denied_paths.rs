@@ -1,4 +1,4 @@
-//! Paths that a command may not see or change, and the walk that finds them.
+//! Finds the paths in a command's trees that the command may not see or change.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

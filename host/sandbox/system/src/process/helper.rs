@@ -1,4 +1,4 @@
-//! The one place that starts processes.
+//! Starts helper processes, with an empty environment and within limits.
 //!
 //! They are Toolhold's own helpers: the program itself, started again with one task, which confines
 //! itself before it reads its input.

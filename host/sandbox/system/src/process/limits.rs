@@ -1,4 +1,5 @@
-//! Limits on what is searched and covered for one command, and the errors beyond them.
+//! The limits on how many paths are searched and covered for one command, and the errors beyond
+//! them.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
-//! The network that the commands of a session share, from the side of the host. The host has many
-//! threads, so it can't enter a namespace of users itself: a helper does, and sends what it opened.
+//! Has a helper make the network that the commands of a session share, and opens its loopback for
+//! the host. The host has many threads, so it can't enter a namespace of users itself: a helper
+//! does, and sends what it opened.
 
 use std::io;
 use std::os::fd::OwnedFd;

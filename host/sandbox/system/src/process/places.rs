@@ -1,5 +1,5 @@
-//! What the processes of a plugin see and may change: the plugin's directories and what programs
-//! need of the system.
+//! Decides what the commands of a plugin see and may change: the plugin's directories and what
+//! programs need of the system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The sandbox of one command, as a helper sets it up.
+//! The parts of one command's sandbox, as a helper gets them.
 
 use std::sync::Arc;
 

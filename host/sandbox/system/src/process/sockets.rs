@@ -1,4 +1,4 @@
-//! Sockets of other programs in a command's directories: a program that connects to one has a
+//! Finds sockets of other programs in a command's directories: a program that connects to one has a
 //! program outside act for it.
 //!
 //! A network namespace only stops sockets without a path. So sockets with a path are searched for

@@ -1,4 +1,5 @@
-//! The record of what a command leaves for later ones, from the side of the host.
+//! Reads the directory and variables that a command leaves for later ones, through a pipe, within a
+//! limit.
 
 use std::io;
 use std::os::fd::OwnedFd;

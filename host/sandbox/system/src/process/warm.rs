@@ -1,4 +1,4 @@
-//! The helper of the next command, which is started and prepared before that command is known.
+//! Starts and prepares the helper of the next command before that command is known.
 
 use std::path::PathBuf;
 use std::process::Child;

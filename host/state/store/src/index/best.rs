@@ -1,4 +1,4 @@
-//! The best of many, in bounded memory.
+//! Keeps the best hits of many, in bounded memory.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

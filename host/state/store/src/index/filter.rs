@@ -1,4 +1,4 @@
-//! Which documents a query may find.
+//! Decides which documents a query may find: by tags, and by the beginning of keys.
 
 use std::collections::HashSet;
 

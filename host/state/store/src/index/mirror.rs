@@ -1,4 +1,4 @@
-//! What a database elsewhere has of the vectors of an index.
+//! Notes which vectors of an index a database elsewhere already has.
 //!
 //! The index keeps all vectors, and a list of the changes that the database doesn't have yet. The
 //! list is written together with the vectors. So the database can be wiped, be down or be another

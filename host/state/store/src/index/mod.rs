@@ -1,4 +1,4 @@
-//! Ranked search in documents that a plugin keeps between its calls.
+//! The index of a plugin: writes, lists and searches documents within a quota.
 //!
 //! A plugin has one file, an SQLite database in Toolhold's own data folder, as its store is one.
 //! Words are searched with FTS5, and vectors are compared one by one. A database elsewhere may have

@@ -1,4 +1,4 @@
-//! Writes to a derived index that go on while the plugin makes the next documents.
+//! Lets a large write to a derived index go on while the plugin makes the next documents.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};

@@ -1,4 +1,4 @@
-//! Ranks documents: by words, by a vector, or by both.
+//! Ranks documents for a query: by words, by a vector, or by both.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};

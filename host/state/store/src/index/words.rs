@@ -1,4 +1,5 @@
-//! Words of texts and of queries.
+//! Splits texts and queries into the words of the full-text index, also parts such as those of
+//! `parseUrl`.
 
 /// Words of a query that count.
 const MAX_TERMS: usize = 32;

@@ -1,4 +1,4 @@
-//! Writes and deletes documents.
+//! Checks, writes and deletes documents of an index in the database.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 

@@ -1,3 +1,5 @@
+//! `dedup`: folds lines and blocks of lines that repeat each other.
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;

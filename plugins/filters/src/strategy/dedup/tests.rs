@@ -1,3 +1,5 @@
+//! Tests of `dedup`: which similar lines fold, and which stay.
+
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The forms of stack frames, and what tells whose code one shows.
+//! Parses stack frames of each language, and tells whose code one shows.
 
 use super::{Frame, Owner, indent};
 

@@ -1,5 +1,5 @@
-//! Folds stack frames of others: of dependencies, runtimes, standard libraries and test runners.
-//! The frames of the project stay, and so does everything that isn't a frame.
+//! `fold_frames`: folds stack frames of others: of dependencies, runtimes, standard libraries and
+//! test runners. The frames of the project stay, and so does everything that isn't a frame.
 
 use std::ops::Range;
 

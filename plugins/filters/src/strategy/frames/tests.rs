@@ -1,3 +1,5 @@
+//! Tests of `fold_frames` for the stack frames of each language.
+
 use super::super::testing::{check, steps};
 use super::*;
 

@@ -1,3 +1,5 @@
+//! `group_by_rule`: groups the findings of compilers and linters by their rule.
+
 use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;

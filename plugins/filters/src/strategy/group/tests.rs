@@ -1,3 +1,5 @@
+//! Tests of `group_by_rule`: findings with the same message are grouped, and none is lost.
+
 use toolhold_sdk::filter::Confidence;
 
 use super::super::testing::check;

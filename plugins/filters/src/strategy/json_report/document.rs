@@ -1,5 +1,5 @@
-//! Reports that are one document: of jest, vitest, mocha, Playwright, pytest-json-report and
-//! ESLint.
+//! Shortens reports that are one JSON document: of jest, vitest, mocha, Playwright,
+//! pytest-json-report and ESLint.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! Reports with an event in each line: `cargo --message-format json`, `cargo test -- --format
-//! json`, `go test -json`.
+//! Shortens reports with a JSON event in each line: `cargo --message-format json`,
+//! `cargo test -- --format json`, `go test -json`.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,5 +1,5 @@
-//! Shortens reports in JSON: of test runners, of compilers and of linters. What passed is left out.
-//! Every failure and every finding stays, with its place and its message.
+//! `json_report`: shortens reports in JSON, of test runners, of compilers and of linters. What
+//! passed is left out. Every failure and every finding stays, with its place and its message.
 //!
 //! Two forms are known: an event in each line, and one document. Text around them stays, and so
 //! does what has another form.

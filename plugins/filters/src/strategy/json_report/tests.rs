@@ -1,3 +1,5 @@
+//! Tests of `json_report` for the reports of each test runner and linter.
+
 use super::super::testing::{check, steps};
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Code in a line, and blocks of code.
+//! Writes code of a page as Markdown, in a line and in blocks.
 
 use super::Page;
 use crate::page::flat::What;

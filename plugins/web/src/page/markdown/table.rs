@@ -1,4 +1,5 @@
-//! Tables of data become tables. Of tables that only lay out a page, the content is kept.
+//! Writes tables of data as tables of Markdown. Of tables that only lay out a page, the content is
+//! kept.
 
 use super::Page;
 

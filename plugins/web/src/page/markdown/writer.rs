@@ -1,4 +1,4 @@
-//! Writes lines with their prefixes, marks and white space.
+//! Writes the lines of the Markdown with their prefixes, marks and white space.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Finds what a person doesn't see on a page.
+//! Finds what a person doesn't see on a page, so that it isn't given to a model.
 //!
 //! Three kinds are told apart. What isn't rendered at all, such as scripts and hidden elements, is
 //! left out. Tab panels are rendered after a click, so they stay. Text that is rendered so that

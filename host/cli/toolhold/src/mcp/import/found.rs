@@ -1,4 +1,5 @@
-//! The servers in the files of MCP clients.
+//! Reads the servers in the file of an MCP client for `toolhold mcp import`, and says why one can't
+//! be used.
 
 use std::io::ErrorKind;
 use std::path::Path;

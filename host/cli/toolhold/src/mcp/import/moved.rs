@@ -1,4 +1,5 @@
-//! Servers that Toolhold has now, in a client's file.
+//! Finds the servers in an MCP client's file that Toolhold has now, so that they can be taken out
+//! there, and hides credentials in the shown difference.
 
 use std::path::Path;
 

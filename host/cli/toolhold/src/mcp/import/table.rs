@@ -1,4 +1,5 @@
-//! The table of an imported server.
+//! Makes the `[mcp.servers]` table of an imported server, finds the credentials in it, and refuses
+//! a server that can't be used.
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE,

@@ -1,4 +1,4 @@
-//! What a plugin can do once it has its grants, in plain words.
+//! Says in plain words what a plugin can do once it has its grants, before a person installs it.
 
 use toolhold_core::Manifest;
 

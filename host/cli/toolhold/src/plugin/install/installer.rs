@@ -1,4 +1,5 @@
-//! What is installed: adds, updates, removes and verifies.
+//! Installs, updates, removes, rolls back and verifies plugins, and refuses an offer that the rules
+//! or the user's own table don't allow.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

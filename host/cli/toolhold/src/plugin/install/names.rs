@@ -1,4 +1,4 @@
-//! Names of plugins that could be taken for others.
+//! Refuses the name of a new plugin that could be taken for another plugin's.
 
 use toolhold_terminal::nearest::look_alike;
 

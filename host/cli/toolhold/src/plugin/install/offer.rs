@@ -1,4 +1,5 @@
-//! A component that was fetched and examined, and isn't installed.
+//! Examines a fetched component before it is installed, and tells whether an update can do more
+//! than the version before.
 
 use std::io::{Seek, Write};
 use std::path::Path;

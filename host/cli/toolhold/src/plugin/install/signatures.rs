@@ -1,4 +1,5 @@
-//! What the configuration says about where plugins may come from, and who has to have signed them.
+//! Applies `[installing]` to an installation: where plugins may come from, and who has to have
+//! signed them.
 
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! `toolhold doctor`: whether components run and are compiled on this machine.
+
 use toolhold_contract::text::counted;
 use toolhold_engine::{Builtin, EngineExamination, RuntimeConfig, examine};
 use toolhold_policy::OwnTable;

@@ -1,3 +1,6 @@
+//! A finding of `toolhold doctor` and its state, and the report of all findings, each check within
+//! its time.
+
 use std::time::Duration;
 
 use serde::Serialize;

@@ -1,3 +1,5 @@
+//! `toolhold doctor`: whether Toolhold's own folders are private, usable and not full.
+
 use std::path::Path;
 
 use toolhold_catalogue::plugins::compiled_folder;

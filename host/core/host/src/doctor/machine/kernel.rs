@@ -1,3 +1,5 @@
+//! `toolhold doctor`: whether the kernel and `/proc` have what Toolhold needs.
+
 use toolhold_system::machine;
 
 use crate::doctor::machine::Finding;

@@ -1,3 +1,5 @@
+//! `toolhold doctor`: whether the limits of this process (files, processes, stack, memory) suffice.
+
 use toolhold_catalogue::plugins::{most_memory, runtime_config};
 use toolhold_config::Config;
 use toolhold_contract::text::counted;

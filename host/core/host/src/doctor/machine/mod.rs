@@ -1,4 +1,5 @@
-//! Examines a machine for what Toolhold needs of it, and says how to fix what is missing.
+//! `toolhold doctor`: examines the machine, apart from the configuration, and says how to fix what
+//! is missing.
 //!
 //! `toolhold_core::doctor` adds what only a host knows: its configuration, its plugins and what it
 //! keeps.

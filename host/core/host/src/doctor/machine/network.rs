@@ -1,5 +1,5 @@
-//! How requests leave this machine, and whether what the configuration names for them exists. It
-//! connects to nothing and reads no secret.
+//! `toolhold doctor`: how requests leave this machine, and whether the configured proxy and
+//! authorities exist. It connects to nothing and reads no secret.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Which parts of the process sandbox this kernel supports, found by entering one.
+//! `toolhold doctor`: which parts of the process sandbox this kernel supports, found by entering
+//! one.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What a verified bundle says about itself. A key may sign a bundle whose parts don't fit.
+//! Checks that the parts of a verified bundle fit together: its lock, its plugins and its files. A
+//! key may sign a bundle whose parts don't fit.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Makes a bundle of what is installed.
+//! Makes a bundle of installed plugins, for `toolhold plugin bundle create`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The files of a bundle that aren't plugins: rules for filters, and a ceiling.
+//! Plans and checks the files of a bundle that aren't plugins: rules for filters, and a ceiling.
 
 use std::fmt;
 use std::io::{ErrorKind, Read};

@@ -1,4 +1,4 @@
-//! Bundles: what is installed here as one signed file, and such a file put into force as a whole.
+//! Bundles of installed plugins: made of what is installed here, and put into force as a whole.
 
 mod contents;
 mod create;

@@ -1,4 +1,5 @@
-//! What a bundle would change, and the one step that does it.
+//! Plans what a bundle would change in the installed plugins, and puts all of it into force in one
+//! step.
 
 use std::path::Path;
 
