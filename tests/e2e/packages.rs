@@ -32,6 +32,10 @@ static MADE: LazyLock<(TempDir, Vec<PathBuf>)> = LazyLock::new(|| {
         readme: b"# Toolhold\n".to_vec(),
         licences: vec![("LICENSE-MIT".to_owned(), b"licence".to_vec())],
         sbom: b"{}\n".to_vec(),
+        share: Vec::new(),
+        sdk_python: Vec::new(),
+        sdk_javascript: Vec::new(),
+        repository: None,
         time: 1_700_000_000,
         compression: 1,
     };
@@ -109,8 +113,14 @@ impl Installing {
             self.ends(&with(&["call", "--yes", "bash", "command=echo from-the-$((40+2))"]), 0);
         assert!(said.contains("from-the-42"), "{said}");
 
-        // A server, which a signal to the process that was started ends.
-        let mut served = self.command(&with(&["serve"]));
+        self.serves(&with(&["serve"]), "notes.txt");
+    }
+
+    /// Whether what these words start is a server that reads this file, which begins with `first`,
+    /// until a signal to the process that was started ends it.
+    #[track_caller]
+    fn serves(&self, server: &[&str], file: &str) {
+        let mut served = self.command(server);
         let served = served.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut served = served.expect("it starts");
         let (mut to, from) = (served.stdin.take().expect("it is piped"), served.stdout.take());
@@ -127,7 +137,7 @@ impl Installing {
         assert_eq!(ask(hello)["result"]["serverInfo"]["name"], "toolhold");
         let call = json!({
             "jsonrpc": "2.0", "id": 2, "method": "tools/call",
-            "params": { "name": "read", "arguments": { "path": "notes.txt" } },
+            "params": { "name": "read", "arguments": { "path": file } },
         });
         assert!(ask(call).to_string().contains("first"));
         let pid = Pid::from_raw(served.id().cast_signed()).expect("it is a process");
@@ -283,6 +293,43 @@ fn packages_of_npm_start_the_program_without_node() {
     let output = user.command(&[text(&toolhold)]).output().expect("it starts");
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), told.contains(machine)), (Some(1), true), "{told}");
+}
+
+#[test]
+fn package_for_debian_has_the_program() {
+    if !has("dpkg-deb") {
+        return;
+    }
+    let user = Installing::new();
+    let system = user.path("system");
+    user.ends(&["dpkg-deb", "--extract", text(package(".deb")), text(&system)], 0);
+    let toolhold = system.join("usr/bin/toolhold");
+    user.works(&[text(&toolhold)]);
+    has_parts(&toolhold);
+}
+
+#[test]
+fn bundle_for_clients_of_mcp_starts_as_its_manifest_says() {
+    let Some(clients) = fetched("release") else { return };
+    let user = Installing::new();
+    let (bundle, chosen) = (user.path("bundle"), user.path("chosen directory"));
+    let mcpb = clients.join("node_modules/.bin/mcpb");
+    user.ends(&[text(&mcpb), "unpack", text(package(".mcpb")), text(&bundle)], 0);
+    has_parts(&bundle.join("bin/toolhold"));
+    fs::create_dir(&chosen).expect("a folder is made");
+    let file = chosen.join("notes.txt");
+    fs::write(&file, "first\n").expect("it is written");
+    let manifest = fs::read_to_string(bundle.join("manifest.json")).expect("it is there");
+    let manifest: Value = serde_json::from_str(&manifest).expect("it is JSON");
+    let start = &manifest["server"]["mcp_config"];
+    let words = std::iter::once(&start["command"]).chain(start["args"].as_array().expect("a list"));
+    let words: Vec<String> = words
+        .map(|word| word.as_str().expect("it is text"))
+        .map(|word| word.replace("${__dirname}", text(&bundle)))
+        .map(|word| word.replace("${user_config.directory}", text(&chosen)))
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    user.serves(&words, text(&file));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! fixes: clients and servers of MCP and its conformance suite for the MCP server; real pages, with
 //! the text that other extractors find in them, for the web tools; the compilers of plugins that
 //! aren't in Rust; a server of models with a small one, and what runs benchmarks of agents; skills
-//! of others; compilers, linters and a language server; programs of Debian that Toolhold has to get
-//! along with.
+//! of others; compilers, linters and a language server; what checks the files of a release; programs
+//! of Debian that Toolhold has to get along with.
 //!
 //! Tests also pass on a machine without Node or Python, or without access to their registries. So
 //! nothing here is an error: tests and benches report what they can't try.
@@ -29,7 +29,7 @@ struct Language {
     fetch: fn(&Path) -> Result<(), String>,
 }
 
-const LANGUAGES: [Language; 13] = [
+const LANGUAGES: [Language; 15] = [
     Language {
         name: "node",
         lock_file: "package-lock.json",
@@ -83,6 +83,19 @@ const LANGUAGES: [Language; 13] = [
         fetch: npm,
     },
     Language { name: "checkers-python", lock_file: "requirements.txt", files: &[], fetch: pip },
+    Language {
+        name: "release",
+        lock_file: "package-lock.json",
+        files: &["package.json", ".npmrc"],
+        fetch: npm,
+    },
+    Language {
+        name: "release-python",
+        lock_file: "requirements.txt",
+        files: &[],
+        // Of one of them, the schema of the registry of MCP is all that is read.
+        fetch: |folder| pip_with(folder, OsStr::new("python3"), &["--no-deps"]),
+    },
     Language { name: "debian", lock_file: "packages.txt", files: &[], fetch: debian },
 ];
 

@@ -14,6 +14,7 @@ mod languages;
 mod machine;
 mod plugins;
 mod recording;
+mod release;
 mod run;
 mod step;
 mod test;
@@ -33,7 +34,7 @@ struct Command {
     run: fn(&[OsString]) -> CommandResult,
 }
 
-const COMMANDS: [Command; 10] = [
+const COMMANDS: [Command; 11] = [
     Command {
         name: "demo",
         arguments: "",
@@ -87,6 +88,12 @@ const COMMANDS: [Command; 10] = [
         arguments: "",
         about: "make the release: a static binary and its archive",
         run: dist::command,
+    },
+    Command {
+        name: "release",
+        arguments: "KEY INPUT OUTPUT",
+        about: "bring the files of `dist` for each kind of machine together",
+        run: release::command,
     },
     Command {
         name: "tidy",

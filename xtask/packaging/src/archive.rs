@@ -1,8 +1,11 @@
 //! Archives whose bytes depend on their contents only.
 
-use std::io::{self, Write};
+use std::io::{self, Cursor, Write};
 
 use flate2::{Compression, GzBuilder};
+use jiff::tz::TimeZone;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use crate::{NAME, Release};
 
@@ -65,4 +68,31 @@ pub(crate) fn gzip(release: &Release, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = builder.write(Vec::new(), Compression::new(release.compression));
     encoder.write_all(bytes)?;
     encoder.finish()
+}
+
+/// A zip with these files in this order.
+pub(crate) fn zip(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8>> {
+    let time = TimeZone::UTC.to_datetime(release.timestamp()?);
+    // The format begins with 1980.
+    let part = |part: i8| u8::try_from(part).unwrap_or_default();
+    let time = u16::try_from(time.year())
+        .ok()
+        .and_then(|year| {
+            let (month, day) = (part(time.month()), part(time.day()));
+            let (hour, minute, second) =
+                (part(time.hour()), part(time.minute()), part(time.second()));
+            DateTime::from_date_and_time(year, month, day, hour, minute, second).ok()
+        })
+        .unwrap_or_default();
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for Entry { path, mode, content } in entries {
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Deflated)
+            .compression_level(Some(i64::from(release.compression)))
+            .last_modified_time(time)
+            .unix_permissions(*mode);
+        archive.start_file(path.as_str(), options)?;
+        archive.write_all(content.unwrap_or_default())?;
+    }
+    Ok(archive.finish()?.into_inner())
 }

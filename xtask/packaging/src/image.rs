@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::archive::{Entry, gzip, tar};
-use crate::{NAME, Package, Release};
+use crate::{NAME, Package, Release, SUMMARY};
 
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -20,14 +20,16 @@ pub(crate) fn image(release: &Release) -> io::Result<Package> {
     let layer = tar(release, &layer_entries(release))?;
     let packed = gzip(release, &layer)?;
     let created = release.timestamp()?.to_string();
-    let labels = json!({
+    let mut labels = json!({
         "org.opencontainers.image.created": created,
-        "org.opencontainers.image.description":
-            "Runs the tools of AI agents, each call in a WebAssembly sandbox of its own",
+        "org.opencontainers.image.description": SUMMARY,
         "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
         "org.opencontainers.image.title": NAME,
         "org.opencontainers.image.version": version,
     });
+    if let Some(repository) = &release.repository {
+        labels["org.opencontainers.image.source"] = json!(repository.to_string());
+    }
     let config = json!({
         "architecture": machine.of_images(),
         "os": "linux",

@@ -1,5 +1,5 @@
-//! The packages for npm: one with the program for one kind of machine, and the one that people
-//! name, which starts the program.
+//! The packages for npm: one with the program for one kind of machine, the one that people name,
+//! which starts the program, and the SDK for plugins in JavaScript.
 //!
 //! The command is a script of the shell that becomes the program. So Node isn't started, and
 //! nothing stands between the program and its caller: not its streams, its signals or its exit
@@ -10,7 +10,7 @@ use std::io;
 use serde_json::{Value, json};
 
 use crate::archive::{Entry, gzip, tar};
-use crate::{Architecture, NAME, Package, Release};
+use crate::{Architecture, NAME, Package, Release, SUMMARY};
 
 /// Starts the program of this machine. npm and pnpm put packages beside each other or inside.
 const LAUNCHER: &str = r#"#!/bin/sh
@@ -35,40 +35,71 @@ exit 1
 /// The package with the program, and the one that starts it.
 pub(crate) fn packages(release: &Release) -> io::Result<[Package; 2]> {
     let version = &release.version;
-    let common = |name: &str| {
-        json!({
-            "name": name,
-            "version": version,
-            "description": "Runs the tools of AI agents, each call in a WebAssembly sandbox of its own",
-            "license": "(MIT OR Apache-2.0)",
-            "keywords": ["mcp", "agents", "sandbox", "wasi"],
-        })
-    };
-
     let name = of_machine(release.architecture);
-    let mut about = common(&name);
-    about["os"] = json!(["linux"]);
-    about["cpu"] = json!([release.architecture.of_node()]);
+    let mut machine = about(release, &name, SUMMARY);
+    machine["os"] = json!(["linux"]);
+    machine["cpu"] = json!([release.architecture.of_node()]);
     // The command is that of the other package.
-    let about = text(&about);
-    let mut entries = vec![Entry::file("package/package.json", about.as_bytes())];
-    entries.extend(documents(release));
+    let machine = text(&machine);
+    let mut entries = vec![
+        Entry::file("package/package.json", machine.as_bytes()),
+        Entry::file("package/README.md", &release.readme),
+    ];
+    entries.extend(licences(&release.licences));
     entries.push(Entry::program(format!("package/bin/{NAME}"), &release.program));
     entries.extend(release.parts_in("package/"));
     entries.push(Entry::file("package/sbom.cdx.json", &release.sbom));
     let program = packed(release, &name, &entries)?;
 
-    let mut about = common(NAME);
+    let mut about = about(release, NAME, SUMMARY);
     about["bin"] = json!({ NAME: format!("{NAME}.sh") });
     about["os"] = json!(["linux"]);
-    let machines = [Architecture::X86_64, Architecture::Aarch64];
     about["optionalDependencies"] =
-        machines.iter().map(|machine| (of_machine(*machine), json!(version))).collect();
+        Architecture::ALL.iter().map(|machine| (of_machine(*machine), json!(version))).collect();
+    if let Some(repository) = &release.repository {
+        // The registry of MCP finds out by this name that the package is of the same project.
+        about["mcpName"] = json!(repository.mcp_name());
+    }
     let (about, launcher) = (text(&about), LAUNCHER.replace("@NAME@", NAME));
-    let mut entries = vec![Entry::file("package/package.json", about.as_bytes())];
-    entries.extend(documents(release));
+    // The same on every kind of machine, so without what differs in the program.
+    let mut entries = vec![
+        Entry::file("package/package.json", about.as_bytes()),
+        Entry::file("package/README.md", &release.readme),
+    ];
+    entries.extend(licences(release.own_licences()));
     entries.push(Entry::program(format!("package/{NAME}.sh"), launcher.as_bytes()));
     Ok([program, packed(release, NAME, &entries)?])
+}
+
+/// The package of the SDK for plugins in JavaScript.
+pub(crate) fn sdk(release: &Release) -> io::Result<Package> {
+    let name = format!("{NAME}-sdk");
+    let mut about = about(release, &name, "What a Toolhold plugin in JavaScript needs");
+    about["type"] = json!("module");
+    about["main"] = json!(format!("{NAME}.js"));
+    let about = text(&about);
+    let mut entries = vec![Entry::file("package/package.json", about.as_bytes())];
+    let sources = release.sdk_javascript.iter();
+    let sources = sources.filter(|(path, _)| path.ends_with(".js"));
+    entries.extend(sources.map(|(path, content)| Entry::file(format!("package/{path}"), content)));
+    entries.extend(licences(release.own_licences()));
+    packed(release, &name, &entries)
+}
+
+/// The fields that each package has.
+fn about(release: &Release, name: &str, description: &str) -> Value {
+    let mut about = json!({
+        "name": name,
+        "version": release.version,
+        "description": description,
+        "license": "(MIT OR Apache-2.0)",
+        "keywords": ["mcp", "agents", "sandbox", "wasi"],
+    });
+    if let Some(repository) = &release.repository {
+        // npm compares it with the repository whose workflow publishes the package.
+        about["repository"] = json!({ "type": "git", "url": format!("git+{repository}.git") });
+    }
+    about
 }
 
 /// The name of the package with the program for one kind of machine.
@@ -76,10 +107,8 @@ fn of_machine(architecture: Architecture) -> String {
     format!("{NAME}-linux-{}", architecture.of_node())
 }
 
-fn documents(release: &Release) -> impl Iterator<Item = Entry<'_>> {
-    let readme = std::iter::once(Entry::file("package/README.md", &release.readme));
-    let licences = release.licences.iter();
-    readme.chain(licences.map(|(name, text)| Entry::file(format!("package/{name}"), text)))
+fn licences(files: &[(String, Vec<u8>)]) -> impl Iterator<Item = Entry<'_>> {
+    files.iter().map(|(name, text)| Entry::file(format!("package/{name}"), text))
 }
 
 fn packed(release: &Release, name: &str, entries: &[Entry<'_>]) -> io::Result<Package> {

@@ -1,8 +1,11 @@
 //! What is packed.
 
+use std::fmt;
 use std::io;
 
 use jiff::Timestamp;
+
+use crate::NAME;
 
 /// What every package holds.
 #[derive(Clone, Debug)]
@@ -21,10 +24,53 @@ pub struct Release {
     pub licences: Vec<(String, Vec<u8>)>,
     /// The list of what is in the program, as CycloneDX.
     pub sbom: Vec<u8>,
+    /// What a system's package has below `share`, by its path: manual pages, completions, documents.
+    pub share: Vec<(String, Vec<u8>)>,
+    /// The SDK for plugins in Python: paths and contents.
+    pub sdk_python: Vec<(String, Vec<u8>)>,
+    /// The SDK for plugins in JavaScript: paths and contents.
+    pub sdk_javascript: Vec<(String, Vec<u8>)>,
+    /// Where the sources are.
+    pub repository: Option<Repository>,
     /// The time of all files, in seconds since 1970.
     pub time: u64,
     /// How much a package is compressed: 1 is fast, 9 is small.
     pub compression: u32,
+}
+
+/// Where the sources are: a repository of GitHub, among whose releases the packages are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository {
+    owner: String,
+    name: String,
+}
+
+impl Repository {
+    /// The one at an address such as `https://github.com/OWNER/NAME`.
+    pub fn from_url(url: &str) -> Option<Self> {
+        let (owner, name) = url.strip_prefix("https://github.com/")?.split_once('/')?;
+        let is_word = |word: &str| {
+            !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        };
+        (is_word(owner) && is_word(name))
+            .then(|| Self { owner: owner.to_owned(), name: name.to_owned() })
+    }
+
+    /// Where the files of a release are.
+    pub(crate) fn release_url(&self, version: &str) -> String {
+        format!("{self}/releases/download/v{version}")
+    }
+
+    /// What the registry of MCP calls the server of this repository.
+    pub(crate) fn mcp_name(&self) -> String {
+        format!("io.github.{}/{NAME}", self.owner)
+    }
+}
+
+impl fmt::Display for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "https://github.com/{}/{}", self.owner, self.name)
+    }
 }
 
 /// The kinds of machines that there are packages for.
@@ -37,6 +83,9 @@ pub enum Architecture {
 }
 
 impl Architecture {
+    /// Each of them.
+    pub(crate) const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
+
     /// The one with this name, as `uname -m` and Rust have it.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -72,6 +121,12 @@ impl Architecture {
 }
 
 impl Release {
+    /// The licences of Toolhold alone, for what has no code of others.
+    pub(crate) fn own_licences(&self) -> &[(String, Vec<u8>)] {
+        let own = self.licences.iter().take_while(|(name, _)| name.starts_with("LICENSE-"));
+        &self.licences[..own.count()]
+    }
+
     /// The time of all files.
     pub(crate) fn timestamp(&self) -> io::Result<Timestamp> {
         i64::try_from(self.time)

@@ -11,6 +11,10 @@ fn release() -> Release {
         readme: b"# Toolhold\n".to_vec(),
         licences: vec![("LICENSE-MIT".to_owned(), b"licence".to_vec())],
         sbom: b"{}".to_vec(),
+        share: vec![("share/man/man1/toolhold.1".to_owned(), b"page".to_vec())],
+        sdk_python: vec![("toolhold/__init__.py".to_owned(), b"tool = 1\n".to_vec())],
+        sdk_javascript: vec![("toolhold.js".to_owned(), b"export {};\n".to_vec())],
+        repository: Repository::from_url("https://github.com/example/toolhold"),
         time: 1_700_000_000,
         compression: 6,
     }
@@ -31,7 +35,12 @@ fn packages_are_the_same_bytes_twice_and_none_has_another_time() {
             "toolhold-1.2.3-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64.whl",
             "toolhold-linux-x64-1.2.3.tgz",
             "toolhold-1.2.3.tgz",
+            "toolhold_1.2.3_amd64.deb",
+            "toolhold-1.2.3-x86_64-linux.mcpb",
             "toolhold-1.2.3-x86_64-image.tar",
+            "toolhold-1.2.3-x86_64.cdx.json",
+            "toolhold_sdk-1.2.3-py3-none-any.whl",
+            "toolhold-sdk-1.2.3.tgz",
         ]
     );
     let [once, again] = [(); 2].map(|()| packages(&release()).expect("they are made"));
@@ -74,4 +83,42 @@ fn files_in_tars_belong_to_root_and_the_program_can_be_run() {
     assert!(launcher.contains(&("package/LICENSE-MIT".to_owned(), 0o644)), "{launcher:?}");
     let image = unpacked(named("toolhold-1.2.3-x86_64-image.tar"));
     assert_eq!(image.iter().filter(|(path, _)| path.starts_with("blobs/sha256/")).count(), 4);
+}
+
+#[test]
+fn repository_is_one_of_github() {
+    let repository = Repository::from_url("https://github.com/example/tool.hold").expect("it is");
+    assert_eq!(repository.to_string(), "https://github.com/example/tool.hold");
+    for url in [
+        "",
+        "http://github.com/example/toolhold",
+        "https://github.com/example",
+        "https://github.com/example/",
+        "https://github.com/example/toolhold/",
+        "https://github.com/example/toolhold; rm",
+        "https://example.com/example/toolhold",
+    ] {
+        assert_eq!(Repository::from_url(url), None, "{url}");
+    }
+}
+
+/// What `cargo binstall` makes of the metadata of the crate with the program.
+#[test]
+fn binstall_finds_the_archive_of_a_release() {
+    let manifest = include_str!("../../../host/cli/toolhold/Cargo.toml");
+    let value = |key: &str| {
+        let line = manifest.lines().find_map(|line| line.strip_prefix(&format!("{key} = \"")));
+        let template = line.unwrap_or_else(|| panic!("{key} is missing")).trim_end_matches('"');
+        template
+            .replace("{ repo }", "https://github.com/example/toolhold")
+            .replace("{ version }", "1.2.3")
+            .replace("{ target-arch }", "x86_64")
+            .replace("{ bin }{ binary-ext }", "toolhold")
+    };
+    let repository = release().repository.expect("it has one");
+    let name = "toolhold-1.2.3-x86_64-linux";
+    let url = repository.release_url("1.2.3");
+    assert_eq!(value("pkg-url"), format!("{url}/{name}.tar.gz"));
+    assert_eq!(value("bin-dir"), format!("{name}/bin/toolhold"));
+    assert_eq!(value("pkg-fmt"), "tgz");
 }

@@ -1,19 +1,18 @@
-//! The Python wheel. It has no Python: installing it puts the program beside the interpreter, as
-//! the specification of wheels has it for scripts.
+//! Python wheels: one of the program, and one of the SDK for plugins.
+//!
+//! The wheel of the program has no Python: installing it puts the program beside the interpreter,
+//! as the specification of wheels has it for scripts.
 
-use std::io::{self, Cursor, Write};
+use std::io;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, DateTime, ZipWriter};
 
-use crate::archive::Entry;
-use crate::{NAME, Package, Release};
+use crate::archive::{Entry, zip};
+use crate::{NAME, Package, Release, SUMMARY};
 
-/// The wheel of a release.
+/// The wheel of the program.
 pub(crate) fn wheel(release: &Release) -> io::Result<Package> {
     let version = &release.version;
     // A static program runs with every C library, so also where only musl's is.
@@ -21,21 +20,80 @@ pub(crate) fn wheel(release: &Release) -> io::Result<Package> {
     let platforms = ["manylinux_2_17", "manylinux2014", "musllinux_1_1"];
     let tags = platforms.map(|platform| format!("{platform}_{machine}"));
 
-    let metadata = metadata(release);
-    let mut about =
-        String::from("Wheel-Version: 1.0\nGenerator: toolhold-packaging\nRoot-Is-Purelib: false\n");
-    tags.iter().for_each(|tag| about += &format!("Tag: py3-none-{tag}\n"));
-
-    let info = format!("{NAME}-{version}.dist-info");
+    let mut description = String::from_utf8_lossy(&release.readme).into_owned();
+    if let Some(repository) = &release.repository {
+        // The registry of MCP finds out by this line that the wheel is of the same project.
+        description += &format!("\n<!-- mcp-name: {} -->\n", repository.mcp_name());
+    }
+    let wheel = Wheel {
+        name: NAME,
+        summary: SUMMARY,
+        requires_python: ">=3.8",
+        tags: tags.iter().map(|tag| format!("py3-none-{tag}")).collect(),
+        is_pure: false,
+        licences: &release.licences,
+        description,
+    };
+    // What is in `data` is put below the prefix of the interpreter.
+    let data = format!("{NAME}-{version}.data");
     let mut entries = vec![
-        Entry::program(format!("{NAME}-{version}.data/scripts/{NAME}"), &release.program),
+        Entry::program(format!("{data}/scripts/{NAME}"), &release.program),
+        Entry::file(format!("{NAME}-{version}.dist-info/sboms/{NAME}.cdx.json"), &release.sbom),
+    ];
+    entries.extend(release.parts_in(&format!("{data}/data/")));
+    let file_name = format!("{NAME}-{version}-py3-none-{}.whl", tags.join("."));
+    pack(release, &wheel, entries, file_name)
+}
+
+/// The wheel of the SDK for plugins in Python.
+pub(crate) fn sdk(release: &Release) -> io::Result<Package> {
+    let wheel = Wheel {
+        name: "toolhold_sdk",
+        summary: "What a Toolhold plugin in Python needs",
+        requires_python: ">=3.11",
+        tags: vec!["py3-none-any".to_owned()],
+        is_pure: true,
+        licences: release.own_licences(),
+        description: "# toolhold-sdk\n\nThe package `toolhold`, which plugins of Toolhold in Python \
+                      import. `toolhold plugin new NAME --lang python` makes a plugin that has it.\n"
+            .to_owned(),
+    };
+    let entries = release.sdk_python.iter().map(|(path, content)| Entry::file(path, content));
+    let file_name = format!("{}-{}-py3-none-any.whl", wheel.name, release.version);
+    pack(release, &wheel, entries.collect(), file_name)
+}
+
+/// What a wheel says of itself.
+struct Wheel<'r> {
+    name: &'static str,
+    summary: &'static str,
+    requires_python: &'static str,
+    tags: Vec<String>,
+    /// Whether its files are Python for every machine.
+    is_pure: bool,
+    licences: &'r [(String, Vec<u8>)],
+    description: String,
+}
+
+/// Adds the metadata to the files of a wheel, and packs them.
+fn pack(
+    release: &Release,
+    wheel: &Wheel<'_>,
+    files: Vec<Entry<'_>>,
+    file_name: String,
+) -> io::Result<Package> {
+    let info = format!("{}-{}.dist-info", wheel.name, release.version);
+    let metadata = metadata(release, wheel);
+    let is_pure = if wheel.is_pure { "true" } else { "false" };
+    let mut about =
+        format!("Wheel-Version: 1.0\nGenerator: toolhold-packaging\nRoot-Is-Purelib: {is_pure}\n");
+    wheel.tags.iter().for_each(|tag| about += &format!("Tag: {tag}\n"));
+    let mut entries = files;
+    entries.extend([
         Entry::file(format!("{info}/METADATA"), metadata.as_bytes()),
         Entry::file(format!("{info}/WHEEL"), about.as_bytes()),
-        Entry::file(format!("{info}/sboms/{NAME}.cdx.json"), &release.sbom),
-    ];
-    // What is in `data` is put below the prefix of the interpreter.
-    entries.extend(release.parts_in(&format!("{NAME}-{version}.data/data/")));
-    let licences = release.licences.iter();
+    ]);
+    let licences = wheel.licences.iter();
     entries
         .extend(licences.map(|(name, text)| Entry::file(format!("{info}/licenses/{name}"), text)));
     let mut record = String::new();
@@ -47,48 +105,22 @@ pub(crate) fn wheel(release: &Release) -> io::Result<Package> {
     record += &format!("{info}/RECORD,,\n");
     // The last one, as wheels have it.
     entries.push(Entry::file(format!("{info}/RECORD"), record.as_bytes()));
-    Ok(Package {
-        file_name: format!("{NAME}-{version}-py3-none-{}.whl", tags.join(".")),
-        bytes: zip(release, &entries)?,
-    })
+    Ok(Package { file_name, bytes: zip(release, &entries)? })
 }
 
-fn metadata(release: &Release) -> String {
+fn metadata(release: &Release, wheel: &Wheel<'_>) -> String {
     let mut metadata = format!(
-        "Metadata-Version: 2.4\nName: {NAME}\nVersion: {}\n\
-         Summary: Runs the tools of AI agents, each call in a WebAssembly sandbox of its own\n\
+        "Metadata-Version: 2.4\nName: {}\nVersion: {}\nSummary: {}\n\
          License-Expression: MIT OR Apache-2.0\n",
-        release.version
+        wheel.name, release.version, wheel.summary
     );
-    for (name, _) in &release.licences {
+    if let Some(repository) = &release.repository {
+        metadata += &format!("Project-URL: Source, {repository}\n");
+    }
+    for (name, _) in wheel.licences {
         metadata += &format!("License-File: {name}\n");
     }
-    metadata += "Requires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n";
-    metadata + &String::from_utf8_lossy(&release.readme)
-}
-
-fn zip(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8>> {
-    let time = TimeZone::UTC.to_datetime(release.timestamp()?);
-    // The format begins with 1980.
-    let part = |part: i8| u8::try_from(part).unwrap_or_default();
-    let time = u16::try_from(time.year())
-        .ok()
-        .and_then(|year| {
-            let (month, day) = (part(time.month()), part(time.day()));
-            let (hour, minute, second) =
-                (part(time.hour()), part(time.minute()), part(time.second()));
-            DateTime::from_date_and_time(year, month, day, hour, minute, second).ok()
-        })
-        .unwrap_or_default();
-    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
-    for Entry { path, mode, content } in entries {
-        let options = SimpleFileOptions::default()
-            .compression_method(CompressionMethod::Deflated)
-            .compression_level(Some(i64::from(release.compression)))
-            .last_modified_time(time)
-            .unix_permissions(*mode);
-        archive.start_file(path.as_str(), options)?;
-        archive.write_all(content.unwrap_or_default())?;
-    }
-    Ok(archive.finish()?.into_inner())
+    metadata += &format!("Requires-Python: {}\n", wheel.requires_python);
+    metadata += "Description-Content-Type: text/markdown\n\n";
+    metadata + &wheel.description
 }

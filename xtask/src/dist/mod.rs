@@ -37,6 +37,9 @@ const PROFILE: &str = "dist";
 const C_FLAGS: &str =
     r#"-std=gnu11 -U_FORTIFY_SOURCE -Wno-builtin-macro-redefined '-D__DATE__=""' '-D__TIME__=""'"#;
 
+/// The crate that plugins in Rust depend on.
+const SDK: &str = "toolhold-sdk";
+
 /// The shells that have a folder for completions, and the path of Toolhold's file there.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/toolhold"),
@@ -64,6 +67,7 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     add_completions_and_pages(&archive, &toolhold)?;
     archive.pack()?;
     add_packages(&archive)?;
+    add_rust_sdk()?;
     archive::sum()?;
     verify::check_install(&archive)?;
     verify::check_runs_alone(&toolhold)?;
@@ -80,12 +84,34 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
 
 /// Makes the packages beside the archive, of the files in its folder.
 fn add_packages(archive: &Archive) -> Result<(), String> {
-    let mut make = cargo::host("run");
-    make.args(["--locked", "--quiet", "--package", "toolhold-packaging", "--"])
-        .args([&version()?, ARCH, &archive::source_time().to_string()])
+    let mut make = packaging("pack");
+    make.args([&version()?, ARCH, &archive::source_time().to_string()])
+        .arg(repository()?.unwrap_or_default())
+        .arg(cargo::root())
         .arg(archive.folder())
         .arg(archive::dist());
     step::run("toolhold-packaging", &mut make)
+}
+
+/// The program that makes packages.
+pub(crate) fn packaging(subcommand: &str) -> Command {
+    let mut make = cargo::host("run");
+    make.args(["--locked", "--quiet", "--package", "toolhold-packaging", "--", subcommand]);
+    make
+}
+
+/// Adds the SDK for plugins in Rust, as a registry of crates takes it.
+fn add_rust_sdk() -> Result<(), String> {
+    let folder = cargo::target().join("dist-build/sdk");
+    let mut package = cargo::guests("package");
+    package
+        .args(["--locked", "--no-verify", "--allow-dirty", "--package", SDK, "--target-dir"])
+        .arg(&folder);
+    step::run("cargo package", &mut package)?;
+    let file = format!("{SDK}-{}.crate", version()?);
+    fs::copy(folder.join("package").join(&file), archive::dist().join(&file))
+        .map(drop)
+        .map_err(|error| format!("can't copy {file}: {error}"))
 }
 
 /// Builds the plugins and the binary, in other folders than the other commands.
@@ -217,10 +243,20 @@ fn add_completions_and_pages(archive: &Archive, toolhold: &Path) -> Result<(), S
 }
 
 /// The version of the workspace.
-fn version() -> Result<String, String> {
+pub(crate) fn version() -> Result<String, String> {
+    of_workspace("version")?.ok_or("Cargo.toml has no version".to_owned())
+}
+
+/// Where the sources are, if the workspace says it.
+pub(crate) fn repository() -> Result<Option<String>, String> {
+    of_workspace("repository")
+}
+
+/// What the workspace says of its packages.
+fn of_workspace(key: &str) -> Result<Option<String>, String> {
     let manifest =
         Manifest::parse(&String::from_utf8_lossy(&read(&cargo::root().join("Cargo.toml"))?));
-    manifest.string("workspace.package", "version").ok_or("Cargo.toml has no version".to_owned())
+    Ok(manifest.string("workspace.package", key))
 }
 
 /// The version of Rust. Its standard library is in the binary.

@@ -1,0 +1,31 @@
+//! `cargo xtask release KEY INPUT OUTPUT`: brings the files together that `cargo xtask dist` made on
+//! each kind of machine, each in a folder in INPUT, and adds what a release has once. KEY is the
+//! file of the public key that the release will be signed with.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::{CommandResult, dist, step};
+
+pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
+    let [key, input, output] = arguments else {
+        return Err("usage: cargo xtask release KEY INPUT OUTPUT".to_owned());
+    };
+    let repository = dist::repository()?.ok_or(
+        "Cargo.toml doesn't say where the release will be: \
+         add `repository = \"https://github.com/OWNER/NAME\"` to [workspace.package]",
+    )?;
+    std::fs::create_dir_all(output)
+        .map_err(|error| format!("can't create {}: {error}", output.display()))?;
+    // Cargo runs the program in the root of the repository.
+    let absolute = |path: &OsString| {
+        std::path::absolute(Path::new(path))
+            .map_err(|error| format!("can't use {}: {error}", path.display()))
+    };
+    let mut make = dist::packaging("release");
+    make.args([dist::version()?, repository]);
+    make.arg(absolute(key)?).arg(absolute(input)?).arg(absolute(output)?);
+    step::run("toolhold-packaging", &mut make)?;
+    Ok(ExitCode::SUCCESS)
+}
