@@ -11,13 +11,28 @@ use toolhold_packaging::{Release, packages};
 use crate::{Published, fetched, not_tried, release_for, root, succeeds};
 
 #[test]
-fn scripts_pass_their_linter() {
+fn workflows_and_scripts_pass_their_linters() {
     let Some(python) = fetched("release-python") else { return };
+    let workflows = fs::read_dir(root().join(".github/workflows")).expect("it is there");
+    let workflows = workflows.map(|entry| entry.expect("it is there").path());
+    let mut actionlint = Command::new(python.join("bin/actionlint"));
+    actionlint.arg("-shellcheck").arg(python.join("bin/shellcheck"));
+    succeeds(actionlint.args(["-pyflakes", "", "-no-color"]).args(workflows));
     let mut shellcheck = Command::new(python.join("bin/shellcheck"));
-    for script in ["xtask/packaging/src/get.sh", "xtask/src/dist/install.sh"] {
+    for script in [".ci/release", "xtask/packaging/src/get.sh", "xtask/src/dist/install.sh"] {
         shellcheck.arg(root().join(script));
     }
     succeeds(shellcheck.args(["--shell", "sh"]));
+}
+
+/// Each step of the workflow that isn't an action is a command of the tree, or one line.
+#[test]
+fn steps_of_the_workflow_are_short() {
+    let workflow = fs::read_to_string(root().join(".github/workflows/release.yml"));
+    for line in workflow.expect("it is there").lines() {
+        let Some((_, step)) = line.split_once("run: ") else { continue };
+        assert!(step.len() < 120 && !step.starts_with(['|', '>']), "{step}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod not_tried;
 mod checks;
 mod installing;
 mod server;
+mod steps;
 
 use std::collections::BTreeMap;
 use std::fs;
