@@ -23,7 +23,7 @@ use toolhold_schedule::Schedule;
 
 use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
-use crate::caller::project_id;
+use crate::caller_names::project_id;
 use crate::governor::{Governor, Rules};
 use crate::host::{CallObserver, Host, Settings};
 use crate::jobs::{self, HostJobs};

@@ -20,7 +20,7 @@ use toolhold_policy::{Decision, Verdict};
 
 use crate::approve::ApprovalStep;
 use crate::call_inputs::{CallInputs, Steps};
-use crate::caller::SessionCaller;
+use crate::caller_names::SessionCaller;
 use crate::chosen_commands::{ParentCallContext, PluginCommands};
 use crate::counting::QuotaReservation;
 use crate::dependencies;

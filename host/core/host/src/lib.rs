@@ -245,7 +245,7 @@ mod approve;
 pub mod audit;
 mod builder;
 mod call_inputs;
-mod caller;
+mod caller_names;
 mod checking;
 mod chosen_commands;
 mod counting;
@@ -273,7 +273,7 @@ pub use approvals::{
 };
 pub use audit::Trail;
 pub use builder::HostBuilder;
-pub use caller::{project_id, session_id, user_id};
+pub use caller_names::{project_id, session_id, user_id};
 pub use checking::{Check, GateAnswer, GateCheck};
 pub use dependencies::OfferedTool;
 pub use door::door;
