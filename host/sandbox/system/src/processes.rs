@@ -13,6 +13,8 @@ pub struct Process {
     parent: i32,
     /// Whether it has ended, and perhaps waits for its parent to notice.
     pub(crate) ended: bool,
+    /// Whether it waits for nothing but a processor or a disk.
+    pub(crate) is_busy: bool,
     pub(crate) threads: u64,
     /// Processor time of itself and of the children that it has waited for.
     pub(crate) ticks: u64,
@@ -51,8 +53,9 @@ fn look_at(pid: i32) -> Option<Process> {
     let parent = fields.get(1)?.parse().ok()?;
     let ticks = field(14) + field(15) + field(16) + field(17);
     let ended = matches!(fields.first(), Some(&("Z" | "X")));
+    let is_busy = matches!(fields.first(), Some(&("R" | "D")));
     let (threads, pages) = if ended { (0, 0) } else { (field(20), field(24)) };
-    Some(Process { pid, parent, ended, threads, ticks, pages })
+    Some(Process { pid, parent, ended, is_busy, threads, ticks, pages })
 }
 
 /// The descendants of a process.

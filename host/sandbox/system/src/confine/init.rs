@@ -109,18 +109,27 @@ fn find(whose: ProcessScope) -> Vec<Process> {
 /// Most names of processes that are reported.
 const MAX_NAMES: usize = 3;
 
-/// Time in which a process that is about to end anyway ends, such as one that a shell reads from.
+/// Time in which a process that is about to end anyway ends, such as one that a shell writes to.
 const MOMENT: Duration = Duration::from_millis(20);
+
+/// Longest time for those that are busy, which is theirs to finish what they were given.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The names of the processes that go on after the program.
 fn left_behind(whose: ProcessScope) -> Vec<String> {
-    let before = running(whose);
-    if before.is_empty() {
-        return Vec::new();
+    let end = Instant::now() + PATIENCE;
+    let mut left = running(whose);
+    while !left.is_empty() {
+        std::thread::sleep(MOMENT);
+        let before: Vec<i32> = left.iter().map(|process| process.pid).collect();
+        left = running(whose);
+        left.retain(|process| before.contains(&process.pid));
+        if !left.iter().any(|process| process.is_busy) || Instant::now() >= end {
+            break;
+        }
     }
-    std::thread::sleep(MOMENT);
     let mut names: Vec<String> = Vec::new();
-    for pid in running(whose).into_iter().filter(|pid| before.contains(pid)) {
+    for Process { pid, .. } in left {
         let Ok(name) = fs::read(format!("/proc/{pid}/comm")) else { continue };
         let name = String::from_utf8_lossy(&name).trim_end().to_owned();
         if names.len() < MAX_NAMES && !names.contains(&name) {
@@ -130,11 +139,12 @@ fn left_behind(whose: ProcessScope) -> Vec<String> {
     names
 }
 
-/// The numbers of the other processes that haven't ended.
-fn running(whose: ProcessScope) -> Vec<i32> {
+/// The other processes that haven't ended.
+fn running(whose: ProcessScope) -> Vec<Process> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let others = find(whose).into_iter().filter(|process| process.pid != own && !process.ended);
-    others.map(|process| process.pid).collect()
+    let mut others = find(whose);
+    others.retain(|process| process.pid != own && !process.ended);
+    others
 }
 
 /// Seconds of processor time of these processes, and of those that this one has waited for.
