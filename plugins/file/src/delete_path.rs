@@ -42,8 +42,8 @@ impl Tool for DeletePath {
     const TITLE: Option<&str> = Some("Delete");
     const DESCRIPTION: &str = "\
         Deletes a file, a symbolic link (never its target), or a directory: an empty one, or with recursive=true one with everything in \
-        it. Nothing is kept, so this can't be undone. If something in a directory may not be deleted, nothing is deleted. Fails if the \
-        path is missing or is itself a granted directory.";
+        it. If something in a directory may not be deleted, nothing is deleted. Fails if the path is missing or is itself a granted \
+        directory.";
     const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::changes_name("/path")];
     type Arguments = Arguments;

@@ -30,8 +30,8 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
         }
         Ending::Timeout => {
             let message = format!(
-                "the command reached its time limit and was stopped after {} s",
-                took.as_secs()
+                "the command reached its time limit and was stopped after {:.0} s",
+                took.as_secs_f64()
             );
             let failure = Failure::new(Category::Timeout, message);
             (failure, "Do less at once, or set a higher `timeout`, in seconds.")
