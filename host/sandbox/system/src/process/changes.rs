@@ -18,9 +18,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
@@ -43,11 +43,15 @@ const PAGE: u64 = 4096;
 const RENAME_STEPS: u32 = 2000;
 const RENAME_STEP: Duration = Duration::from_micros(50);
 
-/// Serves the listener of one command on a thread of its own. Dropping it ends the thread; changing
-/// calls of processes that are left fail then.
+/// Longest time that the processes of a command take to end after they were killed.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Serves the listener of one command on a thread of its own. Dropping it waits for the end of its
+/// processes, which were killed: until then, they may still change something. Then it ends the
+/// thread; changing calls of processes that are left fail.
 pub(super) struct ChangeWatch {
     thread: Option<JoinHandle<()>>,
-    /// The thread ends when this is closed.
+    /// The command has ended when this is closed.
     running: Option<OwnedFd>,
 }
 
@@ -122,17 +126,30 @@ impl Found {
 
 impl Watch {
     fn serve(&mut self, ended: &OwnedFd) {
+        let mut end: Option<Instant> = None;
         loop {
             let mut ready =
-                [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
-            match poll(&mut ready, None) {
+                vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+            let mut timeout = None;
+            if let Some(end) = end {
+                ready.truncate(1);
+                let left = end.saturating_duration_since(Instant::now());
+                timeout = Timespec::try_from(left).ok();
+            }
+            match poll(&mut ready, timeout.as_ref()) {
                 Err(Errno::INTR) => continue,
-                Err(_) => return,
+                Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
-            let [notified, ended] = [ready[0].revents(), ready[1].revents()];
-            // Without an event, no process has the filter any more.
-            if !ended.is_empty() || !notified.contains(PollFlags::IN) {
+            let notified = ready[0].revents();
+            if ready.get(1).is_some_and(|ended| !ended.revents().is_empty()) {
+                end = Some(Instant::now() + ENDING);
+            }
+            if notified.is_empty() {
+                continue;
+            }
+            // Without a call, no process has the filter any more.
+            if !notified.contains(PollFlags::IN) {
                 return;
             }
             // It fails if the thread was killed meanwhile.
