@@ -199,7 +199,7 @@ impl Folder {
         let many = self.bounds.total_bytes / 100 * ALMOST_FULL;
         (kept > many && kept - bytes <= many).then(|| {
             format!(
-                "undo's store is {} % full: soon the saved changes of the oldest calls are dropped, and then `toolhold undo` can't restore them",
+                "undo's store is {} % full: when it is full, calls that change files need approval, and drop the saved changes of the oldest calls, which `toolhold undo` can't restore then",
                 kept.saturating_mul(100) / self.bounds.total_bytes.max(1)
             )
         })

@@ -492,7 +492,8 @@ impl Journal {
             return Ok(());
         }
         let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH)?;
-        let before = State::Directory { meta: Meta::from_stat(&stat) };
+        let identity = Identity::from_stat(handle, &stat);
+        let before = State::Directory { meta: Meta::from_stat(&stat), identity };
         self.write(
             inner,
             &Line::Before { path: parent.to_owned(), before: before.clone(), at: now() },

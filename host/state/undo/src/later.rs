@@ -2,12 +2,13 @@
 //! later changes.
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::path::Path;
 
 use toolhold_data_dir::PrivateFolder;
 
 use super::folder::{Folder, entry};
-use super::lines::{self, Line, Move, first_saved};
+use super::lines::{self, Line, Move, all_first_saved, first_saved};
 use super::state::State;
 
 /// What other calls saved while a call went on, or after it.
@@ -15,6 +16,7 @@ pub(crate) struct LaterSaves<'a> {
     all: &'a Folder,
     call: &'a str,
     own: &'a [Line],
+    first: HashMap<&'a Path, (u64, &'a State)>,
     others: OnceCell<Vec<OtherCall>>,
 }
 
@@ -25,7 +27,12 @@ struct OtherCall {
 
 impl<'a> LaterSaves<'a> {
     pub(crate) fn new(all: &'a Folder, call: &'a str, own: &'a [Line]) -> Self {
-        Self { all, call, own, others: OnceCell::new() }
+        Self { all, call, own, first: all_first_saved(own), others: OnceCell::new() }
+    }
+
+    /// When this call saved the state of a path first, and that state.
+    pub(crate) fn first_saved(&self, path: &Path) -> Option<(u64, &'a State)> {
+        self.first.get(path).copied()
     }
 
     fn others(&self) -> &[OtherCall] {
@@ -44,7 +51,7 @@ impl<'a> LaterSaves<'a> {
     /// even if this call has put back what was there before.
     pub(crate) fn have_seen_another(&self, path: &Path, before: &State) -> bool {
         let others = self.others();
-        let own = if others.is_empty() { None } else { first_saved(self.own, path) };
+        let own = if others.is_empty() { None } else { self.first_saved(path) };
         own.is_some_and(|(own, _)| {
             let mut found = others.iter().filter_map(|it| first_saved(&it.lines, path));
             found.any(|(at, state)| at > own && !state.same_contents(before))
@@ -82,21 +89,21 @@ impl<'a> LaterSaves<'a> {
 
     /// Whether another call has moved away what this one left at a path. Its undo moves it back.
     pub(crate) fn have_moved(&self, path: &Path) -> bool {
-        let Some((own, _)) = first_saved(self.own, path) else { return false };
+        let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);
         since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.from)))
     }
 
     /// Whether another call has moved something to a path after this one, or to one above it.
     pub(crate) fn have_moved_to(&self, path: &Path) -> bool {
-        let Some((own, _)) = first_saved(self.own, path) else { return false };
+        let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);
         since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.to)))
     }
 
     /// Whether another call found nothing at a path that this one had changed, and made something.
     pub(crate) fn have_made(&self, path: &Path) -> bool {
-        let Some((own, _)) = first_saved(self.own, path) else { return false };
+        let Some((own, _)) = self.first_saved(path) else { return false };
         let mut others = self.others().iter().filter(|other| !other.is_undone);
         others.any(|other| {
             let first = first_saved(&other.lines, path);
@@ -106,7 +113,7 @@ impl<'a> LaterSaves<'a> {
 
     /// Whether another call has changed a path after this one. Its undo brings it back.
     pub(crate) fn have_changed(&self, path: &Path) -> bool {
-        let Some((own, _)) = first_saved(self.own, path) else { return false };
+        let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);
         since.any(|line| matches!(line, Line::Before { path: changed, .. } if changed == path))
     }

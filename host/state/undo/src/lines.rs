@@ -1,6 +1,6 @@
 //! Reads the lines of a journal, and follows moves to the paths after the call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -92,6 +92,17 @@ pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'
         Line::Before { path: saved, before, at } if saved == path => Some((*at, before)),
         _ => None,
     })
+}
+
+/// When the state of each path was saved first, and that state.
+pub(crate) fn all_first_saved(lines: &[Line]) -> HashMap<&Path, (u64, &State)> {
+    let mut first = HashMap::new();
+    for line in lines {
+        if let Line::Before { path, before, at } = line {
+            first.entry(path.as_path()).or_insert((*at, before));
+        }
+    }
+    first
 }
 
 /// When a file was saved first, by whatever name.

@@ -144,7 +144,8 @@ const SHOWN: u64 = 1 << 20;
 const MAX_UNDONE: usize = 50;
 
 impl UndoPlan {
-    /// `only`: the one path that is restored, without what was changed in it since.
+    /// `only`: the one path that is restored with what is below it, without what was changed there
+    /// since.
     pub(crate) fn new(
         access: &Access,
         all: &Folder,
@@ -160,8 +161,25 @@ impl UndoPlan {
             let ends = [is_there(&made.to), is_there(&made.from)];
             matches!(ends, [Ok(State::Missing), Ok(from)] if from != State::Missing)
         };
+        // Something that was removed may be there again by the undo of another call, where a move
+        // still has to be undone.
+        let unmoved: HashSet<&Path> = tasks
+            .iter()
+            .zip(&steps)
+            .filter_map(|(task, step)| match &task.action {
+                Action::MoveBack(made) if *step != Step::Done => Some(&*made.from),
+                _ => None,
+            })
+            .collect();
+        let is_there_again = |path: &Path| {
+            let now = || State::at(access, path, Depth::Times);
+            unmoved.contains(path) && now().is_ok_and(|now| now != State::Missing)
+        };
         let is_open = |at: &usize| match (&steps[*at], &tasks[*at].action) {
             (Step::Begun, Action::MoveBack(made)) => !is_moved_back(made),
+            (Step::Done, Action::Restore { path, before: State::Missing, .. }) => {
+                is_there_again(path)
+            }
             (step, _) => *step != Step::Done,
         };
         let mut plan = Self {
@@ -222,7 +240,9 @@ impl UndoPlan {
             let is_moved = || matches!(action, Action::MoveBack(made) if made.is_at(&now(after)));
             let needs_nothing = unchanged.contains(after) && !is_moved()
                 || later_contents.contains_key(after) && matches!(action, Action::Restore { .. });
-            !left.contains(after) && !needs_nothing && only.is_none_or(|only| only == after)
+            !left.contains(after)
+                && !needs_nothing
+                && only.is_none_or(|only| after.starts_with(only))
         });
         for task in &mut tasks {
             if let Action::Restore { path, merged: both, .. } = &mut task.action {
@@ -231,7 +251,7 @@ impl UndoPlan {
             if let Some(mode) = modes.get(&task.after)
                 && let Action::Restore { before, .. } | Action::Meta { before, .. } =
                     &mut task.action
-                && let State::File { meta, .. } | State::Directory { meta } = before
+                && let State::File { meta, .. } | State::Directory { meta, .. } = before
             {
                 (meta.mode, meta.owner) = (mode.mode, mode.owner);
             }
@@ -327,11 +347,12 @@ struct Outcome {
 impl Compared<'_> {
     fn compare(&self, plan: &mut UndoPlan) -> io::Result<Outcome> {
         let finals = finals(&self.read.lines, self.moves);
-        let wanted =
-            |path: &Path| self.open.contains(path) && self.only.is_none_or(|only| only == path);
+        let wanted = |path: &Path| {
+            self.open.contains(path) && self.only.is_none_or(|only| path.starts_with(only))
+        };
         for line in &self.read.lines {
             if let Line::Lost { path, lost } = line
-                && self.only.is_none_or(|only| only == path)
+                && self.only.is_none_or(|only| path.starts_with(only))
             {
                 let why = format!("its state before the call wasn't saved: {lost}");
                 let fix = "nothing of Toolhold's can restore it";
@@ -356,8 +377,18 @@ impl Compared<'_> {
         }
         let mut outcome = Outcome::default();
         let is_open = |path: &&PathBuf| wanted(path) && !left.contains(*path);
+        // Directories that another call's undo brings back.
+        let mut replaced: Vec<&Path> = Vec::new();
         for (path, before) in finals.iter().filter(|(path, _)| is_open(path)) {
+            if replaced.iter().any(|directory| path.starts_with(directory)) {
+                plan.conflicts.push(UndoConflict::until_undone(path, "replaced"));
+                continue;
+            }
             match self.change(path, before, &finals, moved.contains(path)) {
+                Ok(Found::Replaced) => {
+                    plan.conflicts.push(UndoConflict::until_undone(path, "replaced"));
+                    replaced.extend(matches!(before, State::Directory { .. }).then_some(&**path));
+                }
                 Ok(Found::Unchanged) => {
                     outcome.unchanged.insert(path.clone());
                 }
@@ -389,8 +420,10 @@ impl Compared<'_> {
         is_moved: bool,
     ) -> io::Result<Found> {
         let Some(seen) = self.see(path, before)? else { return Ok(Found::Unchanged) };
-        if let Some(what) = self.is_for_another(&seen) {
-            return Ok(Found::Left(vec![UndoConflict::until_undone(path, what)]));
+        match self.is_for_another(&seen) {
+            Some("replaced") => return Ok(Found::Replaced),
+            Some(what) => return Ok(Found::Left(vec![UndoConflict::until_undone(path, what)])),
+            None => {}
         }
         let is_directory = matches!(before, State::Directory { .. });
         if seen.is_as_before() && !is_directory {
@@ -412,6 +445,10 @@ impl Compared<'_> {
             if is_later && before.mode() != now.mode() {
                 return Ok(self.left_for_its_mode(path));
             }
+        }
+        if is_whole && self.is_another(&seen) {
+            let why = "something else was moved there since the call";
+            return Ok(Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))]));
         }
         let mut wanted = copy_of(self.read, before)?;
         let mut both = None;
@@ -468,8 +505,20 @@ impl Compared<'_> {
                 };
                 let has_begun = |file| self.begun_files.contains(&file);
                 let is_made = |file| is_made_in_cache(self.all, self.access, &at, &file);
+                // An undo has given the file its contents back by another name.
+                let is_saved = |file| {
+                    self.read.lines.iter().any(|line| match line {
+                        Line::Before { before, .. } => {
+                            before.identity() == Some(file) && before.same_contents(&now)
+                        }
+                        _ => false,
+                    })
+                };
+                let is_new_name =
+                    *before == State::Missing && then.and_then(State::identity) == now.identity();
                 self.begun.contains(path)
                     || self.done.iter().any(is_restored)
+                    || is_new_name && now.identity().is_some_and(is_saved)
                     || then.and_then(State::identity).is_some_and(has_begun)
                     || now.identity().is_some_and(is_made)
             }
@@ -486,11 +535,9 @@ impl Compared<'_> {
         if then.is_some_and(|then| *then != State::Missing) && self.later.have_moved(path) {
             return Some("moved");
         }
-        // What the other call has put in its place has to be gone first, even if it has the earlier
-        // contents.
-        let is_taken = **before != State::Missing
-            && then.is_some_and(|then| *then == State::Missing)
-            && self.later.have_moved_to(path);
+        // What the other call has put in its place has to be gone first, even if it has the contents
+        // of this call or those before it.
+        let is_taken = then.is_some() && self.later.have_moved_to(path);
         let is_alike = **before != State::Missing && before.same_contents(now);
         if is_taken || is_alike && self.later.have_made(path) {
             return Some("replaced");
@@ -509,6 +556,23 @@ impl Compared<'_> {
             && then.and_then(State::identity) != now.identity()
             && self.later.have_changed(path);
         (is_open || is_shared || is_replaced).then_some("changed")
+    }
+
+    /// Whether something else was moved to the path since the call: what is there now was elsewhere
+    /// when the call ended, even if it has the same contents.
+    fn is_another(&self, seen: &Seen<'_>) -> bool {
+        let (Some(then), Some(now)) = (seen.then.and_then(State::object), seen.now.object()) else {
+            return false;
+        };
+        let ended = self.read.after.as_ref().map_or(0, |after| after.at);
+        let is_restored = || {
+            let undone = self.undone.get_or_init(|| self.undone_calls());
+            undone.iter().any(|other| {
+                let saved = first_saved(&other.lines, seen.path);
+                saved.is_some_and(|(_, before)| before.same_contents(&seen.now))
+            })
+        };
+        then != now && now.born() <= ended && !seen.is_explained && !is_restored()
     }
 
     /// What an undo does with a file whose contents others changed and the call didn't: they stay.
@@ -554,7 +618,7 @@ impl Compared<'_> {
     /// Another call that changed a path too and is undone, so that the path isn't as this call left
     /// it. Says which of them saved the path first.
     fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
-        let (own, found) = first_saved(&self.read.lines, path)?;
+        let (own, found) = self.later.first_saved(path)?;
         let undone = self.undone.get_or_init(|| self.undone_calls());
         let (began, ended) = self.read.span()?;
         let orders = undone.iter().filter_map(|other| {
@@ -635,6 +699,8 @@ enum Found {
     /// It has its earlier state.
     Nothing,
     Left(Vec<UndoConflict>),
+    /// The undo of another call has to bring it back first, and what is below it.
+    Replaced,
     /// Only its permissions change. It has these now, with its times.
     Mode {
         change: UndoChange,

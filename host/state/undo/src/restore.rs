@@ -124,7 +124,9 @@ impl<'a> Restoration<'a> {
                 let place = DirEntryRef::find(self.access, path)?;
                 match before {
                     State::File { .. } if self.is_given_since(&place, before)? => Ok(()),
-                    State::File { meta, .. } | State::Directory { meta } => place.set_meta(meta),
+                    State::File { meta, .. } | State::Directory { meta, .. } => {
+                        place.set_meta(meta)
+                    }
                     State::Link { modified, owner, .. } => {
                         place.set_owner(*owner);
                         place.set_times(*modified, *modified)

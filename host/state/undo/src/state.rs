@@ -93,9 +93,15 @@ pub(crate) enum State {
         target: PathBuf,
         modified: (i64, u32),
         owner: Option<(u32, u32)>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        identity: Option<Identity>,
     },
     /// A directory, without what is in it.
-    Directory { meta: Meta },
+    Directory {
+        meta: Meta,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        identity: Option<Identity>,
+    },
     /// A device, a socket or a pipe, which is never saved.
     Other,
 }
@@ -137,10 +143,10 @@ impl State {
     ) -> io::Result<Self> {
         let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH)?;
         let meta = Meta { mode: access.own_mode(&stat), ..Meta::from_stat(&stat) };
+        let identity = Identity::from_stat(object.as_fd(), &stat);
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
                 let size = stat.st_size.cast_unsigned();
-                let identity = Identity::from_stat(object.as_fd(), &stat);
                 let is_shared = stat.st_nlink > 1;
                 let content = Content { access, object, identity, is_shared };
                 let (copy, digest) = copy(&content, size)?;
@@ -149,9 +155,9 @@ impl State {
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(object, "", Vec::new())?;
                 let Meta { modified, owner, .. } = meta;
-                Ok(Self::Link { target: files::path(target), modified, owner })
+                Ok(Self::Link { target: files::path(target), modified, owner, identity })
             }
-            FileType::Directory => Ok(Self::Directory { meta }),
+            FileType::Directory => Ok(Self::Directory { meta, identity }),
             _ => Ok(Self::Other),
         }
     }
@@ -163,7 +169,11 @@ impl State {
                 Self::File { meta, size, digest, .. },
                 Self::File { meta: other_meta, size: other_size, digest: other_digest, .. },
             ) => meta.same(other_meta) && (size, digest) == (other_size, other_digest),
-            (Self::Directory { meta }, Self::Directory { meta: other }) => meta.same(other),
+            (Self::Directory { meta, .. }, Self::Directory { meta: other, .. }) => meta.same(other),
+            (
+                Self::Link { target, modified, owner, .. },
+                Self::Link { target: other, modified: other_modified, owner: other_owner, .. },
+            ) => (target, modified, owner) == (other, other_modified, other_owner),
             (one, other) => one == other,
         }
     }
@@ -181,6 +191,16 @@ impl State {
         }
     }
 
+    /// Which file, link or directory it is. `None`: it isn't known.
+    pub(crate) fn object(&self) -> Option<Identity> {
+        match self {
+            Self::File { identity, .. }
+            | Self::Link { identity, .. }
+            | Self::Directory { identity, .. } => *identity,
+            Self::Missing | Self::Other => None,
+        }
+    }
+
     /// Whether it is a file that has several names.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::File { is_shared: true, .. })
@@ -188,7 +208,7 @@ impl State {
 
     pub(crate) fn meta(&self) -> Option<&Meta> {
         match self {
-            Self::File { meta, .. } | Self::Directory { meta } => Some(meta),
+            Self::File { meta, .. } | Self::Directory { meta, .. } => Some(meta),
             Self::Missing | Self::Link { .. } | Self::Other => None,
         }
     }
@@ -197,7 +217,7 @@ impl State {
     pub(crate) fn is_restorable(&self) -> bool {
         let user = rustix::process::geteuid();
         let owner = match self {
-            Self::File { meta, .. } | Self::Directory { meta } => meta.owner,
+            Self::File { meta, .. } | Self::Directory { meta, .. } => meta.owner,
             Self::Link { owner, .. } => *owner,
             Self::Missing | Self::Other => None,
         };
@@ -222,7 +242,9 @@ impl State {
     /// its entries.
     pub(crate) fn is_changed_to(&self, now: &Self) -> bool {
         match (self, now) {
-            (Self::Directory { meta }, Self::Directory { meta: now }) => meta.mode != now.mode,
+            (Self::Directory { meta, .. }, Self::Directory { meta: now, .. }) => {
+                meta.mode != now.mode
+            }
             _ => !self.same(now),
         }
     }
@@ -231,7 +253,7 @@ impl State {
     pub(crate) fn same_but_for_times(&self, other: &Self) -> bool {
         let modes = match (self, other) {
             (Self::File { meta, .. }, Self::File { meta: other, .. })
-            | (Self::Directory { meta }, Self::Directory { meta: other }) => {
+            | (Self::Directory { meta, .. }, Self::Directory { meta: other, .. }) => {
                 (meta.mode, meta.owner) == (other.mode, other.owner)
             }
             _ => true,

@@ -140,7 +140,7 @@ impl UndoStore {
         self.plan_only(call, None)
     }
 
-    /// The same for `only` this path, without what was changed in it since.
+    /// The same for `only` this path and what is below it, without what was changed there since.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl UndoStore {
         self.undo_only(call, None)
     }
 
-    /// The same for `only` this path, without what was changed in it since.
+    /// The same for `only` this path and what is below it, without what was changed there since.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 //! Random trees and random changes: after an undo, the tree is as it was.
 
+mod another;
 #[path = "../../../../../tests/not_tried.rs"]
 mod not_tried;
 mod random;
