@@ -1,5 +1,5 @@
 //! Has a call approved where the gates say *ask*: by an earlier approval of the session, or by
-//! asking.
+//! asking. Only the front end's answer counts, and nothing that a model or a call says.
 //!
 //! An approval is bound to a [`Fingerprint`] of the call and to the session. Other arguments,
 //! another version of the plugin, another session, another state of the file whose change was

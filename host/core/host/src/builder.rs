@@ -1,4 +1,5 @@
-//! Builds a host for every front end: `Host::builder` and the default of each setting.
+//! Builds a host for every front end: `Host::builder`, the default of each setting, and which plugins
+//! are loaded before it serves and which meanwhile.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Limits the open requests of a client's connection, and answers its calls.
+//! Limits the open requests of a client's connection, and answers its calls, for some seconds also
+//! after the client has closed its side.
 //!
 //! A call, the most frequent request, gets one task, which handles it with the protocol's crate and
 //! writes its answer. That crate's loop handles any other request. It would take two tasks, a queue

@@ -1,5 +1,5 @@
-//! Makes the outcome of a call that crashed, was stopped or denied: the failure with its reason,
-//! the parts that were emitted, and no secrets.
+//! Makes the outcome of a call that crashed, was stopped, was denied or reached a limit: the failure
+//! with its reason and remedy, the parts that were emitted, and no secrets.
 
 use std::sync::Arc;
 

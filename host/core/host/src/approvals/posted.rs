@@ -1,5 +1,6 @@
 //! Posts questions as files for a person who is elsewhere, a limited number for
-//! `toolhold approvals`, and takes the answers for the call or its next repetition.
+//! `toolhold approvals`, takes the answers for the call or its next repetition, and removes questions
+//! that were answered elsewhere.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,5 @@
-//! Saves the changes of one call, and undoes them if its command failed and the rules want that.
+//! Saves the changes of one call, undoes them if its command failed and the rules want that, and
+//! names files that it wrote and that other programs run later.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

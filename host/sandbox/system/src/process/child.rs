@@ -1,4 +1,5 @@
-//! Starts a process of a call in its sandbox, passes its input and output, and ends it in time.
+//! Starts a process of a call in its sandbox, passes its input and output, and ends it and all that
+//! it started: at its time limit, or when its call is cancelled.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};

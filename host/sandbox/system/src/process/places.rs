@@ -1,5 +1,5 @@
 //! Decides what the commands of a plugin see and may change: the plugin's directories and what
-//! programs need of the system.
+//! programs need of the system. What other programs run later, such as a hook of git, isn't made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
