@@ -251,7 +251,8 @@ fn failure(ran: &[report::Ran]) -> Failure {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
 
     use serde_json::{Value, json};
     use tempfile::TempDir;
@@ -270,9 +271,18 @@ mod tests {
     }
 
     fn write(dir: &TempDir, script: &str) {
-        let program = dir.path().join("node_modules/.bin/tsc");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&dir.path().join("node_modules/.bin/tsc"), script);
+    }
+
+    /// Another process writes it: a process that another test starts meanwhile would have this
+    /// one's handle, and a program that is open for writing can't be started.
+    fn write_program(path: &Path, script: &str) {
+        let mut install = Command::new("install");
+        let install = install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+        let mut install = install.spawn().unwrap();
+        let text = format!("#!/bin/sh\n{script}\n");
+        install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(install.wait().unwrap().success());
     }
 
     fn call(dir: &TempDir, mut arguments: Value) -> Result<Output, Failure> {
@@ -334,9 +344,7 @@ mod tests {
         fs::create_dir_all(&bin).unwrap();
         fs::write(dir.path().join("a.py"), "").unwrap();
         let run = |script: &str, timeout: u32| {
-            let program = bin.join("ruff");
-            fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-            fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&bin.join("ruff"), script);
             call(&dir, json!({ "checkers": ["ruff"], "timeout": timeout }))
         };
         assert_eq!(run("echo '[]'", 60).unwrap().joined_text(), "No diagnostics (ruff).\n");

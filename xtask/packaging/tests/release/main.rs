@@ -12,9 +12,8 @@ mod steps;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use toolhold_packaging::{Architecture, Package, Publication, Release, Repository, packages};
@@ -188,10 +187,16 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("it is two levels down")
 }
 
-/// Writes a program.
+/// Has another process write a program: one that another test starts meanwhile would have this one's
+/// handle, and a program that is open for writing can't be started.
 fn write_program(path: &Path, text: &str) {
-    fs::write(path, text).expect("it is written");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is there");
+    let mut install = Command::new("install");
+    let install = install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+    let mut install = install.spawn().expect("it starts");
+    let mut input = install.stdin.take().expect("it is piped");
+    input.write_all(text.as_bytes()).expect("it is read");
+    drop(input);
+    assert!(install.wait().expect("it ends").success());
 }
 
 /// What a command prints, if it succeeds.
