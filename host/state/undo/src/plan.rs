@@ -171,9 +171,12 @@ impl UndoPlan {
                 _ => None,
             })
             .collect();
+        // Of a killed undo, nobody knows whether it is that.
         let is_there_again = |path: &Path| {
             let now = || State::at(access, path, Depth::Times);
-            unmoved.contains(path) && now().is_ok_and(|now| now != State::Missing)
+            read.about.left > 0
+                && unmoved.contains(path)
+                && now().is_ok_and(|now| now != State::Missing)
         };
         let is_open = |at: &usize| match (&steps[*at], &tasks[*at].action) {
             (Step::Begun, Action::MoveBack(made)) => !is_moved_back(made),
