@@ -388,8 +388,8 @@ impl Compared<'_> {
                 continue;
             }
             match self.change(path, before, &finals, moved.contains(path)) {
-                Ok(Found::Replaced) => {
-                    plan.conflicts.push(UndoConflict::until_undone(path, "replaced"));
+                Ok(Found::Waiting(what)) => {
+                    plan.conflicts.push(UndoConflict::until_undone(path, what));
                     replaced.extend(matches!(before, State::Directory { .. }).then_some(&**path));
                 }
                 Ok(Found::Unchanged) => {
@@ -423,10 +423,8 @@ impl Compared<'_> {
         is_moved: bool,
     ) -> io::Result<Found> {
         let Some(seen) = self.see(path, before)? else { return Ok(Found::Unchanged) };
-        match self.is_for_another(&seen) {
-            Some("replaced") => return Ok(Found::Replaced),
-            Some(what) => return Ok(Found::Left(vec![UndoConflict::until_undone(path, what)])),
-            None => {}
+        if let Some(what) = self.is_for_another(&seen) {
+            return Ok(Found::Waiting(what));
         }
         let is_directory = matches!(before, State::Directory { .. });
         if seen.is_as_before() && !is_directory {
@@ -702,8 +700,9 @@ enum Found {
     /// It has its earlier state.
     Nothing,
     Left(Vec<UndoConflict>),
-    /// The undo of another call has to bring it back first, and what is below it.
-    Replaced,
+    /// The undo of another call, which has done this with it, has to come first; the same holds for
+    /// what is below a directory.
+    Waiting(&'static str),
     /// Only its permissions change. It has these now, with its times.
     Mode {
         change: UndoChange,
