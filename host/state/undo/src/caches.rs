@@ -104,12 +104,12 @@ impl Caches {
             return false;
         }
         // An older file may have got a name there meanwhile.
-        let is_new = || identity(changed).is_none_or(|it| it.born() + TICK >= self.about.at);
+        let is_new = || file_identity(changed).is_none_or(|it| it.born() + TICK >= self.about.at);
         let is_made = seen.made.contains(changed.path) && is_new()
             || Rule::Caches.is_off()
             || match changed.object {
                 None => !self.store.moved_in.has_above(changed.path, &cache),
-                Some(_) => identity(changed).is_some_and(|it| seen.has_made(&cache, &it)),
+                Some(_) => file_identity(changed).is_some_and(|it| seen.has_made(&cache, &it)),
             };
         if is_made {
             seen.made.insert(changed.path.to_owned());
@@ -125,10 +125,16 @@ impl Caches {
         let [one, other] = [from, to].map(|it| self.cache_of(&mut seen, it.path));
         let is_within = one.is_some() && one == other;
         let is_made = seen.made.contains(from.path)
-            || one.as_ref().zip(identity(from)).is_some_and(|(one, it)| seen.has_made(one, &it));
+            || one
+                .as_ref()
+                .zip(file_identity(from))
+                .is_some_and(|(one, it)| seen.has_made(one, &it));
         let is_replaceable = to.object.is_none()
             || seen.made.contains(to.path)
-            || other.as_ref().zip(identity(to)).is_some_and(|(one, it)| seen.has_made(one, &it));
+            || other
+                .as_ref()
+                .zip(file_identity(to))
+                .is_some_and(|(one, it)| seen.has_made(one, &it));
         let takes_saved = below(&seen.saved, from.path).next().is_some();
         let is_saved = to.path.ancestors().any(|above| seen.saved.contains(above))
             || other.as_ref().is_some_and(|it| self.store.moved_in.has_above(to.path, it));
@@ -153,7 +159,7 @@ impl Caches {
             seen.made.retain(|path| !gone.contains(path));
         }
         seen.saved.extend([from, to].map(|it| it.path.to_owned()));
-        if is_of_cache && identity(from).is_some() { Rename::Replaces } else { Rename::Moves }
+        if is_of_cache && file_identity(from).is_some() { Rename::Replaces } else { Rename::Moves }
     }
 
     /// Something is about to get a further name. If one of the two names is outside of the cache,
@@ -273,7 +279,7 @@ fn below<'a>(paths: &'a BTreeSet<PathBuf>, path: &'a Path) -> impl Iterator<Item
 impl Cache {
     /// Something leaves it or comes in: of a folder, nobody knows what is in it.
     fn forget(&mut self, moved: &ChangedPath<'_>) {
-        self.is_cut |= match identity(moved) {
+        self.is_cut |= match file_identity(moved) {
             Some(file) => self.made.remove(&file),
             None => !std::mem::take(&mut self.made).is_empty(),
         };
@@ -281,7 +287,7 @@ impl Cache {
 }
 
 /// Which object it is, unless it is a folder.
-fn identity(changed: &ChangedPath<'_>) -> Option<Identity> {
+pub(crate) fn file_identity(changed: &ChangedPath<'_>) -> Option<Identity> {
     object_identity(changed).and_then(|(it, is_folder)| (!is_folder).then_some(it))
 }
 

@@ -16,7 +16,7 @@ use toolhold_contract::{ChangeRecorder, ChangedPath};
 use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
-use super::caches::{Caches, KnownCaches};
+use super::caches::{Caches, KnownCaches, file_identity};
 use super::files::{DirEntryRef, Meta};
 use super::folder::{Folder, JOURNAL, UndoEntry};
 use super::git_index;
@@ -363,8 +363,9 @@ impl Journal {
         if is_saved == Some(true) || Rule::Saved.is_off() {
             return Ok(());
         }
-        let is_moved = self.store.running.change(&self.about.call, changed.path);
-        self.check_alone(inner, changed.path, is_moved, rules)?;
+        let file = file_identity(changed);
+        let is_shared = self.store.running.change(&self.about.call, changed.path, file);
+        self.check_alone(inner, changed.path, is_shared, rules)?;
         let path = changed.path.to_owned();
         let state = match changed.object {
             None => Ok(State::Missing),

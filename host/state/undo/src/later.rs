@@ -69,16 +69,23 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
+    /// When this call has moved something, as far as is known.
+    fn time_of(&self, made: &Move) -> u64 {
+        let before =
+            self.own.iter().take_while(|line| !matches!(line, Line::Move(it) if it == made));
+        before.filter_map(Line::at).last().unwrap_or_default()
+    }
+
+    /// Whether another call has moved something since to where this move came from, or to a
+    /// directory above it.
+    pub(crate) fn have_moved_above(&self, made: &Move) -> bool {
+        let mut since = self.lines_since(self.time_of(made));
+        since.any(|line| matches!(line, Line::Move(it) if made.from.starts_with(&it.to)))
+    }
+
     /// Whether another call has changed something at or below a path since it was moved there.
     pub(crate) fn have_changed_below(&self, path: &Path, made: &Move) -> bool {
-        let mut since = 0;
-        for line in self.own {
-            since = line.at().unwrap_or(since);
-            if matches!(line, Line::Move(this) if this == made) {
-                break;
-            }
-        }
-        self.lines_since(since).any(|line| match line {
+        self.lines_since(self.time_of(made)).any(|line| match line {
             Line::Before { path: changed, .. } | Line::Lost { path: changed, .. } => {
                 changed.starts_with(path)
             }

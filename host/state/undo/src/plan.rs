@@ -372,6 +372,11 @@ impl Compared<'_> {
             if self.only.is_none() && self.later.have_changed_below(&path, made) {
                 plan.conflicts.push(UndoConflict::until_undone(&path, "changed"));
                 left.insert(path);
+            } else if self.only.is_none() && self.later.have_moved_above(made) {
+                let why = "another call has moved something to where it was";
+                let fix = "undo that call, and then this one again";
+                plan.conflicts.push(UndoConflict::later(&path, why, fix));
+                left.insert(path);
             } else {
                 moved.insert(path.clone());
                 let what = ChangeKind::MovedBack(made.from.clone());
@@ -552,8 +557,10 @@ impl Compared<'_> {
         let is_shared = **before == State::Missing
             && then.is_some_and(State::is_shared)
             && self.later.have_changed(path);
-        // It is another file, whose undo brings back the permissions that this call gave.
-        let is_replaced = seen.has_later_contents()
+        // It is another file, whose undo brings back the permissions that this call gave or left.
+        let has_later_mode =
+            || then.is_some_and(|then| then.same_contents(now) && then.mode() != now.mode());
+        let is_replaced = (seen.has_later_contents() || has_later_mode())
             && then.and_then(State::identity) != now.identity()
             && self.later.have_changed(path);
         (is_open || is_shared || is_replaced).then_some("changed")

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use super::{Scene, calls, moved};
+use super::{Journal, Scene, calls, moved};
 
 /// Undoes the calls in this order, each as often as it is named.
 fn undo(scene: &Scene, order: &[&str]) {
@@ -177,4 +177,27 @@ fn new_name_of_a_file_goes_when_its_contents_are_back() {
     for name in [&a, &h] {
         assert_eq!(fs::read_to_string(name).ok().as_deref(), Some("one"));
     }
+}
+
+#[test]
+fn permissions_of_a_file_that_a_later_call_replaced_come_back() {
+    let scene = Scene::new();
+    let [path, new] = ["file", "new"].map(|name| scene.path(name));
+    fs::write(&path, "mine").expect("it is written");
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is set");
+    let replace = |journal: &Journal| {
+        journal.before(&new).expect("it is saved");
+        fs::write(&new, "").expect("it is written");
+        fs::set_permissions(&new, Permissions::from_mode(0o644)).expect("it is set");
+        moved(journal, &new, &path);
+    };
+    let empty = |journal: &Journal| {
+        journal.before(&path).expect("it is saved");
+        fs::write(&path, "").expect("it is written");
+    };
+    calls(&scene, &[("1-1", &empty), ("2-1", &replace)]);
+    undo(&scene, &["1-1", "2-1", "1-1"]);
+    assert_eq!(fs::read_to_string(&path).ok().as_deref(), Some("mine"));
+    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }

@@ -372,6 +372,24 @@ fn two_calls_at_the_same_time_are_undone_to_the_original() {
     assert_eq!(seen(&scene.path("")), before);
 }
 
+#[test]
+fn file_that_another_call_changes_by_another_name_is_refused() {
+    let scene = Scene::new();
+    let [one, other] = ["one", "other"].map(|name| scene.path(name));
+    fs::write(&one, "mine").expect("it is written");
+    fs::hard_link(&one, &other).expect("it is linked");
+    let journal =
+        |call| scene.store.journal(UndoEntry::new(call, "write", "s", SystemTime::now()), true);
+    let [first, second] = ["1-1", "2-1"].map(journal);
+    let object = [handle(&one), None];
+    first.before_change(&changed(&one, &object)).expect("it is saved");
+    second.before_change(&changed(&one, &object)).expect("it is saved: the name is the same");
+    second.before_change(&changed(&other, &object)).expect_err("the name is another one");
+    assert_eq!(second.refused().expect("it was refused").0, other);
+    first.finish();
+    second.before_change(&changed(&other, &object)).expect("the other call has ended");
+}
+
 /// A change of two names of one file.
 type ChangeOfNames<'a> = &'a dyn Fn(&Journal, &Path, &Path);
 
