@@ -4,31 +4,20 @@
 //! `Host::builder().builtins(toolhold_builtins::all())` offers their tools. The page
 //! `docs/library.md` has a whole program, and the folder `examples` has two.
 //!
-//! Where `target/plugins` of this repository has their compiled code (`cargo xtask plugins` and a
-//! build of `toolhold` make it), that is inside too. Otherwise a plugin is compiled into the cache
-//! at the first use.
+//! `cargo xtask plugins` has to make them before, in `target/plugins`.
 #![allow(
     unsafe_code,
     reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise"
 )]
 
-use toolhold_core::Builtin;
-#[allow(unused_imports, reason = "a build may find no compiled code")]
-use toolhold_core::Precompiled;
+use toolhold_core::{Builtin, Precompiled};
 
-/// Compiled code, aligned to a page so that the engine can use it without copying.
-#[allow(dead_code, reason = "a build may find no compiled code")]
-#[repr(C, align(4096))]
-struct Aligned<T: ?Sized>(T);
-
-#[allow(unused_macros, reason = "a build may find no compiled code")]
 macro_rules! precompiled {
-    ($file:expr) => {{
-        static CODE: &Aligned<[u8]> = &Aligned(*include_bytes!($file));
-        // SAFETY: the file is the output of `toolhold-compile __compile --baseline`, written by the
-        // command that builds the plugins.
-        unsafe { Precompiled::new(&CODE.0) }
-    }};
+    ($file:expr) => {
+        // SAFETY: the build script compressed the output of `toolhold-compile __compile --baseline`,
+        // which the command that builds the plugins wrote.
+        unsafe { Precompiled::new(include_bytes!($file)) }
+    };
 }
 
 /// The program in the documents compiles.
@@ -43,8 +32,8 @@ pub fn all() -> &'static [Builtin] {
 }
 
 /// The attacker of `toolhold demo`, an untrusted component that no host should load for any other
-/// reason. `None` if the build found none.
-pub fn hostile() -> Option<&'static [u8]> {
+/// reason.
+pub fn hostile() -> &'static [u8] {
     HOSTILE
 }
 

@@ -5,25 +5,18 @@
     reason = "compiled code can't be checked, so mapping it is a promise about its source"
 )]
 
-#[cfg(target_arch = "x86_64")]
-use std::collections::BTreeSet;
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-#[cfg(target_arch = "x86_64")]
-use std::ptr::NonNull;
-#[cfg(target_arch = "x86_64")]
-use std::sync::{Arc, Mutex, PoisonError};
 
-#[cfg(target_arch = "x86_64")]
-use rustix::mm::{MprotectFlags, mprotect};
-#[cfg(target_arch = "x86_64")]
-use wasmtime::CustomCodeMemory;
+use toolhold_component::file as component_file;
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine};
 
-/// Code that was compiled ahead of time and is built into this program.
+/// Code that was compiled ahead of time and is built into this program, compressed with Zstandard.
 #[derive(Clone, Copy, Debug)]
 pub struct Precompiled(&'static [u8]);
+
 impl Precompiled {
     /// Code that `toolhold __compile --baseline` made. Code from another version of Toolhold is not
     /// used.
@@ -31,73 +24,30 @@ impl Precompiled {
     /// # Safety
     ///
     /// The code runs without a check and outside every sandbox. So it must be exactly what that
-    /// command wrote, and must never change.
+    /// command wrote, compressed or not.
     pub const unsafe fn new(code: &'static [u8]) -> Self {
         Self(code)
     }
 
-    /// Where the code lies in this process.
-    pub(crate) fn place(self) -> usize {
-        self.0.as_ptr().addr()
+    /// The code as the compiler wrote it.
+    ///
+    /// # Errors
+    ///
+    /// It can't be decompressed.
+    pub(crate) fn unpacked(self) -> Result<Cow<'static, [u8]>, String> {
+        component_file::unpacked(self.0)
     }
 }
 
-/// Maps built-in code. On x86-64 it runs where it lies in the program's file, so that only the
-/// pages that are used take memory, and processes share them. It is copied where the caches of
-/// instructions would have to be told of it, and for a second engine of this process: the engine's
-/// crate knows each place of code once.
+/// Copies built-in code into memory.
 ///
 /// # Errors
 ///
-/// The engine's error if another version or configuration of it made the code.
-pub fn map_built_in(engine: &Engine, code: Precompiled) -> wasmtime::Result<Component> {
-    #[cfg(target_arch = "x86_64")]
-    if code.place().is_multiple_of(rustix::param::page_size()) && claim(code) {
-        // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these
-        // bytes, and that they never change.
-        return unsafe { Component::deserialize_raw(engine, NonNull::from(code.0)) };
-    }
-    // SAFETY: the compiler wrote these bytes, as above.
-    unsafe { Component::deserialize(engine, code.0) }
-}
-
-/// Whether this is the first engine of this process that wants to run this code in place.
-#[cfg(target_arch = "x86_64")]
-fn claim(code: Precompiled) -> bool {
-    static CLAIMED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
-    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).insert(code.place())
-}
-
-/// Lets an engine run code where it lies, see [`map_built_in`].
-pub(crate) fn run_in_place(config: &mut Config) {
-    #[cfg(target_arch = "x86_64")]
-    config.with_custom_code_memory(Some(Arc::new(InPlace)));
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = config;
-}
-
-/// Makes code executable. The engine itself would refuse to do so with memory that isn't its own.
-#[cfg(target_arch = "x86_64")]
-struct InPlace;
-
-#[cfg(target_arch = "x86_64")]
-impl CustomCodeMemory for InPlace {
-    fn required_alignment(&self) -> usize {
-        rustix::param::page_size()
-    }
-
-    fn publish_executable(&self, start: *const u8, length: usize) -> wasmtime::Result<()> {
-        let access = MprotectFlags::READ | MprotectFlags::EXEC;
-        // SAFETY: the engine passes whole pages of code that the compiler wrote, and nobody writes
-        // to them from now on.
-        unsafe { mprotect(start.cast_mut().cast(), length, access)? };
-        Ok(())
-    }
-
-    /// Nothing is to be done: built-in code is never written, and the engine unmaps its own.
-    fn unpublish_executable(&self, _start: *const u8, _length: usize) -> wasmtime::Result<()> {
-        Ok(())
-    }
+/// It can't be decompressed, or another version or configuration of the engine made it.
+pub fn map_built_in(engine: &Engine, code: Precompiled) -> Result<Component, String> {
+    let code = code.unpacked()?;
+    // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these bytes.
+    unsafe { Component::deserialize(engine, code) }.map_err(|error| format!("{error:#}"))
 }
 
 /// Maps a file of the compile cache. Only `cache` may call it, for a file in a folder that only

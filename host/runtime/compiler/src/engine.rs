@@ -29,7 +29,6 @@ pub fn settings() -> Config {
         // Backtraces of guests don't need it: it is for debuggers of the host.
         .native_unwind_info(false)
         .cranelift_opt_level(wasmtime::OptLevel::Speed);
-    compiled::run_in_place(&mut config);
     config
 }
 

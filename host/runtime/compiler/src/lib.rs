@@ -14,10 +14,8 @@ pub mod parts;
 pub mod typed;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use toolhold_component::check_shape;
@@ -74,9 +72,6 @@ const fn bounds(size: usize) -> HelperBounds {
 pub struct Compiler {
     cache: Option<Cache>,
     helper: Option<PathBuf>,
-    /// The built-in code that was mapped, by its place. It stays mapped: a plugin that is loaded
-    /// again uses it again.
-    built_in: Mutex<BTreeMap<usize, Component>>,
 }
 
 impl Compiler {
@@ -90,7 +85,7 @@ impl Compiler {
                 })
                 .ok()
         };
-        Self { cache: cache.and_then(open), helper, built_in: Mutex::default() }
+        Self { cache: cache.and_then(open), helper }
     }
 
     /// The bytes that are kept in the cache under a name. Blocks.
@@ -124,29 +119,23 @@ impl Compiler {
         digest: &str,
         built_in: Option<Precompiled>,
     ) -> Result<Component, String> {
+        let key = key(engine, digest);
+        let cached = self.cache.as_ref().and_then(|cache| cache.get(engine, &key));
+        if let Some(component) = cached {
+            return Ok(component);
+        }
         if let Some(code) = built_in {
-            let mut mapped = self.built_in.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(component) = mapped.get(&code.place()) {
-                return Ok(component.clone());
-            }
-            match compiled::map_built_in(engine, code) {
-                Ok(component) => {
-                    mapped.insert(code.place(), component.clone());
-                    return Ok(component);
-                }
-                Err(error) => tracing::warn!(
-                    "the built-in code doesn't run on this machine, so it is compiled again: {error:#}"
+            match self.unpack(engine, &key, code) {
+                Ok(component) => return Ok(component),
+                Err(reason) => tracing::warn!(
+                    "the built-in code doesn't run on this machine, so it is compiled again: {reason}"
                 ),
             }
         }
-        let key = key(engine, digest);
-        if let Some(cache) = &self.cache {
-            if let Some(component) = cache.get(engine, &key) {
-                return Ok(component);
-            }
-            if let Some(reason) = cache.failure(&key) {
-                return Err(not_compiled(&reason, Some(&cache.path(&failure_name(&key)))));
-            }
+        if let Some(cache) = &self.cache
+            && let Some(reason) = cache.failure(&key)
+        {
+            return Err(not_compiled(&reason, Some(&cache.path(&failure_name(&key)))));
         }
         let Some(helper) = &self.helper else {
             return Err(NO_HELPER.into());
@@ -186,6 +175,23 @@ impl Compiler {
         cache
             .get(engine, &key)
             .ok_or_else(|| "its compiled code can't be mapped; see the log for the reason".into())
+    }
+
+    /// The component of built-in code, which is unpacked into the cache and mapped from there.
+    /// Where that fails, it is in memory.
+    fn unpack(
+        &self,
+        engine: &wasmtime::Engine,
+        key: &str,
+        code: Precompiled,
+    ) -> Result<Component, String> {
+        if let Some(cache) = &self.cache
+            && cache.put(key, &code.unpacked()?).is_ok()
+            && let Some(component) = cache.get(engine, key)
+        {
+            return Ok(component);
+        }
+        compiled::map_built_in(engine, code)
     }
 }
 

@@ -55,9 +55,7 @@ pub fn examine(
     let engine = Engine::new(places, config.memory, config.keep_ready, Default::default())?;
     let reserved = address_space().zip(before).map(|(after, before)| after.saturating_sub(before));
     let ahead = |builtin: &Builtin| match builtin.compiled {
-        Some(code) => toolhold_compiler::map_built_in(&engine.wasm, code)
-            .map(drop)
-            .map_err(|error| format!("{error:#}")),
+        Some(code) => toolhold_compiler::map_built_in(&engine.wasm, code).map(drop),
         None => Err("this program was built without compiled code".to_owned()),
     };
     let builtins = builtins.iter().map(|builtin| (builtin.name, ahead(builtin))).collect();
