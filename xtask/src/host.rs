@@ -11,31 +11,31 @@ pub(crate) fn build() -> Result<PathBuf, String> {
     machine::check()?;
     let guests = guests::build(Selection::All)?;
     grammars::build()?;
-    with_plugins(&guests, compile)
+    with_plugins(&guests, compile_binary)
 }
 
 /// Builds `target/debug/toolhold` with the built-in plugins inside, and neither the plugins of the
 /// tests nor the parts. Returns the path of the binary.
 pub(crate) fn build_without_parts() -> Result<PathBuf, String> {
     machine::check()?;
-    with_plugins(&guests::build(Selection::BuiltIn)?, compile)
+    with_plugins(&guests::build(Selection::BuiltIn)?, compile_binary)
 }
 
-/// Compiles these plugins, and then builds the binary with `compile`, with them inside. Returns its
-/// path.
+/// Builds the compiler with `build`, compiles these plugins, and builds the binary with them inside.
+/// Returns its path. `build` gets the name of a binary and returns its path.
 pub(crate) fn with_plugins(
     guests: &[Guest],
-    compile: impl Fn() -> Result<PathBuf, String>,
+    build: impl Fn(&str) -> Result<PathBuf, String>,
 ) -> Result<PathBuf, String> {
     step::headline("build the compiler of plugins");
-    let compiler = compile_binary("toolhold-compile")?;
+    let compiler = build("toolhold-compile")?;
     let key = guests::engine_key(&compiler)?;
     for guest in guests.iter().filter(|guest| !guest.is_current(&key)) {
         step::headline(&format!("compile plugin {} ahead of time", guest.name()));
         guest.install(&compiler, &key)?;
     }
     step::headline("build toolhold");
-    compile()
+    build("toolhold")
 }
 
 /// The folder of the release binary, which `compile_release` builds.
@@ -52,10 +52,6 @@ pub(crate) fn compile_release(also: &[&str]) -> Result<(), String> {
         build.args(["--bin", binary]);
     }
     step::run("cargo build --release", &mut build)
-}
-
-fn compile() -> Result<PathBuf, String> {
-    compile_binary("toolhold")
 }
 
 /// Builds a binary of the workspace for development. Returns its path.

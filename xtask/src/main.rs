@@ -34,7 +34,7 @@ struct Command {
     run: fn(&[OsString]) -> CommandResult,
 }
 
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 12] = [
     Command {
         name: "demo",
         arguments: "",
@@ -82,6 +82,12 @@ const COMMANDS: [Command; 11] = [
         arguments: "",
         about: "make the picture of toolhold chat in the README again",
         run: recording::command,
+    },
+    Command {
+        name: "install",
+        arguments: "[--prefix DIR]",
+        about: "build an optimised toolhold and install it below ~/.local",
+        run: dist::install,
     },
     Command {
         name: "dist",

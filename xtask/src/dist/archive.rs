@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{ARCH, stdout_of};
 use crate::{cargo, step};
 
-/// The contents of a release, as a folder in `target/dist`.
+/// The contents of a release, as a folder.
 pub(crate) struct Archive {
     /// Name of the folder.
     name: String,
@@ -16,13 +16,13 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Creates an empty folder, and removes what an earlier run left.
-    pub(crate) fn new(version: &str) -> Result<Archive, String> {
+    /// Creates an empty folder in another one, and removes what an earlier run left there.
+    pub(crate) fn new(parent: &Path, version: &str) -> Result<Archive, String> {
         let name = format!("toolhold-{version}-{ARCH}-linux");
-        let archive = Archive { folder: dist().join(&name), name };
-        if dist().exists() {
-            fs::remove_dir_all(dist())
-                .map_err(|error| format!("can't remove {}: {error}", dist().display()))?;
+        let archive = Archive { folder: parent.join(&name), name };
+        if parent.exists() {
+            fs::remove_dir_all(parent)
+                .map_err(|error| format!("can't remove {}: {error}", parent.display()))?;
         }
         fs::create_dir_all(&archive.folder)
             .map_err(|error| format!("can't create {}: {error}", archive.folder.display()))?;
@@ -62,11 +62,16 @@ impl Archive {
             .map_err(|error| format!("can't write {}: {error}", file.display()))
     }
 
-    /// Adds the checksums of all files, and packs the folder. No file can be added afterwards.
-    pub(crate) fn pack(&self) -> Result<(), String> {
+    /// Adds the checksums of all files. No file can be added afterwards.
+    pub(crate) fn sum(&self) -> Result<(), String> {
         let mut files = Vec::new();
         collect(&self.folder, "", &mut files)?;
-        self.file("SHA256SUMS", checksums(&self.folder, &files)?.as_bytes())?;
+        self.file("SHA256SUMS", checksums(&self.folder, &files)?.as_bytes())
+    }
+
+    /// Adds the checksums, and packs the folder.
+    pub(crate) fn pack(&self) -> Result<(), String> {
+        self.sum()?;
         // The archive has no data about this machine, its user or the current time.
         let mut tar = Command::new("tar");
         tar.env_remove("TAR_OPTIONS").args([

@@ -49,37 +49,72 @@ const COMPLETIONS: [(&str, &str); 3] = [
 
 pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     no_arguments(arguments)?;
-    machine::check()?;
-    let target = target();
-    machine::ensure_target(&target)?;
-    let packages = packages::in_binary(&target)?;
-    let paths = Paths::of_this_machine(&target)?;
-    let toolhold = build(&target, &paths)?;
-    verify::check_static(&toolhold)?;
-    verify::check_stripped(&toolhold)?;
-    paths.check_absent_from(&toolhold)?;
+    let release = Release::build(PROFILE)?;
+    let toolhold = &release.toolhold;
+    verify::check_static(toolhold)?;
+    verify::check_stripped(toolhold)?;
+    release.paths.check_absent_from(toolhold)?;
 
     step::headline("pack");
-    let archive = Archive::new(&version()?)?;
-    add_files(&archive, &toolhold, &packages)?;
-    add_parts(&archive, &paths)?;
-    add_contract(&archive)?;
-    add_completions_and_pages(&archive, &toolhold)?;
+    let archive = Archive::new(&archive::dist(), &version()?)?;
+    release.add_to(&archive)?;
     archive.pack()?;
     add_packages(&archive)?;
     add_rust_sdk()?;
     archive::sum()?;
     verify::check_install(&archive)?;
-    verify::check_runs_alone(&toolhold)?;
+    verify::check_runs_alone(toolhold)?;
     verify::check_image(&archive.image())?;
 
-    let size = fs::metadata(&toolhold).map_or(0, |file| file.len());
+    let size = fs::metadata(toolhold).map_or(0, |file| file.len());
     step::headline(&format!(
         "toolhold is {:.1} MB; the archive is {}",
         size as f64 / 1e6,
         archive.packed().display()
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// `cargo xtask install`: builds an optimised program, and installs it with what belongs beside it.
+pub(crate) fn install(arguments: &[OsString]) -> CommandResult {
+    if !matches!(arguments, [] | [_, _]) || arguments.first().is_some_and(|it| it != "--prefix") {
+        return Err("usage: cargo xtask install [--prefix DIR]".to_owned());
+    }
+    let release = Release::build("release")?;
+    let archive = Archive::new(&cargo::target().join("install"), &version()?)?;
+    release.add_to(&archive)?;
+    archive.sum()?;
+    let mut install = Command::new(archive.folder().join("install.sh"));
+    step::run("install.sh", install.args(arguments))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A program that was built, and what its archive needs to know.
+struct Release {
+    toolhold: PathBuf,
+    packages: Vec<Package>,
+    paths: Paths,
+}
+
+impl Release {
+    /// Builds the plugins, the parts, and the program with this profile.
+    fn build(profile: &str) -> Result<Self, String> {
+        machine::check()?;
+        let target = target();
+        machine::ensure_target(&target)?;
+        let packages = packages::in_binary(&target)?;
+        let paths = Paths::of_this_machine(&target)?;
+        let toolhold = build(&target, &paths, profile)?;
+        Ok(Self { toolhold, packages, paths })
+    }
+
+    /// Adds everything to the archive's folder.
+    fn add_to(&self, archive: &Archive) -> Result<(), String> {
+        add_files(archive, &self.toolhold, &self.packages)?;
+        add_parts(archive, &self.paths)?;
+        add_contract(archive)?;
+        add_completions_and_pages(archive, &self.toolhold)
+    }
 }
 
 /// Makes the packages beside the archive, of the files in its folder.
@@ -115,7 +150,7 @@ fn add_rust_sdk() -> Result<(), String> {
 }
 
 /// Builds the plugins and the binary, in other folders than the other commands.
-fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
+fn build(target: &str, paths: &Paths, profile: &str) -> Result<PathBuf, String> {
     let folder = cargo::target().join("dist-build");
     let (components, compiled) = (folder.join("components"), folder.join("plugins"));
     let mut components_build = cargo::guests("build");
@@ -131,24 +166,16 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     grammars.arg("--locked");
     let parts = compiled.join("parts");
     grammars::build_with(paths.hide_from(&mut grammars), &components, &parts)?;
-    host::with_plugins(&guests, || {
+    host::with_plugins(&guests, |binary| {
         let mut build = cargo::host("build");
-        build
-            .args([
-                "--locked",
-                "--profile",
-                PROFILE,
-                "--package",
-                "toolhold-cli",
-                "--target",
-                target,
-            ])
-            .env("TOOLHOLD_PLUGINS_DIR", &compiled);
+        build.args(["--locked", "--profile", profile, "--target", target, "--bin", binary]);
+        build.args(["--package", "toolhold-cli", "--package", "toolhold-compiler"]);
+        build.env("TOOLHOLD_PLUGINS_DIR", &compiled);
         with_c_compiler(&mut build, target, "cc", paths);
         step::run("cargo build", paths.hide_from(&mut build))?;
-        let toolhold = cargo::target().join(target).join(PROFILE).join("toolhold");
-        host::check_exists(&toolhold)?;
-        Ok(toolhold)
+        let built = cargo::target().join(target).join(profile).join(binary);
+        host::check_exists(&built)?;
+        Ok(built)
     })
 }
 
@@ -172,7 +199,7 @@ pub(crate) fn with_c_compiler(build: &mut Command, target: &str, compiler: &str,
     }
 }
 
-/// Adds everything to the archive's folder. `bin` and `share` are installed.
+/// Adds the program and its documents to the archive's folder. `bin` and `share` are installed.
 fn add_files(archive: &Archive, toolhold: &Path, packages: &[Package]) -> Result<(), String> {
     archive.program("bin/toolhold", &read(toolhold)?)?;
     for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {

@@ -72,7 +72,7 @@ pub(crate) fn check_runs_alone(binary: &Path) -> Result<(), String> {
     let filled =
         ["proc", "work", "tmp"].iter().try_for_each(|folder| fs::create_dir(root.join(folder)));
     let filled = filled.and_then(|()| fs::copy(binary, root.join("toolhold")).map(drop));
-    let third_party = cargo::target().join("dist-build/plugins/bench.wasm");
+    let third_party = cargo::target().join("dist-build/plugins/hostile.wasm");
     filled
         .and_then(|()| fs::copy(&third_party, root.join("third-party.wasm")).map(drop))
         .map_err(|error| format!("can't fill {}: {error}", root.display()))?;
@@ -168,8 +168,8 @@ const CHECKS: [Check; 7] = [
     Check {
         name: "a third-party plugin can't be compiled",
         run: |root| {
-            root.check_prints(&["plugin", "inspect", "/third-party.wasm"], "bench")?;
-            root.check_prints(&["--plugin", "/third-party.wasm", "tools"], "bench__echo")?;
+            root.check_prints(&["plugin", "inspect", "/third-party.wasm"], "hostile")?;
+            root.check_prints(&["--plugin", "/third-party.wasm", "tools"], "hostile__loop_forever")?;
             if root.compiled_files() > 0 {
                 Ok(())
             } else {
