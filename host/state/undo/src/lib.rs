@@ -14,6 +14,7 @@ mod access;
 mod beside;
 mod caches;
 mod commands;
+mod compare;
 mod files;
 mod folder;
 mod git_index;

@@ -1,0 +1,633 @@
+//! Compares what a call left at each path with what is there now, and so decides what an undo does
+//! with it.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::access::Access;
+use super::caches::is_made_in_cache;
+use super::files::{DirEntryRef, Meta};
+use super::folder::Folder;
+use super::journal::{After, contents, staged_at};
+use super::later::LaterSaves;
+use super::lines::{Line, Move, finals, first_saved, present, saved_file};
+use super::plan::{ChangeKind, UndoChange, UndoConflict, UndoPlan};
+use super::progress::Step;
+use super::saved::SavedCall;
+use super::state::{Identity, State};
+use super::tasks::{Action, Task};
+
+/// Bytes of a text that is shown.
+const SHOWN: u64 = 1 << 20;
+
+/// Calls that are looked at for the reason why a path isn't as a call left it.
+const MAX_UNDONE: usize = 50;
+
+/// Whether a move may have put another object at a path, or needs the path to be undone: a call may
+/// make a directory, move something into it, and remove it.
+fn is_near(made: &Move, path: &Path) -> bool {
+    [&made.from, &made.to].iter().any(|end| path.starts_with(end) || end.starts_with(path))
+}
+
+/// A comparison of what the call left with what is there.
+pub(crate) struct Compared<'a> {
+    pub(crate) access: &'a Access,
+    pub(crate) all: &'a Folder,
+    pub(crate) read: &'a SavedCall,
+    pub(crate) moves: &'a [Move],
+    /// Paths after the call about which something is left to do.
+    pub(crate) open: &'a HashSet<PathBuf>,
+    pub(crate) earlier: EarlierUndo<'a>,
+    pub(crate) only: Option<&'a Path>,
+    /// Where something is now that had a path after the call.
+    pub(crate) now: &'a dyn Fn(&Path) -> PathBuf,
+    pub(crate) later: LaterSaves<'a>,
+    /// The calls that are undone, once they are needed.
+    pub(crate) undone: OnceCell<Vec<SavedCall>>,
+}
+
+/// What earlier undos of the call have done.
+pub(crate) struct EarlierUndo<'a> {
+    /// The paths after the call that an undo has begun to restore before it was killed.
+    begun: HashSet<&'a Path>,
+    /// The files that had these paths before or after the call. They may have other names.
+    begun_files: HashSet<Identity>,
+    /// The paths after the call that are restored, as they were before it.
+    restored: Vec<(&'a Path, &'a State)>,
+}
+
+impl<'a> EarlierUndo<'a> {
+    /// `steps`: how far each of the tasks is.
+    pub(crate) fn new(read: &'a SavedCall, tasks: &'a [Task], steps: &[Step]) -> Self {
+        let mut earlier =
+            Self { begun: HashSet::new(), begun_files: HashSet::new(), restored: Vec::new() };
+        for (Task { after, action }, step) in tasks.iter().zip(steps) {
+            if *step == Step::Open {
+                continue;
+            }
+            // Only a killed undo says nothing of what it left. After another, a change is the user's.
+            if read.about.left == 0 {
+                let then = read.after.as_ref().and_then(|it| it.states.get(after));
+                earlier.begun.insert(after);
+                earlier.begun_files.extend(then.and_then(State::identity));
+            }
+            if let Action::Restore { before, .. } = action
+                && *step == Step::Done
+            {
+                earlier.restored.push((after, before));
+            }
+        }
+        let of_begun = tasks.iter().filter(|task| earlier.begun.contains(&*task.after));
+        earlier.begun_files.extend(of_begun.filter_map(|task| match &task.action {
+            Action::Restore { before, .. } => before.identity(),
+            _ => None,
+        }));
+        earlier
+    }
+
+    /// Whether a path may not be as the call left it because of them.
+    fn explains(&self, path: &Path, then: Option<&State>, now: &State) -> bool {
+        let is_restored = |(restored, before): &(&Path, &State)| {
+            *restored == path && *now != State::Missing && before.same_contents(now)
+        };
+        self.begun.contains(path)
+            || self.restored.iter().any(is_restored)
+            || then.and_then(State::identity).is_some_and(|file| self.begun_files.contains(&file))
+    }
+}
+
+/// A path before the call, after it, and now.
+struct Seen<'s> {
+    path: &'s Path,
+    before: &'s State,
+    /// `None`: it isn't known.
+    then: Option<&'s State>,
+    now: State,
+    /// Its path now.
+    at: PathBuf,
+    /// Whether the call moved nothing there.
+    is_plain: bool,
+    /// Whether it is known why it isn't as the call left it: another undo, or a cache.
+    is_explained: bool,
+}
+
+impl Seen<'_> {
+    /// Whether the file has contents now that the call neither found nor left.
+    fn has_later_contents(&self) -> bool {
+        let is_unwritten = self.then.is_some_and(|then| {
+            then.same_contents(self.before) && then.identity() == self.before.identity()
+        });
+        let is_file = self.before.has_contents() && self.now.has_contents();
+        self.is_plain
+            && !self.is_explained
+            && is_unwritten
+            && is_file
+            && !self.now.same_contents(self.before)
+    }
+
+    /// Whether the call left it as it was, as far as is known.
+    fn is_as_before(&self) -> bool {
+        self.is_plain && !self.is_explained && self.then.is_some_and(|then| self.before.same(then))
+    }
+}
+
+/// What has to be done otherwise than the journal says, by the paths after the call.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// The texts that are merged.
+    merged: HashMap<PathBuf, Vec<u8>>,
+    /// The paths that need nothing.
+    pub(crate) unchanged: HashSet<PathBuf>,
+    /// Permissions and owners that others changed and the call didn't.
+    modes: HashMap<PathBuf, Meta>,
+    /// Files whose contents others changed and the call didn't, as they are now.
+    pub(crate) later_contents: HashMap<PathBuf, Meta>,
+}
+
+impl Outcome {
+    /// Changes the tasks accordingly.
+    pub(crate) fn adapt(&self, tasks: &mut [Task]) {
+        for task in tasks {
+            if let Action::Restore { path, merged: both, .. } = &mut task.action {
+                *both = self.merged.get(path).cloned();
+            }
+            if let Some(mode) = self.modes.get(&task.after)
+                && let Action::Restore { before, .. } | Action::Meta { before, .. } =
+                    &mut task.action
+                && let State::File { meta, .. } | State::Directory { meta, .. } = before
+            {
+                (meta.mode, meta.owner) = (mode.mode, mode.owner);
+            }
+            if let Some(now) = self.later_contents.get(&task.after)
+                && let Action::Meta { before: State::File { meta, .. }, .. } = &mut task.action
+            {
+                (meta.modified, meta.accessed) = (now.modified, now.accessed);
+            }
+        }
+    }
+}
+
+impl Compared<'_> {
+    pub(crate) fn compare(&self, plan: &mut UndoPlan) -> io::Result<Outcome> {
+        let finals = finals(&self.read.lines, self.moves);
+        let wanted = |path: &Path| {
+            self.open.contains(path) && self.only.is_none_or(|only| path.starts_with(only))
+        };
+        for line in &self.read.lines {
+            if let Line::Lost { path, lost } = line
+                && self.only.is_none_or(|only| path.starts_with(only))
+            {
+                let why = format!("its state before the call wasn't saved: {lost}");
+                let fix = "nothing of Toolhold's can restore it";
+                let conflict = UndoConflict::later(path, &why, fix);
+                plan.conflicts.push(UndoConflict { is_lost: true, ..conflict });
+            }
+        }
+        let (mut moved, mut left) = (HashSet::new(), HashSet::new());
+        for (at, made) in self.moves.iter().enumerate() {
+            let path = present(&self.moves[at + 1..], &made.to);
+            if !wanted(&path) {
+                continue;
+            }
+            if self.only.is_none() && self.later.have_changed_below(&path, made) {
+                plan.conflicts.push(UndoConflict::until_undone(&path, "changed"));
+                left.insert(path);
+            } else if self.only.is_none() && self.later.have_moved_above(made) {
+                let why = "another call has moved something to where it was";
+                let fix = "undo that call, and then this one again";
+                plan.conflicts.push(UndoConflict::later(&path, why, fix));
+                left.insert(path);
+            } else {
+                moved.insert(path.clone());
+                let what = ChangeKind::MovedBack(made.from.clone());
+                plan.changes.push(UndoChange { path, what, texts: None });
+            }
+        }
+        let mut outcome = Outcome::default();
+        let is_open = |path: &&PathBuf| wanted(path) && !left.contains(*path);
+        // Directories that another call's undo brings back.
+        let mut replaced: Vec<&Path> = Vec::new();
+        for (path, before) in finals.iter().filter(|(path, _)| is_open(path)) {
+            if replaced.iter().any(|directory| path.starts_with(directory)) {
+                plan.conflicts.push(UndoConflict::until_undone(path, "replaced"));
+                continue;
+            }
+            match self.change(path, before, &finals, moved.contains(path)) {
+                Ok(Found::Waiting(what)) => {
+                    plan.conflicts.push(UndoConflict::until_undone(path, what));
+                    replaced.extend(matches!(before, State::Directory { .. }).then_some(&**path));
+                }
+                Ok(Found::Unchanged) => {
+                    outcome.unchanged.insert(path.clone());
+                }
+                Ok(Found::Left(conflicts)) => plan.conflicts.extend(conflicts),
+                Ok(Found::Change { .. } | Found::Mode { .. } | Found::Nothing)
+                    if moved.contains(path) => {}
+                Ok(Found::Nothing) => {}
+                Ok(Found::Mode { change, now }) => {
+                    outcome.later_contents.insert(path.clone(), now);
+                    plan.changes.push(change);
+                }
+                Ok(Found::Change { change, both, mode }) => {
+                    outcome.merged.extend(both.map(|both| (path.clone(), both)));
+                    outcome.modes.extend(mode.map(|mode| (path.clone(), mode)));
+                    plan.changes.push(change);
+                }
+                Err(error) => plan.conflicts.push(UndoConflict::from_error(path, &error)),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// What an undo does with a path.
+    fn change(
+        &self,
+        path: &Path,
+        before: &State,
+        finals: &BTreeMap<PathBuf, State>,
+        is_moved: bool,
+    ) -> io::Result<Found> {
+        let Some(seen) = self.see(path, before)? else { return Ok(Found::Unchanged) };
+        if let Some(what) = self.is_for_another(&seen) {
+            return Ok(Found::Waiting(what));
+        }
+        let is_directory = matches!(before, State::Directory { .. });
+        if seen.is_as_before() && !is_directory {
+            return Ok(Found::Unchanged);
+        }
+        let mode = self.later_mode(&seen);
+        if is_directory && mode.is_some() {
+            return Ok(Found::Unchanged);
+        }
+        if seen.has_later_contents() && self.only.is_none() {
+            return Ok(self.mode_alone(&seen));
+        }
+        let Seen { then, now, at, is_plain, is_explained, .. } = &seen;
+        let Some(mut what) = kind(before, now) else { return Ok(Found::Nothing) };
+        let is_whole = self.only.is_none();
+        if what == ChangeKind::Permissions && *is_plain && !is_explained && is_whole {
+            let is_later =
+                then.is_some_and(|then| then.has_contents() && then.mode() != now.mode());
+            if is_later && before.mode() != now.mode() {
+                return Ok(self.left_for_its_mode(path));
+            }
+        }
+        if is_whole && self.is_another(&seen) {
+            let why = "something else was moved there since the call";
+            return Ok(Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))]));
+        }
+        let mut wanted = copy_of(self.read, before)?;
+        let mut both = None;
+        let is_restored = *is_plain && what == ChangeKind::Permissions;
+        if let Some(then) = then.filter(|then| !then.same_contents(now) && !is_restored)
+            && is_whole
+            && !is_explained
+            && !self.is_refreshed(path, at, now)
+        {
+            if *is_plain {
+                both = merge(self.access, self.read, at, before, then, now)?;
+            }
+            let Some(merged) = &both else {
+                let why = "it was changed since the call";
+                let conflict = UndoConflict::later(path, why, &self.restore_one(path));
+                let texts = texts(self.access, at, now, wanted);
+                return Ok(Found::Left(vec![UndoConflict { texts, ..conflict }]));
+            };
+            what = ChangeKind::Merged;
+            wanted = Some(merged.clone());
+        }
+        if what == ChangeKind::Removed
+            && !is_moved
+            && let State::Directory { .. } = now
+        {
+            let left = self.new_entries(path, at, finals)?;
+            if !left.is_empty() {
+                return Ok(Found::Left(left));
+            }
+        }
+        let texts = match what {
+            ChangeKind::Permissions => None,
+            _ => texts(self.access, at, now, wanted),
+        };
+        let change = UndoChange { path: path.to_owned(), what, texts };
+        Ok(Found::Change { change, both, mode })
+    }
+
+    /// Looks at a path. `None`: another undo has restored what was there before both calls.
+    fn see<'s>(&'s self, path: &'s Path, before: &'s State) -> io::Result<Option<Seen<'s>>> {
+        let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
+        let mut near = self.moves.iter().filter(|made| is_near(made, path)).peekable();
+        let is_plain = near.peek().is_none();
+        let is_replaced = near.all(|made| made.to == path);
+        let at = (self.now)(path);
+        let now = State::at(self.access, &at, then.unwrap_or(before).depth())?;
+        let compared = then.filter(|_| is_replaced && self.only.is_none());
+        let is_explained = match compared.and_then(|then| self.undone_with(path, then, &now)) {
+            Some(Order::Earlier) => return Ok(None),
+            Some(Order::Later) => true,
+            None => {
+                let is_made = |file| is_made_in_cache(self.all, self.access, &at, &file);
+                // An undo has given the file its contents back by another name.
+                let is_saved = |file| {
+                    self.read.lines.iter().any(|line| match line {
+                        Line::Before { before, .. } => {
+                            before.identity() == Some(file) && before.same_contents(&now)
+                        }
+                        _ => false,
+                    })
+                };
+                let is_new_name =
+                    *before == State::Missing && then.and_then(State::identity) == now.identity();
+                self.earlier.explains(path, then, &now)
+                    || is_new_name && now.identity().is_some_and(is_saved)
+                    || now.identity().is_some_and(is_made)
+            }
+        };
+        Ok(Some(Seen { path, before, then, now, at, is_plain, is_explained }))
+    }
+
+    /// Whether a path is restored once another call is undone: what that call has done with it.
+    fn is_for_another(&self, seen: &Seen<'_>) -> Option<&'static str> {
+        let Seen { path, before, then, now, .. } = seen;
+        if self.only.is_some() {
+            return None;
+        }
+        if then.is_some_and(|then| *then != State::Missing) && self.later.have_moved(path) {
+            return Some("moved");
+        }
+        // What the other call has put in its place has to be gone first, even if it has the contents
+        // of this call or those before it.
+        let is_taken = then.is_some() && self.later.have_moved_to(path);
+        let is_alike = **before != State::Missing && before.same_contents(now);
+        if is_taken || is_alike && self.later.have_made(path) {
+            return Some("replaced");
+        }
+        // Once the undo of that call has brought its state back, this one removes it.
+        let is_open = seen.is_as_before()
+            && !matches!(before, State::Directory { .. })
+            && !before.same_contents(now)
+            && self.later.have_seen_another(path, before);
+        // Another name of the file may have what the other call wrote by this one.
+        let is_shared = **before == State::Missing
+            && then.is_some_and(State::is_shared)
+            && self.later.have_changed(path);
+        // It is another file, whose undo brings back the permissions that this call gave or left.
+        let has_later_mode =
+            || then.is_some_and(|then| then.same_contents(now) && then.mode() != now.mode());
+        let is_replaced = (seen.has_later_contents() || has_later_mode())
+            && then.and_then(State::identity) != now.identity()
+            && self.later.have_changed(path);
+        (is_open || is_shared || is_replaced).then_some("changed")
+    }
+
+    /// Whether something else was moved to the path since the call: what is there now was elsewhere
+    /// when the call ended, even if it has the same contents.
+    fn is_another(&self, seen: &Seen<'_>) -> bool {
+        let (Some(then), Some(now)) = (seen.then.and_then(State::object), seen.now.object()) else {
+            return false;
+        };
+        let ended = self.read.after.as_ref().map_or(0, |after| after.at);
+        let is_restored = || {
+            let undone = self.undone.get_or_init(|| self.undone_calls());
+            undone.iter().any(|other| {
+                let saved = first_saved(&other.lines, seen.path);
+                saved.is_some_and(|(_, before)| before.same_contents(&seen.now))
+            })
+        };
+        then != now && now.born() <= ended && !seen.is_explained && !is_restored()
+    }
+
+    /// What an undo does with a file whose contents others changed and the call didn't: they stay.
+    fn mode_alone(&self, seen: &Seen<'_>) -> Found {
+        let mode = |state: &State| state.meta().map(|meta| (meta.mode, meta.owner));
+        let (before, then, now) = (mode(seen.before), seen.then.and_then(mode), mode(&seen.now));
+        match seen.now.meta() {
+            Some(meta) if before != then && then == now => {
+                let (path, what) = (seen.path.to_owned(), ChangeKind::Permissions);
+                Found::Mode { change: UndoChange { path, what, texts: None }, now: *meta }
+            }
+            Some(_) if before != then && before != now => self.left_for_its_mode(seen.path),
+            _ => Found::Unchanged,
+        }
+    }
+
+    fn left_for_its_mode(&self, path: &Path) -> Found {
+        let why = "its permissions were changed since the call";
+        Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))])
+    }
+
+    /// Permissions and owner that others gave a path, if the call left them alone: they stay.
+    fn later_mode(&self, seen: &Seen<'_>) -> Option<Meta> {
+        let is_moved =
+            |made: &Move| seen.path.starts_with(&made.from) || seen.path.starts_with(&made.to);
+        let (then, before) = (seen.then.and_then(State::meta)?, seen.before.meta()?);
+        let now = seen.now.meta()?;
+        let is_same = |one: &Meta, other: &Meta| (one.mode, one.owner) == (other.mode, other.owner);
+        let is_later = is_same(then, before) && !is_same(before, now);
+        let is_kept = is_later
+            && !seen.is_explained
+            && self.only.is_none()
+            && !self.moves.iter().any(is_moved);
+        is_kept.then_some(*now)
+    }
+
+    /// The fix for a path that was changed since the call.
+    fn restore_one(&self, path: &Path) -> String {
+        let (path, call) = (quoted(path), &self.read.about.call);
+        format!("`toolhold undo --path {path} {call}` restores it without the later change")
+    }
+
+    /// Another call that changed a path too and is undone, so that the path isn't as this call left
+    /// it. Says which of them saved the path first.
+    fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
+        let (own, found) = self.later.first_saved(path)?;
+        let undone = self.undone.get_or_init(|| self.undone_calls());
+        let (began, ended) = self.read.span()?;
+        let orders = undone.iter().filter_map(|other| {
+            let (at, before) = first_saved(&other.lines, path)?;
+            if !before.same_contents(now) {
+                return None;
+            }
+            // It may have changed the same file by another name before.
+            let file = before.identity().filter(|file| found.identity() == Some(*file));
+            let at = file.and_then(|file| saved_file(&other.lines, file)).unwrap_or(at);
+            if at < own {
+                // What this call saved is what the other one had left so far.
+                let is_it = other.about.undo_at? > own
+                    && before.same_but_for_times(now)
+                    && other.has_restored(path);
+                let is_directory = matches!(now, State::Directory { .. });
+                let has_changed = !is_directory || then.mode() != now.mode();
+                return (is_it && has_changed).then_some(Order::Earlier);
+            }
+            let (other_began, other_ended) = other.span()?;
+            let is_beside = other_began <= ended && began <= other_ended;
+            let after = other.after.as_ref()?.states.get(path)?;
+            // What this call left may be what the other one had left so far.
+            let is_last = other_ended > ended || after.same_contents(then);
+            (is_beside && is_last).then_some(Order::Later)
+        });
+        orders.min()
+    }
+
+    fn undone_calls(&self) -> Vec<SavedCall> {
+        let saved = self.all.list().unwrap_or_default();
+        let others = saved.into_iter().filter(|about| about.call != self.read.about.call);
+        let undone = others.filter(|about| about.undone || about.left > 0);
+        let read =
+            undone.take(MAX_UNDONE).filter_map(|it| SavedCall::read(self.all, &it.call).ok());
+        read.flatten().collect()
+    }
+
+    /// Git notes the times of files in its index whenever it is asked.
+    fn is_refreshed(&self, path: &Path, at: &Path, now: &State) -> bool {
+        let staged = self.read.after.as_ref().and_then(|After { staged, .. }| staged.get(path));
+        staged.is_some_and(|staged| staged_at(self.access, at, now).as_ref() == Some(staged))
+    }
+
+    /// Entries of a directory that the call made, which it didn't make itself; and the directory.
+    fn new_entries(
+        &self,
+        path: &Path,
+        at: &Path,
+        finals: &BTreeMap<PathBuf, State>,
+    ) -> io::Result<Vec<UndoConflict>> {
+        let why = "it is new, in a directory that the call made";
+        let names = DirEntryRef::find(self.access, at)?.entries()?;
+        let entries = names.into_iter().map(|name| path.join(name));
+        let new = entries.filter(|entry| !finals.contains_key(entry));
+        let mut left: Vec<_> =
+            new.map(|entry| UndoConflict::later(&entry, why, "move it away")).collect();
+        if !left.is_empty() {
+            let why = "something new is in it";
+            left.push(UndoConflict::later(path, why, "move that away and undo the call again"));
+        }
+        Ok(left)
+    }
+}
+
+/// Whether another call saved a path before or after this one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    Earlier,
+    Later,
+}
+
+/// What an undo would do with a path.
+enum Found {
+    /// The call didn't change it in the end, or it is as it was even earlier. The times of a
+    /// directory change with its entries.
+    Unchanged,
+    /// It has its earlier state.
+    Nothing,
+    Left(Vec<UndoConflict>),
+    /// The undo of another call, which has done this with it, has to come first; the same holds for
+    /// what is below a directory.
+    Waiting(&'static str),
+    /// Only its permissions change. It has these now, with its times.
+    Mode {
+        change: UndoChange,
+        now: Meta,
+    },
+    Change {
+        change: UndoChange,
+        both: Option<Vec<u8>>,
+        mode: Option<Meta>,
+    },
+}
+
+pub(crate) fn copy_of(read: &SavedCall, state: &State) -> io::Result<Option<Vec<u8>>> {
+    match state {
+        State::File { copy: Some(copy), .. } => contents(&read.folder, *copy).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Takes the call's change out of what a file has now. `None`: they touch.
+fn merge(
+    access: &Access,
+    read: &SavedCall,
+    path: &Path,
+    before: &State,
+    then: &State,
+    now: &State,
+) -> io::Result<Option<Vec<u8>>> {
+    if !matches!(now, State::File { size, .. } if *size <= SHOWN) {
+        return Ok(None);
+    }
+    let (Some(then), Some(before)) = (copy_of(read, then)?, copy_of(read, before)?) else {
+        return Ok(None);
+    };
+    let mut now = Vec::new();
+    DirEntryRef::find(access, path)?.open()?.take(SHOWN + 1).read_to_end(&mut now)?;
+    // Parts of two binary files are no valid file.
+    if [&then, &now, &before].iter().any(|bytes| bytes.contains(&0)) {
+        return Ok(None);
+    }
+    Ok(diffy::merge_bytes(&then, &now, &before).ok())
+}
+
+/// A path as a shell takes it, in one line.
+fn quoted(path: &Path) -> String {
+    let text = path.to_str().filter(|text| !text.contains(char::is_control));
+    if let Some(quoted) = text.and_then(|text| shlex::try_quote(text).ok()) {
+        return quoted.into_owned();
+    }
+    let byte = |byte: &u8| match byte {
+        b' '..=b'~' if !matches!(byte, b'\'' | b'\\') => char::from(*byte).to_string(),
+        byte => format!("\\x{byte:02x}"),
+    };
+    let bytes = path.as_os_str().as_encoded_bytes();
+    format!("$'{}'", bytes.iter().map(byte).collect::<String>())
+}
+
+/// What is done with a path. `None`: it has its earlier state.
+fn kind(before: &State, now: &State) -> Option<ChangeKind> {
+    match (before, now) {
+        (State::Missing, State::Missing) => None,
+        (State::Missing, _) => Some(ChangeKind::Removed),
+        (_, State::Missing) => Some(ChangeKind::Created),
+        _ if before.same(now) => None,
+        (State::Directory { .. }, State::Directory { .. }) if before.mode() == now.mode() => None,
+        _ if before.same_contents(now) => Some(ChangeKind::Permissions),
+        _ => Some(ChangeKind::Restored),
+    }
+}
+
+/// What a small text is now, and what it becomes.
+fn texts(
+    access: &Access,
+    path: &Path,
+    now: &State,
+    wanted: Option<Vec<u8>>,
+) -> Option<(String, String)> {
+    let wanted = wanted.map_or(Some(String::new()), |bytes| text(&bytes));
+    text_at(access, path, now).zip(wanted)
+}
+
+fn text_at(access: &Access, path: &Path, now: &State) -> Option<String> {
+    match now {
+        State::Missing => Some(String::new()),
+        State::File { size, .. } if *size <= SHOWN => {
+            let mut bytes = Vec::new();
+            DirEntryRef::find(access, path)
+                .ok()?
+                .open()
+                .ok()?
+                .take(SHOWN)
+                .read_to_end(&mut bytes)
+                .ok()?;
+            text(&bytes)
+        }
+        _ => None,
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<String> {
+    if bytes.len() as u64 > SHOWN || bytes.contains(&0) {
+        return None;
+    }
+    String::from_utf8(bytes.to_vec()).ok()
+}
