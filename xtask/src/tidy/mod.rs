@@ -121,6 +121,7 @@ const RULES: &[Rule] = rules![
     text::no_file_has_a_path_of_one_machine,
     text::links_have_targets,
     text::documents_name_existing_commands,
+    text::every_document_is_in_the_index,
     architecture::the_table_of_crates_is_complete,
     architecture::the_table_of_processes_is_complete,
     architecture::the_table_of_unsafe_files_is_complete,

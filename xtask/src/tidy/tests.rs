@@ -554,6 +554,22 @@ const SAMPLES: &[Sample] = &[
         good: &[("README.md", "`cargo xtask demo`, `cargo xtask run -- call read`\n")],
     },
     Sample {
+        rule: "every_document_is_in_the_index",
+        bad: &[
+            ("docs/README.md", "[a](a.md) and `docs/b.md`\n"),
+            ("docs/a.md", "# A\n"),
+            ("docs/b.md", "# B\n"),
+            ("docs/c/d.md", "# D\n"),
+        ],
+        lines: &["docs/b.md:1", "docs/c/d.md:1"],
+        good: &[
+            ("docs/README.md", "[a](a.md)\n| [d](c/d.md) |\n"),
+            ("docs/a.md", "# A\n"),
+            ("docs/c/d.md", "# D\n"),
+            ("host/README.md", "# Host\n"),
+        ],
+    },
+    Sample {
         rule: "the_table_of_crates_is_complete",
         bad: &[
             (

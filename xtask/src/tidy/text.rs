@@ -124,6 +124,24 @@ pub(crate) fn documents_name_existing_commands(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+/// The page that lists the documents.
+const INDEX: &str = "docs/README.md";
+
+pub(crate) fn every_document_is_in_the_index(tree: &Tree) -> Vec<Violation> {
+    let index = tree.files.iter().filter(|file| file.path == INDEX);
+    let listed: Vec<String> = index
+        .flat_map(|file| links(&file.text))
+        .filter_map(|(_, target)| resolve(INDEX, &target))
+        .collect();
+    let documents = tree.files.iter().filter(|file| {
+        file.path.starts_with("docs/") && file.has_extension(&["md"]) && file.path != INDEX
+    });
+    documents
+        .filter(|file| !listed.contains(&file.path))
+        .map(|file| at(file, 1, format!("{INDEX} has no link to this page: add one")))
+        .collect()
+}
+
 /// The home folder in a container. The literal has two parts because tidy checks this file too.
 const ROOT: &str = concat!("/ro", "ot");
 
