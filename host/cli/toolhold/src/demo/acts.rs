@@ -48,6 +48,17 @@ pub(crate) const TASKS: &[Act] = &[
         },
     },
     Act {
+        title: "undo the edit",
+        tool: "undo",
+        arguments: |_| json!({}),
+        judge: |scene, outcome| {
+            let written =
+                std::fs::read_to_string(scene.project.join("notes/today.md")).unwrap_or_default();
+            answered(outcome, |_| written == "first\nsecond\nthird\n")?;
+            Ok("notes/today.md is as before the edit".to_owned())
+        },
+    },
+    Act {
         title: "search the project",
         tool: "grep",
         arguments: |_| json!({ "pattern": "h[ae]llo" }),
@@ -78,13 +89,13 @@ pub(crate) const TASKS: &[Act] = &[
 /// The attacks of a hostile plugin.
 pub(crate) const ATTACKS: &[Act] = &[
     Act {
-        title: "read a file outside the granted folder",
+        title: "read a file outside the project",
         tool: "hostile__read_outside",
         arguments: |scene| json!({ "path": scene.secret_file }),
         judge: nothing_leaked,
     },
     Act {
-        title: "read it through a link that lies inside",
+        title: "read it through a link inside",
         tool: "hostile__read_outside",
         arguments: |scene| json!({ "path": scene.project.join("link.txt") }),
         judge: nothing_leaked,
@@ -127,8 +138,7 @@ pub(crate) const ATTACKS: &[Act] = &[
             // The sandbox has 64 MiB; Toolhold itself needs clearly less than the rest.
             match peak_memory_mib() {
                 Some(mib) if mib > 512 => Err(format!("Toolhold grew to {mib} MiB")),
-                Some(mib) => Ok(format!("{reason} (Toolhold needed {mib} MiB at most)")),
-                None => Ok(reason),
+                _ => Ok(reason),
             }
         },
     },
@@ -137,16 +147,13 @@ pub(crate) const ATTACKS: &[Act] = &[
         tool: "hostile__flood_output",
         arguments: |_| json!({}),
         judge: |_, outcome| {
-            let (said, kept) = match outcome {
-                Ok(output) => ("the rest was dropped".to_owned(), json!(output).to_string().len()),
-                Err(failure) => (reason(failure), json!(failure).to_string().len()),
+            let kept = match outcome {
+                Ok(output) => json!(output).to_string().len(),
+                Err(failure) => json!(failure).to_string().len(),
             };
+            let told = format!("{kept} bytes got through");
             // The sandbox may answer with 1 MiB, which JSON's escapes make longer.
-            if kept > 4 << 20 {
-                Err(format!("{kept} bytes got through"))
-            } else {
-                Ok(format!("{said} ({kept} bytes got through)"))
-            }
+            if kept > 4 << 20 { Err(told) } else { Ok(told) }
         },
     },
 ];
@@ -157,9 +164,11 @@ fn answered(outcome: &Outcome, right: impl Fn(&str) -> bool) -> Result<String, S
     if right(&text) { Ok(text) } else { Err(format!("not the right answer: {text}")) }
 }
 
-/// The failure of a call that must fail.
+/// The rule or the bound that stopped a call, which must have failed.
 fn failure_of(outcome: &Outcome) -> Result<String, String> {
-    outcome.as_ref().err().map(reason).ok_or_else(|| "it was allowed".to_owned())
+    let failure = outcome.as_ref().err().ok_or_else(|| "it was allowed".to_owned())?;
+    let rule = failure.denial.as_ref().map(|denial| &denial.rule);
+    Ok(rule.or(failure.code.as_ref()).cloned().unwrap_or_else(|| reason(failure)))
 }
 
 /// Checks that no part or form of the answer holds the secret.

@@ -44,8 +44,11 @@ allowed_paths = [\".\"]
 /// again for a busy machine.
 const STOPPED_WITHIN: Duration = Duration::from_secs(16);
 
-/// Bytes of an answer or a reason that are shown.
+/// Bytes of an answer or a reason in the JSON, and of what went wrong.
 const SHOWN: usize = 160;
+
+/// Bytes of an answer or a reason behind its act. The whole line has at most 100 columns.
+const SHOWN_BEHIND: usize = 40;
 
 /// Plays the demo, and tells of it on stdout. `as_json`: in one JSON object, at the end.
 ///
@@ -69,38 +72,28 @@ async fn play(
     hostile: &[u8],
     out: &mut dyn Write,
 ) -> Result<Vec<ActResult>, CommandError> {
-    writeln!(out, "{FAINT}In {}, which is removed at the end.{FAINT:#}", scene.project.display())?;
-    let start = Instant::now();
     let host = build(scene, hostile).await?;
-    let millis = start.elapsed().as_millis();
-    writeln!(
-        out,
-        "{FAINT}A stranger's plugin was compiled, in a process that can do nothing else, and loaded: {millis} ms.{FAINT:#}"
-    )?;
     let mut played = Vec::new();
-    writeln!(
-        out,
-        "\n{STRONG}Tools at work{STRONG:#}{FAINT}, each call in a fresh sandbox{FAINT:#}"
-    )?;
+    writeln!(out, "{STRONG}Tools at work, each call of a plugin in a fresh sandbox{STRONG:#}")?;
     for act in TASKS {
         perform(&host, scene, act, "done", out, &mut played).await?;
     }
     writeln!(
         out,
-        "\n{STRONG}Attacks{STRONG:#}{FAINT}, by the stranger's plugin, which may use the project too{FAINT:#}"
+        "\n{STRONG}Attacks by a hostile plugin that may use the project too, and what stopped them{STRONG:#}"
     )?;
     for act in ATTACKS {
         perform(&host, scene, act, "stopped", out, &mut played).await?;
     }
-    writeln!(out, "\n{STRONG}And afterwards{STRONG:#}")?;
+    writeln!(out, "\n{STRONG}Afterwards{STRONG:#}")?;
     for act in &TASKS[1..2] {
         perform(&host, scene, act, "done", out, &mut played).await?;
     }
     let failed = played.iter().filter(|played| played.verdict.is_err()).count();
     match failed {
-        0 => writeln!(out, "\n{GOOD}Every tool worked and every attack was stopped.{GOOD:#}")?,
+        0 => writeln!(out, "{GOOD}Every tool worked and every attack was stopped.{GOOD:#}")?,
         _ => {
-            writeln!(out, "\n{BAD}{failed} of {} did not go as they should.{BAD:#}", played.len())?;
+            writeln!(out, "{BAD}{failed} of {} did not go as they should.{BAD:#}", played.len())?;
         }
     }
     Ok(played)
@@ -120,12 +113,15 @@ async fn perform(
     let late = (time > STOPPED_WITHIN).then(|| format!("took {} s", time.as_secs()));
     let verdict = late.map_or_else(|| (act.judge)(scene, &answer.outcome), Err);
     let (style, word, said) = match &verdict {
-        Ok(said) => (GOOD, good, said),
-        Err(said) => (BAD, "FAILED", said),
+        Ok(said) => (GOOD, good, shown(&scene.shortened(said), SHOWN_BEHIND)),
+        Err(said) => (BAD, "FAILED", shown(&scene.shortened(said), SHOWN)),
     };
     let millis = time.as_secs_f64() * 1e3;
-    writeln!(out, "  {style}{word:7}{style:#} {:46} {FAINT}{millis:>9.2} ms{FAINT:#}", act.title)?;
-    writeln!(out, "          {FAINT}{}{FAINT:#}", shown(&scene.shortened(said)))?;
+    writeln!(
+        out,
+        "  {style}{word:7}{style:#}  {:35} {FAINT}{millis:>6.1} ms  {said}{FAINT:#}",
+        act.title
+    )?;
     all.push(ActResult { act, time, verdict });
     Ok(())
 }
@@ -158,14 +154,14 @@ impl ActResult {
             Err(said) => (false, said),
         };
         let micros = u64::try_from(self.time.as_micros()).unwrap_or(u64::MAX);
-        json!({ "title": self.act.title, "tool": self.act.tool, "ok": good, "micros": micros, "said": shown(said) })
+        json!({ "title": self.act.title, "tool": self.act.tool, "ok": good, "micros": micros, "said": shown(said, SHOWN) })
     }
 }
 
 /// The first line of a text, cut.
-fn shown(text: &str) -> String {
+fn shown(text: &str, bytes: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim();
-    let short = cut(line, SHOWN);
+    let short = cut(line, bytes);
     let more = if short.len() < text.trim().len() { " …" } else { "" };
     neutral_line(short) + more
 }
@@ -176,8 +172,9 @@ mod tests {
 
     #[test]
     fn one_line_of_a_text_is_shown() {
-        assert_eq!(shown("\n a\tb \nc"), "a b …");
-        assert_eq!(shown("all"), "all");
-        assert_eq!(shown("\u{1b}[2J"), "\u{fffd}[2J");
+        assert_eq!(shown("\n a\tb \nc", 9), "a b …");
+        assert_eq!(shown("all", 3), "all");
+        assert_eq!(shown("cut", 2), "cu …");
+        assert_eq!(shown("\u{1b}[2J", 9), "\u{fffd}[2J");
     }
 }
