@@ -768,7 +768,7 @@ def steers(rest):
 
 
 def picture(rest):
-    """The task of the README's picture."""
+    """The task of the picture of the agent's page."""
     yield Said("The port is in `app.toml`. I look at it first.", [("read", {"path": "app.toml"})], usage=(4180, 0, 31))
     edit = ("edit", {"path": "app.toml", "old_string": "port = 8080", "new_string": "port = 9090"})
     yield Said("", [edit], usage=(4260, 4180, 44))

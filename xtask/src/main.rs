@@ -80,7 +80,7 @@ const COMMANDS: [Command; 12] = [
     Command {
         name: "recording",
         arguments: "",
-        about: "make the picture of toolhold chat in the README again",
+        about: "make the picture of toolhold chat in docs/agent.md again",
         run: recording::command,
     },
     Command {

@@ -1,4 +1,4 @@
-//! `cargo xtask recording`: makes the picture of `toolhold chat` in the README again.
+//! `cargo xtask recording`: makes the picture of `toolhold chat` in docs/agent.md again.
 //!
 //! The test that draws it also compares it with the one in the repository.
 

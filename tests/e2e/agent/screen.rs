@@ -335,7 +335,7 @@ fn screen_of_a_record_is_that_of_the_live_task() {
     assert_eq!(shown, folded(&again.all));
 }
 
-/// The picture of the README: two moments of one task.
+/// The picture of the agent's page: two moments of one task.
 #[test]
 fn picture_can_be_made_again() {
     let scene = Scene::new("chat", "", "");

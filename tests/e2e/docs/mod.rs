@@ -20,7 +20,7 @@ use toolhold_core::Limits;
 use toolhold_core::config::{self, Folders, Inputs};
 
 use crate::support::{Component, Offer, fetched, go_compiler, manifest, plugin};
-use markdown::{blocks, code_spans, document, documents, root};
+use markdown::{Block, blocks, code_spans, document, documents, root};
 use reference::{presets, reference};
 use session::Session;
 
@@ -284,16 +284,37 @@ fn commands_of_the_readme_and_of_the_overview_run() {
     let page = document("docs/operating.md");
     let (_, overview) = page.split_once("\n## Commands\n").expect("the page has an overview");
     let overview = overview.split_once("\n## ").map_or(overview, |(overview, _)| overview);
-    for text in [document("README.md").as_str(), overview] {
-        let spans = code_spans(text);
-        let commands: Vec<&String> = spans
-            .iter()
-            .filter(|span| span.starts_with("toolhold ") && !span.contains('…'))
-            .collect();
-        assert!(commands.len() >= 5, "{commands:?}");
-        for command in commands {
-            session.works(command);
+    let mut commands = code_spans(&document("README.md"));
+    commands.extend(code_spans(overview));
+    commands.retain(|span| span.starts_with("toolhold ") && !span.contains('…'));
+    assert!(commands.len() >= 10, "{commands:?}");
+    for command in commands {
+        session.works(&command);
+    }
+}
+
+#[test]
+fn demo_prints_what_the_readme_shows() {
+    let (_folder, session) = project();
+    let shown = blocks(&document("README.md"))
+        .into_iter()
+        .find(|block| block.text.starts_with("$ toolhold demo\n"))
+        .expect("the README shows the demo");
+    session.try_block(&Block {
+        language: "console".to_owned(),
+        text: shown.text.lines().map(without_time).collect(),
+        ..shown
+    });
+}
+
+/// A line that fits the same line of another run, which takes another time.
+fn without_time(line: &str) -> String {
+    match line.split_once(" ms  ") {
+        Some((before, after)) => {
+            let before = before.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+            format!("{}… ms  {after}\n", before.trim_end())
         }
+        None => format!("{line}\n"),
     }
 }
 
