@@ -369,9 +369,10 @@ impl Compared<'_> {
             && !matches!(before, State::Directory { .. })
             && !before.same_contents(now)
             && self.later.have_seen_another(path, before);
-        // Another name of the file may have what the other call wrote by this one.
-        let is_shared = **before == State::Missing
-            && then.is_some_and(State::is_shared)
+        // Another name of the file may have what the other call wrote by this one, or have lost what
+        // this one wrote.
+        let is_shared = (**before == State::Missing && then.is_some_and(State::is_shared)
+            || before.is_shared() && before.identity() != now.identity())
             && self.later.have_changed(path);
         // It is another file, whose undo brings back the permissions that this call gave or left.
         let has_later_mode =

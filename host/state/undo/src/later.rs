@@ -54,7 +54,7 @@ impl<'a> LaterSaves<'a> {
         let own = if others.is_empty() { None } else { self.first_saved(path) };
         own.is_some_and(|(own, _)| {
             let mut found = others.iter().filter_map(|it| first_saved(&it.lines, path));
-            found.any(|(at, state)| at > own && !state.same_contents(before))
+            found.any(|(at, state)| at > own && !state.same_but_for_times(before))
         })
     }
 
