@@ -1,8 +1,9 @@
 //! Compiled code is only used again if no other user can have written it. A host whose helper
 //! doesn't work shows whether it was.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 use toolhold_core::config::Folders;
 use toolhold_core::{Host, Request};
 
-use crate::support::{Component, Offer, run, toolhold, unasked};
+use crate::support::{Cli, Component, Offer, run, toolhold, unasked};
 
 /// A plugin and Toolhold's own folders, its code compiled into the cache.
 struct Compiled {
@@ -201,4 +202,32 @@ fn code_of_another_user_is_not_used() {
         }
         assert!(compiled.is_used().await);
     });
+}
+
+#[test]
+fn built_in_code_is_unpacked_once_and_only_into_a_closed_cache() {
+    let cli = Cli::new();
+    let folder = cli.root.path().join("cache/compiled");
+    let read = || {
+        let mut command = cli.command(&["call", "read", "path=notes.txt"]);
+        command.env("TOOLHOLD_CACHE_DIR", cli.root.path().join("cache"));
+        let ended = command.output().expect("toolhold starts");
+        assert!(String::from_utf8_lossy(&ended.stdout).contains("second"), "{ended:?}");
+    };
+    let unpacked = || -> BTreeSet<(PathBuf, u64)> {
+        let files = fs::read_dir(&folder).expect("there is a cache").flatten();
+        let code = files.filter(|file| file.path().extension() == Some("cwasm".as_ref()));
+        code.map(|file| (file.path(), file.metadata().expect("it is there").ino())).collect()
+    };
+    read();
+    let first = unpacked();
+    assert!(!first.is_empty());
+    read();
+    assert_eq!(unpacked(), first);
+    // Others could put their code there: it works without the cache.
+    fs::remove_dir_all(&folder).expect("it is removed");
+    fs::create_dir(&folder).expect("a folder is made");
+    set_mode(&folder, 0o777);
+    read();
+    assert_eq!(unpacked(), BTreeSet::new());
 }
