@@ -31,6 +31,11 @@ fn is_near(made: &Move, path: &Path) -> bool {
     [&made.from, &made.to].iter().any(|end| path.starts_with(end) || end.starts_with(path))
 }
 
+/// Whether a move may have put another object at a path.
+fn is_along(made: &Move, path: &Path) -> bool {
+    path.starts_with(&made.from) || path.starts_with(&made.to)
+}
+
 /// A comparison of what the call left with what is there.
 pub(crate) struct Compared<'a> {
     pub(crate) access: &'a Access,
@@ -318,9 +323,9 @@ impl Compared<'_> {
     /// Looks at a path. `None`: another undo has restored what was there before both calls.
     fn see<'s>(&'s self, path: &'s Path, before: &'s State) -> io::Result<Option<Seen<'s>>> {
         let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
-        let mut near = self.moves.iter().filter(|made| is_near(made, path)).peekable();
-        let is_plain = near.peek().is_none();
-        let is_replaced = near.all(|made| made.to == path);
+        let is_plain = !self.moves.iter().any(|made| is_near(made, path));
+        let mut along = self.moves.iter().filter(|made| is_along(made, path));
+        let is_replaced = along.all(|made| made.to == path);
         let at = (self.now)(path);
         let now = State::at(self.access, &at, then.unwrap_or(before).depth())?;
         let compared = then.filter(|_| is_replaced && self.only.is_none());
@@ -421,8 +426,6 @@ impl Compared<'_> {
 
     /// Permissions and owner that others gave a path, if the call left them alone: they stay.
     fn later_mode(&self, seen: &Seen<'_>) -> Option<Meta> {
-        let is_moved =
-            |made: &Move| seen.path.starts_with(&made.from) || seen.path.starts_with(&made.to);
         let (then, before) = (seen.then.and_then(State::meta)?, seen.before.meta()?);
         let now = seen.now.meta()?;
         let is_same = |one: &Meta, other: &Meta| (one.mode, one.owner) == (other.mode, other.owner);
@@ -430,7 +433,7 @@ impl Compared<'_> {
         let is_kept = is_later
             && !seen.is_explained
             && self.only.is_none()
-            && !self.moves.iter().any(is_moved);
+            && !self.moves.iter().any(|made| is_along(made, seen.path));
         is_kept.then_some(*now)
     }
 
@@ -459,9 +462,7 @@ impl Compared<'_> {
                 let is_it = other.about.undo_at? > own
                     && before.same_but_for_times(now)
                     && other.has_restored(path);
-                let is_directory = matches!(now, State::Directory { .. });
-                let has_changed = !is_directory || then.mode() != now.mode();
-                return (is_it && has_changed).then_some(Order::Earlier);
+                return is_it.then_some(Order::Earlier);
             }
             let (other_began, other_ended) = other.span()?;
             let is_beside = other_began <= ended && began <= other_ended;

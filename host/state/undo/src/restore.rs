@@ -103,6 +103,10 @@ impl<'a> Restoration<'a> {
             } else if is_stuck && open.contains(&at) && failed.insert(after) {
                 conflicts.push(UndoConflict::stuck(after));
             } else if !failed.contains(&**after) {
+                // It needed nothing, which the undo of another call may ask for.
+                if !self.is_forced && !open.contains(&at) {
+                    progress::note(&self.read.folder, at, Step::Done);
+                }
                 continue;
             }
             match action {
