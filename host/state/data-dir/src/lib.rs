@@ -10,7 +10,7 @@ mod way;
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -168,15 +168,20 @@ impl PrivateFolder {
         Ok(rustix::fs::linkat(rustix::fs::CWD, object, &self.0, name, follow)?)
     }
 
-    /// Opens such a file for reading, whoever else may write it.
+    /// A handle (`O_PATH`) of such a file, which this user may be unable to read.
     ///
     /// # Errors
     ///
     /// The system's, or it isn't a regular file.
-    pub fn linked(&self, name: &str) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        let file = self.0.open_with(name, options.read(true).custom_flags(UNFOLLOWED))?.into_std();
-        if file.metadata()?.is_file() { Ok(file) } else { Err(refused("it is not a regular file")) }
+    pub fn linked(&self, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(&self.0, name, flags, Mode::empty())?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode);
+        if kind == FileType::RegularFile {
+            Ok(handle)
+        } else {
+            Err(refused("it is not a regular file"))
+        }
     }
 
     /// Gives a file in here a name in another directory of the same file system too.

@@ -38,7 +38,7 @@ const MAX_LIST: u64 = 8 << 20;
 const MAX_PATTERNS: u64 = 1 << 20;
 
 /// How far the times of files may be behind the clock, in nanoseconds.
-const TICK: u64 = 20_000_000;
+pub(crate) const TICK: u64 = 20_000_000;
 
 /// What begins the line of a folder that was moved into the cache.
 const MOVED_IN: &str = "moved in: ";

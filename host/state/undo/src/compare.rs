@@ -235,7 +235,8 @@ impl Compared<'_> {
                     outcome.later_contents.insert(path.clone(), now);
                     plan.changes.push(change);
                 }
-                Ok(Found::Change { change, both, mode }) => {
+                Ok(Found::Change { change, both, mode, is_explained }) => {
+                    plan.explained.extend(is_explained.then(|| path.clone()));
                     outcome.merged.extend(both.map(|both| (path.clone(), both)));
                     outcome.modes.extend(mode.map(|mode| (path.clone(), mode)));
                     plan.changes.push(change);
@@ -317,7 +318,7 @@ impl Compared<'_> {
             _ => texts(self.access, at, now, wanted),
         };
         let change = UndoChange { path: path.to_owned(), what, texts };
-        Ok(Found::Change { change, both, mode })
+        Ok(Found::Change { change, both, mode, is_explained: *is_explained })
     }
 
     /// Looks at a path. `None`: another undo has restored what was there before both calls.
@@ -537,6 +538,7 @@ enum Found {
         change: UndoChange,
         both: Option<Vec<u8>>,
         mode: Option<Meta>,
+        is_explained: bool,
     },
 }
 

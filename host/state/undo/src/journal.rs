@@ -4,20 +4,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation};
+use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use toolhold_contract::{ChangeRecorder, ChangedPath};
 use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
-use super::caches::{Caches, KnownCaches, file_identity};
-use super::files::{DirEntryRef, Meta};
+use super::caches::{Caches, KnownCaches, TICK, file_identity};
+use super::files::{DirEntryRef, Meta, reopened};
 use super::folder::{Folder, JOURNAL, UndoEntry};
 use super::git_index;
 use super::given::noted_access;
@@ -67,9 +67,10 @@ pub(crate) struct KeptFile {
 impl KeptFile {
     /// What it is now.
     pub(crate) fn read(access: &Access, folder: &PrivateFolder, copy: u32) -> io::Result<Self> {
-        let file = folder.linked(&kept_name(copy))?;
-        let stat = rustix::fs::fstat(&file)?;
+        let handle = folder.linked(&kept_name(copy))?;
+        let stat = rustix::fs::fstat(&handle)?;
         let meta = Meta { mode: access.own_mode(&stat), ..Meta::from_stat(&stat) };
+        let file = reopened(access, handle.as_fd(), OFlags::RDONLY)?;
         Ok(Self { digest: digest_of(file)?, meta })
     }
 }
@@ -330,8 +331,11 @@ impl Journal {
         self.save(&mut inner, to, rules)?;
         self.save_parent(&mut inner, from)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        // A file that the call made since the last move is gone when its old name is.
-        let is_made = inner.segment.get(from.path) == Some(&State::Missing);
+        // A file that the call made since the last move is gone when its old name is. A new name of
+        // an older file isn't one.
+        let is_new = inner.segment.get(from.path) == Some(&State::Missing);
+        let is_made =
+            is_new && !file_identity(from).is_some_and(|it| inner.files.contains_key(&it));
         if !is_directory && is_made || Rule::Moved.is_off() {
             return Ok(());
         }
@@ -361,7 +365,7 @@ impl Journal {
         let is_named = changed.parent.is_some();
         let is_saved = inner.segment.get(changed.path).map(|it| !is_named || it.is_restorable());
         if is_saved == Some(true) || Rule::Saved.is_off() {
-            return Ok(());
+            return self.check_object(inner, changed, rules);
         }
         let file = file_identity(changed);
         let is_shared = self.store.running.change(&self.about.call, changed.path, file);
@@ -402,6 +406,29 @@ impl Journal {
         self.note(inner, path, state)?;
         // It may be the first time that the file is seen.
         self.check_unkept(inner, changed, rules)
+    }
+
+    /// Refuses the change of an older file that somebody else has put in the place of what is saved.
+    fn check_object(
+        &self,
+        inner: &mut Inner,
+        changed: &ChangedPath<'_>,
+        rules: SaveRules,
+    ) -> io::Result<()> {
+        let Some(file) = file_identity(changed) else { return Ok(()) };
+        let saved = inner.segment.get(changed.path);
+        let is_saved = saved == Some(&State::Other)
+            || saved.and_then(State::object) == Some(file)
+            || inner.files.contains_key(&file);
+        if is_saved || file.born() + TICK >= self.about.at {
+            return Ok(());
+        }
+        let why = "another file was put there while the call ran";
+        if rules.required {
+            inner.refused.get_or_insert((changed.path.to_owned(), why.to_owned()));
+            return Err(rustix::io::Errno::DQUOT.into());
+        }
+        self.note(inner, changed.path.to_owned(), Err(io::Error::other(why)))
     }
 
     /// Refuses the change of a file with several names that loses one of them and gets other

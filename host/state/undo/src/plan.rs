@@ -30,6 +30,8 @@ pub struct UndoPlan {
     pub(crate) open: Vec<usize>,
     /// The paths after the call that are left, but may be restored by another undo.
     pub(crate) left: HashSet<PathBuf>,
+    /// The paths after the call that the undo of another one has changed since.
+    pub(crate) explained: HashSet<PathBuf>,
 }
 
 /// One change of an undo.
@@ -155,6 +157,7 @@ impl UndoPlan {
             open,
             tasks: Vec::new(),
             left: HashSet::new(),
+            explained: HashSet::new(),
         };
         let open: HashSet<PathBuf> = plan.open.iter().map(|at| tasks[*at].after.clone()).collect();
         let earlier = EarlierUndo::new(read, &tasks, &steps);

@@ -14,7 +14,7 @@ use super::files::{DirEntryRef, Meta};
 use super::folder::Folder;
 use super::journal::{KeptFile, is_full};
 use super::lines::Move;
-use super::plan::UndoConflict;
+use super::plan::{UndoConflict, UndoPlan};
 use super::progress::{self, Step};
 use super::rules::Rule;
 use super::saved::SavedCall;
@@ -29,7 +29,7 @@ pub(crate) struct Restoration<'a> {
     access: &'a Access,
     all: &'a Folder,
     read: &'a SavedCall,
-    tasks: &'a [Task],
+    plan: &'a UndoPlan,
     /// The paths of each file that had more than one.
     names: HashMap<Identity, Vec<&'a Path>>,
     /// The path at which each of them is made again.
@@ -45,11 +45,11 @@ impl<'a> Restoration<'a> {
         access: &'a Access,
         all: &'a Folder,
         read: &'a SavedCall,
-        tasks: &'a [Task],
+        plan: &'a UndoPlan,
         is_forced: bool,
     ) -> Self {
         let mut names: HashMap<Identity, Vec<&Path>> = HashMap::new();
-        for task in tasks {
+        for task in &plan.tasks {
             if let Action::Restore { path, before: State::File { identity, .. }, .. } = &task.action
                 && let Some(identity) = identity
             {
@@ -60,7 +60,7 @@ impl<'a> Restoration<'a> {
             access,
             all,
             read,
-            tasks,
+            plan,
             names,
             made: HashMap::new(),
             renamed: HashSet::new(),
@@ -68,16 +68,17 @@ impl<'a> Restoration<'a> {
         }
     }
 
-    /// Does the tasks of these numbers, without those of paths that are `left`. Returns what is left
-    /// besides.
-    pub(crate) fn run(mut self, open: &[usize], left: &HashSet<PathBuf>) -> Vec<UndoConflict> {
-        let open: HashSet<usize> = open.iter().copied().collect();
+    /// Does the tasks of the plan that are open, without those of paths that are left. Returns what
+    /// is left besides.
+    pub(crate) fn run(mut self) -> Vec<UndoConflict> {
+        let open: HashSet<usize> = self.plan.open.iter().copied().collect();
         let mut conflicts = Vec::new();
-        let mut failed: HashSet<&Path> = left.iter().map(PathBuf::as_path).collect();
+        let mut failed: HashSet<&Path> = self.plan.left.iter().map(PathBuf::as_path).collect();
         // Each path as it was at the time that the undo has come to.
         let mut waiting: Vec<&Path> = Vec::new();
         let mut unmoved: Vec<&Path> = Vec::new();
-        for (at, Task { after, action }) in self.tasks.iter().enumerate() {
+        let mut needless = Vec::new();
+        for (at, Task { after, action }) in self.plan.tasks.iter().enumerate() {
             let is_below = |path: &Path| unmoved.iter().any(|end| path.starts_with(end));
             let is_stuck = match action {
                 Action::MoveBack(made) => {
@@ -89,7 +90,7 @@ impl<'a> Restoration<'a> {
             };
             if open.contains(&at) && !failed.contains(&**after) && !is_stuck {
                 progress::note(&self.read.folder, at, Step::Begun);
-                match self.act(action) {
+                match self.act(after, action) {
                     Ok(()) => {
                         progress::note(&self.read.folder, at, Step::Done);
                         continue;
@@ -103,10 +104,7 @@ impl<'a> Restoration<'a> {
             } else if is_stuck && open.contains(&at) && failed.insert(after) {
                 conflicts.push(UndoConflict::stuck(after));
             } else if !failed.contains(&**after) {
-                // It needed nothing, which the undo of another call may ask for.
-                if !self.is_forced && !open.contains(&at) {
-                    progress::note(&self.read.folder, at, Step::Done);
-                }
+                needless.extend((!self.is_forced && !open.contains(&at)).then_some(at));
                 continue;
             }
             match action {
@@ -115,11 +113,15 @@ impl<'a> Restoration<'a> {
                 action => waiting.push(action.path()),
             }
         }
+        // The undo of another call may ask whether these paths are restored.
+        for at in needless {
+            progress::note(&self.read.folder, at, Step::Done);
+        }
         conflicts
     }
 
     /// Does one. What is done already is done again without harm.
-    fn act(&mut self, action: &Action) -> io::Result<()> {
+    fn act(&mut self, after: &Path, action: &Action) -> io::Result<()> {
         match action {
             Action::Restore { path, before, merged } => {
                 self.restore(path, before, merged.as_deref())
@@ -127,7 +129,12 @@ impl<'a> Restoration<'a> {
             Action::Meta { path, before } => {
                 let place = DirEntryRef::find(self.access, path)?;
                 match before {
-                    State::File { .. } if self.is_given_since(&place, before)? => Ok(()),
+                    State::File { .. }
+                        if !self.plan.explained.contains(after)
+                            && self.is_given_since(&place, before)? =>
+                    {
+                        Ok(())
+                    }
                     State::File { meta, .. } | State::Directory { meta, .. } => {
                         place.set_meta(meta)
                     }

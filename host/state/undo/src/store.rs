@@ -170,8 +170,7 @@ impl UndoStore {
         let access = access_for(&read.folder);
         let mut plan =
             UndoPlan::new(&access, &self.0, &read, only).map_err(UndoError::Unreadable)?;
-        let left = Restoration::new(&access, &self.0, &read, &plan.tasks, only.is_some())
-            .run(&plan.open, &plan.left);
+        let left = Restoration::new(&access, &self.0, &read, &plan, only.is_some()).run();
         // The permissions are as they were before anything is said about them.
         drop(access);
         plan.conflicts.extend(left);

@@ -7,13 +7,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Uid;
 
 use super::not_tried::not_tried;
 use super::{changed, handle};
+use crate::caches::TICK;
 use crate::progress::NOTES_LEFT;
 use crate::rules::Rule;
 use crate::*;
@@ -325,6 +326,7 @@ fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), Str
         let _ = lchown(root.join(random.one(&FILES)), Some(0), Some(0));
     }
     let before = seen(&root, |_| true);
+    await_tick();
     as_user(user, || {
         let (journal, commands) = recorder(&store, "1-1");
         let most = number("TOOLHOLD_CHANGES").unwrap_or(14);
@@ -367,6 +369,11 @@ fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), Str
     Err(format!("seed {seed}, user {user}, {kind:?}: {left}\n{}", differ.join("\n")))
 }
 
+/// A call takes files for new that are hardly older than itself.
+fn await_tick() {
+    std::thread::sleep(Duration::from_nanos(TICK));
+}
+
 /// A change that leaves all names where they are.
 fn change_in_place(recorder: &dyn ChangeRecorder, root: &Path, random: &mut Random) -> Option<()> {
     let path = root.join(random.one(&FILES));
@@ -405,6 +412,7 @@ fn two_callers(seed: u64, user: u32) -> Result<bool, String> {
         make(&root, &mut random);
     });
     let before = seen(&root, |_| true);
+    await_tick();
     let left = as_user(user, || {
         let mut callers = Vec::from(["1-1", "2-1"].map(|call| recorder(&store, call)));
         let first = random.below(2);
