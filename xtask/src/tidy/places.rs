@@ -106,7 +106,7 @@ const OPEN_BENEATH: [&str; 10] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 40] = [
+const OPEN_OWN: [&str; 41] = [
     "host/agent/loop/src/instructions.rs", // AGENTS.md in the working directory and above
     "host/agent/loop/src/record/store.rs", // Toolhold's own sessions
     "host/mcp/client/src/packages/fetched.rs", // the packages of servers, in Toolhold's cache
@@ -134,6 +134,7 @@ const OPEN_OWN: [&str; 40] = [
     "host/sandbox/system/src/confine/",          // /proc, and the trees that a program gets
     "host/sandbox/system/src/files/grants.rs",   // the granted directories, which are opened once
     "host/sandbox/system/src/files/kernel.rs",   // /proc
+    "host/sandbox/system/src/kernel.rs",         // /proc
     "host/state/undo/src/files.rs",              // what calls changed, by its real path
     "host/sandbox/system/src/mounts.rs",         // the table of mounts
     "host/sandbox/system/src/machine/",          // /proc and /sys

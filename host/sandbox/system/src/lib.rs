@@ -2,6 +2,7 @@
 
 pub mod confine;
 pub mod files;
+mod kernel;
 pub mod machine;
 mod messages;
 pub mod mounts;

@@ -6,6 +6,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::spec::Limits;
+use crate::kernel;
 
 /// Process numbers that the kernel doesn't give out again. The limit of a namespace counts them.
 const RESERVED: u64 = 300;
@@ -36,8 +37,12 @@ pub(super) fn bound(limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// Limits the processes of this namespace, also root's, if the kernel can: from 6.14 on.
+/// Limits the processes of this namespace, also root's, if the kernel can. On an older kernel, this
+/// is a setting of the whole machine, and root in a namespace may change it.
 pub(super) fn bound_processes(limits: &Limits) {
+    if !kernel::bounds_namespaces() {
+        return;
+    }
     let _ = std::fs::write("/proc/sys/kernel/pid_max", (limits.processes + RESERVED).to_string());
 }
 

@@ -1,22 +1,11 @@
-//! What this kernel supports: its version, namespaces, and limits on watching files.
+//! What this kernel supports: namespaces, and limits on watching files.
 
 use std::io;
 use std::path::Path;
 
 use rustix::fs::inotify;
 
-use super::{number, text};
-
-/// The kernel's release, as in `uname -r`. `None` if `/proc` isn't mounted.
-pub fn release() -> Option<String> {
-    text("/proc/sys/kernel/osrelease")
-}
-
-/// The first two numbers of a release.
-pub fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
+use super::number;
 
 /// The namespaces that the kernel allows to users other than root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,16 +66,4 @@ pub fn watch_limits() -> Option<WatchLimits> {
 /// The system's: mostly that the user's limit is reached.
 pub fn watching_works() -> io::Result<()> {
     inotify::init(inotify::CreateFlags::CLOEXEC).map(drop).map_err(io::Error::from)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn version_is_the_first_two_numbers() {
-        assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
-        assert_eq!(version("5.4"), Some((5, 4)));
-        assert_eq!(version("linux"), None);
-    }
 }

@@ -6,9 +6,8 @@ mod resources;
 
 pub use crate::confine::{filter_works, landlock_version};
 pub use crate::files::{proc_works, resolving_works};
-pub use kernel::{
-    Namespaces, WatchLimits, namespaces, release, version, watch_limits, watching_works,
-};
+pub use crate::kernel::{bounds_namespaces, release, version};
+pub use kernel::{Namespaces, WatchLimits, namespaces, watch_limits, watching_works};
 pub use resources::{Bounds, address_space, bounds, memory, overcommits};
 
 /// The default number of parallel calls: eight for each processor, at least 16.
