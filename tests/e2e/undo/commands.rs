@@ -188,6 +188,21 @@ async fn undo_says_what_was_too_large_to_save() {
     assert!(scene.granted.join("public.txt").exists(), "all others are restored");
 }
 
+/// In a private directory, a command may rename what it makes there.
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_restores_a_file_if_the_command_tried_to_move_what_is_around_its_tree() {
+    let scene = scene(&["tools.autonomy=full"], fill).await;
+    let before = state(&scene.granted);
+    let root = scene.root().display().to_string();
+    let line = format!(
+        "cd /; mv {root} {root}-moved; for folder in {root} {root}-moved; do echo x > $folder/granted/a/one.txt; done; true"
+    );
+    let answer = call(&scene.host, json!({ "command": line })).await;
+    assert_ne!(state(&scene.granted), before, "it was written: {answer:?}");
+    store(&scene).undo(&answer.id.0).expect("it is undone");
+    assert_eq!(state(&scene.granted), before);
+}
+
 /// As cargo, pytest and ruff make theirs.
 #[tokio::test(flavor = "multi_thread")]
 async fn cache_that_a_call_made_goes_with_it() {

@@ -5,6 +5,7 @@
 //! Landlock doesn't cover yet. Trees are cloned from handles that were opened without following
 //! links, so that nobody can put another tree in their place meanwhile.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -14,9 +15,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
-    mount_change, move_mount, open_tree, unmount,
+    mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 
 use super::raw;
@@ -92,11 +93,18 @@ impl View {
         let proc = mounted("proc", &[], PRIVATE | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
         let options = [("ptmxmode", "0666"), ("mode", "0600"), ("max", MOST_TERMINALS)];
         let terminals = mounted("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOSUID)?;
-        for path in ["/proc", "/tmp", "/var/tmp", "/run", "/dev/shm", TERMINALS]
-            .into_iter()
-            .chain(preparation.home.as_deref())
-        {
+        for path in ["/proc", "/run", TERMINALS] {
             root.directory(path)?;
+        }
+        // Mounts of their own: they stay writable.
+        let home = preparation.home.as_deref().filter(|home| *home != "/");
+        for path in OWN_WRITABLE.into_iter().chain(home) {
+            root.directory(path)?;
+            root.pin(path)?;
+        }
+        for path in leading(preparation) {
+            root.directory(path)?;
+            root.pin(path)?;
         }
         for (name, target) in LINKS {
             symlinkat(target, &root.0, &name[1..]).map_err(failed("making /dev"))?;
@@ -117,6 +125,11 @@ impl View {
         rustix::process::pivot_root(".", ".").map_err(failed("making the view the root"))?;
         unmount(".", UnmountFlags::DETACH).map_err(failed("leaving the old root"))?;
         rustix::process::chdir("/").map_err(failed("entering the view"))?;
+        if preparation.home.as_deref() != Some("/") {
+            let flags =
+                MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+            mount_remount("/", flags, c"").map_err(failed("protecting the view"))?;
+        }
         Ok(Self { root, found, inner, covers })
     }
 
@@ -148,6 +161,20 @@ impl View {
         }
         Ok(())
     }
+}
+
+/// The directories in private ones that lead to trees, the outer before the inner. They keep their
+/// names: what is changed in a tree is saved for undo by its path.
+fn leading(preparation: &Preparation) -> BTreeSet<&str> {
+    let own = || OWN_WRITABLE.into_iter().chain(preparation.home.as_deref());
+    let mut found = BTreeSet::new();
+    for tree in &preparation.trees {
+        let above = Path::new(&tree.path).ancestors().skip(1);
+        let private = above
+            .filter(|above| own().any(|own| *above != Path::new(own) && above.starts_with(own)));
+        found.extend(private.filter_map(Path::to_str));
+    }
+    found
 }
 
 /// The trees inside of other trees.
