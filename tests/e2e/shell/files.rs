@@ -1,9 +1,12 @@
 //! Files that a command can't read or change, with any program.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 use super::bounds::as_an_ordinary_user;
 use super::{run, scene, there_is};
@@ -79,6 +82,52 @@ async fn command_writes_nothing_outside() {
         fs::read_to_string(scene.granted.join("own.txt")).expect("it was written"),
         "first\nsecond\n"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_in_a_directory_for_reading_stays_unchanged() {
+    let paths = "tools.shell.allowed_paths=[\".\", { path = \"{outside}\", access = \"read\" }]";
+    let scene = scene(&[paths], |_| {}).await;
+    assert_eq!(run(&scene, "cat ../outside/secret.txt").await.stdout, scene.secret);
+    let emptied = "/usr/bin/python3 -c 'import os; os.open(\"FILE\", os.O_TRUNC)'";
+    let linked = "ln FILE here.txt && echo gone > here.txt";
+    for way in WRITERS.iter().chain(&[("python3", emptied), ("ln", linked)]) {
+        let (program, way) = way;
+        if there_is(program) {
+            run(&scene, &way.replace("FILE", "../outside/secret.txt")).await;
+            scene.assert_untouched();
+        }
+    }
+}
+
+/// A read-only mount doesn't keep a pipe from being written to.
+#[tokio::test(flavor = "multi_thread")]
+async fn pipe_that_a_command_may_not_write_gets_nothing() {
+    let paths =
+        "tools.shell.allowed_paths=[\".\", { path = \"{root}/shared\", access = \"read\" }]";
+    let scene = scene(&[paths, "tools.file.deny_write=[\"locked\"]"], |root| {
+        fs::create_dir(root.join("shared")).expect("a folder is made");
+        for pipe in ["shared/pipe", "granted/locked", "granted/open"] {
+            mknodat(CWD, root.join(pipe), FileType::Fifo, Mode::RWXU, 0).expect("a pipe is made");
+        }
+    })
+    .await;
+    for (pipe, gets) in [("shared/pipe", ""), ("granted/locked", ""), ("granted/open", "said\n")] {
+        let path = scene.root().join(pipe);
+        // For writing too, so that opening it waits for nobody.
+        let mut ours = fs::File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(&path)
+            .expect("it opens");
+        run(&scene, &format!("echo said > {}", path.display())).await;
+        let mut heard = [0; 16];
+        let heard = ours
+            .read(&mut heard)
+            .map_or(String::new(), |read| String::from_utf8_lossy(&heard[..read]).into_owned());
+        assert_eq!(heard, gets, "{pipe}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,7 +279,10 @@ async fn kernel_interfaces_lead_nowhere() {
         "echo x > /sys/devices/system/cpu/online",
         "echo x > /usr/bin/toolhold-was-here",
         "echo x > /etc/toolhold-was-here",
-        "kill -9 1",
+        // What isn't granted isn't there, and can't be made either.
+        "mkdir /toolhold-was-here",
+        "rm /bin",
+        &format!("mv {root} {root}-moved"),
     ] {
         let ran = run(&scene, command).await;
         assert_ne!(ran.code, 0, "{command}: {ran:?}");
@@ -239,6 +291,10 @@ async fn kernel_interfaces_lead_nowhere() {
         !Path::new("/usr/bin/toolhold-was-here").exists()
             && !Path::new("/etc/toolhold-was-here").exists()
     );
+    // The process that watches isn't ended or stopped.
+    let ran =
+        run(&scene, "kill -9 1; kill -STOP 1; kill -SEGV 1; kill -SEGV 1; echo goes on").await;
+    assert_eq!((ran.code, &*ran.stdout), (0, "goes on\n"), "{ran:?}");
     let ran = run(&scene, "grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status").await;
     assert_eq!(
         ran.stdout,

@@ -181,6 +181,7 @@ impl Places {
         denied.hidden.retain(there);
         denied.frozen.retain(there);
         denied.left.retain(|path| path.exists());
+        let mut pipes = Vec::new();
         // Without a view of their own, they can't create such a socket.
         if namespaces {
             let grants = || rules.grants().iter().map(|grant| grant.path.as_path());
@@ -197,8 +198,9 @@ impl Places {
                     .cloned()
                     .collect(),
             };
-            let SocketScan { sockets, unreadable, own_names } =
-                self.known.sockets.search(scope, &mounts)?;
+            let scan = self.known.sockets.search(scope, &mounts)?;
+            let SocketScan { sockets, unreadable, own_names, .. } = scan;
+            pipes = scan.pipes;
             for path in own_names {
                 denied.freeze(path)?;
             }
@@ -219,6 +221,15 @@ impl Places {
         }
         if let Some(call) = call {
             call_rules::look(call, &trees, is_granted, &mut denied)?;
+        }
+        // Mounts don't keep a pipe from being written to, and reading from it takes what it holds.
+        for pipe in pipes {
+            let tree = trees.iter().rfind(|tree| pipe.starts_with(&tree.path));
+            if tree.is_some_and(|tree| tree.access == TreeAccess::Read)
+                || pipe.ancestors().any(|above| denied.frozen.contains(above))
+            {
+                denied.hide(pipe)?;
+            }
         }
         // Below a covered path, nothing is visible.
         let covers = denied.hidden.clone();

@@ -1,5 +1,6 @@
-//! Finds sockets of other programs in a command's directories: a program that connects to one has a
-//! program outside act for it.
+//! Finds sockets and pipes of other programs in a command's directories: a program that connects to
+//! a socket has a program outside act for it, and a read-only mount keeps nobody from writing to a
+//! pipe.
 //!
 //! A network namespace only stops sockets without a path. So sockets with a path are searched for
 //! before a command runs, and covered. The kernel tells of each name that comes or goes in a
@@ -44,6 +45,8 @@ const LOCAL: [i64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1
 pub(super) struct SocketScan {
     /// Sockets with a listener.
     pub(super) sockets: Vec<PathBuf>,
+    /// Named pipes.
+    pub(super) pipes: Vec<PathBuf>,
     /// Directories that can't be read; a program that knows the name of a socket in one may still
     /// reach it.
     pub(super) unreadable: Vec<PathBuf>,
@@ -187,12 +190,12 @@ impl Walk {
     }
 
     fn forget_if_unsure(&mut self) {
-        let SocketScan { sockets, unreadable, own_names } = &self.found;
+        let SocketScan { sockets, pipes, unreadable, own_names } = &self.found;
         // Perhaps its directory can't be read any more, and has to be found.
         let is_refused = |path: &PathBuf| {
             rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::ACCESS)
         };
-        if sockets.len() + own_names.len() > MAX_NAMES
+        if sockets.len() + pipes.len() + own_names.len() > MAX_NAMES
             || !unreadable.is_empty()
             || sockets.iter().any(is_refused)
         {
@@ -231,8 +234,10 @@ impl Walk {
 
     /// Checks a path whose name has come or gone.
     fn name(&mut self, mut path: PathBuf) -> Result<(), PlacesError> {
-        self.found.sockets.retain(|known| !known.starts_with(&path));
-        self.found.own_names.retain(|known| !known.starts_with(&path));
+        let SocketScan { sockets, pipes, own_names, .. } = &mut self.found;
+        for known in [sockets, pipes, own_names] {
+            known.retain(|known| !known.starts_with(&path));
+        }
         let name = path.file_name().and_then(|name| CString::new(name.as_bytes()).ok());
         let (Some(folder), Some(name)) = (path.parent(), name) else { return Ok(()) };
         let depth = self.scope.roots.iter().find_map(|(root, _)| folder.strip_prefix(root).ok());
@@ -255,13 +260,14 @@ impl Walk {
         Ok(())
     }
 
-    /// Remembers a file if it is a socket or has one of Toolhold's own names.
+    /// Remembers a file if it is a socket or a pipe, or has one of Toolhold's own names.
     fn file(&mut self, kind: FileType, folder: &Path, name: &CStr) {
         let path = || folder.join(OsStr::from_bytes(name.to_bytes()));
         let is_own =
             || OWN_NAMES.iter().any(|own| name.to_bytes().eq_ignore_ascii_case(own.as_bytes()));
         match kind {
             FileType::Socket if !self.scope.passes(&path()) => self.found.sockets.push(path()),
+            FileType::Fifo => self.found.pipes.push(path()),
             FileType::RegularFile if is_own() => self.found.own_names.push(path()),
             _ => {}
         }
