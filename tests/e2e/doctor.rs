@@ -7,11 +7,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
+use seccompiler::{SeccompAction, SeccompFilter};
 use serde_json::{Value, json};
 
 use crate::support::server::Authority;
-use crate::support::{Cli, Ended};
-use crate::support::{not_tried, plugin, toolhold};
+use crate::support::{Cli, Ended, NEWEST_LANDLOCK, not_tried, output_under, plugin, toolhold};
 
 /// The findings of the doctor.
 struct Report(Value);
@@ -175,14 +175,19 @@ fn doctor_finds_missing_namespaces_and_names_the_setting() {
         return;
     }
     let cli = Cli::new();
-    let mut command = Command::new("unshare");
-    let line = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" doctor --json";
-    command.args(["-Ur", "sh", "-c", line]).arg(toolhold()).current_dir(cli.work()).env_clear();
-    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    for (name, value) in doctor(&cli).get_envs() {
-        command.env(name, value.expect("it is set"));
-    }
-    let report = examined(&mut command);
+    let after = |line: &str| {
+        let mut command = Command::new("unshare");
+        let line = format!("{line} && exec \"$0\" doctor --json");
+        command.args(["-Ur", "sh", "-c", &line]).arg(toolhold());
+        command.current_dir(cli.work()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        for (name, value) in doctor(&cli).get_envs() {
+            command.env(name, value.expect("it is set"));
+        }
+        examined(&mut command)
+    };
+    let forbid = "echo 0 > /proc/sys/user/max_user_namespaces";
+    let report = after(forbid);
     report.expect("Process sandbox", "sandbox", "warning", "no command starts: namespaces");
     let fix =
         report.expect("Process sandbox", "namespaces", "warning", "missing (namespaces: ")["fix"]
@@ -192,6 +197,51 @@ fn doctor_finds_missing_namespaces_and_names_the_setting() {
     assert_eq!(fix, "sysctl user.max_user_namespaces=15000");
     // The rest is checked nevertheless.
     report.expect("Process sandbox", "filter of system calls", "ok", "enforced");
+    // The setting helps.
+    let (name, value) = fix.trim_start_matches("sysctl ").split_once('=').expect("it is a setting");
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    let report = after(&format!("{forbid} && echo {value} > {path}"));
+    report.expect("Process sandbox", "namespaces", "ok", "of their own");
+}
+
+/// As under Docker's filter.
+#[test]
+fn doctor_finds_a_filter_that_forbids_namespaces_and_names_the_option() {
+    const UNSHARE: i64 = if cfg!(target_arch = "x86_64") { 272 } else { 97 };
+    const EPERM: u32 = 1;
+    let architecture = std::env::consts::ARCH.try_into().expect("it is known");
+    let filter = SeccompFilter::new(
+        [(UNSHARE, Vec::new())].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(EPERM),
+        architecture,
+    );
+    let filter = filter.and_then(TryInto::try_into).expect("it is a filter");
+    let cli = Cli::new();
+    let report = Report::parse(Ended::from_output(output_under(&[filter], &mut doctor(&cli))));
+    report.expect("Process sandbox", "sandbox", "warning", "no command starts: namespaces");
+    let fix =
+        &report.expect("Process sandbox", "namespaces", "warning", "missing (namespaces: ")["fix"];
+    let fix = fix.as_str().expect("there is one");
+    assert!(fix.contains("docker run --security-opt seccomp=unconfined"), "{fix}");
+}
+
+#[test]
+fn doctor_names_the_kernel_that_landlock_needs() {
+    for (newest, state, found) in [
+        ("0", "warning", "this kernel does not have it, so mounts alone keep files"),
+        ("1", "warning", "version 1 isn't used, so mounts alone keep files"),
+        ("2", "ok", "version 2; from 6 on (Linux 6.12)"),
+    ] {
+        let cli = Cli::new();
+        let report = examined(doctor(&cli).env(NEWEST_LANDLOCK, newest));
+        report.expect("Process sandbox", "sandbox", "ok", "strict: ");
+        let landlock = report.expect("Process sandbox", "Landlock", state, found);
+        if state == "warning" {
+            let fix = landlock["fix"].as_str().expect("there is one");
+            assert!(fix.starts_with("Linux 5.19 or later"), "{fix}");
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod files;
 mod floods;
 mod job_servers;
 mod jobs;
+mod kernels;
 mod modes;
 mod network;
 pub(crate) mod process_lifetime;

@@ -8,6 +8,9 @@ use tempfile::TempDir;
 
 use super::{not_tried, shared_cache, toolhold};
 
+/// The variable that hides later versions of Landlock from the program that is tested.
+pub(crate) const NEWEST_LANDLOCK: &str = "TEST_NEWEST_LANDLOCK";
+
 /// A folder to work in, with folders of Toolhold's own beside it.
 pub(crate) struct Cli {
     pub(crate) root: TempDir,
@@ -49,6 +52,7 @@ impl Cli {
         command
             .env("TOOLHOLD_CONFIG_DIR", self.root.path().join("config"))
             .env("TOOLHOLD_DATA_DIR", self.root.path().join("data"));
+        command.envs(std::env::var(NEWEST_LANDLOCK).map(|newest| (NEWEST_LANDLOCK, newest)));
         if self.asks {
             command.env("TOOLHOLD_TOOLS_AUTONOMY", "ask");
         }

@@ -25,14 +25,14 @@ pub(crate) use artifacts::{
     built, builtin, compiler_caches, example, fetched, go_compiler, plugin, toolhold,
 };
 pub(crate) use attacks::attacks;
-pub(crate) use cli::{Cli, Ended};
+pub(crate) use cli::{Cli, Ended, NEWEST_LANDLOCK};
 pub(crate) use component::{Component, Offer, manifest, section};
 pub(crate) use living::{
     Living, ends, mappings_below, said, soon, state, until, until_says, version, waiting,
 };
 pub(crate) use log::{log_of, log_with};
 pub(crate) use not_tried::not_tried;
-pub(crate) use process::descriptors_below;
+pub(crate) use process::{descriptors_below, output_under};
 pub(crate) use running::{ATTACK_MIB, run, run_alone};
 pub(crate) use scene::{Recorder, Scene, shared_cache, unasked};
 pub(crate) use waiting::wait_until;

@@ -1,5 +1,8 @@
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Output};
+
+use seccompiler::BpfProgram;
 
 /// The most memory that this process has held.
 pub(crate) fn peak_memory_mib() -> u64 {
@@ -17,4 +20,17 @@ pub(crate) fn descriptors_below(folder: &Path) -> usize {
     open.flatten()
         .filter(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(folder)))
         .count()
+}
+
+/// Runs a program under filters of system calls. They are those of a thread, and of what it starts.
+pub(crate) fn output_under(filters: &[BpfProgram], command: &mut Command) -> Output {
+    std::thread::scope(|scope| {
+        let output = scope.spawn(|| {
+            for filter in filters {
+                seccompiler::apply_filter(filter).expect("the filter is accepted");
+            }
+            command.output().expect("it starts")
+        });
+        output.join().expect("it ends")
+    })
 }

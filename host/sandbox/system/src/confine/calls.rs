@@ -11,6 +11,11 @@ use seccompiler::{
     SeccompRule, sock_filter,
 };
 
+use super::raw::landlock_version;
+
+/// The version of Landlock from which on it covers sockets without a path.
+const COVERS_SOCKETS: u32 = 6;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Never permitted, whatever the arguments are.
@@ -187,9 +192,10 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
         }
     }
     // Kinds of sockets. With a view, sockets with a path lead only where files lead; with a network
-    // namespace of its own, network sockets lead nowhere.
+    // namespace of its own, network sockets and those without a path lead nowhere. In the machine's
+    // network, a filter can't tell those without a path from others.
     let mut known = Vec::new();
-    if view {
+    if view && (!network || landlock_version() >= Some(COVERS_SOCKETS)) {
         known.push(libc::AF_UNIX);
     }
     if view || network {

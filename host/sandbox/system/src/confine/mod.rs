@@ -10,8 +10,8 @@
 //!    with what is denied covered up;
 //! 3. bounds on memory, processes, processor time, file sizes and descriptors, of each process and
 //!    of all together;
-//! 4. Landlock: the same trees once more, for what is written and what is read, and no way to
-//!    processes outside;
+//! 4. Landlock, where the kernel's is new enough: the same trees once more, for what is written and
+//!    what is read, and no way to processes outside;
 //! 5. no capabilities, no way to get any, and a filter of system calls.
 //!
 //! The process that set this up stays as the first one of the namespace: it checks the limits, and
@@ -34,9 +34,10 @@ mod view;
 pub(crate) use changes::{CALLS, Target};
 pub use compute::{filter_works, lower_bounds, to_computing};
 pub(crate) use network::{NETWORK, NetworkAnswer, SOCKETS};
-pub use raw::close_inherited;
+#[cfg(debug_assertions)]
+pub(crate) use raw::NEWEST_LANDLOCK;
+pub use raw::{close_inherited, landlock_version};
 pub use run::{HELPER, run};
 pub use spec::{Bound, Limits, Sandbox, Tree, TreeAccess};
 pub(crate) use spec::{HelperStatus, Identity, Preparation, Program, Recorded, TreeState};
-pub use trees::landlock_version;
 pub(crate) use view::open_itself;

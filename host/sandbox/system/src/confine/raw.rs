@@ -96,6 +96,28 @@ pub(super) fn mount_attributes(mount: impl AsFd, set: u64) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The variable by which the tests hide later versions of Landlock from a build with debug
+/// assertions.
+#[cfg(debug_assertions)]
+pub(crate) const NEWEST_LANDLOCK: &str = "TEST_NEWEST_LANDLOCK";
+
+/// The kernel's version of Landlock. `None`: the kernel has none, or doesn't allow it.
+pub fn landlock_version() -> Option<u32> {
+    /// `LANDLOCK_CREATE_RULESET_VERSION`.
+    const VERSION: u32 = 1;
+    let nothing = std::ptr::null::<libc::c_void>();
+    // SAFETY: with this flag, the kernel reads no memory and makes nothing.
+    #[expect(unsafe_code, reason = "no crate tells the version before it restricts a thread")]
+    let answer =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
+    let version = u32::try_from(answer).ok();
+    #[cfg(debug_assertions)]
+    if let Some(newest) = std::env::var(NEWEST_LANDLOCK).ok().and_then(|text| text.parse().ok()) {
+        return version.map(|version| version.min(newest)).filter(|version| *version > 0);
+    }
+    version
+}
+
 /// Adds a filter of system calls whose notifications the returned listener gets. The filter holds
 /// for this process and its descendants.
 ///

@@ -1,46 +1,57 @@
 //! Restricts a command with Landlock to the trees that it may read and write.
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
-    PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::fs::FileType;
 
+use super::raw::landlock_version;
 use super::spec::{Preparation, TreeAccess, TreeState};
 use super::view::{DEVICES, MOVED, OWN_WRITABLE, TERMINAL, TERMINALS, open_itself};
 
-/// The required version; the oldest kernel that has it is 6.2. Newer features are used if the
-/// kernel has them.
-const ABI_NEEDED: ABI = ABI::V3;
+/// The newest version whose features are used.
 const ABI_KNOWN: ABI = ABI::V6;
 
 /// Restricts this process and its descendants to the trees of the preparation. `state`: what they
 /// have to be; `None` if the root of this process is a view, which is checked itself.
 ///
+/// Behind a view, version 1 isn't used: under it, no file can be moved to another directory or
+/// linked there, so ordinary programs fail, and the view already keeps every file.
+///
 /// # Errors
 ///
-/// The reason why it can't be enforced. It begins with [`MOVED`] if a tree isn't what it was.
+/// What isn't enforced. It begins with [`MOVED`] if a tree isn't what it was; then nothing is.
 pub(super) fn restrict(preparation: &Preparation, state: Option<&TreeState>) -> Result<(), String> {
     let view = state.is_none();
     let failed = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
-    let all = AccessFs::from_all(ABI_KNOWN);
+    let version = landlock_version().unwrap_or(0);
+    let abi = ABI::from(i32::try_from(version).unwrap_or(i32::MAX)).min(ABI_KNOWN);
+    if view && abi < ABI::V2 {
+        return Ok(());
+    }
+    if abi == ABI::Unsupported {
+        return Err("Landlock: this kernel does not have it".to_owned());
+    }
+    // The kernel has said that it has all of this version, so all of it is required.
+    let all = AccessFs::from_all(abi);
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(ABI_NEEDED))
-        .map_err(|error| failed(&error))?
-        .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)
-        .map_err(|error| failed(&error))?
-        // Sockets without a path, and other processes.
-        .scope(Scope::AbstractUnixSocket | Scope::Signal)
         .map_err(|error| failed(&error))?;
+    if abi >= ABI::V6 {
+        // Sockets without a path, and other processes.
+        ruleset = ruleset
+            .scope(Scope::AbstractUnixSocket | Scope::Signal)
+            .map_err(|error| failed(&error))?;
+    }
     // With a view, it also has a private network.
-    if !preparation.network && !view {
+    if abi >= ABI::V4 && !preparation.network && !view {
         ruleset = ruleset
             .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)
             .map_err(|error| failed(&error))?;
     }
-    let read: BitFlags<AccessFs> = AccessFs::from_read(ABI_KNOWN);
+    let read: BitFlags<AccessFs> = AccessFs::from_read(abi);
     let trees = preparation.trees.iter().map(|tree| {
         (tree.path.as_str(), if tree.access == TreeAccess::Write { all } else { read })
     });
@@ -75,32 +86,20 @@ pub(super) fn restrict(preparation: &Preparation, state: Option<&TreeState>) -> 
             FileType::Directory => access,
             // What it leads to is a tree by its own path, or isn't granted.
             FileType::Symlink => continue,
-            _ => access & AccessFs::from_file(ABI_KNOWN),
+            _ => access & AccessFs::from_file(abi),
         };
         rules = rules
-            .add_rule(PathBeneath::new(handle, access))
+            .add_rule(PathBeneath::new(handle, access & all))
             .map_err(|error| format!("Landlock: {path}: {error}"))?;
     }
     let status = rules.restrict_self().map_err(|error| failed(&error))?;
-    match status.ruleset {
-        RulesetStatus::NotEnforced => Err("Landlock: this kernel does not have it".to_owned()),
-        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+    if status.ruleset != RulesetStatus::FullyEnforced {
+        return Err("Landlock: the kernel did not take all of it".to_owned());
     }
-}
-
-/// The kernel's version of Landlock, as far as Toolhold knows it. `None`: the kernel has none or
-/// doesn't allow it.
-///
-/// Only a restricted thread learns it, so a thread that ends at once restricts itself.
-pub fn landlock_version() -> Option<u32> {
-    let tried = || {
-        let ruleset = Ruleset::default().handle_access(AccessFs::MakeSock).ok()?.create().ok()?;
-        match ruleset.restrict_self().ok()?.landlock {
-            LandlockStatus::Available { effective_abi, .. } => {
-                u32::try_from(effective_abi as i32).ok()
-            }
-            _ => None,
-        }
-    };
-    std::thread::scope(|scope| scope.spawn(tried).join().ok().flatten())
+    if !view && abi < ABI::V3 {
+        return Err(format!(
+            "Landlock: version {version} doesn't keep files from being emptied; Linux 6.2 does"
+        ));
+    }
+    Ok(())
 }

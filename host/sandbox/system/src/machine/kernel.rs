@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::inotify;
 
-use super::number;
+use super::{number, text};
 
 /// The namespaces that the kernel allows to users other than root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,9 @@ pub struct Namespaces {
     pub kinds: Vec<&'static str>,
     /// The settings that forbid user namespaces: each the `sysctl` that would allow them.
     pub forbidden_by: Vec<&'static str>,
+    /// Whether a filter of system calls or a profile of AppArmor confines this process, as in a
+    /// container. It may forbid them too.
+    pub is_confined: bool,
 }
 
 /// See [`Namespaces`]. Read and not tried: a process with several threads can't enter a user
@@ -38,7 +41,11 @@ pub fn namespaces() -> Namespaces {
         .filter(|(path, forbids, _)| number(path) == Some(*forbids))
         .map(|(_, _, fix)| fix)
         .collect();
-    Namespaces { kinds: kinds.collect(), forbidden_by }
+    let status = text("/proc/self/status").unwrap_or_default();
+    let is_filtered = status.lines().any(|line| line.trim_end() == "Seccomp:\t2");
+    let profile = text("/proc/self/attr/apparmor/current").unwrap_or_default();
+    let is_confined = is_filtered || profile.ends_with("(enforce)");
+    Namespaces { kinds: kinds.collect(), forbidden_by, is_confined }
 }
 
 /// Limits on watching the file system, for one user.

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::network_namespaces::NetworkNamespaces;
+#[cfg(debug_assertions)]
+use crate::confine::NEWEST_LANDLOCK;
 use crate::confine::{HELPER, Preparation};
 use crate::messages;
 
@@ -86,6 +88,8 @@ impl ConfineHelper {
         let (control, stdin) = UnixStream::pair()?;
         let mut command = Command::new(program);
         command.arg(HELPER).env_clear().current_dir("/");
+        #[cfg(debug_assertions)]
+        command.envs(std::env::var(NEWEST_LANDLOCK).map(|newest| (NEWEST_LANDLOCK, newest)));
         command.stdin(OwnedFd::from(stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn()?;
         let sent = messages::send(&control, preparation, None).and_then(|()| match namespaces {

@@ -19,10 +19,14 @@ use crate::doctor::machine::Finding;
 /// Time for the harmless program.
 const TIME: Duration = Duration::from_secs(20);
 
-/// The first kernel that limits the processes of a namespace, root's too.
-const BOUNDS_PROCESSES: (u32, u32) = (6, 14);
+/// The oldest kernel with everything that the sandbox needs: it counts the processes of a user
+/// namespace by themselves.
+const OLDEST: (u32, u32) = (5, 14);
 
-/// The first kernel that keeps processes from sockets without a path and from signalling others.
+/// The first version of Landlock that is used where there is a view.
+const MOVES: u32 = 2;
+
+/// The first version of Landlock that keeps processes from sockets without a path.
 const SCOPES: u32 = 6;
 
 /// Every part of the sandbox.
@@ -54,7 +58,7 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     vec![
         check_sandbox(&state, table),
         self::namespaces(namespaces),
-        landlock(lacks("Landlock")),
+        landlock(lacks("Landlock"), namespaces.is_none()),
         filter(lacks("the filter").or(lacks("system calls")).or(lacks("seccomp"))),
         processes(),
     ]
@@ -134,7 +138,10 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
 fn check_sandbox(state: &Result<Duration, String>, table: &OwnTable) -> Finding {
     let name = "sandbox";
     match state {
-        Ok(time) => Finding::ok(name, format!("strict: all of it, in {} ms", time.as_millis())),
+        Ok(time) => {
+            let parts = "the view of files, writes, the network, processes and system calls";
+            Finding::ok(name, format!("strict: {parts}, in {} ms", time.as_millis()))
+        }
         Err(reason) => {
             let fix = format!(
                 "what the findings below say, or, to go without: `sandbox = \"best-effort\"` in {table}"
@@ -162,12 +169,20 @@ fn namespaces(missing: Option<&str>) -> Finding {
         .into_iter()
         .filter(|kind| !known.kinds.contains(kind))
         .collect();
-    let fix = match (absent.is_empty(), known.forbidden_by.first()) {
-        (false, _) => "a kernel with CONFIG_NAMESPACES and CONFIG_USER_NS".to_owned(),
-        (true, Some(setting)) => format!("sysctl {setting}"),
-        (true, None) => "in a container: `docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
-                         --security-opt systempaths=unconfined …`; elsewhere, a service's RestrictNamespaces=no"
-            .to_owned(),
+    let release = machine::release().unwrap_or_default();
+    let container = "in a container: `docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+                     --security-opt systempaths=unconfined …`; elsewhere, a service's RestrictNamespaces=no";
+    let settings = format!("sysctl {}", known.forbidden_by.join(" "));
+    let fix = if !absent.is_empty() {
+        "a kernel with CONFIG_NAMESPACES and CONFIG_USER_NS".to_owned()
+    } else if machine::version(&release).is_some_and(|version| version < OLDEST) {
+        format!("Linux {}.{} or later; this is {release}", OLDEST.0, OLDEST.1)
+    } else {
+        match (known.forbidden_by.is_empty(), known.is_confined) {
+            (true, _) => container.to_owned(),
+            (false, false) => settings,
+            (false, true) => format!("{settings}; {container}"),
+        }
     };
     let found = format!(
         "missing ({reason}): a command sees the names of all files and all processes of its user, and its network can only be kept from it in part"
@@ -175,25 +190,29 @@ fn namespaces(missing: Option<&str>) -> Finding {
     Finding::warning(name, found, fix)
 }
 
-fn landlock(missing: Option<&str>) -> Finding {
+/// `view`: whether mounts keep files by themselves.
+fn landlock(missing: Option<&str>, view: bool) -> Finding {
     let name = "Landlock";
     match (missing, machine::landlock_version()) {
         (None, Some(version)) if version >= SCOPES => {
             Finding::ok(name, format!("version {version}"))
         }
-        (None, Some(version)) => Finding::ok(
+        (None, Some(version)) if version >= MOVES => Finding::ok(
             name,
             format!(
-                "version {version}; from {SCOPES} on (Linux 6.12) it also covers sockets without a path, and signals"
+                "version {version}; from {SCOPES} on (Linux 6.12), commands with the network can make Unix sockets"
             ),
         ),
-        (reason, _) => {
-            let reason = reason
-                .map(|reason| format!(": {}", reason.trim_start_matches("Landlock: ")))
-                .unwrap_or_default();
-            let fix = "Linux 6.2 or later, with the kernel parameter lsm=landlock,…, before the modules that are there; in a container, a \
+        (reason, version) => {
+            let found = match (reason, version) {
+                (Some(reason), _) => reason.trim_start_matches("Landlock: ").to_owned(),
+                (None, Some(version)) => format!("version {version} isn't used"),
+                (None, None) => "this kernel does not have it".to_owned(),
+            };
+            let rest = if view { "mounts alone keep files" } else { "files are kept in part" };
+            let fix = "Linux 5.19 or later, with the kernel parameter lsm=landlock,…, before the modules that are there; in a container, a \
                        seccomp profile that allows landlock_create_ruleset";
-            Finding::warning(name, format!("missing{reason}: the view alone keeps files"), fix)
+            Finding::warning(name, format!("{found}, so {rest}"), fix)
         }
     }
 }
@@ -211,13 +230,11 @@ fn filter(missing: Option<&str>) -> Finding {
 
 fn processes() -> Finding {
     let name = "number of processes";
-    match machine::release().as_deref().and_then(machine::version) {
-        Some(version) if version >= BOUNDS_PROCESSES => {
-            Finding::ok(name, "bounded by the kernel, root's too")
-        }
-        _ => Finding::ok(
-            name,
-            "bounded by the kernel for users, and for root by who watches; Linux 6.14 bounds root's too",
-        ),
+    if machine::bounds_namespaces() {
+        return Finding::ok(name, "bounded by the kernel, root's too");
     }
+    Finding::ok(
+        name,
+        "bounded by the kernel for users, and for root by who watches; Linux 6.14 bounds root's too",
+    )
 }
