@@ -169,7 +169,10 @@ const CHECKS: [Check; 7] = [
         name: "a third-party plugin can't be compiled",
         run: |root| {
             root.check_prints(&["plugin", "inspect", "/third-party.wasm"], "hostile")?;
-            root.check_prints(&["--plugin", "/third-party.wasm", "tools"], "hostile__loop_forever")?;
+            root.check_prints(
+                &["--plugin", "/third-party.wasm", "tools"],
+                "hostile__loop_forever",
+            )?;
             if root.compiled_files() > 0 {
                 Ok(())
             } else {
