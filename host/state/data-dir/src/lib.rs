@@ -10,8 +10,8 @@ mod way;
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -173,15 +173,11 @@ impl PrivateFolder {
     /// # Errors
     ///
     /// The system's, or it isn't a regular file.
-    pub fn linked(&self, name: &str) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(&self.0, name, flags, Mode::empty())?;
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode);
-        if kind == FileType::RegularFile {
-            Ok(handle)
-        } else {
-            Err(refused("it is not a regular file"))
-        }
+    pub fn linked(&self, name: &str) -> io::Result<File> {
+        let path = format!("/proc/self/fd/{}/{name}", self.0.as_raw_fd());
+        let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits().cast_signed();
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        if file.metadata()?.is_file() { Ok(file) } else { Err(refused("it is not a regular file")) }
     }
 
     /// Gives a file in here a name in another directory of the same file system too.

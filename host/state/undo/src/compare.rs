@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use super::access::Access;
 use super::caches::is_made_in_cache;
+use super::changes::{ChangeKind, UndoChange, UndoConflict};
 use super::files::{DirEntryRef, Meta};
 use super::folder::Folder;
 use super::journal::{After, contents, staged_at};
 use super::later::LaterSaves;
 use super::lines::{Line, Move, finals, first_saved, present, saved_file};
-use super::plan::{ChangeKind, UndoChange, UndoConflict, UndoPlan};
 use super::progress::Step;
 use super::saved::SavedCall;
 use super::state::{Identity, State};
@@ -138,9 +138,15 @@ impl Seen<'_> {
     }
 }
 
-/// What has to be done otherwise than the journal says, by the paths after the call.
+/// What an undo does, and what otherwise than the journal says, by the paths after the call.
 #[derive(Default)]
 pub(crate) struct Outcome {
+    /// What changes, by path.
+    pub(crate) changes: Vec<UndoChange>,
+    /// The paths that can't be restored.
+    pub(crate) conflicts: Vec<UndoConflict>,
+    /// The paths that the undo of another call has changed since.
+    pub(crate) explained: HashSet<PathBuf>,
     /// The texts that are merged.
     merged: HashMap<PathBuf, Vec<u8>>,
     /// The paths that need nothing.
@@ -175,7 +181,8 @@ impl Outcome {
 }
 
 impl Compared<'_> {
-    pub(crate) fn compare(&self, plan: &mut UndoPlan) -> io::Result<Outcome> {
+    pub(crate) fn compare(&self) -> io::Result<Outcome> {
+        let mut outcome = Outcome::default();
         let finals = finals(&self.read.lines, self.moves);
         let wanted = |path: &Path| {
             self.open.contains(path) && self.only.is_none_or(|only| path.starts_with(only))
@@ -187,7 +194,7 @@ impl Compared<'_> {
                 let why = format!("its state before the call wasn't saved: {lost}");
                 let fix = "nothing of Toolhold's can restore it";
                 let conflict = UndoConflict::later(path, &why, fix);
-                plan.conflicts.push(UndoConflict { is_lost: true, ..conflict });
+                outcome.conflicts.push(UndoConflict { is_lost: true, ..conflict });
             }
         }
         let (mut moved, mut left) = (HashSet::new(), HashSet::new());
@@ -197,51 +204,50 @@ impl Compared<'_> {
                 continue;
             }
             if self.only.is_none() && self.later.have_changed_below(&path, made) {
-                plan.conflicts.push(UndoConflict::until_undone(&path, "changed"));
+                outcome.conflicts.push(UndoConflict::until_undone(&path, "changed"));
                 left.insert(path);
             } else if self.only.is_none() && self.later.have_moved_above(made) {
                 let why = "another call has moved something to where it was";
                 let fix = "undo that call, and then this one again";
-                plan.conflicts.push(UndoConflict::later(&path, why, fix));
+                outcome.conflicts.push(UndoConflict::later(&path, why, fix));
                 left.insert(path);
             } else {
                 moved.insert(path.clone());
                 let what = ChangeKind::MovedBack(made.from.clone());
-                plan.changes.push(UndoChange { path, what, texts: None });
+                outcome.changes.push(UndoChange { path, what, texts: None });
             }
         }
-        let mut outcome = Outcome::default();
         let is_open = |path: &&PathBuf| wanted(path) && !left.contains(*path);
         // Directories that another call's undo brings back.
         let mut replaced: Vec<&Path> = Vec::new();
         for (path, before) in finals.iter().filter(|(path, _)| is_open(path)) {
             if replaced.iter().any(|directory| path.starts_with(directory)) {
-                plan.conflicts.push(UndoConflict::until_undone(path, "replaced"));
+                outcome.conflicts.push(UndoConflict::until_undone(path, "replaced"));
                 continue;
             }
             match self.change(path, before, &finals, moved.contains(path)) {
                 Ok(Found::Waiting(what)) => {
-                    plan.conflicts.push(UndoConflict::until_undone(path, what));
+                    outcome.conflicts.push(UndoConflict::until_undone(path, what));
                     replaced.extend(matches!(before, State::Directory { .. }).then_some(&**path));
                 }
                 Ok(Found::Unchanged) => {
                     outcome.unchanged.insert(path.clone());
                 }
-                Ok(Found::Left(conflicts)) => plan.conflicts.extend(conflicts),
+                Ok(Found::Left(conflicts)) => outcome.conflicts.extend(conflicts),
                 Ok(Found::Change { .. } | Found::Mode { .. } | Found::Nothing)
                     if moved.contains(path) => {}
                 Ok(Found::Nothing) => {}
                 Ok(Found::Mode { change, now }) => {
                     outcome.later_contents.insert(path.clone(), now);
-                    plan.changes.push(change);
+                    outcome.changes.push(change);
                 }
                 Ok(Found::Change { change, both, mode, is_explained }) => {
-                    plan.explained.extend(is_explained.then(|| path.clone()));
+                    outcome.explained.extend(is_explained.then(|| path.clone()));
                     outcome.merged.extend(both.map(|both| (path.clone(), both)));
                     outcome.modes.extend(mode.map(|mode| (path.clone(), mode)));
-                    plan.changes.push(change);
+                    outcome.changes.push(change);
                 }
-                Err(error) => plan.conflicts.push(UndoConflict::from_error(path, &error)),
+                Err(error) => outcome.conflicts.push(UndoConflict::from_error(path, &error)),
             }
         }
         Ok(outcome)

@@ -13,6 +13,7 @@
 mod access;
 mod beside;
 mod caches;
+mod changes;
 mod commands;
 mod compare;
 mod files;
@@ -36,8 +37,9 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
+pub use changes::{ChangeKind, UndoChange, UndoConflict};
 pub use commands::{CommandJournal, Scope};
 pub use folder::{UndoEntry, UndoLimits};
 pub use journal::{Journal, SaveRules, SavedChanges};
-pub use plan::{ChangeKind, UndoChange, UndoConflict, UndoPlan};
+pub use plan::UndoPlan;
 pub use store::{UndoError, UndoStore};

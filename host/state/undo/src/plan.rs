@@ -2,12 +2,12 @@
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::access::Access;
-use super::compare::{Compared, EarlierUndo};
+use super::changes::{UndoChange, UndoConflict};
+use super::compare::{Compared, EarlierUndo, Outcome};
 use super::folder::{Folder, UndoEntry};
 use super::later::LaterSaves;
 use super::lines::{Move, moves};
@@ -34,109 +34,6 @@ pub struct UndoPlan {
     pub(crate) explained: HashSet<PathBuf>,
 }
 
-/// One change of an undo.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UndoChange {
-    /// What changes.
-    pub path: PathBuf,
-    /// What is done.
-    pub what: ChangeKind,
-    /// For small texts: what the file has now, and afterwards.
-    pub texts: Option<(String, String)>,
-}
-
-/// What is done with a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
-    /// It is removed.
-    Removed,
-    /// It is there again.
-    Created,
-    /// It is what it was.
-    Restored,
-    /// A later change of it stays, the call's goes.
-    Merged,
-    /// Only its permissions or times change.
-    Permissions,
-    /// It gets this path again.
-    MovedBack(PathBuf),
-}
-
-impl ChangeKind {
-    /// What is done, in words. After those of [`MovedBack`](Self::MovedBack) comes the path.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Removed => "removed",
-            Self::Created => "brought back",
-            Self::Restored => "restored",
-            Self::Merged => "merged with later changes",
-            Self::Permissions => "permissions restored",
-            Self::MovedBack(_) => "moved back to",
-        }
-    }
-}
-
-/// A path that isn't restored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UndoConflict {
-    /// The path.
-    pub path: PathBuf,
-    /// Why it can't be restored.
-    pub why: String,
-    /// How to restore it nevertheless.
-    pub fix: String,
-    /// For small texts: what the file has now, and what it had before the call.
-    pub texts: Option<(String, String)>,
-    /// Whether no other undo can restore it either.
-    pub(crate) is_lost: bool,
-}
-
-impl UndoConflict {
-    /// What the system said about a path.
-    pub(crate) fn from_error(path: &Path, error: &io::Error) -> Self {
-        let fix = match error.kind() {
-            io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
-                "remove what protects it (see `lsattr`) and undo the call again"
-            }
-            io::ErrorKind::PermissionDenied => "its owner, or root, can undo the call",
-            io::ErrorKind::ReadOnlyFilesystem => "mount it writable and undo the call again",
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "make room there and undo the call again"
-            }
-            io::ErrorKind::NotFound => "make its directory again and undo the call again",
-            io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
-                "move what is there now away and undo the call again"
-            }
-            _ => "undo the call again when the reason is gone",
-        };
-        let (path, fix) = (path.to_owned(), fix.to_owned());
-        Self { path, why: error.to_string(), fix, texts: None, is_lost: false }
-    }
-
-    /// A path that was moved together with something that is left.
-    pub(crate) fn stuck(path: &Path) -> Self {
-        let why = "something that was moved with it is left";
-        Self::later(path, why, "undo the call again when that is restored")
-    }
-
-    /// A path that the undo of another call brings back.
-    pub(crate) fn until_undone(path: &Path, what: &str) -> Self {
-        let why = format!("another call has {what} it since");
-        Self::later(path, &why, "undo that call, and then this one again")
-    }
-
-    pub(crate) fn later(path: &Path, why: &str, fix: &str) -> Self {
-        let [why, fix] = [why, fix].map(str::to_owned);
-        Self { path: path.to_owned(), why, fix, texts: None, is_lost: false }
-    }
-}
-
-impl fmt::Display for UndoConflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.path.display(), self.why, self.fix)
-    }
-}
-
 impl UndoPlan {
     /// `only`: the one path that is restored with what is below it, without what was changed there
     /// since.
@@ -149,22 +46,13 @@ impl UndoPlan {
         let moves = moves(&read.lines);
         let mut tasks = tasks(&read.lines, &moves);
         let steps = progress::read(&read.folder, tasks.len())?;
-        let open = open_tasks(access, read, &tasks, &steps);
-        let mut plan = Self {
-            about: read.about.clone(),
-            changes: Vec::new(),
-            conflicts: Vec::new(),
-            open,
-            tasks: Vec::new(),
-            left: HashSet::new(),
-            explained: HashSet::new(),
-        };
-        let open: HashSet<PathBuf> = plan.open.iter().map(|at| tasks[*at].after.clone()).collect();
+        let mut open = open_tasks(access, read, &tasks, &steps);
+        let open_paths = open.iter().map(|at| tasks[*at].after.clone()).collect();
         let earlier = EarlierUndo::new(read, &tasks, &steps);
         let back: Vec<&Move> = tasks
             .iter()
             .enumerate()
-            .filter(|(at, _)| plan.open.binary_search(at).is_err())
+            .filter(|(at, _)| open.binary_search(at).is_err())
             .filter_map(|(_, task)| match &task.action {
                 Action::MoveBack(made) => Some(made),
                 _ => None,
@@ -176,31 +64,31 @@ impl UndoPlan {
             all,
             read,
             moves: &moves,
-            open: &open,
+            open: &open_paths,
             earlier,
             only,
             now: &now,
             later: LaterSaves::new(all, &read.about.call, &read.lines),
             undone: OnceCell::new(),
         };
-        let outcome = compared.compare(&mut plan)?;
-        let left: HashSet<PathBuf> = plan.conflicts.iter().map(|it| it.path.clone()).collect();
-        plan.open.retain(|at| {
+        let outcome = compared.compare()?;
+        let left: HashSet<&Path> = outcome.conflicts.iter().map(|it| &*it.path).collect();
+        open.retain(|at| {
             let Task { after, action } = &tasks[*at];
             // A moved file may have the contents that it should have, and not yet its name.
             let is_moved = || matches!(action, Action::MoveBack(made) if made.is_at(&now(after)));
             let needs_nothing = outcome.unchanged.contains(after) && !is_moved()
                 || outcome.later_contents.contains_key(after)
                     && matches!(action, Action::Restore { .. });
-            !left.contains(after)
+            !left.contains(&**after)
                 && !needs_nothing
                 && only.is_none_or(|only| after.starts_with(only))
         });
         outcome.adapt(&mut tasks);
-        let left = plan.conflicts.iter().filter(|it| !it.is_lost);
-        plan.left = left.map(|it| it.path.clone()).collect();
-        plan.tasks = tasks;
-        Ok(plan)
+        let Outcome { changes, conflicts, explained, .. } = outcome;
+        let left = conflicts.iter().filter(|it| !it.is_lost).map(|it| it.path.clone()).collect();
+        let about = read.about.clone();
+        Ok(Self { about, changes, conflicts, tasks, open, left, explained })
     }
 }
 

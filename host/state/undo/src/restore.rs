@@ -10,11 +10,12 @@ use rustix::io::Errno;
 
 use super::access::Access;
 use super::caches::is_made_in_cache;
+use super::changes::UndoConflict;
 use super::files::{DirEntryRef, Meta};
 use super::folder::Folder;
 use super::journal::{KeptFile, is_full};
 use super::lines::Move;
-use super::plan::{UndoConflict, UndoPlan};
+use super::plan::UndoPlan;
 use super::progress::{self, Step};
 use super::rules::Rule;
 use super::saved::SavedCall;

@@ -10,11 +10,12 @@ use toolhold_contract::text::counted;
 
 use super::access::Access;
 use super::beside::RunningCalls;
+use super::changes::UndoConflict;
 use super::folder::{Folder, UndoEntry, UndoLimits};
 use super::given::access_for;
 use super::journal::{Journal, SaveRules};
 use super::moved_in::MovedIn;
-use super::plan::{UndoConflict, UndoPlan};
+use super::plan::UndoPlan;
 use super::restore::Restoration;
 use super::saved::SavedCall;
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Uid;
@@ -371,7 +371,10 @@ fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), Str
 
 /// A call takes files for new that are hardly older than itself.
 fn await_tick() {
-    std::thread::sleep(Duration::from_nanos(TICK));
+    let over = Instant::now() + Duration::from_nanos(TICK);
+    while Instant::now() < over {
+        std::thread::yield_now();
+    }
 }
 
 /// A change that leaves all names where they are.

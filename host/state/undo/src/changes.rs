@@ -1,0 +1,108 @@
+//! What an undo changes, and which paths it leaves.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One change of an undo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndoChange {
+    /// What changes.
+    pub path: PathBuf,
+    /// What is done.
+    pub what: ChangeKind,
+    /// For small texts: what the file has now, and afterwards.
+    pub texts: Option<(String, String)>,
+}
+
+/// What is done with a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It is removed.
+    Removed,
+    /// It is there again.
+    Created,
+    /// It is what it was.
+    Restored,
+    /// A later change of it stays, the call's goes.
+    Merged,
+    /// Only its permissions or times change.
+    Permissions,
+    /// It gets this path again.
+    MovedBack(PathBuf),
+}
+
+impl ChangeKind {
+    /// What is done, in words. After those of [`MovedBack`](Self::MovedBack) comes the path.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::Created => "brought back",
+            Self::Restored => "restored",
+            Self::Merged => "merged with later changes",
+            Self::Permissions => "permissions restored",
+            Self::MovedBack(_) => "moved back to",
+        }
+    }
+}
+
+/// A path that isn't restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndoConflict {
+    /// The path.
+    pub path: PathBuf,
+    /// Why it can't be restored.
+    pub why: String,
+    /// How to restore it nevertheless.
+    pub fix: String,
+    /// For small texts: what the file has now, and what it had before the call.
+    pub texts: Option<(String, String)>,
+    /// Whether no other undo can restore it either.
+    pub(crate) is_lost: bool,
+}
+
+impl UndoConflict {
+    /// What the system said about a path.
+    pub(crate) fn from_error(path: &Path, error: &io::Error) -> Self {
+        let fix = match error.kind() {
+            io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
+                "remove what protects it (see `lsattr`) and undo the call again"
+            }
+            io::ErrorKind::PermissionDenied => "its owner, or root, can undo the call",
+            io::ErrorKind::ReadOnlyFilesystem => "mount it writable and undo the call again",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "make room there and undo the call again"
+            }
+            io::ErrorKind::NotFound => "make its directory again and undo the call again",
+            io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
+                "move what is there now away and undo the call again"
+            }
+            _ => "undo the call again when the reason is gone",
+        };
+        let (path, fix) = (path.to_owned(), fix.to_owned());
+        Self { path, why: error.to_string(), fix, texts: None, is_lost: false }
+    }
+
+    /// A path that was moved together with something that is left.
+    pub(crate) fn stuck(path: &Path) -> Self {
+        let why = "something that was moved with it is left";
+        Self::later(path, why, "undo the call again when that is restored")
+    }
+
+    /// A path that the undo of another call brings back.
+    pub(crate) fn until_undone(path: &Path, what: &str) -> Self {
+        let why = format!("another call has {what} it since");
+        Self::later(path, &why, "undo that call, and then this one again")
+    }
+
+    pub(crate) fn later(path: &Path, why: &str, fix: &str) -> Self {
+        let [why, fix] = [why, fix].map(str::to_owned);
+        Self { path: path.to_owned(), why, fix, texts: None, is_lost: false }
+    }
+}
+
+impl fmt::Display for UndoConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.path.display(), self.why, self.fix)
+    }
+}
