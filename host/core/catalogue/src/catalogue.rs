@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{Annotations, Category, Definition, Failure, HostError, ToolSource};
-use toolhold_engine::{Origin, Plugin};
+use toolhold_engine::{Origin, Plugin, SchemaCost};
 use toolhold_policy::TextGlob;
 
 use crate::filter_chain::Chain;
@@ -41,8 +41,8 @@ pub struct Tool {
     /// machine, so that an invalid one is refused. Others are compiled at their first call:
     /// otherwise a process that makes one call would wait for all schemas.
     validator: OnceLock<Validator>,
-    /// See [`weight`](Self::weight). Counted at the first call, as the schema is compiled.
-    weight: OnceLock<usize>,
+    /// See [`cost`](Self::cost). Counted at the first call, as the schema is compiled.
+    cost: OnceLock<SchemaCost>,
 }
 
 impl Tool {
@@ -103,7 +103,7 @@ impl Tool {
                 plugin,
                 tally,
                 validator: OnceLock::new(),
-                weight: OnceLock::new(),
+                cost: OnceLock::new(),
             };
             if !was_checked {
                 tool.compiled().map_err(|reason| HostError::Load {
@@ -132,9 +132,9 @@ impl Tool {
         Annotations { read_only: reads, ..self.annotations }
     }
 
-    /// The cost of checking one value of the arguments, see [`toolhold_engine::schema_weight`].
-    pub fn weight(&self) -> usize {
-        *self.weight.get_or_init(|| toolhold_engine::schema_weight(&self.definition.input_schema))
+    /// The cost of checking arguments.
+    pub fn cost(&self) -> SchemaCost {
+        *self.cost.get_or_init(|| SchemaCost::from_schema(&self.definition.input_schema))
     }
 
     /// The validator for the arguments of a call.

@@ -311,8 +311,7 @@ pub use toolhold_contract::{
 pub use toolhold_data_dir::state;
 pub use toolhold_engine::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
-    Request as CapabilityRequest, RequestedLimits, grant_line, helper_hook, own_helper,
-    schema_weight,
+    Request as CapabilityRequest, RequestedLimits, SchemaCost, grant_line, helper_hook, own_helper,
 };
 pub use toolhold_net::Resolve;
 pub use toolhold_policy::{

@@ -8,7 +8,7 @@ use rmcp::model::{Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolhold_core::text::{cut, neutral_json, neutral_line, neutral_owned};
-use toolhold_core::{Annotations, Definition, compile_schema, schema_weight};
+use toolhold_core::{Annotations, Definition, SchemaCost, compile_schema};
 
 use crate::naming::{MAX_DESCRIPTION, MAX_NAME, MAX_TITLE, fitted, is_reserved, shown};
 use crate::pins::{PinnedTool, Pins};
@@ -33,11 +33,13 @@ pub(crate) struct OfferedTool {
 type FitsSchema = Box<dyn Fn(&Value) -> bool + Send + Sync>;
 
 impl OfferedTool {
-    /// Whether a structured answer fits the output schema. Takes time.
+    /// Whether a structured answer fits the output schema. One with too many values or levels to
+    /// check doesn't. Takes time.
     pub(crate) fn fits(&self, answer: &Value) -> bool {
         let Some(schema) = &self.definition.output_schema else { return true };
+        let cost = SchemaCost::from_schema(schema);
         let fits = self.fits.get_or_init(|| match compile_schema(schema) {
-            Ok(schema) => Box::new(move |answer| schema.is_valid(answer)),
+            Ok(schema) => Box::new(move |answer| cost.allows(answer) && schema.is_valid(answer)),
             Err(_) => Box::new(|_| false),
         });
         fits(answer)
@@ -109,10 +111,13 @@ pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>
             () if schema.get("type").is_some_and(|kind| kind != "object") => {
                 "its input schema isn't of an object".to_owned()
             }
-            () if schema_weight(&schema) > MAX_WEIGHT => {
+            () if SchemaCost::from_schema(&schema).weight > MAX_WEIGHT => {
                 format!("its input schema has more than {MAX_WEIGHT} values, the limit")
             }
-            () if output.as_ref().is_some_and(|schema| schema_weight(schema) > MAX_WEIGHT) => {
+            () if output
+                .as_ref()
+                .is_some_and(|schema| SchemaCost::from_schema(schema).weight > MAX_WEIGHT) =>
+            {
                 format!("its output schema has more than {MAX_WEIGHT} values, the limit")
             }
             () => match compile(schema, output) {

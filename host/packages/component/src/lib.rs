@@ -13,7 +13,7 @@ mod versions;
 
 pub use imports::{Granted, grant_line, refusal};
 pub use manifest::{Interfaces, Manifest, Part, Request, RequestedLimits, is_name};
-pub use schema::schema_weight;
+pub use schema::SchemaCost;
 pub use settings::PluginConfig;
 pub use shape::check_shape;
 pub use versions::{CONTRACT_VERSION, version_refusal};

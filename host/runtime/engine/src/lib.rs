@@ -49,7 +49,7 @@ pub use policy::{
 pub use toolhold_compiler::typed::ComponentKind;
 pub use toolhold_compiler::{Precompiled, helper_hook, own_helper};
 pub use toolhold_component::PluginConfig;
-pub use toolhold_component::{Manifest, Request, RequestedLimits, grant_line, schema_weight};
+pub use toolhold_component::{Manifest, Request, RequestedLimits, SchemaCost, grant_line};
 
 use crate::engine::Engine;
 use crate::session::SessionInstances;

@@ -3,7 +3,7 @@
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
-use toolhold_core::{Definition, SubjectKind, compile_schema, schema_weight};
+use toolhold_core::{Definition, SchemaCost, SubjectKind, compile_schema};
 
 use crate::conformance::values::{Maker, deep, hostile, kind, of_another_type};
 use crate::conformance::world::{EXISTING, NEW, OUTSIDE};
@@ -42,7 +42,7 @@ pub(crate) struct Cases {
 
 struct Collector<'d> {
     validator: &'d Validator,
-    weight: usize,
+    cost: SchemaCost,
     cases: Cases,
 }
 
@@ -55,8 +55,8 @@ impl Cases {
     pub(crate) fn from_definition(tool: &Definition, seed: u64) -> Result<Self, String> {
         let schema = &tool.input_schema;
         let validator = compile_schema(schema)?;
-        let weight = schema_weight(schema);
-        let mut collector = Collector { validator: &validator, weight, cases: Self::default() };
+        let cost = SchemaCost::from_schema(schema);
+        let mut collector = Collector { validator: &validator, cost, cases: Self::default() };
         let least = in_the_world(tool, Maker::new(schema, false).value());
         let all = in_the_world(tool, Maker::new(schema, true).value());
         for (what, arguments) in [("the least arguments", &least), ("all arguments", &all)] {
@@ -112,14 +112,17 @@ impl Cases {
 }
 
 impl Collector<'_> {
+    fn is_too_much(&self, arguments: &Value) -> bool {
+        count(arguments).saturating_mul(self.cost.weight) > MAX_WORK || !self.cost.allows(arguments)
+    }
+
     fn takes(&self, arguments: &Value) -> bool {
-        count(arguments).saturating_mul(self.weight) <= MAX_WORK
-            && self.validator.is_valid(arguments)
+        !self.is_too_much(arguments) && self.validator.is_valid(arguments)
     }
 
     /// Adds a case where it belongs.
     fn add(&mut self, what: String, arguments: Value) {
-        let is_too_much = count(&arguments).saturating_mul(self.weight) > MAX_WORK;
+        let is_too_much = self.is_too_much(&arguments);
         let (list, most) = if self.takes(&arguments) {
             (&mut self.cases.hostile, MAX_CASES)
         } else {

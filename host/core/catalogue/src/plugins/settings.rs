@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use toolhold_config::{Config, Source, dotted_name};
 use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_engine::{Candidate, Manifest, PluginConfig, PluginGrants, schema_weight};
+use toolhold_engine::{Candidate, Manifest, PluginConfig, PluginGrants, SchemaCost};
 
 use super::{Plugins, blocking};
 use crate::{schema, validate};
@@ -63,8 +63,10 @@ fn effective(
         }
     }
     let written = Value::Object(written);
-    if validate::work(&written, schema_weight(schema)) > validate::MAX_WORK {
-        return Err("its settings have too many values to check against its schema".to_owned());
+    if !SchemaCost::from_schema(schema).allows(&written) {
+        return Err(
+            "its settings have too many values, or levels, to check against its schema".to_owned()
+        );
     }
     let validator = schema::compile(schema)
         .map_err(|reason| format!("the `config_schema` of its manifest can't be used: {reason}"))?;
