@@ -11,6 +11,9 @@ mod evaluated;
 mod nodes;
 mod output;
 
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
 use tree_sitter::{Node, ParseOptions, ParseState, Parser};
 
 use super::calculated::{Rule, Variables, applies};
@@ -28,6 +31,11 @@ pub(super) const TOO_MUCH: &str = "it exceeds the limits of the analysis";
 /// How often the parser may call its progress callback, which it does every hundred steps. A script
 /// of 40 KiB takes about a thousand calls. A hostile text needs more time per call.
 pub(super) const MAX_STEPS: usize = 1024;
+
+/// Most bytes that the parser reads at once, and how many reads cost as much as one callback: at
+/// some signs it reads the whole rest to read one word.
+const CHUNK: usize = 1024;
+const READS: usize = 16;
 
 /// Signs at which the parser goes back or reads the whole rest, and how many of them a text may
 /// have.
@@ -85,23 +93,22 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
         return unreadable(TOO_MUCH);
     }
     let mut parser = Parser::new();
-    let mut on_progress = |_: &ParseState| match steps.checked_sub(1) {
-        Some(remaining) => {
-            *steps = remaining;
-            std::ops::ControlFlow::Continue(())
-        }
-        None => std::ops::ControlFlow::Break(()),
+    let left = Cell::new(*steps * READS);
+    let mut on_progress = |_: &ParseState| {
+        if spend(&left, READS) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
     let tree = parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok().and_then(|()| {
         let bytes = source.as_bytes();
         let options = ParseOptions::new().progress_callback(&mut on_progress);
-        parser.parse_with_options(
-            &mut |at, _| bytes.get(at..).unwrap_or_default(),
-            None,
-            Some(options),
-        )
+        let mut read = |at, _| {
+            let rest: &[u8] = bytes.get(at..).unwrap_or_default();
+            if spend(&left, 1) { &rest[..rest.len().min(CHUNK)] } else { &[] }
+        };
+        parser.parse_with_options(&mut read, None, Some(options))
     });
-    let Some(tree) = tree else { return unreadable(TOO_MUCH) };
+    *steps = left.get() / READS;
+    // Without a read, the parser takes the text for shorter than it is.
+    let Some(tree) = tree.filter(|_| left.get() > 0) else { return unreadable(TOO_MUCH) };
     let mut walk = Walk::new(source);
     walk.variables = std::mem::take(variables);
     let root = tree.root_node();
@@ -115,6 +122,13 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
     });
     *variables = walk.variables;
     Parsed { last, ..walk.parsed }
+}
+
+/// Takes a number away from another one. Returns whether it was as large.
+fn spend(left: &Cell<usize>, cost: usize) -> bool {
+    let is_enough = left.get() >= cost;
+    left.set(left.get().saturating_sub(cost));
+    is_enough
 }
 
 struct Walk<'t> {
