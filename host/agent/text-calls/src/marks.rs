@@ -41,9 +41,9 @@ pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), bool> {
     if text.as_bytes()[end] != b'>' {
         return Err(false);
     }
-    let inner = text[1..end].trim_end();
+    let inner = text[1..end].trim_ascii_end();
     let (closes, inner) = match inner.strip_prefix('/') {
-        Some(inner) => (true, inner.trim_start()),
+        Some(inner) => (true, inner.trim_ascii_start()),
         None => (false, inner),
     };
     let name_end = inner.find(|c: char| c.is_ascii_whitespace()).unwrap_or(inner.len());
@@ -115,8 +115,8 @@ pub(super) enum Inside {
 /// Whether an incomplete text may become a closing tag that counts, so that prose with `<` isn't
 /// held back.
 pub(super) fn may_be_tag(text: &str) -> bool {
-    let name = text[1..].trim_start_matches('/').trim_start();
-    let (name, is_complete) = match name.split_once([' ', '\t']) {
+    let name = text[1..].trim_start_matches('/').trim_ascii_start();
+    let (name, is_complete) = match name.split_once(|c: char| c.is_ascii_whitespace()) {
         Some((name, _)) => (name, true),
         None => (name, false),
     };
