@@ -84,10 +84,12 @@ impl Splitter {
                 _ => rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')),
             };
             let taken = &rest[..end.unwrap_or(rest.len())];
-            // Counted by the line, so that a stream ends at the same place however it is cut.
-            self.count(taken.len())?;
+            // Counted by the line, up to the first byte that doesn't fit into the event, so that a
+            // stream ends at the same place and with the same cap however it is cut.
+            let room = self.caps.event.saturating_sub(self.line.len() + self.data.len());
+            self.count(taken.len().min(room + 1))?;
             // The part that doesn't fit isn't copied.
-            if self.line.len() + self.data.len() + taken.len() > self.caps.event {
+            if taken.len() > room {
                 return Err(WireError::cap("one event of its answer", self.caps.event as u64));
             }
             self.line.extend_from_slice(taken);
