@@ -45,6 +45,17 @@ pub async fn serve_stdio(
     }
     let reading = reader(input).map_err(failed("reading stdin"))?;
     let writing = writer(output).map_err(failed("writing to stdout"))?;
+    serve(server, session, reading, writing, end).await
+}
+
+/// Serves one client, which writes to `reading` and reads from `writing`.
+pub(crate) async fn serve(
+    server: Server,
+    session: Session,
+    reading: impl AsyncRead + Send + Unpin + 'static,
+    writing: impl AsyncWrite + Send + Unpin + 'static,
+    end: CancellationToken,
+) -> Result<(), ServeError> {
     let calls = server.calls().clone();
     let server = server.connection(Some(session));
     let gone = server.closed().clone();
