@@ -6,6 +6,8 @@ mod catalogue;
 mod coerce;
 mod context;
 mod filter_chain;
+#[cfg(test)]
+mod fuzz_tests;
 mod git_aliases;
 pub mod plugins;
 pub mod schema;

@@ -493,6 +493,16 @@ impl Connection {
     }
 }
 
+#[cfg(test)]
+impl Connection {
+    /// A session over pipes with something that is no program of its own. `None`: it didn't begin.
+    pub(crate) async fn over_pipe(pipe: Pipe, era: Era, ended: Arc<ConnectionEnd>) -> Option<Self> {
+        let client = Client { asks: true, ..Client::default() };
+        let service = serve_client_with_lifecycle(client.clone(), pipe, era.lifecycle()).await;
+        Some(Self { service: service.ok()?, process: Process(None), client, ended })
+    }
+}
+
 /// Why a session couldn't be begun.
 pub(crate) struct OpenError {
     /// The reason.

@@ -20,6 +20,8 @@ mod definitions;
 mod events;
 mod findings;
 mod form;
+#[cfg(test)]
+mod fuzz_tests;
 mod gate;
 mod http;
 mod inquiries;

@@ -293,13 +293,13 @@ fn version(parts: [&str; 2]) -> String {
 }
 
 /// A resource in the host's form: a part for each of its contents.
-fn resource(result: ReadResourceResult) -> Outcome {
+pub(crate) fn resource(result: ReadResourceResult) -> Outcome {
     let content = result.contents.into_iter().map(contents).collect();
     Ok(Output { content, structured: None, meta: None })
 }
 
 /// A prompt in the host's form: a part for each message.
-fn prompt(result: GetPromptResult) -> Outcome {
+pub(crate) fn prompt(result: GetPromptResult) -> Outcome {
     let message = |message: rmcp::model::PromptMessage| {
         let meta = (message.role == Role::Assistant).then(|| json!({ "role": "assistant" }));
         Content { meta, ..content(message.content) }
@@ -309,7 +309,7 @@ fn prompt(result: GetPromptResult) -> Outcome {
 }
 
 /// The result of a call in the host's form.
-fn outcome(result: CallToolResult) -> Outcome {
+pub(crate) fn outcome(result: CallToolResult) -> Outcome {
     let is_error = result.is_error == Some(true);
     let mut content: Vec<Content> = result.content.into_iter().map(content).collect();
     if is_error {

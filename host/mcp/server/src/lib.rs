@@ -14,6 +14,8 @@ mod calls;
 mod envelope;
 mod error;
 mod extras;
+#[cfg(test)]
+mod fuzz_tests;
 mod http;
 mod inquire;
 mod lines;

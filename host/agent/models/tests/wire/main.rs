@@ -4,6 +4,7 @@
 mod bounded;
 mod chat;
 mod faults;
+mod fuzz;
 mod keys;
 mod list;
 mod messages;

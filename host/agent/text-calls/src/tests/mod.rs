@@ -2,6 +2,7 @@
 
 mod bounds;
 mod forms;
+mod fuzz;
 mod injection;
 mod lenient;
 mod streaming;

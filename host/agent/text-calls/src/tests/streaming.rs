@@ -74,7 +74,7 @@ fn piece() -> impl Strategy<Value = String> {
 }
 
 /// What a screen shows if the message arrives in these pieces, and what is found.
-fn stream(pieces: &[&str], options: &FindOptions<'_>) -> (String, FoundCalls) {
+pub(super) fn stream(pieces: &[&str], options: &FindOptions<'_>) -> (String, FoundCalls) {
     let offered = offered();
     let mut splitter = CallSplitter::new(&offered, options.is_lenient);
     let mut screen = String::new();

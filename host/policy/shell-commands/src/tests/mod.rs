@@ -1,5 +1,6 @@
 //! Tables of commands and how they are read.
 
+mod fuzz;
 mod judge;
 
 use super::*;
