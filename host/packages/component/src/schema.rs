@@ -263,7 +263,9 @@ mod tests {
 
     #[test]
     fn untrusted_schemas_stay_in_their_document_and_limits() {
-        assert!(parse(r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}}}"##).is_ok());
+        let inner = r##"{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{}}}"##;
+        assert!(parse(inner).is_ok());
+        check_refused(r##"{"$ref":"#/$defs/a"}"##, "one to nothing");
         check_refused(r#"{"$ref":"https://example.com/x"}"#, "another document");
         check_refused(r#"{"properties":{"a":{"$dynamicRef":"other.json#x"}}}"#, "another document");
         check_refused("{", "not JSON");
@@ -288,7 +290,8 @@ mod tests {
             let next = json!({ "$ref": format!("#/$defs/d{}", number + 1) });
             (format!("d{number}"), json!({ "allOf": vec![next; times] }))
         };
-        let definitions: serde_json::Map<_, _> = (0..length).map(definition).collect();
+        let mut definitions: serde_json::Map<_, _> = (0..length).map(definition).collect();
+        definitions.insert(format!("d{length}"), json!({}));
         json!({ "$ref": "#/$defs/d0", "$defs": definitions }).to_string()
     }
 
@@ -328,7 +331,7 @@ mod tests {
         );
         let data =
             json!({ "const": { "$ref": "x" }, "properties": { "$id": { "type": "string" } } });
-        assert_eq!(SchemaCost::from_schema(&data).weight, 6);
+        assert_eq!(SchemaCost::from_schema(&data).weight, 7);
     }
 
     #[test]
@@ -341,7 +344,7 @@ mod tests {
             let mut definitions: serde_json::Map<_, _> =
                 (0..20).map(|number| (number.to_string(), nested(levels, next(number)))).collect();
             definitions
-                .insert("80".into(), json!({ "properties": { "a": { "$ref": "#/$defs/0" } } }));
+                .insert("20".into(), json!({ "properties": { "a": { "$ref": "#/$defs/0" } } }));
             json!({ "$ref": "#/$defs/0", "$defs": definitions })
         };
         check_unknown(&chain(100));
