@@ -118,12 +118,12 @@ pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
 pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
     let mut all = BTreeMap::new();
     let mut later = moves;
-    for line in lines {
+    for (at, line) in lines.iter().enumerate() {
         match line {
             Line::Before { path, before, .. } => {
                 all.entry(present(later, path)).or_insert_with(|| before.clone());
             }
-            Line::Move(made) if later.first() == Some(made) => later = &later[1..],
+            Line::Move(_) if is_first(later, lines, at) => later = &later[1..],
             Line::Move(_) | Line::Moved { .. } | Line::Lost { .. } => {}
         }
     }
@@ -145,6 +145,13 @@ pub(crate) fn moves(lines: &[Line]) -> Vec<Move> {
         }
     }
     made
+}
+
+/// Whether the line with this number is the first of these moves. The same move may have failed
+/// before.
+pub(crate) fn is_first(moves: &[Move], lines: &[Line], at: usize) -> bool {
+    let has_failed = matches!(lines.get(at + 1), Some(Line::Moved { moved: false }));
+    matches!(&lines[at], Line::Move(made) if moves.first() == Some(made)) && !has_failed
 }
 
 /// The path that something has after the moves.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::lines::{Line, Move, present};
+use super::lines::{Line, Move, is_first, present};
 use super::state::State;
 
 /// One step. Each leaves either the old or the new, and can be done once more.
@@ -38,12 +38,12 @@ pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
     let mut segment: BTreeMap<&Path, &State> = BTreeMap::new();
     let mut segments = Vec::new();
     let mut later = moves;
-    for line in lines {
+    for (at, line) in lines.iter().enumerate() {
         match line {
             Line::Before { path, before, .. } => {
                 segment.entry(path).or_insert(before);
             }
-            Line::Move(made) if later.first() == Some(made) => {
+            Line::Move(_) if is_first(later, lines, at) => {
                 segments.push((std::mem::take(&mut segment), later));
                 later = &later[1..];
             }

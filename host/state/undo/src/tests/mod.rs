@@ -631,6 +631,29 @@ fn moved(journal: &Journal, from: &Path, to: &Path) {
 }
 
 #[test]
+fn move_that_failed_before_it_was_made_is_undone() {
+    let scene = Scene::new();
+    let [from, to] = ["from", "to"].map(|name| scene.path(name));
+    let file = from.join("file");
+    fs::create_dir(&from).expect("a folder is made");
+    fs::write(&file, "mine").expect("it is written");
+    fs::write(&to, "in the way").expect("it is written");
+    let before = seen(&scene.path(""));
+    let change = |journal: &Journal| {
+        journal.before_move(&from, &to).expect("it is saved");
+        fs::rename(&from, &to).expect_err("a directory doesn't replace a file");
+        journal.before(&file).expect("it is saved");
+        fs::write(&file, "changed").expect("it is written");
+        journal.before(&to).expect("it is saved");
+        fs::remove_file(&to).expect("it is removed");
+        moved(journal, &from, &to);
+    };
+    calls(&scene, &[("1-1", &change)]);
+    scene.store.undo("1-1").expect("it is undone");
+    assert_eq!(seen(&scene.path("")), before);
+}
+
+#[test]
 fn what_a_later_call_changed_of_a_moved_file_is_undone_first() {
     let scene = Scene::new();
     let (one, other) = (scene.path("one"), scene.path("other"));
