@@ -19,6 +19,9 @@ const MAX_CALLS: usize = 100_000;
 /// The file with the states before a call.
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 
+/// What follows the id of a call whose journal was set aside.
+pub(crate) const ASIDE: char = '~';
+
 /// How far the times of files may be behind the clock, at most.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -272,13 +275,17 @@ impl Folder {
         Ok(Some((folder, entry)))
     }
 
-    /// Removes the folder of a call.
-    pub(crate) fn remove(&self, call: &str) -> io::Result<()> {
+    /// Gives the folder of an undone call another id: calls beside it have seen what it changed.
+    pub(crate) fn set_aside(&self, call: &str) -> io::Result<()> {
         let Some(root) = self.existing()? else { return Ok(()) };
         let names = root.names(MAX_CALLS)?;
-        let mut of_call =
-            names.iter().filter(|name| Name::parse(name).is_some_and(|it| it.call == call));
-        of_call.try_for_each(|name| root.remove_folder(name))
+        let name = names.iter().find(|it| Name::parse(it).is_some_and(|it| it.call == call));
+        let Some(name) = name else { return Ok(()) };
+        let folder = root.folder(name)?;
+        let about = entry(&folder)?;
+        let about = UndoEntry { call: format!("{call}{ASIDE}{}", now()), ..about };
+        about.save(&folder)?;
+        root.rename(name, &Name::for_entry(&about, 0).text())
     }
 
     /// Gives the room that is kept for it to the notes of an undo, if the disk is full.
@@ -295,6 +302,12 @@ impl Folder {
     pub(crate) fn lock(&self) -> io::Result<std::fs::File> {
         PrivateFolder::make(&self.path)?.lock("lock")
     }
+}
+
+/// The time, in nanoseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The beginning of the last day, in nanoseconds since 1970.

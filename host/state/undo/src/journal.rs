@@ -7,7 +7,6 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
@@ -18,7 +17,7 @@ use toolhold_data_dir::PrivateFolder;
 use super::access::Access;
 use super::caches::{Caches, KnownCaches, TICK, file_identity};
 use super::files::{DirEntryRef, Meta, reopened};
-use super::folder::{Folder, JOURNAL, UndoEntry};
+use super::folder::{Folder, JOURNAL, UndoEntry, now};
 use super::git_index;
 use super::given::noted_access;
 use super::hex::hex;
@@ -661,11 +660,6 @@ impl Inner {
         self.saved.bytes += bytes;
         Ok((number, hex(&hash.finalize())))
     }
-}
-
-pub(crate) fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn amount(bytes: u64) -> String {

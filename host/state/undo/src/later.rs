@@ -8,7 +8,7 @@ use std::path::Path;
 use toolhold_data_dir::PrivateFolder;
 
 use super::folder::{Folder, entry};
-use super::lines::{self, Line, Move, all_first_saved, first_saved};
+use super::lines::{self, Line, Move, all_first_saved, first_saved, has_failed};
 use super::state::State;
 
 /// What other calls saved while a call went on, or after it.
@@ -58,11 +58,13 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
-    /// What the others that aren't undone have changed since a time.
+    /// What the others that aren't undone have changed since a time, without moves that failed.
     fn lines_since(&self, since: u64) -> impl Iterator<Item = &Line> {
         self.others().iter().filter(|other| !other.is_undone).flat_map(move |other| {
             let mut time = 0;
-            other.lines.iter().filter(move |line| {
+            let lines =
+                other.lines.iter().enumerate().filter(|(at, _)| !has_failed(&other.lines, *at));
+            lines.map(|(_, line)| line).filter(move |line| {
                 time = line.at().unwrap_or(time);
                 time > since
             })

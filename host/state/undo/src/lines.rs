@@ -150,8 +150,13 @@ pub(crate) fn moves(lines: &[Line]) -> Vec<Move> {
 /// Whether the line with this number is the first of these moves. The same move may have failed
 /// before.
 pub(crate) fn is_first(moves: &[Move], lines: &[Line], at: usize) -> bool {
-    let has_failed = matches!(lines.get(at + 1), Some(Line::Moved { moved: false }));
-    matches!(&lines[at], Line::Move(made) if moves.first() == Some(made)) && !has_failed
+    matches!(&lines[at], Line::Move(made) if moves.first() == Some(made)) && !has_failed(lines, at)
+}
+
+/// Whether the line with this number is a move that wasn't made.
+pub(crate) fn has_failed(lines: &[Line], at: usize) -> bool {
+    let next = lines.get(at + 1);
+    matches!(lines[at], Line::Move(_)) && matches!(next, Some(Line::Moved { moved: false }))
 }
 
 /// The path that something has after the moves.

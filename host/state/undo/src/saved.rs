@@ -8,8 +8,8 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use toolhold_data_dir::PrivateFolder;
 
-use super::folder::{Folder, JOURNAL, UndoEntry};
-use super::journal::{After, now};
+use super::folder::{Folder, JOURNAL, UndoEntry, now};
+use super::journal::After;
 use super::lines::{self, Line, moves};
 use super::progress::{self, Step};
 use super::tasks::{Action, tasks};

@@ -11,7 +11,7 @@ use toolhold_contract::text::counted;
 use super::access::Access;
 use super::beside::RunningCalls;
 use super::changes::UndoConflict;
-use super::folder::{Folder, UndoEntry, UndoLimits};
+use super::folder::{ASIDE, Folder, UndoEntry, UndoLimits};
 use super::given::access_for;
 use super::journal::{Journal, SaveRules};
 use super::moved_in::MovedIn;
@@ -93,7 +93,9 @@ impl UndoStore {
     ///
     /// The system's, if the folder can't be read or trusted.
     pub fn list(&self) -> io::Result<Vec<UndoEntry>> {
-        self.0.list()
+        let mut calls = self.0.list()?;
+        calls.retain(|about| !about.call.contains(ASIDE));
+        Ok(calls)
     }
 
     /// The newest call that changed something in a directory, more than times, and isn't undone,
@@ -195,10 +197,11 @@ impl UndoStore {
         Err(UndoError::Partial { done, left: plan.conflicts })
     }
 
-    /// Removes what is saved of a call.
-    pub fn forget(&self, call: &str) {
-        if let Err(error) = self.0.remove(call) {
-            tracing::warn!("what the call {call} changed can't be removed: {error}");
+    /// Sets aside what is saved of a call that is undone and may run again. It counts for the undo
+    /// of calls beside it, and isn't listed.
+    pub fn set_aside(&self, call: &str) {
+        if let Err(error) = self.0.set_aside(call) {
+            tracing::warn!("what the call {call} changed can't be set aside: {error}");
         }
     }
 

@@ -177,7 +177,7 @@ impl CallJournal {
             .then(|| store.undo(&about.call).map(|plan| plan.changes.len()));
         if is_over && matches!(undone, Some(Ok(_))) {
             // The call may run once more.
-            store.forget(&about.call);
+            store.set_aside(&about.call);
         }
         let planted = match &saved {
             Some(saved) if code.is_some() && undone.is_none() => planted(store, &about.call, saved),

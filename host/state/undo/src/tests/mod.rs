@@ -631,6 +631,27 @@ fn moved(journal: &Journal, from: &Path, to: &Path) {
 }
 
 #[test]
+fn what_a_refused_call_left_to_another_is_not_brought_back() {
+    let scene = Scene::new();
+    let path = scene.path("file");
+    fs::write(&path, "mine").expect("it is written");
+    let [first, second] = ["1-1", "2-1"].map(|call| scene.journal(call));
+    first.before(&path).expect("it is saved");
+    fs::remove_file(&path).expect("it is removed");
+    second.before(&path).expect("it is saved");
+    fs::write(&path, "second").expect("it is written");
+    first.finish().expect("it changed something");
+    scene.store.undo("1-1").expect("it is undone");
+    scene.store.set_aside("1-1");
+    second.finish().expect("it changed something");
+    scene.store.undo("2-1").expect("it is undone");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "mine");
+    let listed: Vec<String> =
+        scene.store.list().expect("it is read").into_iter().map(|about| about.call).collect();
+    assert_eq!(listed, ["2-1"]);
+}
+
+#[test]
 fn move_that_failed_before_it_was_made_is_undone() {
     let scene = Scene::new();
     let [from, to] = ["from", "to"].map(|name| scene.path(name));
