@@ -394,15 +394,7 @@ impl Journal {
                 }
             }),
         };
-        let state = match state {
-            Err(why) if rules.required => {
-                inner.refused.get_or_insert((path, why.to_string()));
-                // As if there were no room left.
-                return Err(rustix::io::Errno::DQUOT.into());
-            }
-            state => state,
-        };
-        self.note(inner, path, state)?;
+        self.note(inner, path, state, rules)?;
         // It may be the first time that the file is seen.
         self.check_unkept(inner, changed, rules)
     }
@@ -422,12 +414,8 @@ impl Journal {
         if is_saved || file.born() + TICK >= self.about.at {
             return Ok(());
         }
-        let why = "another file was put there while the call ran";
-        if rules.required {
-            inner.refused.get_or_insert((changed.path.to_owned(), why.to_owned()));
-            return Err(rustix::io::Errno::DQUOT.into());
-        }
-        self.note(inner, changed.path.to_owned(), Err(io::Error::other(why)))
+        let why = io::Error::other("another file was put there while the call ran");
+        self.note(inner, changed.path.to_owned(), Err(why), rules)
     }
 
     /// Refuses the change of a file with several names that loses one of them and gets other
@@ -452,13 +440,11 @@ impl Journal {
         if !(done.is_written && done.is_unnamed) || Rule::Names.is_off() {
             return Ok(());
         }
-        let why = "it has several names, and Toolhold's data folder is on another file system";
-        if rules.required {
-            inner.refused.get_or_insert((changed.path.to_owned(), why.to_owned()));
-            return Err(rustix::io::Errno::DQUOT.into());
+        if !rules.required {
+            *done = Done::default();
         }
-        *done = Done::default();
-        self.note(inner, changed.path.to_owned(), Err(io::Error::other(why)))
+        let why = "it has several names, and Toolhold's data folder is on another file system";
+        self.note(inner, changed.path.to_owned(), Err(io::Error::other(why)), rules)
     }
 
     /// Refuses a change that no undo could bring back, because another call moves what this one
@@ -473,9 +459,8 @@ impl Journal {
         if !is_shared || !rules.required || Rule::Alone.is_off() {
             return Ok(());
         }
-        let why = "another call that runs at the same time moves or changes it";
-        inner.refused.get_or_insert((path.to_owned(), why.to_owned()));
-        Err(rustix::io::Errno::DQUOT.into())
+        let why = io::Error::other("another call that runs at the same time moves or changes it");
+        self.note(inner, path.to_owned(), Err(why), rules)
     }
 
     /// A path is about to change that isn't saved.
@@ -485,11 +470,7 @@ impl Journal {
         if inner.segment.contains_key(path) {
             return Ok(());
         }
-        if rules.required {
-            inner.refused.get_or_insert((path.to_owned(), why.to_owned()));
-            return Err(rustix::io::Errno::DQUOT.into());
-        }
-        self.note(&mut inner, path.to_owned(), Err(io::Error::other(why.to_owned())))
+        self.note(&mut inner, path.to_owned(), Err(io::Error::other(why.to_owned())), rules)
     }
 
     /// The caches that the call changes.
@@ -497,14 +478,27 @@ impl Journal {
         Caches::new(Arc::clone(&self.store), self.about.clone())
     }
 
-    fn note(&self, inner: &mut Inner, path: PathBuf, state: io::Result<State>) -> io::Result<()> {
+    /// Notes the old state of a path, or why it isn't saved. Then the change is refused if saving
+    /// is required.
+    fn note(
+        &self,
+        inner: &mut Inner,
+        path: PathBuf,
+        state: io::Result<State>,
+        rules: SaveRules,
+    ) -> io::Result<()> {
         let line = match &state {
             Ok(before) => Line::Before { path: path.clone(), before: before.clone(), at: now() },
-            Err(why) => Line::Lost { path: path.clone(), lost: why.to_string() },
+            Err(why) if rules.required => {
+                inner.refused.get_or_insert((path, why.to_string()));
+                // As if there were no room left.
+                return Err(rustix::io::Errno::DQUOT.into());
+            }
+            Err(why) => {
+                inner.saved.lost.push((path.clone(), why.to_string()));
+                Line::Lost { path: path.clone(), lost: why.to_string() }
+            }
         };
-        if let Line::Lost { path, lost } = &line {
-            inner.saved.lost.push((path.clone(), lost.clone()));
-        }
         self.write(inner, &line)?;
         inner.segment.insert(path, state.unwrap_or(State::Other));
         Ok(())
