@@ -19,7 +19,7 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
 use super::files::DirEntryRef;
-use super::folder::{Folder, UndoEntry};
+use super::folder::{Folder, TICK, UndoEntry};
 use super::rules::Rule;
 use super::state::Identity;
 
@@ -36,9 +36,6 @@ const MAX_LIST: u64 = 8 << 20;
 
 /// Bytes of a file with patterns of git.
 const MAX_PATTERNS: u64 = 1 << 20;
-
-/// How far the times of files may be behind the clock, in nanoseconds.
-pub(crate) const TICK: u64 = 20_000_000;
 
 /// What begins the line of a folder that was moved into the cache.
 const MOVED_IN: &str = "moved in: ";

@@ -22,8 +22,8 @@ pub(crate) const JOURNAL: &str = "journal.jsonl";
 /// What follows the id of a call whose journal was set aside.
 pub(crate) const ASIDE: char = '~';
 
-/// How far the times of files may be behind the clock, at most.
-const TICK: Duration = Duration::from_millis(20);
+/// How far the times of files may be behind the clock, in nanoseconds.
+pub(crate) const TICK: u64 = 20_000_000;
 
 /// Newest calls that are looked at for changes at the same time, or later.
 const MAX_BESIDE: usize = 1000;
@@ -250,7 +250,7 @@ impl Folder {
     /// The folders of the newest other calls that have saved something since a time, in nanoseconds
     /// since 1970.
     pub(crate) fn saved_since(&self, call: &str, time: u64) -> Vec<PrivateFolder> {
-        let since = UNIX_EPOCH + Duration::from_nanos(time).saturating_sub(TICK);
+        let since = UNIX_EPOCH + Duration::from_nanos(time.saturating_sub(TICK));
         let Some(root) = self.existing().ok().flatten() else { return Vec::new() };
         let names = root.names(MAX_CALLS).unwrap_or_default();
         let others = names.iter().rev().take(MAX_BESIDE);

@@ -15,9 +15,9 @@ use toolhold_contract::{ChangeRecorder, ChangedPath};
 use toolhold_data_dir::PrivateFolder;
 
 use super::access::Access;
-use super::caches::{Caches, KnownCaches, TICK, file_identity};
+use super::caches::{Caches, KnownCaches, file_identity};
 use super::files::{DirEntryRef, Meta, reopened};
-use super::folder::{Folder, JOURNAL, UndoEntry, now};
+use super::folder::{Folder, JOURNAL, TICK, UndoEntry, now};
 use super::git_index;
 use super::given::noted_access;
 use super::hex::hex;

@@ -14,7 +14,7 @@ use rustix::process::Uid;
 
 use super::not_tried::not_tried;
 use super::{changed, handle};
-use crate::caches::TICK;
+use crate::folder::TICK;
 use crate::progress::NOTES_LEFT;
 use crate::rules::Rule;
 use crate::*;
