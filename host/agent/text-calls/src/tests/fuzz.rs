@@ -2,59 +2,8 @@
 
 use toolhold_fuzz::{Result, Target, Unstructured, json, json_text};
 
-use super::streaming::stream;
+use super::streaming::{TOKENS, stream};
 use super::*;
-
-const TOKENS: [&str; 48] = [
-    "```bash\n",
-    "```",
-    "\n```\n",
-    "````",
-    "~~~",
-    "```json\n",
-    "```tool_call\n",
-    "```tool read\n",
-    "```rust\n",
-    "<tool_call>",
-    "</tool_call>",
-    "<tool_calls>",
-    "<toolcall>",
-    "<minimax:tool_call>",
-    "<tools>",
-    "</tools>",
-    "<invoke name=\"bash\">",
-    "</invoke>",
-    "<parameter name=\"command\">",
-    "</parameter>",
-    "<function=read>",
-    "<parameter=path>",
-    "</function>",
-    "<arg_key>",
-    "</arg_key>",
-    "<arg_value>",
-    "<think>",
-    "</think>",
-    "<tool_result name=\"x\">",
-    "</tool_result>",
-    "<pre>",
-    "</pre>",
-    "<blockquote>",
-    "<external-data tool=\"x\" key=\"1\">",
-    "</external-data key=\"1\">",
-    "{\"name\":\"read\",\"arguments\":{\"path\":\"a\"}}",
-    "{\"name\":",
-    "bash/command>ls\n",
-    "read/{\"path\":\"a\"}\n",
-    "\n",
-    "\r\n",
-    "    ",
-    "\t",
-    "> ",
-    "- ",
-    "| ",
-    "<",
-    "\\",
-];
 
 #[test]
 fn soak_any_message_is_searched_for_calls() {
