@@ -29,7 +29,7 @@ pub(crate) use paths::Paths;
 const ARCH: &str = std::env::consts::ARCH;
 
 /// The profile of the release.
-const PROFILE: &str = "dist";
+const PROFILE: &str = "release-lto";
 
 /// Flags for C code. It is linked with another C library than the compiler's own, so it may not
 /// call functions that only glibc has: the checked copies, and the parsers of numbers in newer C.
