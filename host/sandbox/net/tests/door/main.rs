@@ -21,10 +21,10 @@ use toolhold_net::requests::{
 use toolhold_net::{Network, Resolve};
 use url::Url;
 
-/// Runs a test on its own reactor.
+/// Runs a test on its own reactor. It has one thread, so that a connection is kept before the test
+/// makes the next request: another thread may be late.
 fn run(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("a reactor starts")
