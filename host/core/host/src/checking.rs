@@ -9,9 +9,9 @@ use toolhold_contract::Failure;
 use toolhold_policy::{Decision, Gate, ResolvedSubject, Verdict};
 use toolhold_system::files::{FileError, FileView};
 
-use crate::chosen_commands::{BASH, PluginCommands};
 use crate::dependencies;
 use crate::host::{Host, Request};
+use crate::journey::chosen_commands::{BASH, PluginCommands};
 use crate::planned_task::{LastingRules, planned_call};
 use crate::session::Session;
 

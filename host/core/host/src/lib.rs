@@ -247,7 +247,6 @@ mod builder;
 mod call_inputs;
 mod caller_names;
 mod checking;
-mod chosen_commands;
 mod counting;
 mod dependencies;
 pub mod doctor;

@@ -35,6 +35,15 @@ pub(crate) struct Governance {
     pub(crate) place: Option<QuotaReservation>,
 }
 
+impl Governance {
+    /// The failure of a call that this decision refuses.
+    pub(crate) fn refuse(&mut self, context: &CallContext, decision: Decision) -> Failure {
+        let failure = Failure::denied(decision.denial(format!("call {}", context.requested_tool)));
+        self.decision = Some(decision);
+        failure
+    }
+}
+
 /// The result of a call in its provider.
 #[derive(Default)]
 pub(crate) struct RunReport {

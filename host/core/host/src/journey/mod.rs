@@ -1,0 +1,274 @@
+//! The journey of a call from top to bottom, the same for every front end and every source.
+
+pub(crate) mod chosen_commands;
+mod govern;
+mod prepare;
+mod run;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Instant, SystemTime};
+
+use serde_json::{Map, Value};
+use toolhold_answers::Answer;
+use toolhold_answers::CacheResult;
+use toolhold_answers::ShapeReport;
+use toolhold_catalogue::CallContext;
+use toolhold_contract::{CallId, Category, Failure, Outcome};
+use toolhold_policy::Decision;
+use toolhold_policy::commands::ShellState;
+
+use crate::approve::ApprovalStep;
+use crate::call_inputs::{CallInputs, Steps};
+use crate::governor::ReachRules;
+use crate::host::{Host, ObservedCall, Request};
+use crate::record::{DropRecorder, Governance, RunReport, call_record};
+use crate::session::Session;
+use run::CallRun;
+
+/// What each step of a call's journey needs beside the call itself.
+#[derive(Clone, Copy)]
+struct Journey<'a> {
+    host: &'a Host,
+    session: &'a Session,
+    inputs: &'a CallInputs,
+}
+
+impl Host {
+    /// Runs one call. It always returns an answer: if a tool, a rule or a limit ends the call, the
+    /// answer is a [`Failure`](crate::Failure).
+    ///
+    /// The steps, each only if the one before succeeded: the name is resolved, the arguments are
+    /// checked against the tool's schema, the gates decide on what the call acts on, a model
+    /// judges it and a person approves it if the rules want that, and the tool runs within its
+    /// limits. The result, a refusal as well as an output, is shaped and recorded before it leaves.
+    ///
+    /// Cancelling [`Request::cancel`] ends the call with
+    /// [`Category::Cancelled`](crate::Category::Cancelled). Dropping the future ends it too,
+    /// without an answer.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with its time driver, if a plugin offers the tool.
+    pub async fn call(&self, request: Request) -> Answer {
+        let mut steps = Steps::begin();
+        let (context, session, inputs) = self.begin(request);
+        let mut call = DropRecorder {
+            audit: &self.audit,
+            observer: self.observer.as_deref(),
+            context,
+            governance: Governance::default(),
+            run: RunReport::default(),
+            recorded: false,
+        };
+        let cancel = inputs.cancel.clone();
+        let outcome = match self.refusal.get() {
+            None => self.journey(&mut call, &session, inputs, &mut steps).await,
+            Some(reason) => Err(Failure::new(Category::PolicyBlocked, reason)),
+        };
+        let catalogue = self.plugins.catalogue();
+        let spool = call.run.spool.take();
+        let (outcome, shape) = self
+            .shaping
+            .shape(&catalogue.filters, &call.context, &call.run.report, outcome, spool, &cancel)
+            .await;
+        if shape.has_untrusted && (call.run.attempts > 0 || call.run.cached) {
+            remember_untrusted(&session);
+        }
+        steps.finish_step("shape");
+        // It is written before any waiting.
+        call.recorded = true;
+        let recorded = self.audit.outcome(&call.record(&outcome, &shape)).await;
+        let outcome = recorded.and(outcome);
+        steps.finish_step("record");
+        let ShapeReport { filtered, truncated, untrusted, notices, rest, .. } = shape;
+        let answer = Answer {
+            id: call.context.id.clone(),
+            tool: call.context.tool.as_ref().map(|tool| tool.definition.name.clone()),
+            provider: call.context.tool.as_ref().map(|tool| tool.provider.name().to_owned()),
+            outcome,
+            decision: call.governance.decision.take(),
+            approval: call.governance.approval.take(),
+            cached: call.run.cached,
+            truncated,
+            untrusted,
+            notices,
+            rest,
+            filtered,
+            snapshot: call.run.snapshot,
+            report: Arc::clone(&call.run.report),
+            steps: steps.taken,
+        };
+        if let Some(observer) = &self.observer {
+            observer.called(&ObservedCall {
+                arguments: &call.context.arguments,
+                meta: call.context.meta.as_deref(),
+                session: &call.context.session,
+                answer: &answer,
+                started_at: call.context.started_at,
+                took: call.context.started.elapsed(),
+                waited: call.governance.waited,
+                attempts: call.run.attempts,
+            });
+        }
+        answer
+    }
+
+    pub(crate) fn begin(&self, request: Request) -> (CallContext, Session, CallInputs) {
+        let Request {
+            tool,
+            arguments,
+            attachments,
+            meta,
+            caller,
+            session,
+            phase,
+            trust,
+            doubtful,
+            audience,
+            approver,
+            events,
+            cancel,
+        } = request;
+        let session = session.unwrap_or_else(|| self.session.clone());
+        let context = CallContext {
+            id: next_id(),
+            requested_tool: tool,
+            session: Arc::clone(session.name()),
+            caller,
+            phase,
+            trust,
+            doubtful,
+            audience,
+            started_at: SystemTime::now(),
+            started: Instant::now(),
+            tool: None,
+            arguments: Arc::new(arguments),
+            attachments,
+            meta: meta.map(without_own_keys).filter(|meta| !meta.is_empty()).map(Arc::new),
+            subjects: Vec::new(),
+            carried: ShellState::default(),
+            carried_shown: ShellState::default(),
+        };
+        (context, session, CallInputs { approver, events, cancel })
+    }
+
+    /// The steps of a call until its outcome, in their order. A call that relies on undo runs a
+    /// second time if a change of it can't be saved and a person approves it without undo.
+    async fn journey(
+        &self,
+        call: &mut DropRecorder<'_>,
+        session: &Session,
+        inputs: CallInputs,
+        steps: &mut Steps,
+    ) -> Outcome {
+        let journey = Journey { host: self, session, inputs: &inputs };
+        let name = &call.context.requested_tool;
+        let catalogue = self.plugins.catalogue_for(name, &inputs.cancel).await;
+        let prepared = journey.prepare(call, &catalogue, steps).await?;
+        let DropRecorder { context, governance, run, .. } = call;
+        let context = &*context;
+        journey.govern(governance, context, &catalogue, steps).await?;
+        journey.record_intent(governance, context, steps).await?;
+        let key = match journey.find_answer(governance, context, run).await {
+            CacheResult::Hit(output) => {
+                run.cached = true;
+                steps.finish_step("cache");
+                return Ok(output);
+            }
+            CacheResult::Miss(key) => Some(key),
+            CacheResult::Unused => None,
+        };
+        let mut running = CallRun::start(journey, prepared, context, governance, run, steps);
+        loop {
+            let outcome = running.attempt().await;
+            if let Some(changes) = running.settle(&outcome).await? {
+                return running.finish(outcome, &changes, key);
+            }
+        }
+    }
+
+    pub(crate) fn approval_step<'a>(
+        &'a self,
+        context: &'a CallContext,
+        session: &'a Session,
+        decision: &'a Decision,
+        review: Option<&'a str>,
+    ) -> ApprovalStep<'a> {
+        let Self { asking, audit, governor, lookups, .. } = self;
+        ApprovalStep { asking, audit, governor, lookups, context, session, decision, review }
+    }
+}
+
+impl Journey<'_> {
+    /// Records the intent of a call that can act.
+    async fn record_intent(
+        &self,
+        governance: &Governance,
+        context: &CallContext,
+        steps: &mut Steps,
+    ) -> Result<(), Failure> {
+        if context.acts() {
+            self.host
+                .audit
+                .intent(&call_record(
+                    context,
+                    governance.decision.as_ref(),
+                    governance.approval.as_ref(),
+                    governance.review.as_deref(),
+                ))
+                .await?;
+            steps.finish_step("intent");
+        }
+        Ok(())
+    }
+
+    /// An earlier answer that is still true, and the report for the call.
+    async fn find_answer(
+        &self,
+        governance: &Governance,
+        context: &CallContext,
+        run: &mut RunReport,
+    ) -> CacheResult {
+        let rules = || governance.reached.as_ref().map(ReachRules::identity);
+        let earlier = self.host.results.find(context, self.session.answers(), rules).await;
+        run.report = Arc::new(earlier.report());
+        earlier
+    }
+}
+
+/// Marks a session that is given untrusted text.
+fn remember_untrusted(session: &Session) {
+    if let Err(error) = session.mark_untrusted() {
+        // Whoever can't read the state later assumes the worst.
+        tracing::warn!("the session's state can't be written: {error}");
+    }
+}
+
+/// What the caller sent without keys that only the host may write.
+fn without_own_keys(mut meta: Map<String, Value>) -> Map<String, Value> {
+    meta.retain(|key, _| !key.starts_with("toolhold:"));
+    meta
+}
+
+/// A unique ID: random bytes of this process and a number.
+fn next_id() -> CallId {
+    static PROCESS: LazyLock<String> = LazyLock::new(|| {
+        let mut bytes = [0; 8];
+        // Without random bytes, IDs are still unique in this process.
+        let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+        format!("{:016x}-", u64::from_ne_bytes(bytes))
+    });
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    CallId((PROCESS.clone() + &NEXT.fetch_add(1, Ordering::Relaxed).to_string()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique() {
+        assert_ne!(next_id(), next_id());
+    }
+}

@@ -1,0 +1,113 @@
+//! The first steps of a journey: finds the tool, validates the arguments, and resolves what the
+//! call acts on.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use toolhold_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
+use toolhold_contract::{Category, Failure};
+use toolhold_jobs::CallShell;
+use toolhold_policy::Decision;
+
+use super::Journey;
+use crate::call_inputs::Steps;
+use crate::dependencies;
+use crate::host::Host;
+use crate::record::{DropRecorder, Governance};
+use crate::session::Session;
+
+/// Most bytes of what a caller sends beside the arguments, as JSON text.
+const MAX_META: usize = 64 * 1024;
+
+/// A call that the gates can decide on.
+pub(super) struct PreparedCall {
+    pub(super) tool: Arc<Tool>,
+    /// What the reader of the answer has to know of the task that the call makes.
+    pub(super) task_notice: Option<String>,
+}
+
+impl Journey<'_> {
+    /// Fills in the context of the call. From then on, it doesn't change.
+    pub(super) async fn prepare(
+        &self,
+        call: &mut DropRecorder<'_>,
+        catalogue: &Catalogue,
+        steps: &mut Steps,
+    ) -> Result<PreparedCall, Failure> {
+        let host = self.host;
+        let DropRecorder { context, governance, run, .. } = call;
+        let offered = || dependencies::listed(&host.governor.rules(), catalogue);
+        let tool = Arc::clone(catalogue.resolve_among(&context.requested_tool, offered)?);
+        context.tool = Some(Arc::clone(&tool));
+        steps.finish_step("resolve");
+        self.resolve_subjects(governance, context, &tool, steps).await?;
+        run.shell = host.carry(context, self.session).map(Arc::new);
+        host.shaping.check(context)?;
+        host.shaping.redact_kept(context);
+        let task_notice = host
+            .check_planned_task(governance, context, self.session, &self.inputs.cancel)
+            .await?;
+        Ok(PreparedCall { tool, task_notice })
+    }
+
+    /// Checks the tool's switch, the arguments and the blocklist, and resolves what the call acts
+    /// on.
+    pub(super) async fn resolve_subjects(
+        &self,
+        governance: &mut Governance,
+        context: &mut CallContext,
+        tool: &Arc<Tool>,
+        steps: &mut Steps,
+    ) -> Result<(), Failure> {
+        let host = self.host;
+        if let Some(off) = host.governor.rules().switches.refusal(tool.provider.name()) {
+            return Err(governance.refuse(context, off.clone()));
+        }
+        check_meta(context.meta.as_deref())?;
+        validate::rename(&tool.definition, &mut context.arguments)?;
+        validate::arguments(tool, &mut context.arguments, host.settings.arguments)?;
+        steps.finish_step("validate");
+
+        if let Some(blocked) = host.governor.blocked(subjects::commands(tool, &context.arguments)) {
+            return Err(governance.refuse(context, blocked));
+        }
+        let lookup = host.lookups.decide(
+            tool,
+            &mut context.arguments,
+            &mut context.subjects,
+            &self.inputs.cancel,
+        );
+        if let Err(failure) = lookup.await {
+            governance.decision = failure.denial.as_ref().map(Decision::from_grants);
+            return Err(failure);
+        }
+        Ok(())
+    }
+}
+
+impl Host {
+    /// What the commands of a call begin with, if they are those of a built-in tool. From then on,
+    /// the gates read it.
+    pub(crate) fn carry(&self, context: &mut CallContext, session: &Session) -> Option<CallShell> {
+        let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
+        subjects::commands(tool, &context.arguments).next()?;
+        let shell = session.shell().filter(|_| self.governor.rules().carries_state)?;
+        context.carried = shell.began().clone();
+        context.carried_shown = shell.shown();
+        let mut subjects = std::mem::take(&mut context.subjects);
+        context.carry_into(&mut subjects);
+        context.subjects = subjects;
+        Some(shell)
+    }
+}
+
+/// Checks the size of what the caller sent beside the arguments.
+fn check_meta(meta: Option<&Map<String, Value>>) -> Result<(), Failure> {
+    let size = meta.map_or(0, |meta| serde_json::to_string(meta).map_or(0, |text| text.len()));
+    if size <= MAX_META {
+        return Ok(());
+    }
+    let message = format!("the meta of the call is {size} bytes; the limit is {MAX_META}");
+    Err(Failure::new(Category::InvalidParameters, message)
+        .with_suggestion("Send larger content as an attachment."))
+}

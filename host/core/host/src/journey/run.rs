@@ -1,0 +1,375 @@
+//! The run of a call that may run: its attempts, what becomes of its changes, and what its outcome
+//! leaves for later calls and for the reader of the answer.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use toolhold_answers::CacheKey;
+use toolhold_catalogue::{CallContext, Tool, subjects};
+use toolhold_contract::{
+    Call, Content, Definition, Denial, Events, Failure, Outcome, Report, ServiceKeeper, Snapshot,
+    TaskBook,
+};
+use toolhold_jobs::{JobAbout, JobStart};
+use toolhold_policy::{Decision, Verdict};
+
+use super::chosen_commands::{PluginCommands, judge_commands};
+use super::prepare::PreparedCall;
+use super::{Journey, remember_untrusted};
+use crate::call_inputs::Steps;
+use crate::caller_names::SessionCaller;
+use crate::inquiries::CallInquirer;
+use crate::outer::OuterCallEntry;
+use crate::record::{Governance, RunReport};
+use crate::retry::DedupedEvents;
+use crate::undo::{CallChanges, CallJournal};
+use crate::{dependencies, jobs};
+
+/// A call that runs, with everything that lives across its attempts.
+pub(super) struct CallRun<'a> {
+    journey: Journey<'a>,
+    context: &'a CallContext,
+    governance: &'a mut Governance,
+    run: &'a mut RunReport,
+    steps: &'a mut Steps,
+    /// The tasks that the last attempt could make.
+    tasks: Option<Arc<dyn TaskBook>>,
+    /// The commands that the tool's plugin chooses. `None`: it may choose none.
+    commands: Option<PluginCommands>,
+    /// Lets the calls that this one makes find it.
+    _parent: Option<OuterCallEntry<'a>>,
+    inquirer: Option<Arc<CallInquirer>>,
+    events: DedupedEvents,
+    /// Whether it may run only because its changes can be undone.
+    relies_on_undo: bool,
+    /// Whether its processes reach the network.
+    network: bool,
+    /// The time limit that it asks for.
+    time_limit: Option<Duration>,
+    /// How long the last attempts took, with the waits between them.
+    time: Duration,
+    tool: Arc<Tool>,
+    task_notice: Option<String>,
+}
+
+impl<'a> CallRun<'a> {
+    /// The call runs from here on, so it counts.
+    pub(super) fn start(
+        journey: Journey<'a>,
+        prepared: PreparedCall,
+        context: &'a CallContext,
+        governance: &'a mut Governance,
+        run: &'a mut RunReport,
+        steps: &'a mut Steps,
+    ) -> Self {
+        let Journey { host, session, inputs } = journey;
+        let PreparedCall { tool, task_notice } = prepared;
+        if let Some(place) = governance.place.take() {
+            place.used();
+        }
+        let time_limit = asked_time(&tool.definition, &context.arguments)
+            .map(|time| time.min(host.settings.max_call));
+        let events = host.retry.dedup_events(context, Arc::clone(&inputs.events));
+        let network = host.governor.reaches_network(context);
+        let inquirer = host.inquirer(context, &tool, inputs.approver.clone()).map(Arc::new);
+        let parent = host.outer.enter(context, &tool, session, inputs.approver.as_ref());
+        let commands = PluginCommands::for_tool(&tool);
+        let decision = governance.decision.as_ref();
+        let relies_on_undo = decision
+            .is_some_and(|decision| host.governor.relies_on_undo(context, decision))
+            || commands.is_some() && host.governor.rules().policy.is_sandboxed();
+        Self {
+            journey,
+            context,
+            governance,
+            run,
+            steps,
+            tasks: None,
+            commands,
+            _parent: parent,
+            inquirer,
+            events,
+            relies_on_undo,
+            network,
+            time_limit,
+            time: Duration::ZERO,
+            tool,
+            task_notice,
+        }
+    }
+
+    /// Runs the tool, and again if its failure may pass.
+    pub(super) async fn attempt(&mut self) -> Outcome {
+        let Journey { host, session, inputs } = self.journey;
+        let first_run_at = Instant::now();
+        self.run.journal = host
+            .undo
+            .as_ref()
+            .and_then(|undo| undo.journal(self.context, session.turn(), self.relies_on_undo));
+        loop {
+            let outcome = self.run_once().await;
+            let attempts = self.run.attempts;
+            let next =
+                host.retry.wait(self.context, attempts, first_run_at, outcome, &inputs.cancel);
+            if let ControlFlow::Break(outcome) = next.await {
+                self.time = self.steps.finish_step("run");
+                if let Some(inquirer) = &self.inquirer {
+                    self.governance.waited += inquirer.take_waited();
+                }
+                return outcome;
+            }
+        }
+    }
+
+    async fn run_once(&mut self) -> Outcome {
+        let Journey { host, session, .. } = self.journey;
+        self.run.attempts += 1;
+        self.run.spool = host.shaping.spool(self.context);
+        self.run.job = self.job_start().map(Arc::new);
+        self.tasks = host.tasks.of_call(
+            self.context,
+            session.principal(),
+            || session.is_untrusted(),
+            &self.tool,
+            &host.plugins,
+            host.asking.config(),
+        );
+        let running = self.tool.provider.call(self.provider_call());
+        match &mut self.commands {
+            None => running.await,
+            Some(commands) => {
+                judge_commands(self.journey, self.context, self.governance, commands, running).await
+            }
+        }
+    }
+
+    /// The call in the form that its provider gets.
+    fn provider_call(&self) -> Call {
+        let Self { context, run, tool, .. } = self;
+        let Journey { host, session, inputs } = self.journey;
+        Call {
+            id: context.id.clone(),
+            tool: tool.definition.name.clone(),
+            time: self.time_limit,
+            arguments: Arc::clone(&context.arguments),
+            attachments: context.attachments.clone(),
+            meta: context.meta.clone(),
+            caller: context.caller.clone(),
+            session: Arc::clone(&context.session),
+            caller_info: Some(Arc::new(SessionCaller {
+                session: session.clone(),
+                project: Arc::clone(&host.settings.project),
+                agent: context.caller.clone(),
+            })),
+            commands: subjects::commands(tool, &context.arguments).map(str::to_owned).collect(),
+            network: self.network,
+            origins: context
+                .action()
+                .map(|action| toolhold_policy::origins(&action))
+                .unwrap_or_default(),
+            read_only: tool.annotations_with(&context.arguments).read_only,
+            path_rules: self
+                .governance
+                .reached
+                .as_ref()
+                .map(|reached| Arc::clone(&reached.paths) as _),
+            changes: run.journal.as_ref().map(CallJournal::recorder),
+            output: run.spool.clone().map(|spool| spool as _),
+            judge: self.commands.as_ref().map(PluginCommands::judge),
+            services: self.services(),
+            jobs: run.job.clone().map(|job| job as _),
+            job_servers: session.job_servers().filter(|_| tool.is_built_in()),
+            shell: run.shell.clone().map(|shell| shell as _),
+            variables: if tool.is_built_in() { session.variables() } else { Vec::new() },
+            command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
+            tasks: self.tasks.clone(),
+            inquirer: self.inquirer.clone().map(|inquirer| inquirer as _),
+            report: Arc::clone(&run.report),
+            events: self.attempt_events(),
+            cancel: inputs.cancel.clone(),
+        }
+    }
+
+    /// Receives the events of one attempt.
+    fn attempt_events(&self) -> Arc<dyn Events> {
+        // A call that is cancelled has no answer that marks the session.
+        let reader = self.journey.session.clone();
+        let on_untrusted = Box::new(move || remember_untrusted(&reader));
+        let shaping = &self.journey.host.shaping;
+        shaping.redact_events(self.context, self.events.attempt(), on_untrusted)
+    }
+
+    /// What lets a call start a job: a command of a built-in tool, in a session that lasts.
+    fn job_start(&self) -> Option<JobStart> {
+        let Journey { host, session, .. } = self.journey;
+        let context = self.context;
+        let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
+        let command = subjects::commands(tool, &context.arguments).next()?.to_owned();
+        let jobs = session.jobs(host.jobs.0.may_start()?)?;
+        let about = JobAbout {
+            call: context.id.to_string(),
+            tool: tool.definition.name.clone(),
+            session: context.session.to_string(),
+            command,
+        };
+        Some(JobStart::new(jobs, about, host.shaping.live(context)))
+    }
+
+    /// What keeps the programs of a call that outlive it. `None`: the plugin may have none, or the
+    /// call only reads.
+    fn services(&self) -> Option<Arc<dyn ServiceKeeper>> {
+        let Journey { host, session, .. } = self.journey;
+        let plugin = self.context.tool.as_ref().filter(|_| self.context.acts())?.plugin.as_ref()?;
+        plugin.policy().process.as_ref()?.services.as_ref()?;
+        Some(session.services(&host.jobs.1))
+    }
+
+    /// Saves or undoes what the call changed. `None`: it relied on undo, and a change of it couldn't
+    /// be saved, so it was undone. A person has approved it without undo: it has to run again.
+    pub(super) async fn settle(
+        &mut self,
+        outcome: &Outcome,
+    ) -> Result<Option<CallChanges>, Failure> {
+        let host = self.journey.host;
+        self.release_job(outcome);
+        let changes = match (&host.undo, self.run.journal.take()) {
+            (Some(undo), Some(journal)) => undo.finish(journal, &self.run.report).await,
+            _ => CallChanges::default(),
+        };
+        self.run.snapshot = changes.snapshot();
+        if let Some(snapshot) = self.run.snapshot {
+            self.report_changes(&changes, snapshot).await?;
+        }
+        let Some(what) = changes.question() else { return Ok(Some(changes)) };
+        let Some(decision) = host.governor.not_undoable(self.context, &what) else {
+            return Ok(Some(changes));
+        };
+        self.run.snapshot = None;
+        self.journey.approve(self.governance, self.context, &decision).await?;
+        self.governance.decision = Some(Decision { verdict: Verdict::Allow, ..decision });
+        self.steps.finish_step("approve");
+        self.relies_on_undo = false;
+        Ok(None)
+    }
+
+    /// Lets a job go on that the call has started. What its command changes is saved until it ends.
+    fn release_job(&mut self, outcome: &Outcome) {
+        let Some(job) = self.run.job.take() else { return };
+        if outcome.is_err() || !job.has_started() {
+            job.abandon();
+            return;
+        }
+        let host = self.journey.host;
+        let undo = host.undo.clone();
+        let audit = Arc::clone(&host.audit);
+        job.keep(jobs::finisher(undo, audit, self.context, self.run.journal.take()));
+    }
+
+    /// Tells whoever watches the call what was saved of its changes, and records an automatic undo.
+    async fn report_changes(
+        &mut self,
+        changes: &CallChanges,
+        snapshot: Snapshot,
+    ) -> Result<(), Failure> {
+        let Journey { host, inputs, .. } = self.journey;
+        let CallContext { id, requested_tool, session, .. } = self.context;
+        changes.tell(snapshot, &*inputs.events);
+        if let Some(rollback) = changes.rollback_record(&id.0, requested_tool, session) {
+            host.audit.rollback(&rollback).await?;
+        }
+        self.steps.finish_step("save");
+        Ok(())
+    }
+
+    /// Remembers what later calls need of the outcome, and adds the notices for its reader.
+    pub(super) fn finish(
+        mut self,
+        mut outcome: Outcome,
+        changes: &CallChanges,
+        key: Option<CacheKey>,
+    ) -> Outcome {
+        let Journey { host, session, .. } = self.journey;
+        let Self { context, tool, time, .. } = &self;
+        tool.tally.count(outcome.is_ok(), *time);
+        // What others wrote sets nothing for commands.
+        let variables = self.run.report.entries().variables.take();
+        if let Some(variables) = variables.filter(|_| !tool.provider.is_third_party()) {
+            session.set_variables(variables);
+        }
+        // The time of a retried call says nothing about one run.
+        if let (Some(key), Ok(output), 1) = (key, &outcome, self.run.attempts) {
+            host.results.keep(context, session.answers(), key, &self.run.report, output, *time);
+        }
+        dependencies::record_completion(&host.governor.rules(), context, session, &outcome);
+        let notices = self.notices(outcome.is_ok(), changes);
+        let content = match &mut outcome {
+            Ok(output) => &mut output.content,
+            Err(failure) => &mut failure.content,
+        };
+        for notice in notices {
+            content.push(Content::text(format!("[{notice}]\n")));
+            self.run.report.entries().notices.push(notice);
+        }
+        outcome
+    }
+
+    /// The notices for the reader of the answer, in their order.
+    fn notices(&mut self, is_ok: bool, changes: &CallChanges) -> Vec<String> {
+        let Journey { host, session, .. } = self.journey;
+        let mut notices = Vec::new();
+        if is_ok {
+            notices.extend(left_out(&self.run.report));
+        }
+        notices.extend(changes.notices(host.undo.as_deref()));
+        if let Some(shell) = self.run.shell.take() {
+            notices.extend(shell.take_notices());
+        }
+        notices.extend(session.job_news());
+        notices.append(&mut self.run.report.entries().unsaid);
+        if is_ok {
+            notices.extend(self.task_notice.take());
+        }
+        if let Some(tasks) = self.tasks.take() {
+            notices.extend(tasks.take_notices());
+        }
+        notices
+    }
+}
+
+/// Notice about what was left out of the answer because it needs approval.
+fn left_out(report: &Report) -> Option<String> {
+    let (denial, count) = report.entries().left_out.asked.take()?;
+    let Denial { action, rule, place, remedy, .. } = denial;
+    let entries =
+        if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") };
+    Some(format!(
+        "Needs approval: {entries} left out, the first to {action}. The rule: {rule} ({place}). {remedy}"
+    ))
+}
+
+/// The time limit that a call asks for, if the tool has an argument for it.
+fn asked_time(tool: &Definition, arguments: &Value) -> Option<Duration> {
+    tool.requested_seconds(arguments).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use toolhold_contract::{Role, ToolArgument};
+
+    #[test]
+    fn timeout_counts_only_if_the_tool_has_one() {
+        let schema = json!({ "type": "object", "properties": { "timeout": { "type": "number" } } });
+        let without = Definition::new("sleep", "sleeps", schema);
+        let arguments = vec![ToolArgument::with_role("timeout", Role::Timeout)];
+        let with = Definition { arguments, ..without.clone() };
+        let arguments = json!({ "timeout": 2.5 });
+        assert_eq!(asked_time(&with, &arguments), Some(Duration::from_millis(2500)));
+        assert_eq!(asked_time(&without, &arguments), None);
+        assert_eq!(asked_time(&with, &json!({ "timeout": -1 })), None);
+        assert_eq!(asked_time(&with, &json!({ "timeout": 1e300 })), None);
+    }
+}
