@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use toolhold_answers::FilterPipeline;
 use toolhold_answers::Results;
 use toolhold_answers::Shaper;
@@ -18,7 +19,7 @@ use toolhold_config::{Config, Folders};
 use toolhold_contract::{EmbeddingModel, HostError, Offers, ToolSource, VectorDatabase};
 use toolhold_engine::{Builtin, Runtime};
 use toolhold_jobs::services::Services;
-use toolhold_jobs::{JobTools, Jobs};
+use toolhold_jobs::{JobSettings, JobTools, Jobs};
 use toolhold_net::{Network, Resolve};
 use toolhold_schedule::Schedule;
 
@@ -26,7 +27,7 @@ use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
 use crate::caller_names::project_id;
 use crate::governor::{Governor, Rules};
-use crate::host::{CallObserver, Host, Settings};
+use crate::host::{CallObserver, CountPlugins, Host, Settings};
 use crate::jobs::{self, HostJobs};
 use crate::outer::OuterCalls;
 use crate::programs;
@@ -263,162 +264,80 @@ impl HostBuilder {
     /// Outside a tokio runtime, or on one without its time driver.
     pub async fn build(self) -> Result<Host, HostError> {
         let folders = self.folders.map_or_else(Folders::from_environment, Ok)?;
-        let directory = match self.working_directory {
-            Some(directory) => directory,
-            None => toolhold_config::working_directory()?,
-        };
-        let real = directory
-            .canonicalize()
-            .map_err(HostError::io(format!("opening {}", directory.display())))?;
-        // Whoever puts a link into an absolute path means another directory.
-        if directory.is_absolute() && directory != real {
-            return Err(HostError::Config(format!(
-                "the working directory {} isn't a real path; give {}",
-                directory.display(),
-                real.display()
-            )));
-        }
-        let directory = real;
+        let directory = real_directory(self.working_directory)?;
         let governor = Arc::new(Governor::new(Rules::from_config(&self.config)?));
         let helper = self.helper.or_else(toolhold_engine::own_helper);
-        let network = Network {
-            resolver: self.resolver,
-            listening: self.listening.into(),
-            ..Network::default()
-        };
-        let mut policies = GrantResolver::new(
+        let mut grants = GrantResolver::new(
             self.config,
             folders,
             directory,
             &self.plugin_files,
             Arc::clone(&governor) as _,
             helper.clone(),
-            network,
+            network(self.resolver, self.listening),
         );
-        policies.readable = self.readable;
-        policies.embedding_models = self.embedding_models;
-        policies.vector_database = self.vector_database;
-        let project = project_id(&policies.directory).into();
-        for missing in policies.config.missing_directories(&policies.folders, &policies.directory) {
-            tracing::warn!("{missing}");
-        }
-        policies.check_replacements(&self.builtins)?;
-        let runtime =
-            Runtime::new(runtime_config(&policies.config, Some(&policies.folders), helper))?;
-        let limits = policies.limits(policies.config.values.tools.limits);
-        let asking = ApprovalDesk::new(policies.folders.clone(), policies.config.clone());
-        let home = policies.folders.home.clone();
-        let results = Results::new(policies.config.values.tools.result_cache);
-        let retry = Retry(policies.config.values.tools.retry.backoff());
+        grants.readable = self.readable;
+        grants.embedding_models = self.embedding_models;
+        grants.vector_database = self.vector_database;
+        check_grants(&grants, &self.builtins)?;
+
+        let GrantResolver { config, folders, directory, .. } = &grants;
+        let runtime = Runtime::new(runtime_config(config, Some(folders), helper))?;
+        let limits = grants.limits(config.values.tools.limits);
+        let settings = Settings {
+            max_call: limits.max_call,
+            arguments: limits.arguments,
+            project: project_id(directory).into(),
+        };
+        let asking = ApprovalDesk::new(folders.clone(), config.clone());
+        let lookups = Lookups::new(folders.home.clone());
+        let results = Results::new(config.values.tools.result_cache);
+        let retry = Retry(config.values.tools.retry.backoff());
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
-        let name = front_end.to_string();
-        let audit = Arc::new(Audit::new(&policies.config, &policies.folders.data, front_end));
-        let job_settings = jobs::settings(&policies.config, &audit);
+        let audit = Arc::new(Audit::new(config, &folders.data, front_end.clone()));
+        let tasks = Tasks {
+            schedule: Arc::new(Schedule::in_data(&folders.data)),
+            directory: directory.clone(),
+        };
+        let job_settings = jobs::settings(config, &audit);
         let has_jobs = job_settings.bounds.running > 0 && !self.builtins.is_empty();
-        let schedule = Arc::new(Schedule::in_data(&policies.folders.data));
-        let tasks = Tasks { schedule, directory: policies.directory.clone() };
-        let jobs = match self.jobs {
-            Some(jobs) => jobs,
-            None => {
-                let data = policies.folders.data.clone();
-                Arc::new(HostJobs(
-                    Arc::new(Jobs::new(job_settings.clone(), data)),
-                    Services::default(),
-                ))
-            }
+        let jobs = self.jobs.unwrap_or_else(|| host_jobs(&job_settings, folders));
+        let undo = Undo::new(config, folders)?.map(Arc::new);
+        let shaping = shaper(config, folders, limits.result)?;
+
+        let own_tools = OwnTools {
+            reader: overflow_reader(&shaping),
+            jobs: has_jobs
+                .then(|| JobTools::new(Arc::clone(&jobs.0), shaping.threshold, limits.max_call)),
+            undo: undo
+                .is_some()
+                .then(|| UndoTool::new(config, folders, &front_end, Arc::clone(&jobs.0))),
         };
-        let undo = Undo::new(&policies.config, &policies.folders)?.map(Arc::new);
-        let tools = &policies.config.values.tools;
-        let threshold = usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX);
-        let overflow = Arc::new(OverflowStore::new(&policies.folders, tools.overflow));
-        let filtering = FilterPipeline::new(&tools.filters)?;
-        let redaction = tools.redaction.clone();
-        let shaping = Shaper {
-            result: limits.result,
-            redaction,
-            threshold,
-            overflow: Arc::clone(&overflow),
-            filtering,
-        };
-        let answering = (Arc::clone(&jobs.0), self.providers.clone());
-        let mut providers = self.providers;
-        if undo.is_some() {
-            let tool =
-                UndoTool::new(&policies.config, &policies.folders, &name, Arc::clone(&jobs.0));
-            providers.insert(0, Arc::new(tool));
-        }
-        if has_jobs {
-            let tools = JobTools::new(Arc::clone(&jobs.0), threshold, limits.max_call);
-            providers.insert(0, Arc::new(tools));
-        }
-        if threshold > 0 {
-            providers.insert(0, Arc::new(OverflowReader::new(Arc::clone(&overflow), threshold)));
-        }
+        let providers = providers(own_tools, &self.providers);
         if self.watch {
+            let overflow = Arc::clone(&shaping.overflow);
             // A long-lived host has the time: no call waits for it.
             tokio::task::spawn_blocking(move || overflow.remove_expired());
         }
-        let offers = providers.iter().map(|provider| provider.offers());
-        let offers = offers.filter(|offers| *offers != Offers::default()).collect();
-        let plugins = Arc::new(Plugins::new(runtime, policies, &providers, self.watch)?);
-        plugins.answer_questions(Box::new(move |question| {
-            let (jobs, providers) = &answering;
-            jobs::answer(jobs, question).or_else(|| programs::answer(providers, question))
-        }));
+        let offers = offers(&providers);
+        let plugins = Arc::new(Plugins::new(runtime, grants, &providers, self.watch)?);
+        answer_questions(&plugins, Arc::clone(&jobs.0), self.providers);
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
         }
         // Watching starts before the first look, so that no change is missed between the two.
         let watch = if self.watch { Some(Watch::start(&plugins)?) } else { None };
-        let found = plugins.find().await;
-        for path in &self.plugin_files {
-            plugins.add_given(path).await?;
-        }
-        let (loaded, ready) = tokio::sync::watch::channel(());
-        if let Some(mut found) = found {
-            plugins.load_needed(&mut found).await;
-            let is_enough = match &self.loading {
-                Loading::For(tool) => {
-                    plugins.load_for(&mut found, tool).await || plugins.catalogue().knows(tool)
-                }
-                _ => false,
-            };
-            if is_enough {
-                // Names of plugins that aren't loaded are known as long as these may come.
-                plugins.warn_about_unknown_names();
-                plugins.leave_out(found, "this program loaded only what its one call needs");
-            } else {
-                let others = Arc::clone(&plugins);
-                let load = async move {
-                    others.load_found(found, false).await;
-                    // Now every name that exists is known.
-                    others.warn_about_unknown_names();
-                    drop(loaded);
-                };
-                match self.loading {
-                    Loading::InBackground => drop(tokio::spawn(load)),
-                    _ => load.await,
-                }
-            }
-        }
+        let ready = load_plugins(&plugins, &self.plugin_files, &self.loading).await?;
         plugins.check_patterns()?;
         if let Some(observer) = &self.observer {
-            let plugins = Arc::downgrade(&plugins);
-            observer.built(Box::new(move || {
-                let mut counts = BTreeMap::new();
-                for plugin in plugins.upgrade().iter().flat_map(|plugins| plugins.states()) {
-                    *counts.entry(plugin.word()).or_default() += 1;
-                }
-                counts
-            }));
+            observer.built(count_plugins(&plugins));
         }
         jobs.0.change_settings(job_settings);
-        let settings = Settings { max_call: limits.max_call, arguments: limits.arguments, project };
         Ok(Host {
             plugins,
             ready,
             settings,
-            lookups: Lookups::new(home),
+            lookups,
             _watch: watch,
             session: Session::new(format!("process {}", std::process::id())),
             governor,
@@ -437,4 +356,138 @@ impl HostBuilder {
             refusal: std::sync::OnceLock::new(),
         })
     }
+}
+
+/// The working directory by its real path.
+fn real_directory(given: Option<PathBuf>) -> Result<PathBuf, HostError> {
+    let directory = match given {
+        Some(directory) => directory,
+        None => toolhold_config::working_directory()?,
+    };
+    let real = directory
+        .canonicalize()
+        .map_err(HostError::io(format!("opening {}", directory.display())))?;
+    // Whoever puts a link into an absolute path means another directory.
+    if directory.is_absolute() && directory != real {
+        return Err(HostError::Config(format!(
+            "the working directory {} isn't a real path; give {}",
+            directory.display(),
+            real.display()
+        )));
+    }
+    Ok(real)
+}
+
+fn network(resolver: Option<Arc<dyn Resolve>>, listening: Vec<SocketAddr>) -> Network {
+    Network { resolver, listening: listening.into(), ..Network::default() }
+}
+
+/// Warns about directories that are granted and don't exist, and checks which plugins replace
+/// built-in ones.
+fn check_grants(grants: &GrantResolver, builtins: &[Builtin]) -> Result<(), HostError> {
+    for missing in grants.config.missing_directories(&grants.folders, &grants.directory) {
+        tracing::warn!("{missing}");
+    }
+    grants.check_replacements(builtins)
+}
+
+/// The jobs and services of a host that replaces no other one.
+fn host_jobs(settings: &JobSettings, folders: &Folders) -> Arc<HostJobs> {
+    let jobs = Jobs::new(settings.clone(), folders.data.clone());
+    Arc::new(HostJobs(Arc::new(jobs), Services::default()))
+}
+
+/// What makes answers of outputs. `result`: the largest content in bytes.
+fn shaper(config: &Config, folders: &Folders, result: usize) -> Result<Shaper, HostError> {
+    let tools = &config.values.tools;
+    Ok(Shaper {
+        result,
+        redaction: tools.redaction.clone(),
+        threshold: usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX),
+        overflow: Arc::new(OverflowStore::new(folders, tools.overflow)),
+        filtering: FilterPipeline::new(&tools.filters)?,
+    })
+}
+
+/// Tools that are parts of the host.
+struct OwnTools {
+    reader: Option<OverflowReader>,
+    jobs: Option<JobTools>,
+    undo: Option<UndoTool>,
+}
+
+/// The tool that reads on in answers. `None`: answers aren't cut.
+fn overflow_reader(shaping: &Shaper) -> Option<OverflowReader> {
+    (shaping.threshold > 0)
+        .then(|| OverflowReader::new(Arc::clone(&shaping.overflow), shaping.threshold))
+}
+
+/// All sources but the plugins, in the order in which their tools are listed.
+fn providers(own: OwnTools, given: &[Arc<dyn ToolSource>]) -> Vec<Arc<dyn ToolSource>> {
+    let OwnTools { reader, jobs, undo } = own;
+    let reader = reader.map(|tool| Arc::new(tool) as Arc<dyn ToolSource>);
+    let jobs = jobs.map(|tools| Arc::new(tools) as Arc<dyn ToolSource>);
+    let undo = undo.map(|tool| Arc::new(tool) as Arc<dyn ToolSource>);
+    [reader, jobs, undo].into_iter().flatten().chain(given.iter().cloned()).collect()
+}
+
+/// What these sources offer beside tools.
+fn offers(providers: &[Arc<dyn ToolSource>]) -> Vec<Offers> {
+    let offers = providers.iter().map(|provider| provider.offers());
+    offers.filter(|offers| *offers != Offers::default()).collect()
+}
+
+/// Answers what other processes ask about jobs, and about the programs of the given sources.
+fn answer_questions(plugins: &Plugins, jobs: Arc<Jobs>, given: Vec<Arc<dyn ToolSource>>) {
+    plugins.answer_questions(Box::new(move |question| {
+        jobs::answer(&jobs, question).or_else(|| programs::answer(&given, question))
+    }));
+}
+
+/// Loads the plugins in `files`, and those of the configuration and of the plugin folder as
+/// `loading` says. The returned receiver ends when all of these have been loaded or refused.
+async fn load_plugins(
+    plugins: &Arc<Plugins>,
+    files: &[PathBuf],
+    loading: &Loading,
+) -> Result<watch::Receiver<()>, HostError> {
+    let found = plugins.find().await;
+    for path in files {
+        plugins.add_given(path).await?;
+    }
+    let (loaded, ready) = watch::channel(());
+    let Some(mut found) = found else { return Ok(ready) };
+    plugins.load_needed(&mut found).await;
+    if let Loading::For(tool) = loading
+        && (plugins.load_for(&mut found, tool).await || plugins.catalogue().knows(tool))
+    {
+        // Names of plugins that aren't loaded are known as long as these may come.
+        plugins.warn_about_unknown_names();
+        plugins.leave_out(found, "this program loaded only what its one call needs");
+        return Ok(ready);
+    }
+    let others = Arc::clone(plugins);
+    let load = async move {
+        others.load_found(found, false).await;
+        // Now every name that exists is known.
+        others.warn_about_unknown_names();
+        drop(loaded);
+    };
+    match loading {
+        Loading::InBackground => drop(tokio::spawn(load)),
+        Loading::BeforeReturning | Loading::For(_) => load.await,
+    }
+    Ok(ready)
+}
+
+/// Counts the plugins by their state, as long as there are any.
+fn count_plugins(plugins: &Arc<Plugins>) -> CountPlugins {
+    let plugins = Arc::downgrade(plugins);
+    Box::new(move || {
+        let mut counts = BTreeMap::new();
+        for plugin in plugins.upgrade().iter().flat_map(|plugins| plugins.states()) {
+            *counts.entry(plugin.word()).or_default() += 1;
+        }
+        counts
+    })
 }
