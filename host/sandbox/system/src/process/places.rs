@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use toolhold_contract::{Access, SessionNetwork};
+use toolhold_contract::{Access, PathRules, SessionNetwork};
 use toolhold_data_dir::{PinnedDirectory, Repository};
 use toolhold_policy::files::{OWN_NAMES, OwnFolder};
 
@@ -17,7 +17,7 @@ use super::denied_paths::{DenialWalk, DeniedPaths};
 use super::limits::{MAX_DENIED, MAX_DEPTH, MAX_LOOKED_AT, PlacesError};
 use super::network::SharedNetwork;
 use super::sandbox::CommandSandbox;
-use super::sockets::{RememberedScan, Scope, SocketScan};
+use super::sockets::{RememberedScan, Scope};
 use super::warm::WarmSlot;
 use crate::confine::{
     Identity, Limits, Preparation, Recorded, Sandbox, Tree, TreeAccess, TreeState, open_itself,
@@ -96,158 +96,16 @@ impl Places {
         command: &Command,
         namespaces: bool,
     ) -> Result<CommandSandbox, PlacesError> {
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let rules = self.grants.rules();
-        let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
-        let programs = command.path_folders().into_iter().map(|path| (path, TreeAccess::Read));
-        let also = self.also.iter().map(|tree| (tree.path.clone(), tree.access));
-        let grants = rules.grants().iter().map(|grant| {
-            let access =
-                if grant.access == Access::Write { TreeAccess::Write } else { TreeAccess::Read };
-            (text(&grant.path), access)
-        });
-        // For one path the operator's setting comes last and counts; the outer comes before the
-        // inner.
-        let mut trees: BTreeMap<String, TreeAccess> =
-            system.chain(programs).chain(also).chain(grants).collect();
+        let wanted = self.wanted_trees(command);
         let mounts = Mounts::current().map_err(|errno| {
             PlacesError::Unreadable("/proc/self/mountinfo".into(), errno.into())
         })?;
-        // Other processes, and this one's memory. Commands have a procfs of their own.
-        trees.retain(|path, _| !mounts.mount_of(Path::new(path)).is_some_and(Mount::is_proc));
-        let mut trees: Vec<Tree> =
-            trees.into_iter().map(|(path, access)| Tree { path, access }).collect();
-        trees.sort_by_key(|tree| tree.path.split('/').count());
-        let mut needed: Vec<Tree> = Vec::with_capacity(trees.len());
-        for tree in trees {
-            let around =
-                needed.iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
-            if around.is_none_or(|outer| outer.access != tree.access) {
-                needed.push(tree);
-            }
-        }
-        let mut trees = needed;
-        // What lies in one of Toolhold's own folders is a part of it, unless the host itself gives
-        // it.
-        trees.retain_mut(|tree| {
-            let path = Path::new(&tree.path);
-            if self.also.iter().any(|given| given.path == tree.path) {
-                return true;
-            }
-            let around = |own: &&OwnFolder| path != own.path && path.starts_with(&own.path);
-            let mut around = rules.own().iter().filter(around);
-            let (is_own, is_secret) =
-                (around.clone().next().is_some(), around.any(|own| own.secret));
-            if is_own {
-                tree.access = TreeAccess::Read;
-            }
-            !is_secret
-        });
+        let mut trees = self.trees(wanted, &mounts);
         if namespaces && trees.iter().any(|tree| tree.path == "/") {
             return Err(PlacesError::Root);
         }
-        let call = command.path_rules.as_deref();
-        let is_granted =
-            |path: &Path| rules.grants().iter().any(|grant| path.starts_with(&grant.path));
-        let mut denied = DeniedPaths {
-            hidden: self.also_hidden.iter().cloned().collect(),
-            ..DeniedPaths::default()
-        };
-        if let Some(call) = call {
-            call_rules::bound(call, &mut trees, is_granted, &mut denied);
-        }
-        let held = self.own(&trees, namespaces, &mut denied)?;
-        let kernels: BTreeSet<PathBuf> = trees
-            .iter()
-            .flat_map(|tree| {
-                mounts
-                    .below(Path::new(&tree.path))
-                    .filter(|mount| mount.is_kernels() && mount.point != Path::new(&tree.path))
-            })
-            .map(|mount| mount.point.clone())
-            .collect();
-        denied.hidden.extend(kernels.iter().cloned());
-        if rustix::process::geteuid().is_root() {
-            denied.hidden.extend(private_settings());
-        } else if namespaces {
-            let settings =
-                SSH_SETTINGS.iter().filter_map(|path| Path::new(path).canonicalize().ok());
-            denied.hidden.extend(settings);
-        }
-        // Recognised by their names: they may not exist, or be outside of the trees. Those below
-        // the trees are found later.
-        let in_a_tree = |path: &PathBuf| trees.iter().any(|tree| path.starts_with(&tree.path));
-        let there = |path: &PathBuf| in_a_tree(path) && std::fs::symlink_metadata(path).is_ok();
-        denied.hidden.retain(there);
-        denied.frozen.retain(there);
-        denied.left.retain(|path| path.exists());
-        let mut pipes = Vec::new();
-        // Without a view of their own, they can't create such a socket.
-        if namespaces {
-            let grants = || rules.grants().iter().map(|grant| grant.path.as_path());
-            let outer =
-                |path: &Path| !grants().any(|around| path != around && path.starts_with(around));
-            let roots = grants().filter(|path| outer(path));
-            let scope = Scope {
-                roots: roots.map(|root| (root.to_owned(), identity(root))).collect(),
-                passed: denied
-                    .hidden
-                    .iter()
-                    .chain(&kernels)
-                    .chain(&self.sockets)
-                    .cloned()
-                    .collect(),
-            };
-            let scan = self.known.sockets.search(scope, &mounts)?;
-            let SocketScan { sockets, unreadable, own_names, .. } = scan;
-            pipes = scan.pipes;
-            for path in own_names {
-                denied.freeze(path)?;
-            }
-            for path in sockets.into_iter().chain(unreadable) {
-                denied.hide(path)?;
-            }
-        }
-        if rules.has_globs() || call.is_some() {
-            for grant in rules.grants() {
-                let mut look = DenialWalk {
-                    rules: Some(rules),
-                    call,
-                    denied: &mut denied,
-                    left: MAX_LOOKED_AT,
-                };
-                look.below(&grant.path, 0, grant.access == Access::Write)?;
-            }
-        }
-        if let Some(call) = call {
-            call_rules::look(call, &trees, is_granted, &mut denied)?;
-        }
-        // Mounts don't keep a pipe from being written to, and reading from it takes what it holds.
-        for pipe in pipes {
-            let tree = trees.iter().rfind(|tree| pipe.starts_with(&tree.path));
-            if tree.is_some_and(|tree| tree.access == TreeAccess::Read)
-                || pipe.ancestors().any(|above| denied.frozen.contains(above))
-            {
-                denied.hide(pipe)?;
-            }
-        }
-        // Below a covered path, nothing is visible.
-        let covers = denied.hidden.clone();
-        let seen = |path: &PathBuf| !path.ancestors().skip(1).any(|above| covers.contains(above));
-        denied.hidden.retain(seen);
-        denied.frozen.retain(seen);
-        if denied.hidden.len() + denied.frozen.len() > MAX_DENIED {
-            return Err(PlacesError::TooManyDenied);
-        }
-        let state = TreeState {
-            found: trees.iter().map(|tree| identity(Path::new(&tree.path))).collect(),
-            pinned: pinned(
-                &trees,
-                denied.hidden.iter().chain(&denied.frozen).chain(&denied.left).cloned(),
-            ),
-            hidden: denied.hidden.iter().map(|path| text(path)).collect(),
-            frozen: denied.frozen.difference(&denied.hidden).map(|path| text(path)).collect(),
-        };
+        let (denied, held) = self.denied(command, namespaces, &mut trees, &mounts)?;
+        let state = tree_state(&trees, &denied);
         let network = command.shared_network.clone().filter(|_| namespaces && !command.network);
         let preparation = Preparation {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
@@ -265,6 +123,147 @@ impl Places {
             limits: self.limits,
         };
         Ok(CommandSandbox { preparation, mounts, network, state, held })
+    }
+
+    /// The trees that a command may need, by their paths: an outer one comes before an inner one.
+    fn wanted_trees(&self, command: &Command) -> BTreeMap<String, TreeAccess> {
+        let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
+        let programs = command.path_folders().into_iter().map(|path| (path, TreeAccess::Read));
+        let also = self.also.iter().map(|tree| (tree.path.clone(), tree.access));
+        let grants = self.grants.rules().grants().iter().map(|grant| {
+            let access =
+                if grant.access == Access::Write { TreeAccess::Write } else { TreeAccess::Read };
+            (text(&grant.path), access)
+        });
+        // For one path the operator's setting comes last and counts.
+        system.chain(programs).chain(also).chain(grants).collect()
+    }
+
+    /// The trees that are mounted, the outer before the inner.
+    fn trees(&self, mut wanted: BTreeMap<String, TreeAccess>, mounts: &Mounts) -> Vec<Tree> {
+        // Other processes, and this one's memory. Commands have a procfs of their own.
+        wanted.retain(|path, _| !mounts.mount_of(Path::new(path)).is_some_and(Mount::is_proc));
+        let mut trees: Vec<Tree> =
+            wanted.into_iter().map(|(path, access)| Tree { path, access }).collect();
+        trees.sort_by_key(|tree| tree.path.split('/').count());
+        let mut needed: Vec<Tree> = Vec::with_capacity(trees.len());
+        for tree in trees {
+            let around =
+                needed.iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
+            if around.is_none_or(|outer| outer.access != tree.access) {
+                needed.push(tree);
+            }
+        }
+        needed.retain_mut(|tree| self.bound_in_own_folders(tree));
+        needed
+    }
+
+    /// Takes write access from a tree in one of Toolhold's own folders, since it is a part of that.
+    /// Returns whether it stays: not in a secret folder.
+    fn bound_in_own_folders(&self, tree: &mut Tree) -> bool {
+        // The host itself gives it.
+        if self.also.iter().any(|given| given.path == tree.path) {
+            return true;
+        }
+        let path = Path::new(&tree.path);
+        let own = self.grants.rules().own().iter();
+        let around: Vec<&OwnFolder> =
+            own.filter(|own| path != own.path && path.starts_with(&own.path)).collect();
+        if !around.is_empty() {
+            tree.access = TreeAccess::Read;
+        }
+        !around.iter().any(|own| own.secret)
+    }
+
+    /// The paths that a command may not see or change, and what keeps missing ones free. Takes from
+    /// the trees what the rules about the call deny as a whole.
+    fn denied(
+        &self,
+        command: &Command,
+        namespaces: bool,
+        trees: &mut Vec<Tree>,
+        mounts: &Arc<Mounts>,
+    ) -> Result<(DeniedPaths, Vec<PinnedDirectory>), PlacesError> {
+        let call = command.path_rules.as_deref();
+        let is_granted = |path: &Path| self.is_granted(path);
+        let mut denied = DeniedPaths {
+            hidden: self.also_hidden.iter().cloned().collect(),
+            ..DeniedPaths::default()
+        };
+        if let Some(call) = call {
+            call_rules::bound(call, trees, is_granted, &mut denied);
+        }
+        let held = self.own(trees, namespaces, &mut denied)?;
+        let kernels = kernel_mounts(trees, mounts);
+        denied.hidden.extend(kernels.iter().cloned());
+        denied.hidden.extend(system_settings(namespaces));
+        // Recognised by their names: they may not exist, or be outside of the trees. Those below
+        // the trees are found later.
+        retain_existing(&mut denied, trees);
+        // Without a view of their own, they can't create such a socket.
+        let pipes =
+            if namespaces { self.deny_sockets(&mut denied, kernels, mounts)? } else { Vec::new() };
+        self.deny_by_rules(&mut denied, call)?;
+        if let Some(call) = call {
+            call_rules::look(call, trees, is_granted, &mut denied)?;
+        }
+        hide_pipes(pipes, trees, &mut denied)?;
+        remove_covered(&mut denied);
+        if denied.hidden.len() + denied.frozen.len() > MAX_DENIED {
+            return Err(PlacesError::TooManyDenied);
+        }
+        Ok((denied, held))
+    }
+
+    fn is_granted(&self, path: &Path) -> bool {
+        self.grants.rules().grants().iter().any(|grant| path.starts_with(&grant.path))
+    }
+
+    /// Hides sockets of other programs in the granted directories, and freezes files with Toolhold's
+    /// own names. Returns the pipes.
+    fn deny_sockets(
+        &self,
+        denied: &mut DeniedPaths,
+        kernels: BTreeSet<PathBuf>,
+        mounts: &Arc<Mounts>,
+    ) -> Result<Vec<PathBuf>, PlacesError> {
+        let passed = denied.hidden.iter().chain(&self.sockets).cloned().chain(kernels);
+        let scope = Scope { passed: passed.collect(), roots: self.outer_grants() };
+        let scan = self.known.sockets.search(scope, mounts)?;
+        for path in scan.own_names {
+            denied.freeze(path)?;
+        }
+        for path in scan.sockets.into_iter().chain(scan.unreadable) {
+            denied.hide(path)?;
+        }
+        Ok(scan.pipes)
+    }
+
+    /// The granted directories that aren't inside of another one, and what has their paths.
+    fn outer_grants(&self) -> Vec<(PathBuf, Option<Identity>)> {
+        let grants = || self.grants.rules().grants().iter().map(|grant| grant.path.as_path());
+        grants()
+            .filter(|path| !grants().any(|around| *path != around && path.starts_with(around)))
+            .map(|path| (path.to_owned(), identity(path)))
+            .collect()
+    }
+
+    /// Denies what the globs and the rules about the call deny in the granted directories.
+    fn deny_by_rules(
+        &self,
+        denied: &mut DeniedPaths,
+        call: Option<&dyn PathRules>,
+    ) -> Result<(), PlacesError> {
+        let rules = self.grants.rules();
+        if !rules.has_globs() && call.is_none() {
+            return Ok(());
+        }
+        for grant in rules.grants() {
+            let mut look =
+                DenialWalk { rules: Some(rules), call, denied: &mut *denied, left: MAX_LOOKED_AT };
+            look.below(&grant.path, 0, grant.access == Access::Write)?;
+        }
+        Ok(())
     }
 
     /// The network of a session's commands, which is made if there is none. `None`: this machine
@@ -382,6 +381,82 @@ impl Places {
             denied.frozen.extend(later.filter(|path| path.exists() && !by_itself(path)));
         }
         Ok(held)
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The kernel's file systems that are mounted inside of the trees.
+fn kernel_mounts(trees: &[Tree], mounts: &Mounts) -> BTreeSet<PathBuf> {
+    trees
+        .iter()
+        .flat_map(|tree| {
+            let path = Path::new(&tree.path);
+            mounts.below(path).filter(move |mount| mount.is_kernels() && mount.point != path)
+        })
+        .map(|mount| mount.point.clone())
+        .collect()
+}
+
+/// Settings of the system that commands may not see: root's private ones, and those that ssh
+/// refuses.
+fn system_settings(namespaces: bool) -> Vec<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        private_settings()
+    } else if namespaces {
+        SSH_SETTINGS.iter().filter_map(|path| Path::new(path).canonicalize().ok()).collect()
+    } else {
+        Vec::new()
+    }
+}
+
+/// Leaves only paths that are in the trees and exist.
+fn retain_existing(denied: &mut DeniedPaths, trees: &[Tree]) {
+    let exists = |path: &PathBuf| {
+        trees.iter().any(|tree| path.starts_with(&tree.path))
+            && std::fs::symlink_metadata(path).is_ok()
+    };
+    denied.hidden.retain(exists);
+    denied.frozen.retain(exists);
+    denied.left.retain(|path| path.exists());
+}
+
+/// Hides the pipes that a command may not use. Mounts don't keep a pipe from being written to, and
+/// reading from it takes what it holds.
+fn hide_pipes(
+    pipes: Vec<PathBuf>,
+    trees: &[Tree],
+    denied: &mut DeniedPaths,
+) -> Result<(), PlacesError> {
+    for pipe in pipes {
+        let tree = trees.iter().rfind(|tree| pipe.starts_with(&tree.path));
+        if tree.is_some_and(|tree| tree.access == TreeAccess::Read)
+            || pipe.ancestors().any(|above| denied.frozen.contains(above))
+        {
+            denied.hide(pipe)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes paths below a hidden one, where nothing is visible.
+fn remove_covered(denied: &mut DeniedPaths) {
+    let covers = denied.hidden.clone();
+    let is_visible = |path: &PathBuf| !path.ancestors().skip(1).any(|above| covers.contains(above));
+    denied.hidden.retain(is_visible);
+    denied.frozen.retain(is_visible);
+}
+
+/// What has to be as it is when the command starts.
+fn tree_state(trees: &[Tree], denied: &DeniedPaths) -> TreeState {
+    let DeniedPaths { hidden, frozen, left } = denied;
+    TreeState {
+        found: trees.iter().map(|tree| identity(Path::new(&tree.path))).collect(),
+        pinned: pinned(trees, hidden.iter().chain(frozen).chain(left).cloned()),
+        hidden: hidden.iter().map(|path| text(path)).collect(),
+        frozen: frozen.difference(hidden).map(|path| text(path)).collect(),
     }
 }
 
