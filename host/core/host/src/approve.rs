@@ -20,7 +20,7 @@ use crate::approvals::{
 use crate::audit::Audit;
 use crate::fingerprint::Fingerprint;
 use crate::governor::Governor;
-use crate::host::exchange_rules;
+use crate::host::{Host, exchange_rules};
 use crate::record::call_record;
 use crate::session::Session;
 
@@ -29,16 +29,29 @@ const MAX_REASON: usize = 2000;
 
 /// What the approval of a call needs.
 pub(crate) struct ApprovalStep<'a> {
-    pub(crate) asking: &'a ApprovalDesk,
-    pub(crate) audit: &'a Audit,
-    pub(crate) governor: &'a Governor,
-    pub(crate) lookups: &'a Lookups,
-    pub(crate) context: &'a CallContext,
-    pub(crate) session: &'a Session,
+    asking: &'a ApprovalDesk,
+    audit: &'a Audit,
+    governor: &'a Governor,
+    lookups: &'a Lookups,
+    context: &'a CallContext,
+    session: &'a Session,
     /// The decision of the gates: the call needs approval.
-    pub(crate) decision: &'a Decision,
+    decision: &'a Decision,
     /// What came of its review by a model.
-    pub(crate) review: Option<&'a str>,
+    review: Option<&'a str>,
+}
+
+impl<'a> ApprovalStep<'a> {
+    pub(crate) fn new(
+        host: &'a Host,
+        context: &'a CallContext,
+        session: &'a Session,
+        decision: &'a Decision,
+        review: Option<&'a str>,
+    ) -> Self {
+        let Host { asking, audit, governor, lookups, .. } = host;
+        Self { asking, audit, governor, lookups, context, session, decision, review }
+    }
 }
 
 impl ApprovalStep<'_> {

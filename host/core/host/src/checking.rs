@@ -9,11 +9,14 @@ use toolhold_contract::Failure;
 use toolhold_policy::{Decision, Gate, ResolvedSubject, Verdict};
 use toolhold_system::files::{FileError, FileView};
 
-use crate::dependencies;
-use crate::host::{Host, Request};
-use crate::journey::chosen_commands::{BASH, PluginCommands};
-use crate::planned_task::{LastingRules, planned_call};
+use crate::approve::ApprovalStep;
+use crate::host::Host;
+use crate::journey::chosen_commands::{BASH, PluginCommands, as_command};
+use crate::journey::prepare::carry;
+use crate::planned_task::{LastingRules, decide_planned, planned_call};
+use crate::request::Request;
 use crate::session::Session;
+use crate::{dependencies, planned_task};
 
 /// What would happen to a call. For it, nothing was run, asked, counted or recorded.
 #[derive(Clone, Debug)]
@@ -84,11 +87,12 @@ impl Host {
     /// The result is true for this moment: files, rules and the session can change before the call
     /// is made.
     pub fn check(&self, request: Request) -> Check {
-        let (mut context, session, _) = self.begin(request);
+        let (mut context, session, _) = request.begin(&self.session);
         let mut gates = Vec::new();
-        let (outcome, approved_by) = match self.look_at(&mut context, &session, &mut gates) {
+        let (outcome, approved_by) = match look_at(self, &mut context, &session, &mut gates) {
             Ok(decision) if decision.verdict == Verdict::Ask => {
-                match self.approval_step(&context, &session, &decision, None).find_earlier() {
+                let step = ApprovalStep::new(self, &context, &session, &decision, None);
+                match step.find_earlier() {
                     Ok(by) => (Ok(decision), by),
                     Err(failure) => (Err(failure), None),
                 }
@@ -96,7 +100,7 @@ impl Host {
             outcome => (outcome, None),
         };
         let begins = outcome.as_ref().is_ok_and(|decision| decision.verdict != Verdict::Deny);
-        let open = begins.then(|| self.judged_later(&context)).flatten();
+        let open = begins.then(|| judged_later(self, &context)).flatten();
         Check {
             open,
             tool: context.tool.as_ref().map(|tool| tool.definition.name.clone()),
@@ -108,38 +112,11 @@ impl Host {
         }
     }
 
-    /// What the gates of `bash` say of any command that the call's tool chooses, if it may choose
-    /// some.
-    fn judged_later(&self, context: &CallContext) -> Option<String> {
-        let tool = context.tool.as_ref().filter(|_| context.acts())?;
-        PluginCommands::for_tool(tool)?;
-        let begin = "Each command that it chooses is decided on as a call of `bash`";
-        let catalogue = self.plugins.catalogue();
-        let bash = catalogue.resolve(BASH).ok()?;
-        // No rule knows it, so what decides on it decides on any command.
-        let mut any = self.as_command(context, bash, ANY_COMMAND.to_owned());
-        let found = self.lookups.decide_here(bash, &mut any.arguments, &mut any.subjects);
-        if found.is_err() {
-            return Some(format!("{begin}."));
-        }
-        let (decision, _) = self.governor.decide(&any, false);
-        let Decision { verdict, gate, rule, place, .. } = decision;
-        Some(match (verdict, gate) {
-            (Verdict::Ask, Gate::Autonomy) => format!(
-                "{begin}: unless a permission decides, it needs approval, by {rule} ({place})."
-            ),
-            (Verdict::Deny, Gate::Autonomy) => {
-                format!("{begin}: it is refused, by {rule} ({place}).")
-            }
-            _ => format!("{begin}."),
-        })
-    }
-
     /// Whether a call would run without a question, and names a path that doesn't exist. As with
     /// [`check`](Self::check), nothing else happens. It waits for a file system.
     pub fn has_missing_path(&self, request: Request) -> bool {
-        let (mut context, session, _) = self.begin(request);
-        let decided = self.look_at(&mut context, &session, &mut Vec::new());
+        let (mut context, session, _) = request.begin(&self.session);
+        let decided = look_at(self, &mut context, &session, &mut Vec::new());
         if !decided.is_ok_and(|decision| decision.verdict == Verdict::Allow) {
             return false;
         }
@@ -153,95 +130,119 @@ impl Host {
             matches!(found, Err(FileError::Errno(Errno::NOENT | Errno::NOTDIR)))
         })
     }
+}
 
-    fn look_at(
-        &self,
-        context: &mut CallContext,
-        session: &Session,
-        gates: &mut Vec<GateCheck>,
-    ) -> Result<Decision, Failure> {
-        let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
-        let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
-        context.tool = Some(Arc::clone(&tool));
-        validate::rename(&tool.definition, &mut context.arguments)?;
-        validate::arguments(&tool, &mut context.arguments, self.settings.arguments)?;
+/// What the gates of `bash` say of any command that the call's tool chooses, if it may choose
+/// some.
+fn judged_later(host: &Host, context: &CallContext) -> Option<String> {
+    let tool = context.tool.as_ref().filter(|_| context.acts())?;
+    PluginCommands::for_tool(tool)?;
+    let begin = "Each command that it chooses is decided on as a call of `bash`";
+    let catalogue = host.plugins.catalogue();
+    let bash = catalogue.resolve(BASH).ok()?;
+    // No rule knows it, so what decides on it decides on any command.
+    let mut any = as_command(&host.governor, context, bash, ANY_COMMAND.to_owned());
+    let found = host.lookups.decide_here(bash, &mut any.arguments, &mut any.subjects);
+    if found.is_err() {
+        return Some(format!("{begin}."));
+    }
+    let (decision, _) = host.governor.decide(&any, false);
+    let Decision { verdict, gate, rule, place, .. } = decision;
+    Some(match (verdict, gate) {
+        (Verdict::Ask, Gate::Autonomy) => {
+            format!("{begin}: unless a permission decides, it needs approval, by {rule} ({place}).")
+        }
+        (Verdict::Deny, Gate::Autonomy) => {
+            format!("{begin}: it is refused, by {rule} ({place}).")
+        }
+        _ => format!("{begin}."),
+    })
+}
 
-        say(gates, Gate::Switches, rules.switches.refusal(tool.provider.name()).cloned());
-        let blocked = rules.policy.blocked(subjects::commands(&tool, &context.arguments));
-        match self.lookups.decide_here(&tool, &mut context.arguments, &mut context.subjects) {
-            Ok(()) => {}
-            Err(failure) => {
-                let Some(denial) = &failure.denial else { return Err(failure) };
-                say(gates, Gate::Blocklist, blocked);
-                say(gates, Gate::Grants, Some(Decision::from_grants(denial)));
-                gates
-                    .extend(AFTER_GRANTS.map(|gate| GateCheck { gate, said: GateAnswer::Unknown }));
-                return Ok(deciding(gates));
+fn look_at(
+    host: &Host,
+    context: &mut CallContext,
+    session: &Session,
+    gates: &mut Vec<GateCheck>,
+) -> Result<Decision, Failure> {
+    let (rules, catalogue) = (host.governor.rules(), host.plugins.catalogue());
+    let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
+    context.tool = Some(Arc::clone(&tool));
+    validate::rename(&tool.definition, &mut context.arguments)?;
+    validate::arguments(&tool, &mut context.arguments, host.settings.arguments)?;
+
+    say(gates, Gate::Switches, rules.switches.refusal(tool.provider.name()).cloned());
+    let blocked = rules.policy.blocked(subjects::commands(&tool, &context.arguments));
+    match host.lookups.decide_here(&tool, &mut context.arguments, &mut context.subjects) {
+        Ok(()) => {}
+        Err(failure) => {
+            let Some(denial) = &failure.denial else { return Err(failure) };
+            say(gates, Gate::Blocklist, blocked);
+            say(gates, Gate::Grants, Some(Decision::from_grants(denial)));
+            gates.extend(AFTER_GRANTS.map(|gate| GateCheck { gate, said: GateAnswer::Unknown }));
+            return Ok(deciding(gates));
+        }
+    }
+    carry(&host.governor, context, session);
+    host.shaping.check(context)?;
+    let refused = refuse_planned(host, context, session, &catalogue)?;
+    if let Some(action) = context.action() {
+        for (gate, said) in rules.policy.explain(&action) {
+            say(gates, gate, said);
+            if gate == Gate::Blocklist {
+                say(gates, Gate::Grants, None);
             }
         }
-        self.carry(context, session);
-        self.shaping.check(context)?;
-        let refused = self.refuse_planned(context, session, &catalogue)?;
-        if let Some(action) = context.action() {
-            for (gate, said) in rules.policy.explain(&action) {
-                say(gates, gate, said);
-                if gate == Gate::Blocklist {
-                    say(gates, Gate::Grants, None);
-                }
-            }
-        }
-        let blocked = dependencies::check(&rules, &catalogue, context, session)
-            .unwrap_or_else(|error| Some(dependencies::unknown_decision(&error)));
-        say(gates, Gate::Dependencies, blocked);
-        let said = match rules.review.as_ref().filter(|review| !review.exempts(context)) {
-            None => GateAnswer::Nothing,
-            Some(_) if deciding(gates).verdict == Verdict::Deny => GateAnswer::Unknown,
-            Some(review) => match self.reviews.missing(review) {
-                Some(missing) => GateAnswer::Rule(missing),
-                None => GateAnswer::Unasked(review.describe()),
-            },
-        };
-        gates.push(GateCheck { gate: Gate::Review, said });
-        let counted = rules.counting.look(session, context.acts());
-        for gate in [Gate::Quota, Gate::Rate] {
-            say(gates, gate, counted.clone().filter(|decision| decision.gate == gate));
-        }
-        Ok(refused.unwrap_or_else(|| deciding(gates)))
     }
+    let blocked = dependencies::check(&rules, &catalogue, context, session)
+        .unwrap_or_else(|error| Some(dependencies::unknown_decision(&error)));
+    say(gates, Gate::Dependencies, blocked);
+    let said = match rules.review.as_ref().filter(|review| !review.exempts(context)) {
+        None => GateAnswer::Nothing,
+        Some(_) if deciding(gates).verdict == Verdict::Deny => GateAnswer::Unknown,
+        Some(review) => match host.reviews.missing(review) {
+            Some(missing) => GateAnswer::Rule(missing),
+            None => GateAnswer::Unasked(review.describe()),
+        },
+    };
+    gates.push(GateCheck { gate: Gate::Review, said });
+    let counted = rules.counting.look(session, context.acts());
+    for gate in [Gate::Quota, Gate::Rate] {
+        say(gates, gate, counted.clone().filter(|decision| decision.gate == gate));
+    }
+    Ok(refused.unwrap_or_else(|| deciding(gates)))
+}
 
-    /// The refusal of what a call would have a task do. `None`: it may, or makes no task.
-    fn refuse_planned(
-        &self,
-        context: &CallContext,
-        session: &Session,
-        catalogue: &Catalogue,
-    ) -> Result<Option<Decision>, Failure> {
-        let Some(planned) = planned_call(context, &self.asking.config())? else { return Ok(None) };
-        let begun = self.begin_planned(context, session, planned, catalogue)?;
-        let Some((mut call, tool)) =
-            begun.and_then(|call| call.tool.clone().map(|tool| (call, tool)))
-        else {
-            return Ok(None);
-        };
-        let decision =
-            match self.lookups.decide_here(&tool, &mut call.arguments, &mut call.subjects) {
-                Ok(()) => {
-                    let plugin = tool.plugin.as_ref();
-                    let lasting = LastingRules::load(
-                        &self.asking.config(),
-                        plugin.map(|plugin| &*plugin.policy().table.name),
-                        &self.asking.folders,
-                        &self.tasks.directory,
-                    )?;
-                    self.decide_planned(&call, lasting.as_ref()).0
-                }
-                Err(failure) => match &failure.denial {
-                    Some(denial) => Decision::from_grants(denial),
-                    None => return Err(failure),
-                },
-            };
-        Ok(Some(decision).filter(|decision| decision.verdict == Verdict::Deny))
-    }
+/// The refusal of what a call would have a task do. `None`: it may, or makes no task.
+fn refuse_planned(
+    host: &Host,
+    context: &CallContext,
+    session: &Session,
+    catalogue: &Catalogue,
+) -> Result<Option<Decision>, Failure> {
+    let Some(planned) = planned_call(context, &host.asking.config())? else { return Ok(None) };
+    let begun = planned_task::begin(host, context, session, planned, catalogue)?;
+    let Some((mut call, tool)) = begun.and_then(|call| call.tool.clone().map(|tool| (call, tool)))
+    else {
+        return Ok(None);
+    };
+    let decision = match host.lookups.decide_here(&tool, &mut call.arguments, &mut call.subjects) {
+        Ok(()) => {
+            let plugin = tool.plugin.as_ref();
+            let lasting = LastingRules::load(
+                &host.asking.config(),
+                plugin.map(|plugin| &*plugin.policy().table.name),
+                &host.asking.folders,
+                &host.tasks.directory,
+            )?;
+            decide_planned(&host.governor, &call, lasting.as_ref()).0
+        }
+        Err(failure) => match &failure.denial {
+            Some(denial) => Decision::from_grants(denial),
+            None => return Err(failure),
+        },
+    };
+    Ok(Some(decision).filter(|decision| decision.verdict == Verdict::Deny))
 }
 
 fn say(gates: &mut Vec<GateCheck>, gate: Gate, said: Option<Decision>) {

@@ -1,4 +1,4 @@
-//! `Host` and `Request`: the public interface by which a program lists and calls tools.
+//! `Host`: the public interface by which a program lists tools. Calls are in `journey`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +9,21 @@ use serde_json::{Map, Value, json};
 use toolhold_answers::{Answer, FilterCounts, FilterSummary, Results, Shaper};
 use toolhold_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use toolhold_catalogue::subjects::Lookups;
-use toolhold_catalogue::{Audience, Link, Tasks};
+use toolhold_catalogue::{Link, Tasks};
 use toolhold_contract::{
-    CallId, CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition,
-    FilterInput, FilterVerdict, HostError, NoEvents, Offers, Pattern, Purpose,
+    CallId, CancellationToken, Category, Definition, Failure, FilterDefinition, FilterInput,
+    FilterVerdict, HostError, Offers, Pattern, Purpose,
 };
 use toolhold_engine::PluginInfo;
-use toolhold_policy::{Decision, Phase, Trust};
+use toolhold_policy::Decision;
 
-use crate::approvals::{ApprovalDesk, Approver};
+use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
 use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
 use crate::jobs::HostJobs;
 use crate::outer::{OuterCalls, ParentCall};
+use crate::request::Request;
 use crate::retry::Retry;
 use crate::review::Reviews;
 use crate::session::Session;
@@ -116,63 +117,6 @@ pub(crate) struct Settings {
     pub(crate) arguments: usize,
     /// The opaque name of the working directory.
     pub(crate) project: Arc<str>,
-}
-
-/// One call for the host: the tool, its arguments, its session, and where its events go.
-#[derive(Clone)]
-pub struct Request {
-    /// A tool's name or alias.
-    pub tool: String,
-    /// A JSON object that matches the tool's schema. At most 1 MiB as JSON text.
-    pub arguments: Value,
-    /// Larger or binary arguments. The JSON refers to them as `{"$attachment": 0}`, by their index
-    /// here.
-    pub attachments: Vec<Content>,
-    /// What the tool gets beside the arguments, such as an ID of the caller's own. At most 64 KiB
-    /// as JSON text. Keys have a prefix: `example.com/trace`. Models don't write it, and rules and
-    /// approvals don't see it.
-    pub meta: Option<Map<String, Value>>,
-    /// The agent that calls, unless it is the primary one.
-    pub caller: Option<String>,
-    /// The session that the call belongs to. `None`: the host's own session.
-    pub session: Option<Session>,
-    /// The part of an agent's work that makes the call; rules may differ between parts.
-    pub phase: Option<Phase>,
-    /// How far the origin of the call is trusted, such as a skill that nobody has reviewed. A lower
-    /// trust of the plugin counts too.
-    pub trust: Trust,
-    /// Whether the caller doubts that the agent meant the call, such as one that stands in a page
-    /// that it read. If it acts, it needs approval, whatever else allows it.
-    pub doubtful: bool,
-    /// Who reads the answer.
-    pub audience: Audience,
-    /// How a person is asked if the rules want approval. `None`: nobody is asked.
-    pub approver: Option<Arc<dyn Approver>>,
-    /// Where progress and partial output go.
-    pub events: Arc<dyn Events>,
-    /// The program cancels it to end the call. Dropping the call's future ends it too.
-    pub cancel: CancellationToken,
-}
-
-impl Request {
-    /// A call of `tool` with `arguments`, without events.
-    pub fn new(tool: impl Into<String>, arguments: Value) -> Self {
-        Self {
-            tool: tool.into(),
-            arguments,
-            attachments: Vec::new(),
-            meta: None,
-            caller: None,
-            session: None,
-            phase: None,
-            trust: Trust::default(),
-            doubtful: false,
-            audience: Audience::default(),
-            approver: None,
-            events: Arc::new(NoEvents),
-            cancel: CancellationToken::new(),
-        }
-    }
 }
 
 /// Exchanges the rules, for calls and for the offers of the next questions.
@@ -400,7 +344,7 @@ impl Host {
         let catalogue = self.plugins.catalogue();
         let tool = Arc::clone(catalogue.resolve("bash")?);
         let request = Request::new("bash", json!({ "command": command }));
-        let (mut context, ..) = self.begin(request);
+        let (mut context, ..) = request.begin(&self.session);
         context.tool = Some(tool);
         self.shaping.preview(&catalogue.filters, &context, output, exit_code).await
     }

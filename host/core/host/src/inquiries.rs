@@ -28,32 +28,30 @@ pub(crate) struct CallInquirer {
     waited: Mutex<Duration>,
 }
 
-impl Host {
-    /// What asks the person in the middle of a call. Plugins ask nothing.
-    pub(crate) fn inquirer(
-        &self,
+impl CallInquirer {
+    /// What asks the person in the middle of a call. `None`: plugins ask nothing.
+    pub(crate) fn for_call(
+        host: &Host,
         context: &CallContext,
         tool: &Tool,
         approver: Option<Arc<dyn Approver>>,
-    ) -> Option<CallInquirer> {
+    ) -> Option<Self> {
         let approver = approver.filter(|_| tool.plugin.is_none())?;
-        let lasting = self.asking.config().values.approvals.expire_secs.get();
-        Some(CallInquirer {
+        let lasting = host.asking.config().values.approvals.expire_secs.get();
+        Some(Self {
             approver,
-            audit: Arc::clone(&self.audit),
-            places: Arc::clone(&self.asking.places),
+            audit: Arc::clone(&host.audit),
+            places: Arc::clone(&host.asking.places),
             call: context.id.to_string(),
             tool: tool.definition.name.clone(),
             provider: tool.provider.name().to_owned(),
             session: context.session.to_string(),
-            redacts: self.shaping.redacts(context),
+            redacts: host.shaping.redacts(context),
             lasting: Duration::from_secs(lasting),
             waited: Mutex::default(),
         })
     }
-}
 
-impl CallInquirer {
     /// How long the call has waited for a person, since the last time that this was asked.
     pub(crate) fn take_waited(&self) -> Duration {
         std::mem::take(&mut *self.waited.lock().unwrap_or_else(PoisonError::into_inner))

@@ -17,8 +17,9 @@ use toolhold_policy::{Decision, Verdict};
 use toolhold_schedule::{Owner, When, find_zone};
 
 use crate::governor::{Governor, Rules};
-use crate::host::{Host, Request};
+use crate::host::Host;
 use crate::record::Governance;
+use crate::request::Request;
 use crate::session::Session;
 
 /// The tool of a task that is a command.
@@ -145,148 +146,151 @@ fn check_times(times: &Map<String, Value>, zone: Option<&str>) -> Result<(), Fai
     Ok(())
 }
 
-impl Host {
-    /// Checks the task that a call would make. Returns what its reader has to know of it.
-    ///
-    /// # Errors
-    ///
-    /// It could never run: its time, its tool or its arguments aren't valid, or a rule of this
-    /// moment, which bounds it later too, denies what it does.
-    pub(crate) async fn check_planned_task(
-        &self,
-        governance: &mut Governance,
-        context: &CallContext,
-        session: &Session,
-        cancel: &CancellationToken,
-    ) -> Result<Option<String>, Failure> {
-        let config = self.asking.config();
-        let planned = planned_call(context, &config)?;
-        self.check_changed(context, session).await?;
-        let Some(planned) = planned else { return Ok(None) };
-        let catalogue = self.plugins.catalogue_for(&planned.tool, cancel).await;
-        let Some(mut call) = self.begin_planned(context, session, planned, &catalogue)? else {
-            return Ok(None);
-        };
-        let Some(tool) = call.tool.clone() else { return Ok(None) };
-        let lookup = self.lookups.decide(&tool, &mut call.arguments, &mut call.subjects, cancel);
-        if let Err(failure) = lookup.await {
-            governance.decision = failure.denial.as_ref().map(Decision::from_grants);
-            return Err(failure);
-        }
-        let (folders, directory) = (self.asking.folders.clone(), self.tasks.directory.clone());
-        let table = tool.plugin.as_ref().map(|plugin| plugin.policy().table.name.clone());
-        let load = move || LastingRules::load(&config, table.as_deref(), &folders, &directory);
-        let lasting = tokio::task::spawn_blocking(load).await;
-        let lasting = lasting.map_err(|error| {
-            Failure::new(Category::PermanentFailure, format!("reading what lasts failed: {error}"))
-        })??;
-        let (decision, without) = self.decide_planned(&call, lasting.as_ref());
-        let name = &tool.definition.name;
-        match decision.verdict {
-            Verdict::Allow => Ok(None),
-            Verdict::Ask => Ok(Some(format!(
-                "The call of `{name}` needs approval, and nobody is there when the task runs: it is denied then, and waits in `toolhold approvals`. The rule: {} ({})",
-                decision.rule, decision.place
-            ))),
-            Verdict::Deny => {
-                let denial = decision.denial(format!("make a task that calls {name}{without}"));
-                governance.decision = Some(decision);
-                Err(Failure::denied(denial))
-            }
+/// Checks the task that a call would make. Returns what its reader has to know of it.
+///
+/// # Errors
+///
+/// It could never run: its time, its tool or its arguments aren't valid, or a rule of this
+/// moment, which bounds it later too, denies what it does.
+pub(crate) async fn check(
+    host: &Host,
+    governance: &mut Governance,
+    context: &CallContext,
+    session: &Session,
+    cancel: &CancellationToken,
+) -> Result<Option<String>, Failure> {
+    let config = host.asking.config();
+    let planned = planned_call(context, &config)?;
+    check_changed(host, context, session).await?;
+    let Some(planned) = planned else { return Ok(None) };
+    let catalogue = host.plugins.catalogue_for(&planned.tool, cancel).await;
+    let Some(mut call) = begin(host, context, session, planned, &catalogue)? else {
+        return Ok(None);
+    };
+    let Some(tool) = call.tool.clone() else { return Ok(None) };
+    let lookup = host.lookups.decide(&tool, &mut call.arguments, &mut call.subjects, cancel);
+    if let Err(failure) = lookup.await {
+        governance.decision = failure.denial.as_ref().map(Decision::from_grants);
+        return Err(failure);
+    }
+    let (folders, directory) = (host.asking.folders.clone(), host.tasks.directory.clone());
+    let table = tool.plugin.as_ref().map(|plugin| plugin.policy().table.name.clone());
+    let load = move || LastingRules::load(&config, table.as_deref(), &folders, &directory);
+    let lasting = tokio::task::spawn_blocking(load).await;
+    let lasting = lasting.map_err(|error| {
+        Failure::new(Category::PermanentFailure, format!("reading what lasts failed: {error}"))
+    })??;
+    let (decision, without) = decide_planned(&host.governor, &call, lasting.as_ref());
+    let name = &tool.definition.name;
+    match decision.verdict {
+        Verdict::Allow => Ok(None),
+        Verdict::Ask => Ok(Some(format!(
+            "The call of `{name}` needs approval, and nobody is there when the task runs: it is denied then, and waits in `toolhold approvals`. The rule: {} ({})",
+            decision.rule, decision.place
+        ))),
+        Verdict::Deny => {
+            let denial = decision.denial(format!("make a task that calls {name}{without}"));
+            governance.decision = Some(decision);
+            Err(Failure::denied(denial))
         }
     }
+}
 
-    /// The call of a task, as it would begin. `None`: it is one that makes tasks itself.
-    ///
-    /// # Errors
-    ///
-    /// Its tool doesn't exist, or its arguments aren't valid.
-    pub(crate) fn begin_planned(
-        &self,
-        context: &CallContext,
-        session: &Session,
-        planned: PlannedCall,
-        catalogue: &Catalogue,
-    ) -> Result<Option<CallContext>, Failure> {
-        let PlannedCall { tool: name, arguments } = planned;
-        let of_task = |failure: Failure| Failure {
-            message: format!("the task can't run: {}", failure.message),
-            category: Category::InvalidParameters,
-            ..failure
-        };
-        let tool = catalogue.resolve(&name).map_err(of_task)?;
-        if tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().schedule) {
-            return Ok(None);
-        }
-        let (mut call, ..) = self.begin(Request {
-            session: Some(session.clone()),
-            phase: context.phase,
-            trust: context.trust,
-            ..Request::new(name, arguments)
-        });
-        validate::rename(&tool.definition, &mut call.arguments)
-            .and_then(|()| validate::arguments(tool, &mut call.arguments, self.settings.arguments))
-            .map_err(of_task)?;
-        call.tool = Some(Arc::clone(tool));
-        Ok(Some(call))
+/// The call of a task, as it would begin. `None`: it is one that makes tasks itself.
+///
+/// # Errors
+///
+/// Its tool doesn't exist, or its arguments aren't valid.
+pub(crate) fn begin(
+    host: &Host,
+    context: &CallContext,
+    session: &Session,
+    planned: PlannedCall,
+    catalogue: &Catalogue,
+) -> Result<Option<CallContext>, Failure> {
+    let PlannedCall { tool: name, arguments } = planned;
+    let of_task = |failure: Failure| Failure {
+        message: format!("the task can't run: {}", failure.message),
+        category: Category::InvalidParameters,
+        ..failure
+    };
+    let tool = catalogue.resolve(&name).map_err(of_task)?;
+    if tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().schedule) {
+        return Ok(None);
     }
+    let request = Request {
+        session: Some(session.clone()),
+        phase: context.phase,
+        trust: context.trust,
+        ..Request::new(name, arguments)
+    };
+    let (mut call, ..) = request.begin(&host.session);
+    validate::rename(&tool.definition, &mut call.arguments)
+        .and_then(|()| validate::arguments(tool, &mut call.arguments, host.settings.arguments))
+        .map_err(of_task)?;
+    call.tool = Some(Arc::clone(tool));
+    Ok(Some(call))
+}
 
-    /// Checks that the task which a call changes is there.
-    ///
-    /// # Errors
-    ///
-    /// It isn't, or the call has no known action.
-    async fn check_changed(&self, context: &CallContext, session: &Session) -> Result<(), Failure> {
-        let (Some(arguments), Some(tool)) = (scheduler_arguments(context), &context.tool) else {
-            return Ok(());
-        };
-        let is_change = match (&*tool.definition.name, text(arguments, &["action"])) {
-            ("cancel_task", _) => true,
-            ("schedule", None) => arguments.keys().all(|key| key == "name" || key == "patch"),
-            ("schedule", Some(action)) if CHANGES.contains(&action) => true,
-            ("schedule", Some(action)) if !OTHERS.contains(&action) => {
-                let action = neutral_line(cut(action, 100));
-                let message = format!(
-                    "`{action}` is no action: use run, pause, resume, list or cancel; create, add or once make a task"
-                );
-                return Err(invalid(message));
-            }
-            _ => false,
-        };
-        let Some(name) = text(arguments, &["name"]).filter(|_| is_change) else { return Ok(()) };
-        let Some(directory) = self.tasks.directory.to_str().map(str::to_owned) else {
-            return Ok(());
-        };
-        let principal = session.principal().unwrap_or(Owner::USER).to_owned();
-        let plugin = tool.provider.name().to_owned();
-        let owner = Owner { plugin, principal, directory };
-        let schedule = Arc::clone(&self.tasks.schedule);
-        let tasks = tokio::task::spawn_blocking(move || schedule.tasks(Some(&owner))).await;
-        // If they can't be read, the call itself says why.
-        let Ok(Ok(tasks)) = tasks else { return Ok(()) };
-        match tasks.iter().any(|task| task.state.order.name == name) {
-            true => Ok(()),
-            false => {
-                let name = neutral_line(cut(name, 100));
-                Err(invalid(format!("there is no task \"{name}\""))
-                    .with_suggestion("list_tasks lists the tasks."))
-            }
+/// Checks that the task which a call changes is there.
+///
+/// # Errors
+///
+/// It isn't, or the call has no known action.
+async fn check_changed(
+    host: &Host,
+    context: &CallContext,
+    session: &Session,
+) -> Result<(), Failure> {
+    let (Some(arguments), Some(tool)) = (scheduler_arguments(context), &context.tool) else {
+        return Ok(());
+    };
+    let is_change = match (&*tool.definition.name, text(arguments, &["action"])) {
+        ("cancel_task", _) => true,
+        ("schedule", None) => arguments.keys().all(|key| key == "name" || key == "patch"),
+        ("schedule", Some(action)) if CHANGES.contains(&action) => true,
+        ("schedule", Some(action)) if !OTHERS.contains(&action) => {
+            let action = neutral_line(cut(action, 100));
+            let message = format!(
+                "`{action}` is no action: use run, pause, resume, list or cancel; create, add or once make a task"
+            );
+            return Err(invalid(message));
+        }
+        _ => false,
+    };
+    let Some(name) = text(arguments, &["name"]).filter(|_| is_change) else { return Ok(()) };
+    let Some(directory) = host.tasks.directory.to_str().map(str::to_owned) else {
+        return Ok(());
+    };
+    let principal = session.principal().unwrap_or(Owner::USER).to_owned();
+    let plugin = tool.provider.name().to_owned();
+    let owner = Owner { plugin, principal, directory };
+    let schedule = Arc::clone(&host.tasks.schedule);
+    let tasks = tokio::task::spawn_blocking(move || schedule.tasks(Some(&owner))).await;
+    // If they can't be read, the call itself says why.
+    let Ok(Ok(tasks)) = tasks else { return Ok(()) };
+    match tasks.iter().any(|task| task.state.order.name == name) {
+        true => Ok(()),
+        false => {
+            let name = neutral_line(cut(name, 100));
+            Err(invalid(format!("there is no task \"{name}\""))
+                .with_suggestion("list_tasks lists the tasks."))
         }
     }
+}
 
-    /// What the gates that ask nobody say of a task's call, and what to add to a refusal if that
-    /// is so only without flags.
-    pub(crate) fn decide_planned(
-        &self,
-        call: &CallContext,
-        lasting: Option<&LastingRules>,
-    ) -> (Decision, String) {
-        let now = decide(&self.governor, call);
-        let lasting = lasting.map(|rules| (rules.decide(call), &rules.flags));
-        match lasting.filter(|(decision, _)| decision.verdict > now.verdict) {
-            Some((decision, flags)) => (decision, format!(" and goes without {flags}")),
-            None => (now, String::new()),
-        }
+/// What the gates that ask nobody say of a task's call, and what to add to a refusal if that
+/// is so only without flags.
+pub(crate) fn decide_planned(
+    governor: &Governor,
+    call: &CallContext,
+    lasting: Option<&LastingRules>,
+) -> (Decision, String) {
+    let now = decide(governor, call);
+    let lasting = lasting.map(|rules| (rules.decide(call), &rules.flags));
+    match lasting.filter(|(decision, _)| decision.verdict > now.verdict) {
+        Some((decision, flags)) => (decision, format!(" and goes without {flags}")),
+        None => (now, String::new()),
     }
 }
 

@@ -15,7 +15,7 @@ use toolhold_policy::commands::ShellState;
 
 use super::Journey;
 use crate::call_inputs::Steps;
-use crate::host::Host;
+use crate::governor::Governor;
 use crate::record::{Governance, call_record};
 
 /// The tool whose rules decide.
@@ -139,7 +139,7 @@ async fn judge_command(
     let host = journey.host;
     let catalogue = host.plugins.catalogue();
     let tool = Arc::clone(catalogue.resolve(BASH)?);
-    let mut context = host.as_command(outer, &tool, line);
+    let mut context = as_command(&host.governor, outer, &tool, line);
     let mut governance = Governance::default();
     let decided = decide(journey, &mut governance, &mut context, &tool, &catalogue).await;
     outer_governance.waited += governance.waited;
@@ -173,34 +173,32 @@ async fn decide(
     journey.govern(governance, context, catalogue, &mut steps).await
 }
 
-impl Host {
-    /// The command as a call of `bash`, with the ID and the origin of the call that chose it.
-    pub(crate) fn as_command(
-        &self,
-        outer: &CallContext,
-        tool: &Arc<Tool>,
-        line: String,
-    ) -> CallContext {
-        let rules = self.governor.rules();
-        let trust = outer.action().map_or(outer.trust, |action| rules.policy.trust_in(&action));
-        CallContext {
-            id: outer.id.clone(),
-            requested_tool: BASH.to_owned(),
-            session: Arc::clone(&outer.session),
-            caller: outer.caller.clone(),
-            phase: outer.phase,
-            trust,
-            doubtful: outer.doubtful,
-            audience: outer.audience,
-            started_at: outer.started_at,
-            started: outer.started,
-            tool: Some(Arc::clone(tool)),
-            arguments: Arc::new(json!({ "command": line })),
-            attachments: Vec::new(),
-            meta: None,
-            subjects: Vec::new(),
-            carried: ShellState::default(),
-            carried_shown: ShellState::default(),
-        }
+/// The command as a call of `bash`, with the ID and the origin of the call that chose it.
+pub(crate) fn as_command(
+    governor: &Governor,
+    outer: &CallContext,
+    tool: &Arc<Tool>,
+    line: String,
+) -> CallContext {
+    let rules = governor.rules();
+    let trust = outer.action().map_or(outer.trust, |action| rules.policy.trust_in(&action));
+    CallContext {
+        id: outer.id.clone(),
+        requested_tool: BASH.to_owned(),
+        session: Arc::clone(&outer.session),
+        caller: outer.caller.clone(),
+        phase: outer.phase,
+        trust,
+        doubtful: outer.doubtful,
+        audience: outer.audience,
+        started_at: outer.started_at,
+        started: outer.started,
+        tool: Some(Arc::clone(tool)),
+        arguments: Arc::new(json!({ "command": line })),
+        attachments: Vec::new(),
+        meta: None,
+        subjects: Vec::new(),
+        carried: ShellState::default(),
+        carried_shown: ShellState::default(),
     }
 }

@@ -6,6 +6,7 @@ use toolhold_contract::Failure;
 use toolhold_policy::{Decision, Verdict};
 
 use super::Journey;
+use crate::approve::ApprovalStep;
 use crate::call_inputs::Steps;
 use crate::counting::QuotaReservation;
 use crate::dependencies;
@@ -107,7 +108,7 @@ impl Journey<'_> {
         // If the future is dropped, the record has this decision.
         governance.decision = Some(decision.clone());
         let review = governance.review.as_deref();
-        let step = self.host.approval_step(context, self.session, decision, review);
+        let step = ApprovalStep::new(self.host, context, self.session, decision, review);
         let approver = self.inputs.approver.as_deref();
         let approval = step.approve(approver, &mut governance.waited, &self.inputs.cancel).await?;
         governance.approval = Some(approval);

@@ -2,27 +2,22 @@
 
 pub(crate) mod chosen_commands;
 mod govern;
-mod prepare;
+pub(crate) mod prepare;
 mod run;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
 
-use serde_json::{Map, Value};
 use toolhold_answers::Answer;
 use toolhold_answers::CacheResult;
 use toolhold_answers::ShapeReport;
 use toolhold_catalogue::CallContext;
-use toolhold_contract::{CallId, Category, Failure, Outcome};
-use toolhold_policy::Decision;
-use toolhold_policy::commands::ShellState;
+use toolhold_contract::{Category, Failure, Outcome};
 
-use crate::approve::ApprovalStep;
 use crate::call_inputs::{CallInputs, Steps};
 use crate::governor::ReachRules;
-use crate::host::{Host, ObservedCall, Request};
+use crate::host::{Host, ObservedCall};
 use crate::record::{DropRecorder, Governance, RunReport, call_record};
+use crate::request::Request;
 use crate::session::Session;
 use run::CallRun;
 
@@ -52,7 +47,7 @@ impl Host {
     /// Outside a tokio runtime with its time driver, if a plugin offers the tool.
     pub async fn call(&self, request: Request) -> Answer {
         let mut steps = Steps::begin();
-        let (context, session, inputs) = self.begin(request);
+        let (context, session, inputs) = request.begin(&self.session);
         let mut call = DropRecorder {
             audit: &self.audit,
             observer: self.observer.as_deref(),
@@ -114,45 +109,6 @@ impl Host {
         answer
     }
 
-    pub(crate) fn begin(&self, request: Request) -> (CallContext, Session, CallInputs) {
-        let Request {
-            tool,
-            arguments,
-            attachments,
-            meta,
-            caller,
-            session,
-            phase,
-            trust,
-            doubtful,
-            audience,
-            approver,
-            events,
-            cancel,
-        } = request;
-        let session = session.unwrap_or_else(|| self.session.clone());
-        let context = CallContext {
-            id: next_id(),
-            requested_tool: tool,
-            session: Arc::clone(session.name()),
-            caller,
-            phase,
-            trust,
-            doubtful,
-            audience,
-            started_at: SystemTime::now(),
-            started: Instant::now(),
-            tool: None,
-            arguments: Arc::new(arguments),
-            attachments,
-            meta: meta.map(without_own_keys).filter(|meta| !meta.is_empty()).map(Arc::new),
-            subjects: Vec::new(),
-            carried: ShellState::default(),
-            carried_shown: ShellState::default(),
-        };
-        (context, session, CallInputs { approver, events, cancel })
-    }
-
     /// The steps of a call until its outcome, in their order. A call that relies on undo runs a
     /// second time if a change of it can't be saved and a person approves it without undo.
     async fn journey(
@@ -186,17 +142,6 @@ impl Host {
                 return running.finish(outcome, &changes, key);
             }
         }
-    }
-
-    pub(crate) fn approval_step<'a>(
-        &'a self,
-        context: &'a CallContext,
-        session: &'a Session,
-        decision: &'a Decision,
-        review: Option<&'a str>,
-    ) -> ApprovalStep<'a> {
-        let Self { asking, audit, governor, lookups, .. } = self;
-        ApprovalStep { asking, audit, governor, lookups, context, session, decision, review }
     }
 }
 
@@ -242,33 +187,5 @@ fn remember_untrusted(session: &Session) {
     if let Err(error) = session.mark_untrusted() {
         // Whoever can't read the state later assumes the worst.
         tracing::warn!("the session's state can't be written: {error}");
-    }
-}
-
-/// What the caller sent without keys that only the host may write.
-fn without_own_keys(mut meta: Map<String, Value>) -> Map<String, Value> {
-    meta.retain(|key, _| !key.starts_with("toolhold:"));
-    meta
-}
-
-/// A unique ID: random bytes of this process and a number.
-fn next_id() -> CallId {
-    static PROCESS: LazyLock<String> = LazyLock::new(|| {
-        let mut bytes = [0; 8];
-        // Without random bytes, IDs are still unique in this process.
-        let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        format!("{:016x}-", u64::from_ne_bytes(bytes))
-    });
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    CallId((PROCESS.clone() + &NEXT.fetch_add(1, Ordering::Relaxed).to_string()).into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_unique() {
-        assert_ne!(next_id(), next_id());
     }
 }

@@ -11,10 +11,10 @@ use toolhold_policy::Decision;
 
 use super::Journey;
 use crate::call_inputs::Steps;
-use crate::dependencies;
-use crate::host::Host;
+use crate::governor::Governor;
 use crate::record::{DropRecorder, Governance};
 use crate::session::Session;
+use crate::{dependencies, planned_task};
 
 /// Most bytes of what a caller sends beside the arguments, as JSON text.
 const MAX_META: usize = 64 * 1024;
@@ -41,12 +41,12 @@ impl Journey<'_> {
         context.tool = Some(Arc::clone(&tool));
         steps.finish_step("resolve");
         self.resolve_subjects(governance, context, &tool, steps).await?;
-        run.shell = host.carry(context, self.session).map(Arc::new);
+        run.shell = carry(&host.governor, context, self.session).map(Arc::new);
         host.shaping.check(context)?;
         host.shaping.redact_kept(context);
-        let task_notice = host
-            .check_planned_task(governance, context, self.session, &self.inputs.cancel)
-            .await?;
+        let cancel = &self.inputs.cancel;
+        let task_notice =
+            planned_task::check(host, governance, context, self.session, cancel).await?;
         Ok(PreparedCall { tool, task_notice })
     }
 
@@ -85,20 +85,22 @@ impl Journey<'_> {
     }
 }
 
-impl Host {
-    /// What the commands of a call begin with, if they are those of a built-in tool. From then on,
-    /// the gates read it.
-    pub(crate) fn carry(&self, context: &mut CallContext, session: &Session) -> Option<CallShell> {
-        let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
-        subjects::commands(tool, &context.arguments).next()?;
-        let shell = session.shell().filter(|_| self.governor.rules().carries_state)?;
-        context.carried = shell.began().clone();
-        context.carried_shown = shell.shown();
-        let mut subjects = std::mem::take(&mut context.subjects);
-        context.carry_into(&mut subjects);
-        context.subjects = subjects;
-        Some(shell)
-    }
+/// What the commands of a call begin with, if they are those of a built-in tool. From then on, the
+/// gates read it.
+pub(crate) fn carry(
+    governor: &Governor,
+    context: &mut CallContext,
+    session: &Session,
+) -> Option<CallShell> {
+    let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
+    subjects::commands(tool, &context.arguments).next()?;
+    let shell = session.shell().filter(|_| governor.rules().carries_state)?;
+    context.carried = shell.began().clone();
+    context.carried_shown = shell.shown();
+    let mut subjects = std::mem::take(&mut context.subjects);
+    context.carry_into(&mut subjects);
+    context.subjects = subjects;
+    Some(shell)
 }
 
 /// Checks the size of what the caller sent beside the arguments.

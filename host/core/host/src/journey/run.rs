@@ -73,7 +73,8 @@ impl<'a> CallRun<'a> {
             .map(|time| time.min(host.settings.max_call));
         let events = host.retry.dedup_events(context, Arc::clone(&inputs.events));
         let network = host.governor.reaches_network(context);
-        let inquirer = host.inquirer(context, &tool, inputs.approver.clone()).map(Arc::new);
+        let inquirer =
+            CallInquirer::for_call(host, context, &tool, inputs.approver.clone()).map(Arc::new);
         let parent = host.outer.enter(context, &tool, session, inputs.approver.as_ref());
         let commands = PluginCommands::for_tool(&tool);
         let decision = governance.decision.as_ref();
