@@ -83,8 +83,8 @@ impl ApprovalStep<'_> {
         let Some(approver) = approver else {
             return Err(self.not_asked("there is no terminal to ask at"));
         };
-        let _place =
-            self.asking.places.take(&context.session).map_err(|why| self.not_asked(&why))?;
+        let slot = self.asking.places.take(&context.session);
+        let _slot = slot.map_err(|error| self.not_asked(&error.to_string()))?;
         let question = self.question(fingerprint, seen).await;
         let always = question.always.clone();
         let asked = Instant::now();

@@ -6,11 +6,20 @@ use std::time::{Duration, Instant};
 use toolhold_answers::holds_secret;
 use toolhold_audit::InquiryRecord;
 use toolhold_catalogue::{CallContext, Tool};
-use toolhold_contract::{BoxFuture, Inquirer, Inquiry, InquiryAnswer, Wanted};
+use toolhold_contract::{BoxFuture, Failure, Inquirer, Inquiry, InquiryAnswer, Wanted};
 
-use crate::approvals::{Approver, QuestionSlots};
+use crate::approvals::{Approver, QuestionSlots, SlotError};
 use crate::audit::Audit;
 use crate::host::Host;
+
+/// Why an inquiry isn't answered.
+#[derive(Debug, thiserror::Error)]
+enum InquiryError {
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    #[error("{}", .0.message)]
+    Unrecorded(Box<Failure>),
+}
 
 /// Asks for one call, by the same way as for its approval, and records it.
 pub(crate) struct CallInquirer {
@@ -57,7 +66,11 @@ impl CallInquirer {
         std::mem::take(&mut *self.waited.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn record(&self, wanted: &Wanted, answer: Option<(&str, &str)>) -> Result<(), String> {
+    async fn record(
+        &self,
+        wanted: &Wanted,
+        answer: Option<(&str, &str)>,
+    ) -> Result<(), InquiryError> {
         let record = InquiryRecord {
             call: &self.call,
             tool: &self.tool,
@@ -69,11 +82,12 @@ impl CallInquirer {
             answer,
             session: &self.session,
         };
-        self.audit.inquiry(&record).await.map_err(|failure| failure.message)
+        let recorded = self.audit.inquiry(&record).await;
+        recorded.map_err(|failure| InquiryError::Unrecorded(Box::new(failure)))
     }
 
-    async fn ask(&self, inquiry: Inquiry) -> Result<InquiryAnswer, String> {
-        let _place = self.places.take(&self.session)?;
+    async fn ask(&self, inquiry: Inquiry) -> Result<InquiryAnswer, InquiryError> {
+        let _slot = self.places.take(&self.session)?;
         let wanted = inquiry.wanted.clone();
         self.record(&wanted, None).await?;
         let asked = Instant::now();
@@ -103,6 +117,10 @@ impl CallInquirer {
 
 impl Inquirer for CallInquirer {
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
-        Box::pin(async move { self.ask(inquiry).await.unwrap_or_else(InquiryAnswer::Unanswered) })
+        Box::pin(async move {
+            self.ask(inquiry)
+                .await
+                .unwrap_or_else(|error| InquiryAnswer::Unanswered(error.to_string()))
+        })
     }
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinError;
 use toolhold_catalogue::CallContext;
 use toolhold_config::{Config, Folders, insert};
 use toolhold_contract::{HostError, SubjectKind};
-use toolhold_policy::{Verdict, canonical};
+use toolhold_policy::{Decision, Verdict, canonical};
 
 /// What a permanent approval would write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,54 +50,77 @@ impl Proposal {
     }
 }
 
+/// Why no rule can express an approval.
+#[derive(Debug, thiserror::Error)]
+enum ProposalError {
+    #[error("there is no such tool")]
+    NoTool,
+    /// Removing a directory removes whatever is in it at that moment, and a rule can't say what
+    /// that is.
+    #[error(
+        "it acts on whatever stands at that path with all that is in it, and a rule is about one thing"
+    )]
+    WholeTree,
+    /// A rule can name the URL, but not what is sent there.
+    #[error(
+        "it sends something to that URL, and a rule would allow whatever is sent there, by any method"
+    )]
+    Sends,
+    #[error("it begins with variables of an earlier command, and a rule would keep their values")]
+    Variables,
+    #[error("it acts on several things, and a rule is about one")]
+    SeveralSubjects,
+    /// The rule can't be written into the configuration.
+    #[error("{0}")]
+    Unwritable(String),
+    #[error(transparent)]
+    Interrupted(#[from] JoinError),
+    #[error(transparent)]
+    Policy(#[from] HostError),
+    #[error("a rule in {file} would not change it: {}, {}", .decision.rule, .decision.place)]
+    Ineffective { file: String, decision: Box<Decision> },
+}
+
 /// The narrowest rule that would allow this call. The rule is tried with the other rules: it is
 /// offered only if it would really allow the call.
 pub(crate) async fn proposal(context: &CallContext, config: Arc<Config>) -> Always {
     match tried(context, config).await {
         Ok(proposal) => Always::Writes(proposal),
-        Err(why) => Always::Unavailable(why),
+        Err(error) => Always::Unavailable(error.to_string()),
     }
 }
 
-async fn tried(context: &CallContext, config: Arc<Config>) -> Result<Proposal, String> {
+async fn tried(context: &CallContext, config: Arc<Config>) -> Result<Proposal, ProposalError> {
     let tool = context
         .tool
         .as_ref()
         .map(|tool| tool.definition.name.clone())
-        .ok_or("there is no such tool")?;
+        .ok_or(ProposalError::NoTool)?;
     let pattern = match &context.subjects[..] {
         [] => format!("{tool} {}", canonical(&context.arguments)),
-        // Removing a directory removes whatever is in it at that moment, and a rule can't say what
-        // that is.
-        [subject] if subject.kind == SubjectKind::Name => {
-            return Err("it acts on whatever stands at that path with all that is in it, and a rule is about one thing".to_owned());
-        }
-        // A rule can name the URL, but not what is sent there.
+        [subject] if subject.kind == SubjectKind::Name => return Err(ProposalError::WholeTree),
         [subject] if subject.kind == SubjectKind::Url && context.acts() => {
-            return Err("it sends something to that URL, and a rule would allow whatever is sent there, by any method".to_owned());
+            return Err(ProposalError::Sends);
         }
-        [_] if !context.carried.variables.is_empty() => {
-            return Err("it begins with variables of an earlier command, and a rule would keep their values".to_owned());
-        }
+        [_] if !context.carried.variables.is_empty() => return Err(ProposalError::Variables),
         [subject] => subject.text.clone(),
-        _ => return Err("it acts on several things, and a rule is about one".to_owned()),
+        _ => return Err(ProposalError::SeveralSubjects),
     };
     let proposal = Proposal { tool, pattern, file: config.own_file().to_string() };
     let Proposal { tool, pattern, file } = proposal.clone();
     // Blocks: it reads files.
     let changed =
-        tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await;
-    let changed = changed.map_err(|error| error.to_string())??;
-    let policy = changed.policy().map_err(|error| error.to_string())?;
+        tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await?;
+    let changed = changed.map_err(|error| ProposalError::Unwritable(error.to_string()))?;
+    let policy = changed.policy()?;
     let decision = context
         .action()
         .map(|action| policy.decide(&action, false))
-        .ok_or("there is no such tool")?;
+        .ok_or(ProposalError::NoTool)?;
     match decision.verdict {
         Verdict::Allow => Ok(proposal),
-        Verdict::Ask | Verdict::Deny => Err(format!(
-            "a rule in {file} would not change it: {}, {}",
-            decision.rule, decision.place
-        )),
+        Verdict::Ask | Verdict::Deny => {
+            Err(ProposalError::Ineffective { file, decision: Box::new(decision) })
+        }
     }
 }

@@ -56,6 +56,15 @@ impl ApprovalDesk {
 #[derive(Debug, Default)]
 pub(crate) struct QuestionSlots(Mutex<HashMap<String, usize>>);
 
+/// Why a question gets no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SlotError {
+    #[error("{MAX_OPEN} questions wait for an answer already")]
+    Host,
+    #[error("{MAX_OF_SESSION} questions of this session wait for an answer already")]
+    Session,
+}
+
 /// The slot of one open question; dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct QuestionSlot<'p> {
@@ -64,17 +73,19 @@ pub(crate) struct QuestionSlot<'p> {
 }
 
 impl QuestionSlots {
-    /// Reserves a slot for a question of a session, or says why there is none.
-    pub(crate) fn take(&self, session: &str) -> Result<QuestionSlot<'_>, String> {
+    /// Reserves a slot for a question of a session.
+    ///
+    /// # Errors
+    ///
+    /// Too many questions are open.
+    pub(crate) fn take(&self, session: &str) -> Result<QuestionSlot<'_>, SlotError> {
         let mut open = self.open();
         if open.values().sum::<usize>() >= MAX_OPEN {
-            return Err(format!("{MAX_OPEN} questions wait for an answer already"));
+            return Err(SlotError::Host);
         }
         let of_session = open.entry(session.to_owned()).or_default();
         if *of_session >= MAX_OF_SESSION {
-            return Err(format!(
-                "{MAX_OF_SESSION} questions of this session wait for an answer already"
-            ));
+            return Err(SlotError::Session);
         }
         *of_session += 1;
         Ok(QuestionSlot { places: self, session: session.to_owned() })
@@ -109,12 +120,12 @@ mod tests {
         };
         let mut taken = of("a", MAX_OF_SESSION);
         let why = places.take("a").expect_err("it has as many as it may");
-        assert_eq!(why, "16 questions of this session wait for an answer already");
+        assert_eq!(why.to_string(), "16 questions of this session wait for an answer already");
         taken.pop();
         taken.extend(of("a", 1));
         taken.extend(["b", "c", "d"].into_iter().flat_map(|session| of(session, MAX_OF_SESSION)));
         assert_eq!(
-            places.take("e").expect_err("all are taken"),
+            places.take("e").expect_err("all are taken").to_string(),
             "64 questions wait for an answer already"
         );
         drop(taken);

@@ -183,19 +183,18 @@ impl Questions {
         }
     }
 
-    /// Posts a question for `lasting`, for which a call waits for `wait`; or says why there is no
-    /// slot for it. An existing question is extended; a question that was answered meanwhile keeps
-    /// its answer.
+    /// Posts a question for `lasting`, for which a call waits for `wait`, and returns its ID. An
+    /// existing question is extended; a question that was answered meanwhile keeps its answer.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if it can't be stored.
+    /// [`HostError::Io`] if it can't be stored; inside, that there is no slot for it.
     fn post(
         &self,
         question: Question,
         wait: Duration,
         lasting: Duration,
-    ) -> Result<Result<String, String>, HostError> {
+    ) -> Result<Result<String, PostError>, HostError> {
         let now = seconds(SystemTime::now());
         let id = id(&question.session, &question.fingerprint);
         state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<PostedQuestion>| {
@@ -204,7 +203,7 @@ impl Questions {
             }
             let there = file.as_ref().filter(|there| there.until > now);
             if there.is_some_and(|there| !there.is_for(&question)) {
-                return Ok(Err(format!("a question of another call is named {id}")));
+                return Ok(Err(PostError::OtherCall(id)));
             }
             if there.is_some_and(|there| there.reply.is_some()) {
                 return Ok(Ok(id));
@@ -250,7 +249,7 @@ impl Questions {
         now: u64,
         id: &str,
         question: &Question,
-    ) -> Result<Option<String>, HostError> {
+    ) -> Result<Option<PostError>, HostError> {
         let Some(folder) = self.opened()? else { return Ok(None) };
         let (mut waiting, mut answered, mut strange) = (Vec::new(), Vec::new(), 0);
         for name in self.names()?.into_iter().filter(|name| *name != file_name(id)) {
@@ -279,14 +278,12 @@ impl Questions {
         }
         let no_place = |waiting: &[Waiting]| {
             let of_session = waiting.iter().filter(|other| other.of_session).count();
-            match () {
-                () if waiting.len() + strange >= MAX_POSTED => {
-                    Some(format!("{MAX_POSTED} questions wait already; {ANSWER_THEM}"))
-                }
-                () if of_session >= MAX_OF_SESSION => Some(format!(
-                    "{MAX_OF_SESSION} questions of this session wait already; {ANSWER_THEM}"
-                )),
-                () => None,
+            if waiting.len() + strange >= MAX_POSTED {
+                Some(PostError::Full)
+            } else if of_session >= MAX_OF_SESSION {
+                Some(PostError::SessionFull)
+            } else {
+                None
             }
         };
         if no_place(&waiting).is_some() {
@@ -323,7 +320,19 @@ enum QuestionStatus {
     Gone,
 }
 
-/// An entry that can be removed to make room.
+/// Why a question isn't posted.
+#[derive(Debug, thiserror::Error)]
+enum PostError {
+    #[error("{MAX_POSTED} questions wait already; {ANSWER_THEM}")]
+    Full,
+    #[error("{MAX_OF_SESSION} questions of this session wait already; {ANSWER_THEM}")]
+    SessionFull,
+    /// The ID is that of another question.
+    #[error("a question of another call is named {0}")]
+    OtherCall(String),
+}
+
+/// How a person makes room.
 const ANSWER_THEM: &str = "answer those that `toolhold approvals` lists";
 
 /// A question that takes a slot.
@@ -408,7 +417,7 @@ impl PostingApprover {
             (self.questions.clone(), self.wait, self.lasting, question.clone());
         let id = match blocking(move || questions.post(posted, wait, lasting)).await? {
             Ok(id) => id,
-            Err(why) => return Ok(Reply::Unasked(why)),
+            Err(error) => return Ok(Reply::Unasked(error.to_string())),
         };
         if let QuestionStatus::Answered(reply) = standing(question.clone()).await? {
             return Ok(reply);
@@ -528,7 +537,10 @@ mod tests {
         };
         assert!((0..MAX_OF_SESSION).all(|number| post(number, "greedy").is_ok()));
         let refused = post(MAX_OF_SESSION, "greedy").expect_err("it has as many as it may");
-        assert!(refused.contains("16 questions of this session wait already"), "{refused}");
+        assert!(
+            refused.to_string().contains("16 questions of this session wait already"),
+            "{refused}"
+        );
         post(MAX_OF_SESSION, "other").expect("another session has places of its own");
         assert_eq!(questions.waiting().expect("they can be read").0.len(), MAX_OF_SESSION + 1);
     }

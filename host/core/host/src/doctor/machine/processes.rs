@@ -10,7 +10,7 @@ use toolhold_contract::CancellationToken;
 use toolhold_engine::own_helper;
 use toolhold_policy::OwnTable;
 use toolhold_system::confine::{Limits, Sandbox};
-use toolhold_system::files::Grants;
+use toolhold_system::files::{GrantError, Grants};
 use toolhold_system::machine;
 use toolhold_system::process::{Child, Command, Places, RememberedPlaces, StartError};
 
@@ -29,6 +29,15 @@ const MOVES: u32 = 2;
 /// The first version of Landlock that keeps processes from sockets without a path.
 const SCOPES: u32 = 6;
 
+/// Why a harmless program can't run in the sandbox.
+#[derive(Debug, thiserror::Error)]
+enum TrialError {
+    #[error(transparent)]
+    Grants(#[from] GrantError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
 /// Every part of the sandbox.
 pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     let Some(helper) = helper.or_else(own_helper) else {
@@ -42,17 +51,18 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     let begun = Instant::now();
     let (state, missing) = match tried(&helper, Sandbox::Strict) {
         Ok(_) => (Ok(begun.elapsed()), Vec::new()),
-        Err(reason) => {
-            let missing =
-                tried(&helper, Sandbox::BestEffort).unwrap_or_else(|nothing| vec![nothing]);
-            (Err(reason), missing)
+        Err(error) => {
+            let missing = tried(&helper, Sandbox::BestEffort)
+                .unwrap_or_else(|nothing| vec![nothing.to_string()]);
+            (Err(error), missing)
         }
     };
+    let failed = state.as_ref().err().map(ToString::to_string);
     // A part that is missing because of another part isn't reported twice.
     let lacks =
         |part: &str| missing.iter().find(|reason| reason.starts_with(part)).map(String::as_str);
-    let namespaces = match (&state, lacks("namespaces")) {
-        (Err(reason), None) if missing.is_empty() || is_view(reason) => Some(reason.as_str()),
+    let namespaces = match (&failed, lacks("namespaces")) {
+        (Some(reason), None) if missing.is_empty() || is_view(reason) => Some(reason.as_str()),
         (_, found) => found,
     };
     vec![
@@ -99,12 +109,9 @@ fn is_view(reason: &str) -> bool {
 }
 
 /// The parts that are missing when a harmless program runs in the sandbox.
-fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, String> {
+fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, TrialError> {
     let places = Places {
-        grants: Arc::new(
-            Grants::open(Vec::new(), Vec::new(), |rules| rules)
-                .map_err(|error| error.to_string())?,
-        ),
+        grants: Arc::new(Grants::open(Vec::new(), Vec::new(), |rules| rules)?),
         also: Vec::new(),
         also_hidden: Vec::new(),
         sockets: Vec::new(),
@@ -125,17 +132,13 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         output: None,
         shell: None,
     };
-    let child =
-        Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new());
-    let mut child = child.map_err(|error| match error {
-        StartError::Sandbox(reason) => reason,
-        other => other.to_string(),
-    })?;
+    let mut child =
+        Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new())?;
     child.wait_for_end(&mut |_, _| {});
     Ok(child.missing().to_vec())
 }
 
-fn check_sandbox(state: &Result<Duration, String>, table: &OwnTable) -> Finding {
+fn check_sandbox(state: &Result<Duration, TrialError>, table: &OwnTable) -> Finding {
     let name = "sandbox";
     match state {
         Ok(time) => {
