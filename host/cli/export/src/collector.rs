@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Method};
 use tokio::runtime::{Builder, Runtime};
-use toolhold_core::HostError;
 use toolhold_core::config::{Config, Folders};
+use toolhold_core::{Failure, HostError};
 use toolhold_net::requests::{
     Credential, DoorRecord, Limits, OutboundClient, OutboundError, Recorder, Request, check_url,
 };
@@ -150,7 +150,7 @@ fn unsent(error: OutboundError) -> Unsent {
 struct NoRecord;
 
 impl Recorder for NoRecord {
-    fn record(&self, _: &DoorRecord) -> Result<(), String> {
+    fn record(&self, _: &DoorRecord) -> Result<(), Failure> {
         Ok(())
     }
 }

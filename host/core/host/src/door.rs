@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use toolhold_audit::{Audit, OwnRequestRecord};
 use toolhold_config::{Config, Folders};
+use toolhold_contract::Failure;
 use toolhold_net::requests::{DoorRecord, OutboundClient, Recorder};
 
 /// The way out for Toolhold's own requests: by the settings of `[network]`, with a record of each
@@ -21,9 +22,9 @@ pub fn door(config: &Config, folders: &Folders, front_end: &str) -> OutboundClie
 struct AuditRecorder(Audit);
 
 impl Recorder for AuditRecorder {
-    fn record(&self, record: &DoorRecord) -> Result<(), String> {
+    fn record(&self, record: &DoorRecord) -> Result<(), Failure> {
         let began = record.began.duration_since(SystemTime::UNIX_EPOCH);
-        let recorded = self.0.own_request(&OwnRequestRecord {
+        self.0.own_request(&OwnRequestRecord {
             purpose: record.purpose,
             began: began.unwrap_or(Duration::ZERO),
             method: &record.method,
@@ -35,7 +36,6 @@ impl Recorder for AuditRecorder {
             time: record.time,
             refused: record.refused,
             failed: record.failed.as_deref(),
-        });
-        recorded.map_err(|failure| failure.message)
+        })
     }
 }

@@ -9,7 +9,7 @@ use toolhold_audit::{Audit, JobRecord};
 use toolhold_catalogue::CallContext;
 use toolhold_catalogue::plugins::control::ask_each;
 use toolhold_config::{Config, Folders};
-use toolhold_contract::{HostError, JobEnd};
+use toolhold_contract::{Failure, HostError, JobEnd};
 use toolhold_jobs::services::Services;
 use toolhold_jobs::{Finisher, JobAbout, JobBounds, JobObserver, JobSettings, Jobs};
 pub use toolhold_jobs::{JobState, JobSummary};
@@ -91,8 +91,8 @@ fn record<'a>(id: &'a str, about: &'a JobAbout) -> JobRecord<'a> {
 }
 
 impl JobObserver for JobAudit {
-    fn begin(&self, id: &str, about: &JobAbout) -> Result<(), String> {
-        self.0.job(&record(id, about)).map_err(|failure| failure.message)
+    fn begin(&self, id: &str, about: &JobAbout) -> Result<(), Failure> {
+        self.0.job(&record(id, about))
     }
 
     fn end(&self, id: &str, about: &JobAbout, end: &JobEnd, time: Duration) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use toolhold_answers::LiveOutput;
-use toolhold_contract::{JobEnd, SessionNetwork};
+use toolhold_contract::{Failure, JobEnd, SessionNetwork};
 
 use crate::job::{Job, JobAbout, JobSummary};
 use crate::ring::{Budget, Ring};
@@ -51,7 +51,7 @@ pub trait JobObserver: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Why it must not.
-    fn begin(&self, id: &str, about: &JobAbout) -> Result<(), String>;
+    fn begin(&self, id: &str, about: &JobAbout) -> Result<(), Failure>;
 
     /// A job has ended after this time. May block.
     fn end(&self, id: &str, about: &JobAbout, end: &JobEnd, time: Duration);

@@ -130,7 +130,8 @@ impl JobPlace for JobSlot {
 
     fn run(mut self: Box<Self>, process: i32, command: JobCommand) -> io::Result<()> {
         let (job, shared) = (Arc::clone(&self.job), Arc::clone(&self.session.shared));
-        shared.settings().observer.begin(&job.id, &job.about).map_err(io::Error::other)?;
+        let begun = shared.settings().observer.begin(&job.id, &job.about);
+        begun.map_err(|failure| io::Error::other(failure.message))?;
         let Some(finisher) = self.finisher.take() else { return Ok(()) };
         let _ = job.process.set(process);
         let work = move || {

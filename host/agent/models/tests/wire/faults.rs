@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use toolhold_contract::CancellationToken;
+use toolhold_contract::{CancellationToken, Failure};
 use toolhold_models::{
     AnswerTimes, ModelClient, ModelEndpoint, ModelError, ModelErrorKind as Kind, ModelRetries,
 };
@@ -29,7 +29,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
 pub(crate) struct Records(Mutex<Vec<DoorRecord>>);
 
 impl Recorder for Records {
-    fn record(&self, record: &DoorRecord) -> Result<(), String> {
+    fn record(&self, record: &DoorRecord) -> Result<(), Failure> {
         self.0.lock().expect("nobody panicked").push(record.clone());
         Ok(())
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use server::{Authority, Server, answer};
 use shelf::{SIGNATURE, Shelf, digest};
+use toolhold_contract::Failure;
 use toolhold_net::requests::{DoorRecord, Network, OutboundClient, Recorder};
 use toolhold_registry::{FetchError, FetchOptions, Fetched, Source, fetch, tags};
 
@@ -35,7 +36,7 @@ fn run(test: impl Future<Output = ()>) {
 struct Records(Mutex<Vec<DoorRecord>>);
 
 impl Recorder for Records {
-    fn record(&self, record: &DoorRecord) -> Result<(), String> {
+    fn record(&self, record: &DoorRecord) -> Result<(), Failure> {
         self.0.lock().expect("nobody panicked").push(record.clone());
         Ok(())
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use toolhold_contract::Failure;
+
 /// What became of a request, or of one hop of it. Each redirect has a record of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorRecord {
@@ -39,5 +41,5 @@ pub trait Recorder: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// It can't be kept, and the operator wants that nothing goes on without one.
-    fn record(&self, record: &DoorRecord) -> Result<(), String>;
+    fn record(&self, record: &DoorRecord) -> Result<(), Failure>;
 }

@@ -183,7 +183,9 @@ impl Pending {
         }
         self.record.time = self.began.elapsed();
         let written = self.recorder.record(&self.record);
-        written.map_err(|why| OutboundError::Unrecorded(self.record.origin.clone(), why))
+        written.map_err(|failure| {
+            OutboundError::Unrecorded(self.record.origin.clone(), failure.message)
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 use server::{Authority, Server, answer};
+use toolhold_contract::{Category, Failure};
 use toolhold_net::requests::{
     Credential, DoorRecord, Limits, OutboundClient, OutboundError, Recorder, Request,
 };
@@ -39,9 +40,12 @@ struct Records {
 }
 
 impl Recorder for Records {
-    fn record(&self, record: &DoorRecord) -> Result<(), String> {
+    fn record(&self, record: &DoorRecord) -> Result<(), Failure> {
         self.kept.lock().expect("nobody panicked").push(record.clone());
-        if self.fails { Err("the disk is full".to_owned()) } else { Ok(()) }
+        if self.fails {
+            return Err(Failure::new(Category::PermanentFailure, "the disk is full"));
+        }
+        Ok(())
     }
 }
 
