@@ -286,7 +286,7 @@ impl HostBuilder {
         let limits = grants.limits(config.values.tools.limits);
         let settings = Settings {
             max_call: limits.max_call,
-            arguments: limits.arguments,
+            max_arguments: limits.arguments,
             project: project_id(directory).into(),
         };
         let asking = ApprovalDesk::new(folders.clone(), config.clone());

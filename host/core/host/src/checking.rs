@@ -169,7 +169,7 @@ fn look_at(
     let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
     context.tool = Some(Arc::clone(&tool));
     validate::rename(&tool.definition, &mut context.arguments)?;
-    validate::arguments(&tool, &mut context.arguments, host.settings.arguments)?;
+    validate::arguments(&tool, &mut context.arguments, host.settings.max_arguments)?;
 
     say(gates, Gate::Switches, rules.switches.refusal(tool.provider.name()).cloned());
     let blocked = rules.policy.blocked(subjects::commands(&tool, &context.arguments));

@@ -114,7 +114,7 @@ pub struct ObservedCall<'a> {
 pub(crate) struct Settings {
     pub(crate) max_call: Duration,
     /// Largest size of the arguments as JSON text, in bytes.
-    pub(crate) arguments: usize,
+    pub(crate) max_arguments: usize,
     /// The opaque name of the working directory.
     pub(crate) project: Arc<str>,
 }

@@ -226,7 +226,7 @@ pub(crate) fn begin(
     };
     let (mut call, ..) = request.begin(&host.session);
     validate::rename(&tool.definition, &mut call.arguments)
-        .and_then(|()| validate::arguments(tool, &mut call.arguments, host.settings.arguments))
+        .and_then(|()| validate::arguments(tool, &mut call.arguments, host.settings.max_arguments))
         .map_err(of_task)?;
     call.tool = Some(Arc::clone(tool));
     Ok(Some(call))

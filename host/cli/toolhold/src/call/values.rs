@@ -84,11 +84,11 @@ fn from_words(definition: &Definition, words: &[String]) -> Result<Value, String
             None => given.push((key, vec![value])),
         }
     }
-    let mut object = Map::new();
+    let mut arguments = Map::new();
     for (key, values) in given {
-        object.insert(key.to_owned(), property(schema, key, &values)?);
+        arguments.insert(key.to_owned(), property(schema, key, &values)?);
     }
-    Ok(Value::Object(object))
+    Ok(Value::Object(arguments))
 }
 
 /// The argument that a single word stands for: the one that the tool takes without a name, or else

@@ -65,7 +65,7 @@ impl Journey<'_> {
         }
         check_meta(context.meta.as_deref())?;
         validate::rename(&tool.definition, &mut context.arguments)?;
-        validate::arguments(tool, &mut context.arguments, host.settings.arguments)?;
+        validate::arguments(tool, &mut context.arguments, host.settings.max_arguments)?;
         steps.finish_step("validate");
 
         if let Some(blocked) = host.governor.blocked(subjects::commands(tool, &context.arguments)) {
