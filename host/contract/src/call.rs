@@ -36,13 +36,6 @@ pub struct Call {
     pub session: Arc<str>,
     /// Who makes the call, for plugins that ask. `None`: nobody knows.
     pub caller_info: Option<Arc<dyn CallerSource>>,
-    /// The commands that the call names and the gates allowed: a shell may run exactly these.
-    pub commands: Vec<String>,
-    /// Whether processes of the call may reach the network.
-    pub network: bool,
-    /// The origins (`https://example.com`) of the URLs that the call names and the gates allowed:
-    /// its requests may go there.
-    pub origins: Vec<String>,
     /// Whether the call only reads: its requests are `GET` and `HEAD`, and its directories are
     /// read-only.
     pub read_only: bool,
@@ -50,26 +43,14 @@ pub struct Call {
     pub path_rules: Option<Arc<dyn PathRules>>,
     /// Who saves what the call changes in files, so that it can be undone. `None`: nobody does.
     pub changes: Option<Arc<dyn ChangeRecorder>>,
-    /// The same for the commands that it starts.
-    pub command_changes: Option<Arc<dyn ChangeRecorder>>,
-    /// Decides on the commands that the provider chooses by itself. `None`: it may choose none.
-    pub judge: Option<Arc<dyn CommandApprover>>,
-    /// Who keeps the whole output of its commands. `None`: nobody does.
-    pub output: Option<Arc<dyn OutputRecorder>>,
-    /// Starts commands that go on after the call. `None`: it may start none.
-    pub jobs: Option<Arc<dyn JobStarter>>,
-    /// Keeps the programs that outlive it. `None`: nothing outlives it.
-    pub services: Option<Arc<dyn ServiceKeeper>>,
-    /// The servers that run as jobs of its session. `None`: the session has no jobs.
-    pub job_servers: Option<Arc<dyn JobServers>>,
+    /// The commands of the call.
+    pub commands: CallCommands,
+    /// The requests of the call.
+    pub requests: CallRequests,
     /// The tasks that the call's plugin has made. `None`: it may make none.
     pub tasks: Option<Arc<dyn TaskBook>>,
     /// Puts questions of the provider's own to the person. `None`: nobody can be asked.
     pub inquirer: Option<Arc<dyn Inquirer>>,
-    /// What its commands begin with, and leave for later ones. `None`: nothing is carried over.
-    pub shell: Option<Arc<dyn ShellSession>>,
-    /// Variables that the session adds to the environment of its commands.
-    pub variables: Vec<(String, String)>,
     /// Receives the provider's report of the call beside its outcome.
     pub report: Arc<Report>,
     /// Receives progress and partial output.
@@ -85,6 +66,39 @@ impl fmt::Debug for Call {
             .field("tool", &self.tool)
             .finish_non_exhaustive()
     }
+}
+
+/// The commands of a call: which it may run, and what becomes of them. By default, a shell may run
+/// none, and nothing is kept.
+#[derive(Clone, Default)]
+pub struct CallCommands {
+    /// The commands that the call names and the gates allowed: a shell may run exactly these.
+    pub lines: Vec<String>,
+    /// Whether processes may reach the network.
+    pub network: bool,
+    /// Variables that the session adds to their environment.
+    pub variables: Vec<(String, String)>,
+    /// Decides on the commands that the provider chooses by itself. `None`: it may choose none.
+    pub approver: Option<Arc<dyn CommandApprover>>,
+    /// Who saves what they change in files. `None`: nobody does.
+    pub changes: Option<Arc<dyn ChangeRecorder>>,
+    /// Who keeps their whole output. `None`: nobody does.
+    pub output: Option<Arc<dyn OutputRecorder>>,
+    /// Starts commands that go on after the call. `None`: it may start none.
+    pub jobs: Option<Arc<dyn JobStarter>>,
+    /// Keeps the programs that outlive it. `None`: nothing outlives it.
+    pub services: Option<Arc<dyn ServiceKeeper>>,
+    /// What they begin with, and leave for later ones. `None`: nothing is carried over.
+    pub shell: Option<Arc<dyn ShellSession>>,
+}
+
+/// The requests of a call: where they may go beside the grants.
+#[derive(Clone, Default)]
+pub struct CallRequests {
+    /// The origins (`https://example.com`) of the URLs that the call names and the gates allowed.
+    pub origins: Vec<String>,
+    /// The servers that run as jobs of the session. `None`: it has no jobs.
+    pub job_servers: Option<Arc<dyn JobServers>>,
 }
 
 /// The ID of a call: opaque, unique, at most 64 characters.

@@ -40,7 +40,9 @@ mod vectors;
 
 pub use bounded_output::BoundedOutput;
 pub use built_in::{BUILT_IN_PLUGINS, BuiltInGrant, BuiltInPlugin};
-pub use call::{Call, CallId, Events, NoEvents, Progress, Rollback, Snapshot};
+pub use call::{
+    Call, CallCommands, CallId, CallRequests, Events, NoEvents, Progress, Rollback, Snapshot,
+};
 pub use caller::{CallerInfo, CallerSource};
 pub use changes::{ChangeRecorder, ChangedPath};
 pub use command_judge::{CommandApprover, JudgedCommand};

@@ -1,7 +1,7 @@
 //! `toolhold plugin pack`: writes a manifest into a component of any language, and compares what it
 //! asks for with the imports.
 
-use toolhold_component::Manifest;
+use toolhold_component::{Capability, CapabilityFacts, Manifest, Unasked};
 use toolhold_contract::text::{cut, neutral_line};
 use wasmparser::{Parser, Payload};
 
@@ -16,69 +16,6 @@ pub(crate) struct Packed {
     /// What its author should look at, though a host loads it.
     pub(crate) notices: Vec<String>,
 }
-
-/// A capability, and the interfaces that show its use, by package and name.
-struct Capability {
-    name: &'static str,
-    interfaces: &'static [&'static str],
-    /// What happens where a component imports it and the manifest doesn't ask for it.
-    unasked: Unasked,
-}
-
-#[derive(PartialEq)]
-enum Unasked {
-    /// No host loads the component.
-    Refused,
-    /// A host loads it.
-    Allowed,
-    /// Runtimes of languages import it, used or not.
-    Usual,
-}
-
-const CAPABILITIES: [Capability; 11] = [
-    Capability {
-        name: "files",
-        // A plugin may need paths for its programs and searches alone.
-        interfaces: &[
-            "wasi:filesystem/types",
-            "wasi:filesystem/preopens",
-            "toolhold:host/process",
-            "toolhold:host/search",
-        ],
-        unasked: Unasked::Usual,
-    },
-    Capability { name: "search", interfaces: &["toolhold:host/search"], unasked: Unasked::Allowed },
-    Capability {
-        name: "process",
-        interfaces: &["toolhold:host/process"],
-        unasked: Unasked::Refused,
-    },
-    Capability {
-        name: "http",
-        interfaces: &["wasi:http/outgoing-handler", "wasi:http/types"],
-        unasked: Unasked::Refused,
-    },
-    Capability {
-        name: "service",
-        interfaces: &["toolhold:host/service"],
-        unasked: Unasked::Refused,
-    },
-    Capability { name: "store", interfaces: &["toolhold:host/store"], unasked: Unasked::Refused },
-    Capability { name: "index", interfaces: &["toolhold:host/index"], unasked: Unasked::Refused },
-    Capability { name: "parts", interfaces: &["toolhold:host/parts"], unasked: Unasked::Refused },
-    Capability {
-        name: "schedule",
-        interfaces: &["toolhold:host/schedule"],
-        unasked: Unasked::Refused,
-    },
-    Capability {
-        name: "embeddings",
-        interfaces: &["toolhold:host/embeddings"],
-        unasked: Unasked::Refused,
-    },
-    // About the instance itself, so it imports nothing.
-    Capability { name: "session", interfaces: &[], unasked: Unasked::Allowed },
-];
 
 /// Writes the manifest into a component. A manifest that it has already is replaced. A core module
 /// that describes its interfaces becomes a component first.
@@ -102,15 +39,14 @@ pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, String> {
 pub(crate) fn compare(component: &[u8], manifest: &Manifest) -> Result<Vec<String>, String> {
     let imports = imports(component)?;
     let mut notices = Vec::new();
-    for Capability { name, interfaces, unasked } in CAPABILITIES {
-        let import = imports.iter().find(|import| {
-            let interface = import.split('@').next().unwrap_or_default();
-            interfaces.contains(&interface)
-        });
-        match (manifest.asks_for(name), import) {
+    for capability in Capability::ALL {
+        let CapabilityFacts { name, interfaces, unasked, .. } = capability.facts();
+        let import = imports.iter().find(|import| shows_use(capability, import));
+        match (manifest.asks_for(capability), import) {
             (Some(_), None) => notices.extend(interfaces.first().map(|interface| {
                 format!(
-                    "the manifest asks for `{name}`, but the component imports no {interface}: use it, or remove the request"
+                    "the manifest asks for `{name}`, but the component imports no {}: use it, or remove the request",
+                    without_version(interface)
                 )
             })),
             (None, Some(import)) if unasked != Unasked::Usual => {
@@ -130,9 +66,9 @@ pub(crate) fn compare(component: &[u8], manifest: &Manifest) -> Result<Vec<Strin
             _ => {}
         }
     }
-    let known = |name: &str| CAPABILITIES.iter().any(|capability| capability.name == name);
-    let names = CAPABILITIES.map(|capability| capability.name).join(", ");
-    let unknown = manifest.capabilities.iter().filter(|request| !known(&request.name));
+    let names = Capability::ALL.map(Capability::name).join(", ");
+    let unknown =
+        manifest.capabilities.iter().filter(|request| Capability::named(&request.name).is_none());
     notices.extend(unknown.map(|request| {
         format!(
             "the manifest asks for `{}`, which this Toolhold doesn't have; it has {names}",
@@ -140,6 +76,22 @@ pub(crate) fn compare(component: &[u8], manifest: &Manifest) -> Result<Vec<Strin
         )
     }));
     Ok(notices)
+}
+
+/// Whether a component that imports this uses a capability.
+fn shows_use(capability: Capability, import: &str) -> bool {
+    let interface = without_version(import);
+    match capability {
+        // A plugin may need paths for its programs and searches alone.
+        Capability::Files => [Capability::Files, Capability::Process, Capability::Search]
+            .iter()
+            .any(|one| one.admits(interface)),
+        _ => capability.admits(interface),
+    }
+}
+
+fn without_version(interface: &str) -> &str {
+    interface.split('@').next().unwrap_or_default()
 }
 
 /// The names that a component imports.

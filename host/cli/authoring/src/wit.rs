@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use toolhold_component::CONTRACT_VERSION;
+use toolhold_component::{CONTRACT_VERSION, Capability};
 use wit_component::StringEncoding;
 use wit_parser::Resolve;
 
@@ -14,28 +14,8 @@ pub(crate) const WORLD: &str = "plugin";
 /// The beginning of the names of WASI's packages.
 pub(crate) const WASI: &str = "wasi:";
 
-/// What each capability imports, beside what every plugin may import.
-const CAPABILITIES: [(&str, &[&str]); 9] = [
-    ("search", &["toolhold:host/search@0.1.0"]),
-    ("process", &["toolhold:host/process@0.1.0"]),
-    (
-        "http",
-        &[
-            "wasi:http/types@0.2.6",
-            "wasi:http/outgoing-handler@0.2.6",
-            "toolhold:host/secrets@0.1.0",
-        ],
-    ),
-    ("store", &["toolhold:host/store@0.1.0"]),
-    ("index", &["toolhold:host/index@0.1.0"]),
-    ("parts", &["toolhold:host/parts@0.1.0"]),
-    ("service", &["toolhold:host/service@0.1.0"]),
-    ("schedule", &["toolhold:host/schedule@0.1.0"]),
-    ("embeddings", &["toolhold:host/embeddings@0.1.0"]),
-];
-
-/// What plugins in languages without files of their own import for them.
-const FILES: [&str; 2] = ["wasi:filesystem/types@0.2.6", "wasi:filesystem/preopens@0.2.6"];
+/// What the users of `http` may import beside it.
+const SECRETS: &str = "toolhold:host/secrets@0.1.0";
 
 /// What every plugin may import.
 const ALWAYS: [&str; 4] =
@@ -87,7 +67,7 @@ pub(crate) fn write_renamed(
 /// Writes into a core module which interfaces it has: those of all capabilities. What it doesn't
 /// import is left out of its component. `folder`: where the contract is written to.
 pub(crate) fn describe(core: &mut Vec<u8>, folder: &Path) -> Result<(), String> {
-    write_for(folder, &CAPABILITIES.map(|(name, _)| name), false)?;
+    write_for(folder, &Capability::ALL.map(Capability::name), false)?;
     let mut resolve = Resolve::default();
     let described = resolve.push_dir(folder).and_then(|(package, _)| {
         let world = resolve.select_world(&[package], Some(WORLD))?;
@@ -105,15 +85,20 @@ fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
 /// The interfaces that a plugin with these capabilities imports.
 pub(crate) fn imports(capabilities: &[&str], imports_files: bool) -> Vec<&'static str> {
     let mut imports = ALWAYS.to_vec();
-    for (name, interfaces) in CAPABILITIES {
-        if capabilities.contains(&name) {
-            imports.extend(interfaces);
+    for capability in Capability::ALL {
+        // Most languages have files of their own.
+        let is_left_out = capability == Capability::Files && !imports_files;
+        if capabilities.contains(&capability.name()) && !is_left_out {
+            imports.extend(imports_of(capability));
         }
     }
-    if imports_files && capabilities.contains(&"files") {
-        imports.extend(FILES);
-    }
     imports
+}
+
+/// What a plugin imports for a capability.
+fn imports_of(capability: Capability) -> impl Iterator<Item = &'static str> {
+    let secrets = (capability == Capability::Http).then_some(SECRETS);
+    capability.facts().interfaces.iter().copied().chain(secrets)
 }
 
 /// The packages, each in a folder of its own. Generators look for them in `deps`.
@@ -134,14 +119,15 @@ fn world(imports: &[&str]) -> String {
 }
 
 fn starting_world() -> String {
-    let optional: String = CAPABILITIES
-        .iter()
-        .map(|(name, interfaces)| {
-            let lines: String =
-                interfaces.iter().map(|interface| format!("  // import {interface};\n")).collect();
-            format!("\n  // If the manifest asks for `{name}`:\n{lines}")
-        })
-        .collect();
+    let mut optional = String::new();
+    for capability in Capability::ALL {
+        let imports: String =
+            imports_of(capability).map(|import| format!("  // import {import};\n")).collect();
+        if capability != Capability::Files && !imports.is_empty() {
+            let name = capability.name();
+            optional += &format!("\n  // If the manifest asks for `{name}`:\n{imports}");
+        }
+    }
     let whole = world(&ALWAYS);
     let body = whole.strip_suffix("}\n").unwrap_or(&whole);
     format!("{body}{optional}}}\n")
@@ -175,7 +161,7 @@ mod tests {
     #[test]
     fn every_capability_has_a_valid_world() {
         let folder = tempfile::tempdir().unwrap();
-        let all: Vec<&str> = CAPABILITIES.iter().map(|(name, _)| *name).chain(["files"]).collect();
+        let all = Capability::ALL.map(Capability::name);
         write_for(folder.path(), &all, true).unwrap();
         let (resolve, world) = world_of(folder.path());
         let named: Vec<String> =

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use toolhold_component::Capability;
 use toolhold_contract::text::neutral_line;
 
 use super::keys::dotted;
@@ -16,27 +17,6 @@ use super::{
 
 /// The table whose keys bound every plugin.
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
-
-/// The keys of that table: what a plugin has only if its own table grants it.
-const GRANTS: [&str; 17] = [
-    "allowed_paths",
-    "programs",
-    "judged_programs",
-    "services",
-    "shell",
-    "network",
-    "env",
-    "hosts",
-    "allowed_private_hosts",
-    "https_only",
-    "credentials_to",
-    "store_mib",
-    "index_mib",
-    "parts_cpu_secs",
-    "schedule_tasks",
-    "embeddings",
-    "instance",
-];
 
 /// A ceiling that was read but isn't applied yet.
 pub(super) struct Unapplied {
@@ -185,15 +165,17 @@ fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> 
     let (for_all, own): (Vec<Leaf>, Vec<Leaf>) = leaves
         .into_iter()
         .partition(|leaf| leaf.path.starts_with(&EVERY_PLUGIN.map(str::to_owned)));
+    let grants: Vec<&str> =
+        Capability::ALL.iter().flat_map(|capability| capability.facts().keys).copied().collect();
     let wrong = for_all.iter().filter(|leaf| {
-        !leaf.path.get(2).is_some_and(|key| GRANTS.contains(&key.as_str()) && leaf.path.len() == 3)
+        !leaf.path.get(2).is_some_and(|key| grants.contains(&key.as_str()) && leaf.path.len() == 3)
     });
     let problems: Vec<Problem> = wrong
         .map(|leaf| {
             let message = format!(
                 "`{}`: [plugins.\"*\"] can have only {}",
                 dotted(&leaf.path),
-                GRANTS.join(", ")
+                grants.join(", ")
             );
             Problem::new(leaf.source(), message)
         })

@@ -51,7 +51,7 @@ impl Tasks {
         config: Arc<Config>,
     ) -> Option<Arc<dyn TaskBook>> {
         let policy = tool.plugin.as_ref()?.policy();
-        if !policy.schedule {
+        if policy.capabilities.schedule.is_none() {
             return None;
         }
         let plugin = tool.provider.name().to_owned();
@@ -205,7 +205,8 @@ impl CallTasks {
         if !self.is_built_in && tool.provider.name() != self.plugin {
             return denied("a plugin of a third party can make tasks of its own tools only");
         }
-        let makes_tasks = tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().schedule);
+        let schedule = tool.plugin.as_ref().map(|plugin| plugin.policy().capabilities.schedule);
+        let makes_tasks = schedule.flatten().is_some();
         if self.is_built_in && makes_tasks {
             return denied("a task can't change tasks");
         }

@@ -105,7 +105,7 @@ impl Governor {
         let reaches_files =
             context.tool.as_ref().and_then(|tool| tool.plugin.as_ref()).is_some_and(|plugin| {
                 let policy = plugin.policy();
-                policy.files.is_some() || policy.process.is_some()
+                policy.files.is_some() || policy.capabilities.process.is_some()
             });
         let may_run = decision.verdict == Verdict::Allow && reaches_files;
         let paths = if may_run { rules.policy.reached(&action) } else { None };

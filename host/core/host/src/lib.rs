@@ -294,7 +294,7 @@ pub use toolhold_catalogue::plugins::{
     ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion, LockedPlugin,
     NewPlugin, PluginApprovals, PluginInspection, PluginPlace, PluginSource, PluginState,
     ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
-    compare_versions, config_schema, memory, server_places,
+    compare_versions, config_schema, grant_in_words, memory, server_places,
 };
 pub use toolhold_catalogue::schema::compile as compile_schema;
 pub use toolhold_config as config;
@@ -311,7 +311,7 @@ pub use toolhold_contract::{
 };
 pub use toolhold_data_dir::state;
 pub use toolhold_engine::{
-    Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled,
+    Builtin, Candidate, Capability, Limits, Manifest, Origin, PluginInfo, Precompiled,
     Request as CapabilityRequest, RequestedLimits, SchemaCost, grant_line, helper_hook, own_helper,
 };
 pub use toolhold_net::Resolve;

@@ -215,7 +215,7 @@ pub(crate) fn begin(
         ..failure
     };
     let tool = catalogue.resolve(&name).map_err(of_task)?;
-    if tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().schedule) {
+    if tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().capabilities.schedule.is_some()) {
         return Ok(None);
     }
     let request = Request {

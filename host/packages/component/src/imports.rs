@@ -1,34 +1,10 @@
-//! Decides which interfaces a component may import, and names the line that grants a capability.
+//! Decides which interfaces a component may import.
 
 use toolhold_policy::OwnTable;
 
+use crate::capability::{Capability, CapabilityFacts};
 use crate::manifest::Manifest;
 use crate::versions::{split, version_refusal};
-
-/// The capabilities that a plugin is granted.
-#[derive(Clone, Copy, Debug)]
-pub struct Granted<'a> {
-    /// Whether it may start processes.
-    pub process: bool,
-    /// Whether it may make requests.
-    pub http: bool,
-    /// Whether it may keep something between its calls.
-    pub store: bool,
-    /// Whether it may keep documents to search in.
-    pub index: bool,
-    /// Whether it may run its parts.
-    pub parts: bool,
-    /// Whether it may have services.
-    pub service: bool,
-    /// Whether it may make tasks.
-    pub schedule: bool,
-    /// Whether it may have vectors made.
-    pub embeddings: bool,
-    /// Whether the plugin is only inspected. Then what it asks for may be imported.
-    pub inspect_only: bool,
-    /// The table of the configuration that grants, for remedies.
-    pub table: &'a OwnTable,
-}
 
 /// Interfaces that are always linked, by package and name, in any compatible version.
 const BASE: [&str; 35] = [
@@ -70,91 +46,15 @@ const BASE: [&str; 35] = [
     "wasi_snapshot_preview1",
 ];
 
-/// A capability that an operator grants.
-struct Capability {
-    /// Its name in manifests.
-    name: &'static str,
-    /// The interfaces that it admits.
-    interfaces: &'static [&'static str],
-    /// What the operator grants, and a line that grants it, for example.
-    grants: &'static str,
-    line: &'static str,
-    is_granted: fn(&Granted<'_>) -> bool,
-}
-
-const CAPABILITIES: [Capability; 8] = [
-    Capability {
-        name: "process",
-        interfaces: &["toolhold:host/process"],
-        grants: "the programs that it may start, with their arguments",
-        line: r#"programs = ["git {status,diff} **"]"#,
-        is_granted: |granted| granted.process,
-    },
-    // There is no capability to serve requests.
-    Capability {
-        name: "http",
-        interfaces: &["wasi:http/outgoing-handler", "wasi:http/types"],
-        grants: "the hosts that it may reach",
-        line: r#"hosts = ["api.example.com"]"#,
-        is_granted: |granted| granted.http,
-    },
-    Capability {
-        name: "store",
-        interfaces: &["toolhold:host/store"],
-        grants: "what it may keep between its calls, in MiB",
-        line: "store_mib = 16",
-        is_granted: |granted| granted.store,
-    },
-    Capability {
-        name: "index",
-        interfaces: &["toolhold:host/index"],
-        grants: "what it may keep to search in between its calls, in MiB",
-        line: "index_mib = 16",
-        is_granted: |granted| granted.index,
-    },
-    Capability {
-        name: "parts",
-        interfaces: &["toolhold:host/parts"],
-        grants: "the processor time of its parts, in seconds for each call",
-        line: "parts_cpu_secs = 60",
-        is_granted: |granted| granted.parts,
-    },
-    Capability {
-        name: "service",
-        interfaces: &["toolhold:host/service"],
-        grants: "how many of its programs may outlive a call",
-        line: "services = 1",
-        is_granted: |granted| granted.service,
-    },
-    Capability {
-        name: "schedule",
-        interfaces: &["toolhold:host/schedule"],
-        grants: "the number of tasks that it may have",
-        line: "schedule_tasks = 16",
-        is_granted: |granted| granted.schedule,
-    },
-    Capability {
-        name: "embeddings",
-        interfaces: &["toolhold:host/embeddings"],
-        grants: "the table of [providers] whose model makes vectors for it",
-        line: "embeddings = \"ollama\"",
-        is_granted: |granted| granted.embeddings,
-    },
-];
-
-/// A line of the plugin's table that grants a capability, for example. `None`: Toolhold doesn't
-/// have that capability.
-pub fn grant_line(capability: &str) -> Option<&'static str> {
-    match capability {
-        "files" | "search" => Some("allowed_paths = [\".\"]"),
-        "session" => Some("instance = \"session\""),
-        _ => CAPABILITIES.iter().find(|one| one.name == capability).map(|one| one.line),
-    }
-}
-
 /// Why a component's import is refused. `None` if it is allowed. `manifest`: the requested
-/// capabilities. `granted`: the granted ones.
-pub fn refusal(import: &str, manifest: &Manifest, granted: &Granted<'_>) -> Option<String> {
+/// capabilities. `table`: the table of the configuration that grants, for remedies. `is_admitted`:
+/// whether the component may import the interfaces of a capability.
+pub fn refusal(
+    import: &str,
+    manifest: &Manifest,
+    table: &OwnTable,
+    is_admitted: &dyn Fn(Capability) -> bool,
+) -> Option<String> {
     if let Some(refusal) = version_refusal(import) {
         return Some(refusal);
     }
@@ -162,19 +62,17 @@ pub fn refusal(import: &str, manifest: &Manifest, granted: &Granted<'_>) -> Opti
     if BASE.contains(&name) {
         return None;
     }
-    let capability = CAPABILITIES.iter().find(|one| one.interfaces.contains(&name));
-    if let Some(Capability { name: capability, grants, line, is_granted, .. }) = capability {
-        let asks = manifest.asks_for(capability).is_some();
-        if is_granted(granted) || granted.inspect_only && asks {
+    if let Some(capability) = Capability::ALL.into_iter().find(|one| one.admits(name)) {
+        if is_admitted(capability) {
             return None;
         }
-        let remedy = if asks {
-            let name = format!("plugins.{}", manifest.name);
-            let table = OwnTable { name, ..granted.table.clone() };
-            format!("To grant {grants}, for example, {}", table.lines(line))
+        let CapabilityFacts { name, granted, line, .. } = capability.facts();
+        let remedy = if manifest.asks_for(capability).is_some() {
+            let table = OwnTable { name: format!("plugins.{}", manifest.name), ..table.clone() };
+            format!("To grant {granted}, for example, {}", table.lines(line))
         } else {
             format!(
-                "Its manifest doesn't ask for `{capability}`, so it can't be granted. The plugin's author has to add that."
+                "Its manifest doesn't ask for `{name}`, so it can't be granted. The plugin's author has to add that."
             )
         };
         return Some(format!("it imports `{import}`, which is not granted. {remedy}"));
@@ -202,20 +100,7 @@ mod tests {
             r#"{{"manifest": 1, "name": "tester", "version": "1", "description": "d", "capabilities": [{capabilities}]}}"#
         );
         let manifest = serde_json::from_str(&manifest).expect("it is a manifest");
-        let table = OwnTable::default();
-        let granted = Granted {
-            process: false,
-            http: false,
-            store: false,
-            index: false,
-            parts: false,
-            service: false,
-            schedule: false,
-            embeddings: false,
-            inspect_only: false,
-            table: &table,
-        };
-        refusal(import, &manifest, &granted)
+        refusal(import, &manifest, &OwnTable::default(), &|_| false)
     }
 
     #[test]

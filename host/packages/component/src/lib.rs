@@ -3,6 +3,7 @@
 //!
 //! This crate compiles and runs nothing, and doesn't know the engine.
 
+mod capability;
 pub mod file;
 mod imports;
 mod manifest;
@@ -11,7 +12,8 @@ mod settings;
 mod shape;
 mod versions;
 
-pub use imports::{Granted, grant_line, refusal};
+pub use capability::{Capability, CapabilityFacts, Unasked, grant_line};
+pub use imports::refusal;
 pub use manifest::{Interfaces, Manifest, Part, Request, RequestedLimits, is_name};
 pub use schema::SchemaCost;
 pub use settings::PluginConfig;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use toolhold_contract::text::{cut, neutral, neutral_line};
 use wasmparser::{Parser, Payload};
 
+use crate::capability::Capability;
 use crate::schema;
 
 /// The custom section that holds the manifest.
@@ -180,8 +181,8 @@ impl Manifest {
     }
 
     /// The plugin's request for a capability.
-    pub fn asks_for(&self, capability: &str) -> Option<&Request> {
-        self.capabilities.iter().find(|request| request.name == capability)
+    pub fn asks_for(&self, capability: Capability) -> Option<&Request> {
+        self.capabilities.iter().find(|request| request.name == capability.name())
     }
 }
 

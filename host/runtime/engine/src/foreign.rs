@@ -12,9 +12,9 @@ use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 use wasmtime_wasi::I32Exit;
 
+use crate::grants::PluginGrants;
 use crate::guest::state::CallState;
 use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
-use crate::policy::PluginGrants;
 
 /// The tool of a command, within its plugin.
 const RUN: &str = "run";

@@ -4,6 +4,7 @@
 //! directories are opened once for its policy. Each call gets a fresh store (`run`) or a warm
 //! instance with one (`warm_pool`). After the call, the store is dropped with everything in it.
 
+pub mod capability;
 mod clock;
 mod code;
 mod definition;
@@ -11,6 +12,7 @@ mod engine;
 mod examine;
 mod filter;
 mod foreign;
+mod grants;
 mod guest;
 mod housekeeper;
 mod known_files;
@@ -20,7 +22,6 @@ mod offer;
 mod outcome;
 mod parts;
 mod plugin;
-mod policy;
 mod provider;
 mod run;
 mod session;
@@ -38,18 +39,17 @@ use toolhold_contract::HostError;
 use crate::timing::Admission;
 
 pub use examine::{EngineExamination, examine};
+pub use grants::PluginGrants;
 pub use limits::Limits;
 pub use load::Candidate;
 pub use parts::of_plugin as parts_of_plugin;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
-pub use policy::{
-    CommandAdvisor, FailedCommand, PluginEmbeddings, PluginGrants, PluginIndex, PluginProcesses,
-    PluginServices,
-};
 pub use toolhold_compiler::typed::ComponentKind;
 pub use toolhold_compiler::{Precompiled, helper_hook, own_helper};
 pub use toolhold_component::PluginConfig;
-pub use toolhold_component::{Manifest, Request, RequestedLimits, SchemaCost, grant_line};
+pub use toolhold_component::{
+    Capability, Manifest, Request, RequestedLimits, SchemaCost, grant_line,
+};
 
 use crate::engine::Engine;
 use crate::session::SessionInstances;

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use toolhold_compiler::typed::{ComponentKind, Docs, Outline, name_from};
 use toolhold_component::file as component_file;
-use toolhold_component::{Granted, Manifest, PluginConfig, is_name, refusal, version_refusal};
+use toolhold_component::{Capability, Manifest, PluginConfig, is_name, refusal, version_refusal};
 use toolhold_contract::HostError;
 use toolhold_system::watch::FileStamp;
 
 use crate::code::{Code, LazyCode, Source};
 use crate::definition::convert_tools;
+use crate::grants::PluginGrants;
 use crate::known_files::ComponentFile;
 use crate::offer::Offer;
 use crate::plugin::{Builtin, LoadedPlugin, Origin, Plugin, PluginInfo};
-use crate::policy::PluginGrants;
 use crate::{Runtime, filter, foreign, known_files, parts, run};
 
 /// A component that was read and checked, or recalled. None of its code has run.
@@ -304,20 +304,12 @@ fn allowed(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, Str
     }
     let policy = effective(&info.manifest, granted)?;
     foreign::check_kind(info.kind, &policy)?;
-    let granted = Granted {
-        process: policy.process.is_some(),
-        http: policy.egress.is_some(),
-        store: policy.store.is_some(),
-        index: policy.index.is_some(),
-        parts: policy.parts.is_some(),
-        service: info.manifest.asks_for("service").is_some()
-            && policy.process.as_ref().is_some_and(|process| process.services.is_some()),
-        schedule: policy.schedule,
-        embeddings: policy.embeddings.is_some(),
-        inspect_only: policy.inspect_only,
-        table: &policy.table,
+    let is_admitted = |capability| {
+        policy.capabilities.has(capability)
+            || policy.inspect_only && info.manifest.asks_for(capability).is_some()
     };
-    match info.imports.iter().find_map(|import| refusal(import, &info.manifest, &granted)) {
+    let mut imports = info.imports.iter();
+    match imports.find_map(|import| refusal(import, &info.manifest, &policy.table, &is_admitted)) {
         Some(refusal) => Err(refusal),
         None => Ok(policy),
     }
@@ -326,29 +318,12 @@ fn allowed(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, Str
 /// The policy that counts: a plugin gets what it asks for and was granted, both.
 fn effective(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants, String> {
     let mut effective = granted;
-    let request = manifest.asks_for("files");
+    effective.capabilities.keep_requested(manifest);
+    let request = manifest.asks_for(Capability::Files);
     if request.is_none() {
         effective.files = None;
     }
-    if manifest.asks_for("process").is_none() {
-        effective.process = None;
-    }
-    if manifest.asks_for("http").is_none() {
-        effective.egress = None;
-    }
-    if manifest.asks_for("store").is_none() {
-        effective.store = None;
-    }
-    if manifest.asks_for("index").is_none() {
-        effective.index = None;
-    }
-    if manifest.asks_for("parts").is_none() {
-        effective.parts = None;
-    }
-    if manifest.asks_for("embeddings").is_none() {
-        effective.embeddings = None;
-    }
-    if manifest.asks_for("session").is_none() {
+    if manifest.asks_for(Capability::Session).is_none() {
         effective.session = false;
     }
     if request.is_some_and(|request| request.access.as_deref() != Some("read-write")) {

@@ -11,7 +11,7 @@ use toolhold_redaction::{self as redaction, Keys};
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
 
-use crate::guest::http::part_without_secrets;
+use crate::capability::http::part_without_secrets;
 use crate::guest::state::{CallState, Emitted, take_emitted};
 use crate::timing::CallWatch;
 use crate::timing::less_or_more;
@@ -50,8 +50,10 @@ fn crash_failure(
         (None, Some(trap)) => trap.to_string(),
         (None, None) => error.root_cause().to_string(),
     };
-    let printed =
-        state.http.without_secrets([state.call.stderr.text(), state.call.stdout.text()].join("\n"));
+    let printed = state
+        .capabilities
+        .http
+        .without_secrets([state.call.stderr.text(), state.call.stdout.text()].join("\n"));
     let reason = neutral_line(cut(&reason, 1024));
     tracing::warn!(target: "toolhold::crash", plugin, call = %state.call.id, "the tool crashed: {}", redaction::text(&reason, Keys::Text));
     tracing::debug!(
@@ -73,7 +75,7 @@ fn crash_failure(
 /// more than one.
 fn last_words(state: &CallState) -> Option<Content> {
     // Secrets are looked for in more than is kept: no pattern finds the second half of one.
-    let end = state.http.without_secrets(state.call.stderr.end(8 * LAST_WORDS));
+    let end = state.capabilities.http.without_secrets(state.call.stderr.end(8 * LAST_WORDS));
     let end = redaction::text(&neutral(end.trim()), Keys::Text).into_owned();
     let start = end.ceil_char_boundary(end.len().saturating_sub(LAST_WORDS));
     let kept = &end[start..];
@@ -107,7 +109,8 @@ pub(crate) fn after_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
 /// Redacts secrets in the answer of a guest. The guest may have joined or unpacked parts of
 /// responses, so the host didn't see the secrets in them.
 pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
-    let Some(egress) = state.http.egress().filter(|egress| egress.knows_secrets()) else {
+    let Some(egress) = state.capabilities.http.egress().filter(|egress| egress.knows_secrets())
+    else {
         return outcome;
     };
     let text = |text: &mut String| {
@@ -162,7 +165,7 @@ fn change_strings(value: &mut Value, change: &impl Fn(&mut String)) {
 /// Adds what the operator can do about a failed request, since the guest doesn't know it.
 pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
     outcome.map_err(|mut failure| {
-        match state.http.take_obstacle() {
+        match state.capabilities.http.take_obstacle() {
             // A failure by the host already names its limit.
             Some(Obstacle::TimeLimit(bound))
                 if failure.category == Category::Timeout && failure.suggestion.is_none() =>
@@ -230,7 +233,7 @@ pub(crate) fn with_denial(
     report: &Report,
 ) -> Outcome {
     let (file_denial, files) = state.files.denials().take();
-    let requests = state.http.take_refused();
+    let requests = state.capabilities.http.take_refused();
     let suggestion = requests.suggestion.filter(|_| file_denial.is_none()).map(str::to_owned);
     let (denial, count) = (file_denial.or(requests.first), files + requests.count);
     if let Some(denial) = &denial {

@@ -1,7 +1,6 @@
 //! Runs a call: admission, a store, the watch, and the outcome.
 
 use std::future::{Future, poll_fn};
-use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,22 +9,19 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 use toolhold_contract::text::{cut, neutral};
 use toolhold_contract::{Call, CancellationToken, Category, Failure, Outcome};
-use toolhold_net::{Requests, Scope};
 use toolhold_system::files::FileView;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, UpdateDeadline};
 
+use crate::capability::CallFacts;
 use crate::clock::{TICK, TickGuard};
 use crate::code::Code;
-use crate::foreign::Foreign;
-use crate::guest::access::{
-    EmbeddingsAccess, KeptAccess, PartsAccess, ScheduleAccess, VectorsAccess,
-};
+use crate::foreign::{Foreign, Input};
 use crate::guest::bindings::exports::toolhold::tool::tools;
 use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::contract::ToolExports;
 use crate::guest::convert;
-use crate::guest::state::{CallState, Emitted, Processes, Setup};
+use crate::guest::state::{CallState, Emitted};
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{LoadedPlugin, Tool};
@@ -69,9 +65,10 @@ pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call
     let watch = Arc::new(CallWatch::new(time, limits.bounds(), call.cancel.clone()));
     let code = plugin.code_for(&watch).await?;
     // Before the place, so that calls that wait for each other take no places from others.
-    let turn = match plugin.policy.session {
-        true => Some(plugin.instances.turn(&call, &watch).await?),
-        false => None,
+    let turn = if plugin.policy.session {
+        Some(plugin.instances.turn(&call, &watch).await?)
+    } else {
+        None
     };
     let place = plugin.runtime.admission.admit(&plugin.name, &watch).await?;
     let emitted = Emitted::default();
@@ -87,7 +84,7 @@ pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call
         ticking: plugin.runtime.engine.keep_ticking(),
     };
     // Host functions for files wait for a thread that may block, those for processes don't.
-    let blocks = plugin.policy.process.is_some();
+    let blocks = plugin.policy.capabilities.process.is_some();
     // In its own allocation, so that it isn't moved on the way to its thread.
     let outcome = drive(watch, Box::pin(execute(job)), blocks).await;
     outcome::with_emitted(outcome, &emitted)
@@ -195,17 +192,13 @@ where
 
 /// Runs one call in its own store, in a warm instance or a fresh one.
 async fn execute(job: Job) -> Outcome {
-    let Job { plugin, code, tool, call, watch, emitted, place, turn, ticking } = job;
+    let Job { plugin, code, tool, mut call, watch, emitted, place, turn, ticking } = job;
     // These are dropped last, after the store or its handover.
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
-    let limits = &plugin.policy.limits;
     // Before any code of the component runs.
     let input = match &code.foreign {
-        Some(foreign) => {
-            let checked = foreign.check(&tool.guest_name, &call.arguments, &plugin.policy)?;
-            Some((foreign, checked))
-        }
+        Some(foreign) => Some(foreign.check(&tool.guest_name, &call.arguments, &plugin.policy)?),
         None => None,
     };
     // All files that a call reads go through the path layer, which reports them.
@@ -214,129 +207,22 @@ async fn execute(job: Job) -> Outcome {
         // What the instance remembers of earlier calls is unknown.
         call.report.mark_incomplete();
     }
-    let warm = || code.warm_pool.take().map(|WarmInstance { store, entry }| (store, entry));
-    let (mut store, entry) = match turn.as_ref().and_then(Turn::take).or_else(warm) {
+    let (mut store, entry) = match waiting_instance(&code, turn.as_ref()) {
         Some((store, entry)) => (store, Ok(entry)),
         None => fresh(&plugin, &code, &watch, Some(&call)).await,
     };
     let (answer, entry) = match entry {
         Ok(entry) => {
-            let read_only =
-                plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
-            // What the instance made of files before it got its arguments is unknown.
-            if store.data().files.accessed() {
-                call.report.mark_incomplete();
-                // A warm instance opened files on a thread that may block. To read or close them
-                // may block too.
-                watch.may_block().await;
-            }
-            let view = |grants| {
-                FileView::new(Arc::clone(grants), read_only)
-                    .reporting_to(&call.report)
-                    .under(call.path_rules.as_ref(), &call.report)
-                    .recording(call.changes.as_ref())
-            };
-            let view = plugin.policy.files.as_ref().map(view);
-            let files = Files::new(view, limits.written);
-            let processes = plugin.policy.process.as_ref().map(|policy| Processes {
-                policy: Arc::clone(policy),
-                directory: plugin.policy.directory().map(Path::to_owned),
-                commands: call.commands,
-                path_rules: call.path_rules.clone(),
-                changes: call.command_changes.clone(),
-                output: call.output.clone(),
-                jobs: call.jobs.clone(),
-                judge: call.judge.clone(),
-                services: call.services.clone(),
-                shell: call.shell.clone(),
-                variables: call.variables.clone(),
-                network: call.network,
-                read_only,
-                running: Arc::new(()),
-                report: Arc::clone(&call.report),
-            });
-            let requests = plugin.policy.egress.as_ref().map(|egress| {
-                let (report, servers) = (Arc::clone(&call.report), call.job_servers);
-                let scope = Scope { report, read_only, origins: call.origins, servers };
-                Requests::new(Arc::clone(egress), scope)
-            });
-            let access = plugin.policy.store.as_ref().map(|kept| KeptAccess {
-                data: Arc::clone(kept),
-                // Read-only directories say nothing about the store.
-                read_only: tool.definition.annotations.read_only || call.read_only,
-                report: Arc::clone(&call.report),
-            });
-            let index = plugin.policy.index.as_ref().map(|kept| KeptAccess {
-                data: Arc::clone(&kept.documents),
-                read_only: !kept.is_derived
-                    && (tool.definition.annotations.read_only || call.read_only),
-                report: Arc::clone(&call.report),
-            });
-            let vectors = plugin
-                .policy
-                .index
-                .as_ref()
-                .and_then(|kept| Some(VectorsAccess::new(kept.vectors.clone()?, &call.report)));
-            let parts = plugin.policy.parts.map(|left| PartsAccess {
-                runtime: Arc::clone(&plugin.runtime),
-                parts: Arc::clone(&plugin.parts),
-                left,
-                output: limits.host_allocation,
-            });
-            let tasks = call.tasks.filter(|_| plugin.policy.schedule);
-            let schedule = tasks.map(|tasks| ScheduleAccess {
-                tasks,
-                read_only: tool.definition.annotations.read_only || call.read_only,
-            });
-            let embeddings = plugin
-                .policy
-                .embeddings
-                .as_ref()
-                .map(|granted| EmbeddingsAccess::new(granted.model.clone(), &call.report));
-            let setup = Setup {
-                id: call.id,
-                caller: call.caller_info,
-                watch: Arc::clone(&watch),
-                events: call.events,
-                emitted,
-                files,
-                processes,
-                requests,
-                store: access,
-                index,
-                vectors,
-                parts,
-                schedule,
-                embeddings,
-                limits,
-            };
-            store.data_mut().begin(setup);
-            store.set_epoch_deadline(1);
-            let invocation = tools::Invocation {
-                tool: tool.guest_name.clone(),
-                // A value is always valid JSON. Its `to_string` takes longer.
-                arguments: serde_json::to_string(&*call.arguments).unwrap_or_default(),
-                attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
-                meta: call.meta.as_deref().and_then(|meta| serde_json::to_string(meta).ok()),
-            };
-            let answer = match (&entry, input) {
-                (Entry::Tool(call_tool), _) => {
-                    let answer = call_tool.call(&mut store, invocation).await;
-                    answer.map(|answer| convert_answer(answer, &store, limits))
-                }
-                (Entry::Foreign(instance), Some((foreign, input))) => {
-                    let name = &tool.guest_name;
-                    foreign.call(&mut store, instance, name, input, limits.result).await
-                }
-                (Entry::Foreign(_) | Entry::Filter(_), _) => {
-                    Err(wasmtime::Error::msg("it exports no tools"))
-                }
+            begin(&mut store, &plugin, tool, &call, &watch, emitted).await;
+            let answer = match input {
+                Some(input) => call_foreign(&mut store, &plugin, &code, &entry, tool, input).await,
+                None => call_tool(&mut store, &plugin, &entry, tool, &mut call).await,
             };
             (answer, Some(entry))
         }
         Err(error) => {
             // The instance ended before the call started in it. The log names the call anyway.
-            store.data_mut().call.id = call.id;
+            store.data_mut().call.id = call.id.clone();
             (Err(error), None)
         }
     };
@@ -346,22 +232,96 @@ async fn execute(job: Job) -> Outcome {
         Ok(outcome) => outcome,
         Err(error) => Err(outcome::failure(&watch, &error, &store, &plugin.name)),
     };
-    let printed = &store.data().call;
-    call.report.entries().printed = printed.stdout.written() + printed.stderr.written();
-    let outcome = outcome::without_secrets(outcome, store.data());
-    let outcome = outcome::with_obstacle(outcome, store.data());
-    let outcome = outcome::with_denial(
-        outcome,
-        store.data_mut(),
-        &call.arguments,
-        &tool.definition,
-        &call.report,
-    );
+    let outcome = explained(outcome, &mut store, tool, &call);
     match (turn, entry) {
         (Some(turn), Some(entry)) if ended => keep(&plugin, &code, &turn, store, entry),
         _ => plugin.runtime.engine.housekeeper.take_over(&plugin, &code, store),
     }
     outcome
+}
+
+/// An instance that waits for a call: that of the session, or a warm one.
+fn waiting_instance(code: &Code, turn: Option<&Turn>) -> Option<(Store<CallState>, Entry)> {
+    let warm = || code.warm_pool.take().map(|WarmInstance { store, entry }| (store, entry));
+    turn.and_then(Turn::take).or_else(warm)
+}
+
+/// Gives an instance its call.
+async fn begin(
+    store: &mut Store<CallState>,
+    plugin: &LoadedPlugin,
+    tool: &Tool,
+    call: &Call,
+    watch: &Arc<CallWatch>,
+    emitted: Emitted,
+) {
+    // What the instance made of files before it got its arguments is unknown.
+    if store.data().files.accessed() {
+        call.report.mark_incomplete();
+        // A warm instance opened files on a thread that may block. To read or close them may block
+        // too.
+        watch.may_block().await;
+    }
+    let only_reads = tool.definition.annotations.read_only || call.read_only;
+    let facts = CallFacts { plugin, call, only_reads };
+    let view = plugin.policy.files.as_ref().map(|grants| {
+        FileView::new(Arc::clone(grants), facts.reads_files_only())
+            .reporting_to(&call.report)
+            .under(call.path_rules.as_ref(), &call.report)
+            .recording(call.changes.as_ref())
+    });
+    let files = Files::new(view, plugin.policy.limits.written);
+    store.data_mut().begin(&facts, files, Arc::clone(watch), emitted);
+    store.set_epoch_deadline(1);
+}
+
+/// Calls a tool of a plugin. An error is a trap.
+async fn call_tool(
+    store: &mut Store<CallState>,
+    plugin: &LoadedPlugin,
+    entry: &Entry,
+    tool: &Tool,
+    call: &mut Call,
+) -> wasmtime::Result<Outcome> {
+    let Entry::Tool(exported) = entry else {
+        return Err(wasmtime::Error::msg("it exports no tools"));
+    };
+    let attachments = std::mem::take(&mut call.attachments);
+    let invocation = tools::Invocation {
+        tool: tool.guest_name.clone(),
+        // A value is always valid JSON. Its `to_string` takes longer.
+        arguments: serde_json::to_string(&*call.arguments).unwrap_or_default(),
+        attachments: attachments.into_iter().map(convert::content_for_guest).collect(),
+        meta: call.meta.as_deref().and_then(|meta| serde_json::to_string(meta).ok()),
+    };
+    let answer = exported.call(&mut *store, invocation).await?;
+    Ok(convert_answer(answer, store, &plugin.policy.limits))
+}
+
+/// Calls a component that doesn't know Toolhold. An error is a trap.
+async fn call_foreign(
+    store: &mut Store<CallState>,
+    plugin: &LoadedPlugin,
+    code: &Code,
+    entry: &Entry,
+    tool: &Tool,
+    input: Input,
+) -> wasmtime::Result<Outcome> {
+    let (Some(foreign), Entry::Foreign(instance)) = (&code.foreign, entry) else {
+        return Err(wasmtime::Error::msg("it exports no tools"));
+    };
+    foreign.call(store, instance, &tool.guest_name, input, plugin.policy.limits.result).await
+}
+
+/// The outcome of a call with what the host knows of it: without secrets, and with the denial or
+/// the obstacle that may be its reason.
+fn explained(outcome: Outcome, store: &mut Store<CallState>, tool: &Tool, call: &Call) -> Outcome {
+    let printed = &store.data().call;
+    call.report.entries().printed = printed.stdout.written() + printed.stderr.written();
+    let outcome = outcome::without_secrets(outcome, store.data());
+    let outcome = outcome::with_obstacle(outcome, store.data());
+    let state = store.data_mut();
+    outcome::with_denial(outcome, state, &call.arguments, &tool.definition, &call.report)
 }
 
 /// Keeps an instance for the next call of its session, if it can serve one.

@@ -105,9 +105,9 @@ impl PluginInstances {
     pub(crate) async fn turn(&self, call: &Call, watch: &CallWatch) -> Result<Turn, Failure> {
         let rights = CallRights {
             caller: call.caller.clone(),
-            network: call.network,
-            commands: call.commands.clone(),
-            origins: call.origins.clone(),
+            network: call.commands.network,
+            commands: call.commands.lines.clone(),
+            origins: call.requests.origins.clone(),
             paths: call.path_rules.as_ref().map(|rules| rules.rights()),
         };
         let session = Arc::clone(&call.session);
@@ -268,8 +268,8 @@ mod tests {
     use wasmtime::component::{Component, Linker};
 
     use super::*;
+    use crate::grants::PluginGrants;
     use crate::limits::Limits;
-    use crate::policy::PluginGrants;
     use crate::run;
 
     /// An instance of a component without anything.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use toolhold_contract::{Call, CallId, CancellationToken, NoEvents, Report, ToolSource};
+use toolhold_contract::{
+    Call, CallCommands, CallId, CallRequests, CancellationToken, NoEvents, Report, ToolSource,
+};
 use toolhold_engine::{Candidate, Plugin, PluginGrants, RuntimeConfig};
 
 use crate::Setting;
@@ -92,22 +94,13 @@ fn call() -> Call {
         caller: None,
         session: "bench".into(),
         caller_info: None,
-        commands: Vec::new(),
-        network: false,
-        origins: Vec::new(),
         read_only: false,
         path_rules: None,
         changes: None,
-        command_changes: None,
-        jobs: None,
-        job_servers: None,
-        judge: None,
-        services: None,
+        commands: CallCommands::default(),
+        requests: CallRequests::default(),
         tasks: None,
-        output: None,
         inquirer: None,
-        shell: None,
-        variables: Vec::new(),
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),

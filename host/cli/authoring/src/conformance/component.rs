@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use toolhold_core::text::{counted, neutral};
 use toolhold_core::{
-    Candidate, Definition, Difference, Host, HostError, PluginInfo, PluginInspection,
+    Candidate, Capability, Definition, Difference, Host, HostError, PluginInfo, PluginInspection,
 };
 
 use crate::conformance::calls::{Subject, Tried};
@@ -102,13 +102,13 @@ async fn try_all(
         let why = "it offers no tools; filters are tried with `toolhold filter`";
         report.checks.push(CheckResult::not_tried("calls", why));
     }
-    let asks = |name| info.manifest.asks_for(name).is_some();
+    let asks = |capability| info.manifest.asks_for(capability).is_some();
     let subject = Subject {
         host,
         world,
         seed: options.seed,
         time: options.time,
-        reaches_others: asks("http") || asks("process"),
+        reaches_others: asks(Capability::Http) || asks(Capability::Process),
     };
     for tool in tools {
         report.checks.push(definitions::check(tool).for_tool(&tool.name));
@@ -185,10 +185,10 @@ fn asked_twice(
 /// What the temporary world doesn't have.
 fn never_tried(info: &PluginInfo, tools: &[Arc<Definition>]) -> Vec<CheckResult> {
     let mut checks = Vec::new();
-    if info.manifest.asks_for("http").is_some() {
+    if info.manifest.asks_for(Capability::Http).is_some() {
         checks.push(CheckResult::not_tried("network", "no host answers in a test"));
     }
-    if info.manifest.asks_for("process").is_some() {
+    if info.manifest.asks_for(Capability::Process).is_some() {
         checks.push(CheckResult::not_tried("programs", "no program is granted in a test"));
     }
     if tools.iter().any(|tool| tool.takes_attachments()) {

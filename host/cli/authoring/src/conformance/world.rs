@@ -14,8 +14,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use toolhold_core::config::{self, Config, Folders, Inputs, SYSTEM_CEILING};
 use toolhold_core::{
-    Approver, BoxFuture, CapabilityRequest, Host, HostBuilder, HostError, Manifest, Question,
-    Reply, Resolve, Scope,
+    Approver, BoxFuture, Capability, CapabilityRequest, Host, HostBuilder, HostError, Manifest,
+    Question, Reply, Resolve, Scope,
 };
 
 use crate::conformance::values::Maker;
@@ -156,8 +156,8 @@ impl World {
             "tools.limits.written_mib=16".to_owned(),
             // Tasks are kept, and nobody runs them.
             "tools.scheduler.enabled=true".to_owned(),
-            // For `embeddings`, a table whose model nobody asks.
-            "providers.none.model=none".to_owned(),
+            // For `embeddings`: nobody asks this model.
+            "providers.ollama.model=none".to_owned(),
         ];
         if let Some(manifest) = manifest {
             let requests = manifest.capabilities.iter().filter_map(|asked| self.grant(asked));
@@ -177,21 +177,17 @@ impl World {
             Some("read-write") => "read-write",
             _ => "read",
         };
-        Some(match asked.name.as_str() {
-            "files" => {
+        let capability = Capability::named(&asked.name)?;
+        Some(match capability {
+            Capability::Files => {
                 let work = config::inline(&Value::String(self.work().display().to_string()));
                 format!("allowed_paths=[{{ path = {work}, access = \"{access}\" }}]")
             }
-            "process" => format!("programs=[\"{NO_PROGRAM}\"]"),
-            "http" => format!("hosts=[\"{NO_HOST}\"]"),
-            "store" => "store_mib=16".to_owned(),
-            "index" => "index_mib=16".to_owned(),
-            "parts" => "parts_cpu_secs=10".to_owned(),
-            "service" => "services=1".to_owned(),
-            "schedule" => "schedule_tasks=16".to_owned(),
-            "embeddings" => "embeddings=none".to_owned(),
-            "session" => "instance=session".to_owned(),
-            _ => return None,
+            // The directories of `files` are its grant.
+            Capability::Search => return None,
+            Capability::Process => format!("programs=[\"{NO_PROGRAM}\"]"),
+            Capability::Http => format!("hosts=[\"{NO_HOST}\"]"),
+            _ => capability.facts().line.replacen(" = ", "=", 1),
         })
     }
 }

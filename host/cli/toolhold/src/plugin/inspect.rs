@@ -7,10 +7,9 @@ use std::path::Path;
 use serde_json::json;
 use toolhold_core::config::{Config, WrittenSecretHost};
 use toolhold_core::text::neutral_line;
-use toolhold_core::{Candidate, CapabilityRequest, PluginApprovals, grant_line};
+use toolhold_core::{Candidate, CapabilityRequest, PluginApprovals, grant_in_words, grant_line};
 
 use super::Setting;
-use super::grants::grant_for;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -39,7 +38,9 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         .map(|inspected| setting.difference(inspected))
         .transpose()?
         .flatten();
-    let granted = |request: &CapabilityRequest| grant_for(&setting.loaded, &info, request);
+    let granted = |request: &CapabilityRequest| {
+        grant_in_words(&setting.loaded, &info.manifest.name, &request.name)
+    };
     if as_json {
         let mut object = json!(*info);
         let grants = info

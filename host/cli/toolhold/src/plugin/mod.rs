@@ -3,7 +3,6 @@
 mod approve;
 mod author;
 mod bundle;
-mod grants;
 mod inspect;
 mod install;
 mod list;

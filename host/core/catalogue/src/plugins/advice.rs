@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{Access, PathRules};
-use toolhold_engine::FailedCommand;
+use toolhold_engine::capability::process::FailedCommand;
 use toolhold_policy::files::Kind;
 use toolhold_system::confine::TreeAccess;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use toolhold_contract::Denial;
-use toolhold_engine::FailedCommand;
+use toolhold_engine::capability::process::{CommandAdvisor, FailedCommand};
 use toolhold_policy::Decision;
 
 use super::advice::SandboxAdvisor;
@@ -21,7 +21,7 @@ pub(super) struct PluginAdvisor {
     pub(super) sandbox: SandboxAdvisor,
 }
 
-impl toolhold_engine::CommandAdvisor for PluginAdvisor {
+impl CommandAdvisor for PluginAdvisor {
     fn blocked(&self, line: &str) -> Option<Denial> {
         // A decision to ask is a refusal here, since there is no approval in the middle of a call.
         let decision = self.gate.check_command(line)?;

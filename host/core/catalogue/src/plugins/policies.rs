@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolhold_config::{
-    self as config, Config, FileGrants, Folders, InstanceLifetime, NetworkGrant, Problem,
-    ProcessGrants,
+    self as config, Config, FileGrants, Folders, NetworkGrant, Problem, ProcessGrants,
 };
 use toolhold_contract::{
     Access, BuiltInGrant, BuiltInPlugin, EmbeddingModel, HostError, VectorDatabase,
 };
-use toolhold_engine::{
-    Builtin, Limits, PluginConfig, PluginEmbeddings, PluginGrants, PluginIndex, PluginProcesses,
-    PluginServices, RuntimeConfig,
-};
+use toolhold_engine::capability::CapabilityGrants;
+use toolhold_engine::capability::embeddings::EmbeddingsGrant;
+use toolhold_engine::capability::index::IndexGrant;
+use toolhold_engine::capability::process::PluginProcesses;
+use toolhold_engine::capability::schedule::ScheduleGrant;
+use toolhold_engine::capability::service::PluginServices;
+use toolhold_engine::{Builtin, Limits, PluginConfig, PluginGrants, RuntimeConfig};
 use toolhold_net::{Egress, Network, Settings};
 use toolhold_policy::files::{Grant, OwnFolder};
 use toolhold_store::index::{DocumentIndex, IndexQuota};
@@ -29,10 +31,11 @@ use toolhold_system::process::{Places, RememberedPlaces};
 use super::advice::SandboxAdvisor;
 use super::advisor::{CommandGate, PluginAdvisor};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
-/// The folder of the documents that plugins search in, in the data folder.
-const INDEXES: &str = "indexes";
+/// The folders of what plugins keep, and of the documents that they search in, in the data folder.
+pub(super) const STORES: &str = "stores";
+pub(super) const INDEXES: &str = "indexes";
 
 /// What the built-in memory keeps, which `toolhold memory` reads too.
 pub fn memory(config: &Config, folders: &Folders) -> DocumentIndex {
@@ -180,7 +183,7 @@ impl GrantResolver {
 
     fn with_grant(
         &self,
-        policy: PluginGrants,
+        mut policy: PluginGrants,
         table: &str,
         grant: BuiltInGrant,
     ) -> Result<PluginGrants, HostError> {
@@ -191,11 +194,15 @@ impl GrantResolver {
             BuiltInGrant::LanguageServers => self.with_language_servers(policy),
             BuiltInGrant::Requests => {
                 let egress = self.config.egress_of_web(&self.folders, &self.directory)?;
-                Ok(PluginGrants { egress: Some(self.egress(egress)), ..policy })
+                policy.capabilities.http = Some(self.egress(egress));
+                Ok(policy)
             }
             BuiltInGrant::Memory => Ok(self.with_memory(policy)),
             BuiltInGrant::CodeIndex => Ok(self.with_code_index(policy)),
-            BuiltInGrant::Tasks => Ok(PluginGrants { schedule: true, ..policy }),
+            BuiltInGrant::Tasks => {
+                policy.capabilities.schedule = Some(ScheduleGrant);
+                Ok(policy)
+            }
         }
     }
 
@@ -211,19 +218,26 @@ impl GrantResolver {
     }
 
     /// Adds commands. If they are disabled or may start nothing, a call says so.
-    fn with_commands(&self, policy: PluginGrants, table: &str) -> Result<PluginGrants, HostError> {
+    fn with_commands(
+        &self,
+        mut policy: PluginGrants,
+        table: &str,
+    ) -> Result<PluginGrants, HostError> {
         let mut grants = self.shell_grants()?;
         self.add_readable(&mut grants.files);
-        let files = self.opened(grants.files.clone())?;
-        Ok(PluginGrants { files, process: Some(self.processes(table, grants)?), ..policy })
+        policy.files = self.opened(grants.files.clone())?;
+        self.add_processes(&mut policy.capabilities, table, grants)?;
+        Ok(policy)
     }
 
     /// Adds what is remembered.
-    fn with_memory(&self, policy: PluginGrants) -> PluginGrants {
+    fn with_memory(&self, mut policy: PluginGrants) -> PluginGrants {
         let documents = Arc::new(memory(&self.config, &self.folders));
-        let index = Some(PluginIndex { documents, is_derived: false, vectors: None });
-        let embeddings = Some(self.embeddings(&self.config.values.tools.memory.embeddings));
-        PluginGrants { index, embeddings, ..policy }
+        policy.capabilities.index =
+            Some(IndexGrant { documents, is_derived: false, vectors: None });
+        let model = self.embeddings(&self.config.values.tools.memory.embeddings);
+        policy.capabilities.embeddings = Some(model);
+        policy
     }
 
     /// Adds the index of code, and the time that it takes to bring it up to date.
@@ -235,13 +249,14 @@ impl GrantResolver {
         let documents =
             Arc::new(DocumentIndex::named(self.folders.data.join(INDEXES), CODE, quota, true));
         let vectors = self.vector_database.clone();
-        policy.index = Some(PluginIndex { documents, is_derived: true, vectors });
-        policy.embeddings = Some(self.embeddings(&settings.embeddings));
+        policy.capabilities.index = Some(IndexGrant { documents, is_derived: true, vectors });
+        policy.capabilities.embeddings = Some(self.embeddings(&settings.embeddings));
         let time = Duration::from_secs(settings.update_secs.get());
         policy.limits.cpu += time;
         // The parsers run on all processors.
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        policy.parts = Some(time.saturating_mul(u32::try_from(processors).unwrap_or(1)));
+        let processors = u32::try_from(processors).unwrap_or(1);
+        policy.capabilities.parts = Some(time.saturating_mul(processors));
         let config = json!({
             "max_files": settings.max_files.get(),
             "update_secs": settings.update_secs.get(),
@@ -252,8 +267,8 @@ impl GrantResolver {
     }
 
     /// How vectors are made by the model of a table of `[providers]`. Empty: by none.
-    fn embeddings(&self, provider: &str) -> PluginEmbeddings {
-        PluginEmbeddings { model: self.embedding_models.get(provider).cloned() }
+    pub(super) fn embeddings(&self, provider: &str) -> EmbeddingsGrant {
+        EmbeddingsGrant { model: self.embedding_models.get(provider).cloned() }
     }
 
     /// Adds what the search in code may start. Without language servers, that is nothing, and all
@@ -267,7 +282,7 @@ impl GrantResolver {
         let judged_services = judged;
         let grants =
             ProcessGrants { judged, services, judged_services, shell: false, network, ..grants };
-        policy.process = Some(self.processes("tools.shell", grants)?);
+        self.add_processes(&mut policy.capabilities, "tools.shell", grants)?;
         if !settings.enabled {
             return Ok(PluginGrants { read_only: true, only_reads: true, ..policy });
         }
@@ -289,30 +304,27 @@ impl GrantResolver {
 
     /// Adds compilers and linters. They read where commands may read, and start what would be
     /// allowed as a command.
-    fn with_compilers(&self, policy: PluginGrants, table: &str) -> Result<PluginGrants, HostError> {
+    fn with_compilers(
+        &self,
+        mut policy: PluginGrants,
+        table: &str,
+    ) -> Result<PluginGrants, HostError> {
         let settings = &self.config.values.tools.diagnostics;
         let grants = self.shell_grants()?;
-        let files = self.opened(read_only(grants.files.clone()))?;
+        policy.files = self.opened(read_only(grants.files.clone()))?;
         // Whether a command reaches the network is decided for each.
         let (judged, network) = (grants.shell, NetworkGrant::Deny);
         let grants = ProcessGrants { judged, shell: false, network, ..grants };
-        let config = match serde_json::to_value(settings) {
-            Ok(Value::Object(config)) => config,
-            _ => Map::new(),
-        };
-        let time = Duration::from_secs(settings.timeout.get());
-        Ok(PluginGrants {
-            files,
-            process: Some(self.processes(table, grants)?),
-            store: Some(Arc::new(Store::named(
-                self.folders.data.join("stores"),
-                DIAGNOSTICS,
-                DIAGNOSTICS_KEPT,
-            ))),
-            config: PluginConfig::new(config).into(),
-            limits: Limits { call: time.min(policy.limits.max_call), ..policy.limits.clone() },
-            ..policy
-        })
+        self.add_processes(&mut policy.capabilities, table, grants)?;
+        let stores = self.folders.data.join(STORES);
+        let store = Store::named(stores, DIAGNOSTICS, DIAGNOSTICS_KEPT);
+        policy.capabilities.store = Some(Arc::new(store));
+        if let Ok(Value::Object(config)) = serde_json::to_value(settings) {
+            policy.config = PluginConfig::new(config).into();
+        }
+        policy.limits.call =
+            Duration::from_secs(settings.timeout.get()).min(policy.limits.max_call);
+        Ok(policy)
     }
 
     /// Adds the readable folders to grants. Tools that are disabled are granted nothing, and
@@ -336,40 +348,7 @@ impl GrantResolver {
         self.config.filter_rules_path(&self.folders, &self.directory)
     }
 
-    /// The policy of a third-party plugin. A grant belongs to a name.
-    pub fn third_party(&self, name: &str) -> Result<PluginGrants, HostError> {
-        let files = self.config.plugin_files(name, &self.folders, &self.directory)?;
-        let table = format!("plugins.{name}");
-        let policy = self.policy(&table, files, self.config.plugin_limits(name))?;
-        let process = self.config.processes_of_plugin(name, &self.folders, &self.directory)?;
-        let process = process.map(|grants| self.processes(&table, grants)).transpose()?;
-        let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
-        let egress = egress.map(|settings| self.egress(settings));
-        let command = self.config.command_of_plugin(name)?.map(Arc::new);
-        let (store, index) = (self.store(name), self.index(name));
-        let plugin = self.config.values.plugins.get(name);
-        let parts = plugin.map(|plugin| plugin.parts_cpu_secs.get()).filter(|secs| *secs > 0);
-        let parts = parts.map(Duration::from_secs);
-        let session = plugin.is_some_and(|plugin| plugin.instance == InstanceLifetime::Session);
-        let schedule = plugin.is_some_and(|plugin| plugin.schedule_tasks.get() > 0);
-        let embeddings = plugin.map(|plugin| &plugin.embeddings).filter(|name| !name.is_empty());
-        let embeddings = embeddings.map(|name| self.embeddings(name));
-        let policy = PluginGrants {
-            embeddings,
-            process,
-            egress,
-            command,
-            store,
-            index,
-            parts,
-            schedule,
-            session,
-            ..policy
-        };
-        Ok(PluginGrants { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
-    }
-
-    fn policy(
+    pub(super) fn policy(
         &self,
         table: &str,
         files: FileGrants,
@@ -388,30 +367,8 @@ impl GrantResolver {
         })
     }
 
-    /// What a plugin may keep between its calls.
-    fn store(&self, name: &str) -> Option<Arc<Store>> {
-        let plugin = self.config.values.plugins.get(name)?;
-        let bytes = plugin.store_mib.get().saturating_mul(MIB);
-        let quota = Quota { bytes, keys: plugin.store_keys() };
-        (bytes > 0).then(|| Arc::new(Store::named(self.folders.data.join("stores"), name, quota)))
-    }
-
-    /// The documents that a plugin may keep between its calls and search in.
-    fn index(&self, name: &str) -> Option<PluginIndex> {
-        let plugin = self.config.values.plugins.get(name)?;
-        let bytes = plugin.index_mib.get().saturating_mul(MIB);
-        let quota = IndexQuota { bytes, documents: plugin.index_documents() };
-        let folder = self.folders.data.join(INDEXES);
-        let documents = || Arc::new(DocumentIndex::named(folder, name, quota, false));
-        (bytes > 0).then(|| PluginIndex {
-            documents: documents(),
-            is_derived: false,
-            vectors: None,
-        })
-    }
-
     /// The egress of a plugin's requests.
-    fn egress(&self, mut settings: Settings) -> Arc<Egress> {
+    pub(super) fn egress(&self, mut settings: Settings) -> Arc<Egress> {
         let Network { resolver, listening, trust, .. } = self.network.clone();
         settings.network = Network { resolver, listening, trust, ..settings.network };
         Arc::new(Egress::new(settings))
@@ -429,12 +386,13 @@ impl GrantResolver {
         Ok(Some(Arc::new(self.open(files)?)))
     }
 
-    /// The policy for the processes of a plugin.
-    fn processes(
+    /// Adds the processes of a plugin, and those that outlive a call.
+    pub(super) fn add_processes(
         &self,
+        capabilities: &mut CapabilityGrants,
         table: &str,
         grants: ProcessGrants,
-    ) -> Result<Arc<PluginProcesses>, HostError> {
+    ) -> Result<(), HostError> {
         let ProcessGrants {
             files,
             extra_trees: also,
@@ -468,27 +426,26 @@ impl GrantResolver {
             })
         };
         let most = usize::try_from(services).unwrap_or_default();
-        let services = match most {
-            0 => None,
-            _ => {
-                // What they change later couldn't be undone.
-                let (files, mut also) = (read_only(files.clone()), also.clone());
-                also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
-                Some(PluginServices::new(most, judged_services, places(files, also, Vec::new())?))
-            }
-        };
+        if most > 0 {
+            // What they change later couldn't be undone.
+            let (files, mut also) = (read_only(files.clone()), also.clone());
+            also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
+            let places = places(files, also, Vec::new())?;
+            capabilities.service =
+                Some(Arc::new(PluginServices::new(most, judged_services, places)));
+        }
         let places = places(files, also, sockets)?;
-        Ok(Arc::new(PluginProcesses {
+        capabilities.process = Some(Arc::new(PluginProcesses {
             programs,
             judged,
-            services,
             shell,
             network: network == NetworkGrant::Allow,
             places,
             environment,
             table: self.config.own_table(table).into(),
             advisor: Box::new(advisor),
-        }))
+        }));
+        Ok(())
     }
 
     /// The limits of calls, in the runtime's form.

@@ -140,7 +140,7 @@ impl Slot {
         let egress = self
             .running
             .as_ref()
-            .and_then(|running| running.plugin.policy().egress.as_ref())
+            .and_then(|running| running.plugin.policy().capabilities.http.as_ref())
             .map(|egress| egress.settings());
         PluginState {
             name: shown(&self.name),

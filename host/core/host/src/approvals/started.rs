@@ -33,7 +33,7 @@ pub(crate) fn digest_blocking(context: &CallContext) -> Option<[u8; 32]> {
 
 fn look(context: &CallContext) -> Option<impl FnOnce() -> Option<[u8; 32]> + Send + 'static> {
     let policy = context.tool.as_deref()?.plugin.as_ref()?.policy();
-    let grants = Arc::clone(&policy.process.as_ref()?.places.grants);
+    let grants = Arc::clone(&policy.capabilities.process.as_ref()?.places.grants);
     let carried = context.carried.directory.as_ref().map(PathBuf::from);
     let directory = carried.or_else(|| policy.working_directory.clone())?;
     let commands = context.subjects.iter().filter(|it| it.kind == SubjectKind::Command);

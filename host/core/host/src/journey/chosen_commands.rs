@@ -58,7 +58,7 @@ impl CommandApprover for Asker {
 impl PluginCommands {
     /// `None`: the tool's plugin may choose none.
     pub(crate) fn for_tool(tool: &Tool) -> Option<Self> {
-        let process = tool.plugin.as_ref()?.policy().process.as_ref()?;
+        let process = tool.plugin.as_ref()?.policy().capabilities.process.as_ref()?;
         if !process.judged {
             return None;
         }

@@ -9,8 +9,8 @@ use serde_json::Value;
 use toolhold_answers::CacheKey;
 use toolhold_catalogue::{CallContext, Tool, subjects};
 use toolhold_contract::{
-    Call, Content, Definition, Denial, Events, Failure, Outcome, Report, ServiceKeeper, Snapshot,
-    TaskBook,
+    Call, CallCommands, CallRequests, Content, Definition, Denial, Events, Failure, Outcome,
+    Report, ServiceKeeper, Snapshot, TaskBook,
 };
 use toolhold_jobs::{JobAbout, JobStart};
 use toolhold_policy::{Decision, Verdict};
@@ -164,12 +164,6 @@ impl<'a> CallRun<'a> {
                 project: Arc::clone(&host.settings.project),
                 agent: context.caller.clone(),
             })),
-            commands: subjects::commands(tool, &context.arguments).map(str::to_owned).collect(),
-            network: self.network,
-            origins: context
-                .action()
-                .map(|action| toolhold_policy::origins(&action))
-                .unwrap_or_default(),
             read_only: tool.annotations_with(&context.arguments).read_only,
             path_rules: self
                 .governance
@@ -177,19 +171,36 @@ impl<'a> CallRun<'a> {
                 .as_ref()
                 .map(|reached| Arc::clone(&reached.paths) as _),
             changes: run.journal.as_ref().map(CallJournal::recorder),
-            output: run.spool.clone().map(|spool| spool as _),
-            judge: self.commands.as_ref().map(PluginCommands::judge),
-            services: self.services(),
-            jobs: run.job.clone().map(|job| job as _),
-            job_servers: session.job_servers().filter(|_| tool.is_built_in()),
-            shell: run.shell.clone().map(|shell| shell as _),
-            variables: if tool.is_built_in() { session.variables() } else { Vec::new() },
-            command_changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
+            commands: self.provider_commands(),
+            requests: CallRequests {
+                origins: context
+                    .action()
+                    .map(|action| toolhold_policy::origins(&action))
+                    .unwrap_or_default(),
+                job_servers: session.job_servers().filter(|_| tool.is_built_in()),
+            },
             tasks: self.tasks.clone(),
             inquirer: self.inquirer.clone().map(|inquirer| inquirer as _),
             report: Arc::clone(&run.report),
             events: self.attempt_events(),
             cancel: inputs.cancel.clone(),
+        }
+    }
+
+    /// The commands of the call in the form that its provider gets.
+    fn provider_commands(&self) -> CallCommands {
+        let Self { context, run, tool, .. } = self;
+        let session = self.journey.session;
+        CallCommands {
+            lines: subjects::commands(tool, &context.arguments).map(str::to_owned).collect(),
+            network: self.network,
+            variables: if tool.is_built_in() { session.variables() } else { Vec::new() },
+            approver: self.commands.as_ref().map(PluginCommands::judge),
+            changes: run.journal.as_ref().and_then(CallJournal::command_recorder),
+            output: run.spool.clone().map(|spool| spool as _),
+            jobs: run.job.clone().map(|job| job as _),
+            services: self.services(),
+            shell: run.shell.clone().map(|shell| shell as _),
         }
     }
 
@@ -223,7 +234,7 @@ impl<'a> CallRun<'a> {
     fn services(&self) -> Option<Arc<dyn ServiceKeeper>> {
         let Journey { host, session, .. } = self.journey;
         let plugin = self.context.tool.as_ref().filter(|_| self.context.acts())?.plugin.as_ref()?;
-        plugin.policy().process.as_ref()?.services.as_ref()?;
+        plugin.policy().capabilities.service.as_ref()?;
         Some(session.services(&host.jobs.1))
     }
 

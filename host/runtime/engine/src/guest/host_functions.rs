@@ -7,6 +7,7 @@ use toolhold_contract::text::{cut_at_word, neutral_line, shown};
 use toolhold_contract::{CallerInfo, Progress};
 use toolhold_redaction::{self as redaction, Keys};
 
+use crate::capability::http::part_without_secrets;
 use crate::guest::bindings::toolhold::host::{call, config, log, types as host_types};
 use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::convert;
@@ -51,7 +52,7 @@ impl call::Host for &mut CallState {
         }
         *count += 1;
         if *count <= PROGRESS_A_SECOND {
-            let message = self.http.without_secrets(shown(message, false));
+            let message = self.capabilities.http.without_secrets(shown(message, false));
             let message = message
                 .char_indices()
                 .nth(PROGRESS_MESSAGE)
@@ -77,8 +78,8 @@ impl call::Host for &mut CallState {
         // The receiver neutralises the part, as the host does the answer: what a terminal would not
         // show is found only before.
         let Some(mut part) = convert::content(part) else { return Ok(true) };
-        if let Some(egress) = self.http.egress() {
-            crate::guest::http::part_without_secrets(&mut part, egress);
+        if let Some(egress) = self.capabilities.http.egress() {
+            part_without_secrets(&mut part, egress);
         }
         self.call.events.emitted(&part);
         self.call.emitted.lock().unwrap_or_else(PoisonError::into_inner).push(part);
@@ -114,7 +115,10 @@ impl log::Host for &mut CallState {
         call.log_budget = left;
         // Other people read the log than the answer, so it is always redacted.
         let message = redaction::owned(
-            neutral_line(cut_at_word(&self.http.without_secrets(message), LOG_MESSAGE)),
+            neutral_line(cut_at_word(
+                &self.capabilities.http.without_secrets(message),
+                LOG_MESSAGE,
+            )),
             Keys::Text,
         );
         let (plugin, id) = (&*call.plugin, &call.id);

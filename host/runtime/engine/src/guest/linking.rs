@@ -13,13 +13,8 @@ use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::p2::bindings::{cli, clocks, io, random, sockets};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
-use wasmtime_wasi_http::WasiHttp;
-use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
 
-use crate::guest::bindings::toolhold::host::{
-    call, config, embeddings, index, log, parts, process, schedule, search, secrets, service,
-    store, types as host_types,
-};
+use crate::guest::bindings::toolhold::host::{call, config, log, types as host_types};
 use crate::guest::bindings::toolhold::tool::types as tool_types;
 use crate::guest::state::{CallState, HasState};
 
@@ -69,22 +64,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     config::add_to_linker::<CallState, HasState>(l, |state| state)?;
     call::add_to_linker::<CallState, HasState>(l, |state| state)?;
     log::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    search::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    process::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    secrets::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    store::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    index::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    parts::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    service::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    schedule::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    embeddings::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
-    http_types::add_to_linker::<CallState, WasiHttp>(
-        l,
-        &http_types::LinkOptions::default(),
-        CallState::http_view,
-    )?;
-    crate::guest::http_functions::link_error_codes(l)?;
+    crate::capability::link(l)?;
     Ok(linker)
 }
 

@@ -3,20 +3,13 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use toolhold_compiler::StoreLimiter;
 use toolhold_component::PluginConfig;
-use toolhold_contract::{
-    CallId, CallerSource, ChangeRecorder, CommandApprover, Content, Events, JobStarter, NoEvents,
-    OutputRecorder, PathRules, Report, ServiceKeeper, ShellSession,
-};
-use toolhold_net::Requests;
+use toolhold_contract::{CallId, CallerSource, Content, Events, NoEvents};
 use toolhold_policy::{CommandLine, OwnTable};
-use toolhold_store::Store;
-use toolhold_store::index::{DocumentIndex, PendingWrite};
 use wasmtime::component::{HasData, Resource, ResourceTable};
 use wasmtime_wasi::p2::bindings::cli::{stderr, stdout};
 use wasmtime_wasi::p2::pipe::MemoryInputPipe;
@@ -26,12 +19,9 @@ use wasmtime_wasi::{
     WasiView,
 };
 
-use crate::guest::access::{
-    EmbeddingsAccess, KeptAccess, PartsAccess, ScheduleAccess, VectorsAccess,
-};
-use crate::guest::http::Http;
+use crate::capability::{CallCapabilities, CallFacts};
+use crate::grants::PluginGrants;
 use crate::limits::{Limits, store_bounds};
-use crate::policy::{PluginGrants, PluginProcesses};
 use crate::timing::CallWatch;
 use crate::wasi::{Capture, Descriptor, Files, FilesView};
 
@@ -45,7 +35,8 @@ pub(crate) struct CallState {
     printing: BTreeMap<u32, Capture>,
     pub(crate) memory: StoreLimiter,
     pub(crate) files: Files,
-    pub(crate) http: Http,
+    /// What the call has of its plugin's grants.
+    pub(crate) capabilities: CallCapabilities,
     pub(crate) call: RunningCall,
 }
 
@@ -76,54 +67,6 @@ pub(crate) struct RunningCall {
     pub(crate) progress: (Duration, u32),
     pub(crate) stdout: Capture,
     pub(crate) stderr: Capture,
-    /// The processes that it may start. `None` if it may start none, or the call is over.
-    pub(crate) processes: Option<Processes>,
-    /// The plugin's store. `None` if it has none, or the call is over.
-    pub(crate) store: Option<KeptAccess<Store>>,
-    /// The plugin's index. `None` if it has none, or the call is over.
-    pub(crate) index: Option<KeptAccess<DocumentIndex>>,
-    /// A write to it that goes on.
-    pub(crate) index_write: Option<PendingWrite>,
-    /// The database that says which vectors of the index are near. `None` if the index compares
-    /// them, or the call is over.
-    pub(crate) vectors: Option<VectorsAccess>,
-    /// The plugin's parts. `None` if it may run none, or the call is over.
-    pub(crate) parts: Option<PartsAccess>,
-    /// The plugin's tasks. `None` if it may make none, or the call is over.
-    pub(crate) schedule: Option<ScheduleAccess>,
-    /// How the plugin gets vectors. `None` if it may send no texts, or the call is over.
-    pub(crate) embeddings: Option<EmbeddingsAccess>,
-}
-
-/// The processes that a call may start.
-pub(crate) struct Processes {
-    pub(crate) policy: Arc<PluginProcesses>,
-    /// The default working directory of a process.
-    pub(crate) directory: Option<PathBuf>,
-    /// The checked command lines. A shell may run only these.
-    pub(crate) commands: Vec<String>,
-    /// The rules of the call about the paths that it reaches.
-    pub(crate) path_rules: Option<Arc<dyn PathRules>>,
-    /// Saves what processes are about to change.
-    pub(crate) changes: Option<Arc<dyn ChangeRecorder>>,
-    /// Keeps their whole output.
-    pub(crate) output: Option<Arc<dyn OutputRecorder>>,
-    /// Decides on programs that `policy` leaves to it.
-    pub(crate) judge: Option<Arc<dyn CommandApprover>>,
-    /// Keeps programs that outlive the call.
-    pub(crate) services: Option<Arc<dyn ServiceKeeper>>,
-    /// Starts processes that go on after the call.
-    pub(crate) jobs: Option<Arc<dyn JobStarter>>,
-    /// What its shells begin with, and leave for later ones.
-    pub(crate) shell: Option<Arc<dyn ShellSession>>,
-    /// Variables that the session adds for its shells.
-    pub(crate) variables: Vec<(String, String)>,
-    pub(crate) network: bool,
-    /// Whether the tool claims to be read-only.
-    pub(crate) read_only: bool,
-    /// Its reference count is one more than the number of running processes.
-    pub(crate) running: Arc<()>,
-    pub(crate) report: Arc<Report>,
 }
 
 /// The emitted parts of an answer.
@@ -132,25 +75,6 @@ pub(crate) type Emitted = Arc<Mutex<Vec<Content>>>;
 /// Takes the parts out of the shared list.
 pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<Content> {
     std::mem::take(&mut *emitted.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// The data of one call for its instance.
-pub(crate) struct Setup<'a> {
-    pub(crate) id: CallId,
-    pub(crate) caller: Option<Arc<dyn CallerSource>>,
-    pub(crate) watch: Arc<CallWatch>,
-    pub(crate) events: Arc<dyn Events>,
-    pub(crate) emitted: Emitted,
-    pub(crate) files: Files,
-    pub(crate) processes: Option<Processes>,
-    pub(crate) requests: Option<Requests>,
-    pub(crate) store: Option<KeptAccess<Store>>,
-    pub(crate) index: Option<KeptAccess<DocumentIndex>>,
-    pub(crate) vectors: Option<VectorsAccess>,
-    pub(crate) parts: Option<PartsAccess>,
-    pub(crate) schedule: Option<ScheduleAccess>,
-    pub(crate) embeddings: Option<EmbeddingsAccess>,
-    pub(crate) limits: &'a Limits,
 }
 
 /// Most log messages of a component while it is instantiated, before it has a call.
@@ -181,7 +105,7 @@ impl CallState {
             printing: BTreeMap::new(),
             memory: StoreLimiter::new(store_bounds(limits.memory)),
             files,
-            http: Http::default(),
+            capabilities: CallCapabilities::default(),
             call: RunningCall {
                 id: NO_CALL.clone(),
                 caller: None,
@@ -198,14 +122,6 @@ impl CallState {
                 progress: (Duration::ZERO, 0),
                 stdout,
                 stderr,
-                processes: None,
-                store: None,
-                index: None,
-                index_write: None,
-                vectors: None,
-                parts: None,
-                schedule: None,
-                embeddings: None,
             },
         }
     }
@@ -226,27 +142,27 @@ impl CallState {
 
     /// Gives the instance a call. The instance keeps its handles and its memory. What it has used
     /// of memory, handles and printed bytes still counts.
-    pub(crate) fn begin(&mut self, setup: Setup<'_>) {
-        let instantiating = std::mem::replace(&mut self.files, setup.files);
+    pub(crate) fn begin(
+        &mut self,
+        facts: &CallFacts<'_>,
+        files: Files,
+        watch: Arc<CallWatch>,
+        emitted: Emitted,
+    ) {
+        let instantiating = std::mem::replace(&mut self.files, files);
         self.files.keep_denials_of(instantiating);
-        self.http.begin(setup.requests);
+        self.capabilities = CallCapabilities::begin(facts);
+        let limits = &facts.plugin.policy.limits;
         let call = &mut self.call;
-        call.id = setup.id;
-        call.caller = setup.caller;
-        call.watch = setup.watch;
-        call.events = setup.events;
-        call.emitted = setup.emitted;
-        call.emit_budget = setup.limits.result;
+        call.id = facts.call.id.clone();
+        call.caller = facts.call.caller_info.clone();
+        call.watch = watch;
+        call.events = Arc::clone(&facts.call.events);
+        call.emitted = emitted;
+        call.emit_budget = limits.result;
         call.emitted_all = false;
-        call.log_budget = setup.limits.log_lines;
+        call.log_budget = limits.log_lines;
         call.progress = (Duration::ZERO, 0);
-        call.processes = setup.processes;
-        call.store = setup.store;
-        call.index = setup.index;
-        call.vectors = setup.vectors;
-        call.parts = setup.parts;
-        call.schedule = setup.schedule;
-        call.embeddings = setup.embeddings;
     }
 
     /// Gives the call's command its arguments and its standard input, and keeps at most `limit`
@@ -303,17 +219,9 @@ impl CallState {
     /// Takes back what the call was given.
     fn take_back(&mut self) {
         self.files = Files::new(None, 0);
-        self.http = Http::default();
+        self.capabilities = CallCapabilities::default();
         self.call.events = Arc::new(NoEvents);
-        self.call.processes = None;
         self.call.caller = None;
-        self.call.store = None;
-        self.call.index = None;
-        self.call.index_write = None;
-        self.call.vectors = None;
-        self.call.parts = None;
-        self.call.schedule = None;
-        self.call.embeddings = None;
     }
 
     /// A stream that prints.
@@ -328,9 +236,9 @@ impl CallState {
         &mut self.table
     }
 
-    /// The parts that requests need, borrowed at the same time.
-    pub(crate) fn http_and_table(&mut self) -> (&mut Http, &mut ResourceTable) {
-        (&mut self.http, &mut self.table)
+    /// Both, borrowed at the same time.
+    pub(crate) fn capabilities_and_table(&mut self) -> (&mut CallCapabilities, &mut ResourceTable) {
+        (&mut self.capabilities, &mut self.table)
     }
 
     pub(crate) fn files_view(&mut self) -> FilesView<'_> {

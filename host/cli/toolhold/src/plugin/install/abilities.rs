@@ -1,6 +1,6 @@
 //! Says in plain words what a plugin can do once it has its grants, before a person installs it.
 
-use toolhold_core::Manifest;
+use toolhold_core::{Capability, Manifest};
 
 /// One thing that plugins can be allowed to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,32 +15,18 @@ pub(crate) struct Ability {
 
 /// Every ability that there is. The plugin has those with a reason, as far as they are granted.
 pub(crate) fn abilities(manifest: &Manifest) -> Vec<Ability> {
-    let reads_only =
-        manifest.asks_for("files").is_some_and(|request| request.access.as_deref() == Some("read"));
-    let files = match reads_only {
-        true => "read files in the directories that you grant",
-        false => "read and change files in the directories that you grant",
+    Capability::ALL.into_iter().map(|capability| ability(capability, manifest)).collect()
+}
+
+fn ability(capability: Capability, manifest: &Manifest) -> Ability {
+    let request = manifest.asks_for(capability);
+    let reads_only = request.is_some_and(|request| request.access.as_deref() == Some("read"));
+    let words = match capability {
+        Capability::Files if reads_only => "read files in the directories that you grant",
+        _ => capability.facts().ability,
     };
-    [
-        ("files", files),
-        ("search", "search those directories"),
-        ("http", "send requests to the hosts that you grant"),
-        ("process", "start the programs that you grant, in the sandbox of commands"),
-        ("service", "have programs that outlive a call, as many as you grant"),
-        ("store", "keep data of its own between calls, as much as you grant"),
-        ("index", "keep documents of its own and search in them, as much as you grant"),
-        ("embeddings", "send texts to a model that makes vectors of them, if you name one"),
-        ("parts", "run pure components that it brings along, for as long as you grant"),
-        ("schedule", "call its own tools at a later time, with as many tasks as you grant"),
-        ("session", "keep its memory between the calls of a session, if you grant it"),
-    ]
-    .into_iter()
-    .map(|(capability, words)| Ability {
-        capability,
-        words,
-        reason: manifest.asks_for(capability).map(|request| request.reason.clone()),
-    })
-    .collect()
+    let reason = request.map(|request| request.reason.clone());
+    Ability { capability: capability.name(), words, reason }
 }
 
 #[cfg(test)]

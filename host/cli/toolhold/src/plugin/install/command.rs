@@ -9,8 +9,8 @@ use toolhold_core::config::insert::WrittenGrants;
 use toolhold_core::config::{Config, PathAccess};
 use toolhold_core::text::neutral_line;
 use toolhold_core::{
-    ApprovedPlugin, CapabilityRequest, Difference, LockedPlugin, PluginInspection, SignerChange,
-    grant_line,
+    ApprovedPlugin, Capability, CapabilityRequest, Difference, LockedPlugin, PluginInspection,
+    SignerChange, grant_in_words, grant_line,
 };
 use toolhold_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
 
@@ -20,7 +20,6 @@ use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin::Setting;
 use crate::plugin::approve::tell_hosts;
-use crate::plugin::grants::grant_for;
 use crate::plugin::install::{
     Comparison, Installed, Installer, Offer, SignedBy, abilities, check_source,
 };
@@ -162,7 +161,7 @@ impl Shop<'_> {
         show(&mut out, &offer.inspection, &offer.signed_by)?;
         show_granted(&mut out, &offer.inspection, &self.setting.loaded)?;
         out.flush()?;
-        if offer.inspection.info.manifest.asks_for("files").is_some_and(reads_only) {
+        if offer.inspection.info.manifest.asks_for(Capability::Files).is_some_and(reads_only) {
             // More than a plugin asks for is granted to nobody.
             grants.directories.iter_mut().for_each(|(_, access)| *access = PathAccess::Read);
         }
@@ -189,7 +188,8 @@ impl Shop<'_> {
         let requests = &offer.inspection.info.manifest.capabilities;
         let (info, loaded) = (&offer.inspection.info, &self.setting.loaded);
         let missing = requests.iter().filter(|request| {
-            !is_granted(&grants, &request.name) && grant_for(loaded, info, request).is_none()
+            !is_granted(&grants, &request.name)
+                && grant_in_words(loaded, &info.manifest.name, &request.name).is_none()
         });
         let missing: Vec<&str> = missing.filter_map(|request| grant_line(&request.name)).collect();
         if !missing.is_empty() {
@@ -272,7 +272,7 @@ impl Shop<'_> {
         grants: &mut WrittenGrants,
     ) -> Result<(), Error> {
         let manifest = &offer.inspection.info.manifest;
-        if let Some(request) = manifest.asks_for("files")
+        if let Some(request) = manifest.asks_for(Capability::Files)
             && grants.directories.is_empty()
         {
             let (access, may) = match reads_only(request) {
@@ -291,21 +291,21 @@ impl Shop<'_> {
                 }
             };
         }
-        if manifest.asks_for("http").is_some() && grants.hosts.is_empty() {
+        if manifest.asks_for(Capability::Http).is_some() && grants.hosts.is_empty() {
             let answer = dialogue
                 .ask("Hosts that its requests may reach, separated by commas (Enter: none):")?;
             grants.hosts = items(&answer).map(str::to_owned).collect();
         }
-        if manifest.asks_for("store").is_some() && grants.store_mib.is_none() {
+        if manifest.asks_for(Capability::Store).is_some() && grants.store_mib.is_none() {
             let question = format!("May it keep up to {USUAL_STORE} MiB between its calls?");
             grants.store_mib = dialogue.yes_or_no(&question, false)?.then_some(USUAL_STORE);
         }
-        if manifest.asks_for("index").is_some() && grants.index_mib.is_none() {
+        if manifest.asks_for(Capability::Index).is_some() && grants.index_mib.is_none() {
             let question =
                 format!("May it keep up to {USUAL_STORE} MiB of documents to search in?");
             grants.index_mib = dialogue.yes_or_no(&question, false)?.then_some(USUAL_STORE);
         }
-        if manifest.asks_for("session").is_some() && !grants.session {
+        if manifest.asks_for(Capability::Session).is_some() && !grants.session {
             grants.session = dialogue
                 .yes_or_no("May it keep its memory between the calls of a session?", false)?;
         }
@@ -585,7 +585,9 @@ pub(crate) fn show_granted(
     let info = &inspection.info;
     let requests = info.manifest.capabilities.iter();
     let granted: Vec<(&str, String)> = requests
-        .filter_map(|request| Some((&*request.name, grant_for(loaded, info, request)?)))
+        .filter_map(|request| {
+            Some((&*request.name, grant_in_words(loaded, &info.manifest.name, &request.name)?))
+        })
         .collect();
     if !granted.is_empty() {
         let table = neutral_line(&info.manifest.name);

@@ -3,10 +3,36 @@
 use std::sync::Arc;
 
 use toolhold_contract::{Denial, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
+use wasmtime::component::Linker;
 
-use crate::guest::bindings::toolhold::host::schedule as wit;
+use crate::capability::bindings::toolhold::host::schedule as wit;
+use crate::capability::{CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::state::CallState;
+use crate::guest::state::{CallState, HasState};
+
+/// That a plugin may make tasks. How many, and which, is decided where they are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct ScheduleGrant;
+
+/// The tasks of a call's plugin.
+pub(crate) struct Tasks {
+    book: Arc<dyn TaskBook>,
+    /// Whether the call only reads.
+    read_only: bool,
+}
+
+impl CallCapability for Option<Tasks> {
+    type Grant = ScheduleGrant;
+
+    fn begin(_: &ScheduleGrant, facts: &CallFacts<'_>) -> Self {
+        let book = facts.call.tasks.clone()?;
+        Some(Tasks { book, read_only: facts.only_reads })
+    }
+
+    fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+        wit::add_to_linker::<CallState, HasState>(linker, |state| state)
+    }
+}
 
 impl CallState {
     /// Runs an operation on the plugin's tasks, on a thread that may block.
@@ -15,11 +41,11 @@ impl CallState {
         changes: bool,
         operation: impl FnOnce(&dyn TaskBook) -> Result<T, TaskError>,
     ) -> Result<T, Error> {
-        let Some(access) = &self.call.schedule else {
+        let Some(tasks) = &self.capabilities.schedule else {
             // The instance has no call yet, or the plugin was only loaded to be inspected.
             return Err(error(TaskError::new("denied", "this plugin is granted no tasks")));
         };
-        if changes && access.read_only {
+        if changes && tasks.read_only {
             let denial = Box::new(Denial {
                 capability: "schedule".to_owned(),
                 action: "change tasks".to_owned(),
@@ -31,9 +57,9 @@ impl CallState {
             self.files.denials().remember(denial);
             return Err(error(TaskError::new("denied", message)));
         }
-        let tasks = Arc::clone(&access.tasks);
+        let book = Arc::clone(&tasks.book);
         self.call.watch.may_block().await;
-        operation(&*tasks).map_err(error)
+        operation(&*book).map_err(error)
     }
 }
 

@@ -1,18 +1,23 @@
 //! The requests of a guest's call, which all go through the host's egress, and what is added to its
 //! failure.
 
+mod functions;
+
 use std::sync::Arc;
 
 use http_body_util::BodyExt as _;
 use toolhold_contract::{Body, Content};
-use toolhold_net::{Denials, Egress, Error, Obstacle, Requests, Timeouts};
-use wasmtime::component::ResourceTable;
+use toolhold_net::{Denials, Egress, Error, Obstacle, Requests, Scope, Timeouts};
+use wasmtime::component::{Linker, ResourceTable};
 use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
+
+use crate::capability::{CallCapability, CallFacts};
+use crate::guest::state::CallState;
 
 /// Most bytes of a set of headers in memory. This is several times their size on the wire.
 const FIELDS: usize = 512 * 1024;
 
-/// The requests of an instance's call, and the context of `wasi:http`.
+/// The requests of a call, and the context of `wasi:http`, which is linked without a grant too.
 #[derive(Debug)]
 pub(crate) struct Http {
     context: WasiHttpCtx,
@@ -33,19 +38,34 @@ impl Default for Http {
     }
 }
 
-impl Http {
-    /// Gives the instance the requests of its call.
-    pub(crate) fn begin(&mut self, requests: Option<Requests>) {
-        self.hooks.requests = requests.map(Arc::new);
+impl CallCapability for Http {
+    type Grant = Arc<Egress>;
+
+    fn begin(grant: &Arc<Egress>, facts: &CallFacts<'_>) -> Self {
+        let call = facts.call;
+        let scope = Scope {
+            report: Arc::clone(&call.report),
+            read_only: facts.reads_files_only(),
+            origins: call.requests.origins.clone(),
+            servers: call.requests.job_servers.clone(),
+        };
+        let requests = Requests::new(Arc::clone(grant), scope);
+        Self { hooks: Hooks { requests: Some(Arc::new(requests)) }, ..Self::default() }
     }
 
+    fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+        functions::link(linker)
+    }
+}
+
+impl Http {
     /// The egress of its plugin. `None` if no requests are granted.
     pub(crate) fn egress(&self) -> Option<&Egress> {
         self.hooks.requests.as_ref().map(|requests| requests.egress())
     }
 
     /// The view of `wasi:http`. `table`: that of the instance.
-    pub(super) fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
+    fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
         WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.context }
     }
 

@@ -1,24 +1,70 @@
 //! `toolhold:host/index` for guests: writes, deletes and searches documents of the plugin.
 
+mod vector_search;
+
 use std::sync::Arc;
 
+use toolhold_contract::VectorDatabase;
 use toolhold_store::index::{
     Document, DocumentEntry, DocumentIndex, IndexHit, IndexQuery, PendingWrite,
 };
 use toolhold_store::{Stop, StoreError};
+use wasmtime::component::Linker;
 
-use crate::guest::access::KeptAccess;
-use crate::guest::bindings::toolhold::host::index as wit;
+use crate::capability::bindings::toolhold::host::index as wit;
+use crate::capability::kept::{KeptAccess, KeptData};
+use crate::capability::{CallCapabilities, CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::state::{CallState, RunningCall};
-use crate::guest::storage::KeptData;
+use crate::guest::state::{CallState, HasState};
+
+use vector_search::Vectors;
+
+/// The documents that a plugin keeps and searches in.
+#[derive(Clone, Debug)]
+pub struct IndexGrant {
+    /// The documents.
+    pub documents: Arc<DocumentIndex>,
+    /// Whether they are derived from what the plugin may read, so that calls that only read may
+    /// write them. Only a built-in plugin has that.
+    pub is_derived: bool,
+    /// The database elsewhere that says which vectors are near. `None`: the index compares them.
+    pub vectors: Option<Arc<dyn VectorDatabase>>,
+}
+
+/// The index of a call's plugin.
+pub(crate) struct Index {
+    kept: KeptAccess<DocumentIndex>,
+    /// A write to it that goes on.
+    write: Option<PendingWrite>,
+    /// The database that says which vectors are near. `None`: the index compares them.
+    vectors: Option<Vectors>,
+}
+
+impl CallCapability for Option<Index> {
+    type Grant = IndexGrant;
+
+    fn begin(grant: &IndexGrant, facts: &CallFacts<'_>) -> Self {
+        let report = &facts.call.report;
+        let kept = KeptAccess {
+            data: Arc::clone(&grant.documents),
+            read_only: facts.only_reads && !grant.is_derived,
+            report: Arc::clone(report),
+        };
+        let vectors = grant.vectors.clone().map(|database| Vectors::new(database, report));
+        Some(Index { kept, write: None, vectors })
+    }
+
+    fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+        wit::add_to_linker::<CallState, HasState>(linker, |state| state)
+    }
+}
 
 impl KeptData for DocumentIndex {
     const NAME: &'static str = "index";
     const KEYS: &'static str = "`index_mib`";
 
-    fn of_call(call: &RunningCall) -> Option<&KeptAccess<Self>> {
-        call.index.as_ref()
+    fn of_call(capabilities: &CallCapabilities) -> Option<&KeptAccess<Self>> {
+        capabilities.index.as_ref().map(|index| &index.kept)
     }
 }
 
@@ -39,7 +85,7 @@ impl CallState {
         writes: bool,
         operation: impl FnOnce(&Arc<DocumentIndex>, &Stop) -> Result<T, StoreError>,
     ) -> Result<T, Error> {
-        let pending = self.call.index_write.take();
+        let pending = self.capabilities.index.as_mut().and_then(|index| index.write.take());
         self.in_kept(writes, |index: &Arc<DocumentIndex>, stop| {
             pending.map_or(Ok(()), PendingWrite::wait)?;
             operation(index, stop)
@@ -52,7 +98,11 @@ impl wit::Host for &mut CallState {
     async fn put(&mut self, documents: Vec<wit::Document>) -> wasmtime::Result<Result<(), Error>> {
         let documents: Vec<Document> = documents.into_iter().map(document_in).collect();
         let begun = self.in_index(true, |index, stop| index.begin_put(documents, stop)).await;
-        Ok(begun.map(|write| self.call.index_write = write))
+        Ok(begun.map(|write| {
+            if let Some(index) = &mut self.capabilities.index {
+                index.write = write;
+            }
+        }))
     }
 
     async fn delete(&mut self, keys: Vec<String>) -> wasmtime::Result<Result<(), Error>> {

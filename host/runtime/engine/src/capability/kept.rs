@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use toolhold_contract::Denial;
+use toolhold_contract::{Denial, Report};
 use toolhold_store::{Stop, StoreError};
 
-use crate::guest::access::KeptAccess;
+use crate::capability::CallCapabilities;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
-use crate::guest::state::{CallState, RunningCall};
+use crate::guest::state::CallState;
 
 /// A kind of what plugins keep.
 pub(crate) trait KeptData: Sized {
@@ -19,7 +19,15 @@ pub(crate) trait KeptData: Sized {
     const KEYS: &'static str;
 
     /// That of a call. `None`: it has none.
-    fn of_call(call: &RunningCall) -> Option<&KeptAccess<Self>>;
+    fn of_call(capabilities: &CallCapabilities) -> Option<&KeptAccess<Self>>;
+}
+
+/// What a call's plugin keeps between its calls, of one kind.
+pub(crate) struct KeptAccess<D> {
+    pub(crate) data: Arc<D>,
+    /// Whether the call may not write. Read-only directories say nothing about it.
+    pub(crate) read_only: bool,
+    pub(crate) report: Arc<Report>,
 }
 
 impl CallState {
@@ -30,7 +38,7 @@ impl CallState {
         operation: impl FnOnce(&Arc<D>, &Stop) -> Result<T, StoreError>,
     ) -> Result<T, Error> {
         let name = D::NAME;
-        let Some(access) = D::of_call(&self.call) else {
+        let Some(access) = D::of_call(&self.capabilities) else {
             // The instance has no call yet, or the plugin was only loaded to be inspected.
             return Err(host_error("denied", format!("no {name} is granted to this plugin")));
         };

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolhold_contract::text::{cut, neutral_line};
+use toolhold_contract::{EmbeddingModel, Report};
 use toolhold_redaction::{self as redaction, Keys};
+use wasmtime::component::Linker;
 
-use crate::guest::access::MAX_TEXTS_OF_CALL;
-use crate::guest::bindings::toolhold::host::embeddings as wit;
+use crate::capability::bindings::toolhold::host::embeddings as wit;
+use crate::capability::{CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
-use crate::guest::state::CallState;
+use crate::guest::state::{CallState, HasState};
+
+/// Texts of one call.
+const MAX_TEXTS_OF_CALL: usize = 2048;
 
 /// Texts at once.
 const MAX_TEXTS: usize = 64;
@@ -30,9 +35,37 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 /// Bytes of what a model's server says of a failure.
 const MAX_REASON: usize = 400;
 
+/// How a plugin gets vectors of texts.
+#[derive(Clone, Debug)]
+pub struct EmbeddingsGrant {
+    /// The model. `None`: the operator chose none, or this program can ask none.
+    pub model: Option<Arc<dyn EmbeddingModel>>,
+}
+
+/// How a call's plugin gets vectors.
+pub(crate) struct Embeddings {
+    model: Option<Arc<dyn EmbeddingModel>>,
+    /// Texts that the call may still send.
+    left: usize,
+    report: Arc<Report>,
+}
+
+impl CallCapability for Option<Embeddings> {
+    type Grant = EmbeddingsGrant;
+
+    fn begin(grant: &EmbeddingsGrant, facts: &CallFacts<'_>) -> Self {
+        let report = Arc::clone(&facts.call.report);
+        Some(Embeddings { model: grant.model.clone(), left: MAX_TEXTS_OF_CALL, report })
+    }
+
+    fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+        wit::add_to_linker::<CallState, HasState>(linker, |state| state)
+    }
+}
+
 impl wit::Host for &mut CallState {
-    fn model(&mut self) -> wasmtime::Result<Option<String>> {
-        let access = self.call.embeddings.as_ref();
+    async fn model(&mut self) -> wasmtime::Result<Option<String>> {
+        let access = self.capabilities.embeddings.as_ref();
         Ok(access.and_then(|access| access.model.as_ref()).map(|model| model.id()))
     }
 
@@ -43,7 +76,7 @@ impl wit::Host for &mut CallState {
 
 impl CallState {
     async fn vectors(&mut self, texts: Vec<String>) -> Result<Vec<Vec<i8>>, Error> {
-        let Some(access) = &mut self.call.embeddings else {
+        let Some(access) = &mut self.capabilities.embeddings else {
             // The instance has no call yet, or the plugin was only loaded to be inspected.
             return Err(host_error("denied", "no embeddings are granted to this plugin"));
         };

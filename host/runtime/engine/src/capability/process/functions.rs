@@ -1,39 +1,28 @@
 //! `toolhold:host/process` for guests. Checks each request against the grants and the decision on
 //! the call, and runs the process in its sandbox.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolhold_contract::text::{cut, neutral, neutral_line};
-use toolhold_contract::{Access, Denial, Failure, JobEnd, ShellSession};
+use toolhold_contract::{Failure, JobEnd};
 use toolhold_policy::ConfigFile;
-use toolhold_policy::commands::{is_code_loading, is_variable_name};
-use toolhold_policy::files::Kind;
-use toolhold_redaction::{self as redaction, Keys};
 use toolhold_system::confine::{Bound, Sandbox};
 use toolhold_system::process::{self, Command, Ending, StartError};
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynPollable, subscribe};
 
-use crate::guest::bindings::toolhold::host::process as wit;
+use crate::capability::bindings::toolhold::host::process as wit;
+use crate::capability::process::check::Refusal;
+use crate::capability::process::child::Child;
+use crate::capability::process::{FailedCommand, PluginProcesses, Processes};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::child::Child;
 use crate::guest::convert::host_error;
-use crate::guest::state::{CallState, Processes};
-use crate::policy::{FailedCommand, PluginProcesses};
+use crate::guest::state::CallState;
 
 /// Most bytes that are kept of each output, and most bytes of a standard input.
 const MAX_OUTPUT: usize = 1 << 20;
 const MAX_INPUT: usize = 1 << 20;
-
-/// Most words of a command, and most bytes of all words. The kernel's limits are not much higher.
-const MAX_WORDS: usize = 4096;
-const MAX_COMMAND: usize = 128 * 1024;
-
-/// Most variables that a guest may add, and most bytes of one.
-const MAX_VARIABLES: usize = 64;
-const MAX_VARIABLE: usize = 32 * 1024;
 
 /// Most bytes of the fields of later versions.
 const MAX_META: usize = 4096;
@@ -55,9 +44,9 @@ const WITHOUT_NETWORK: [(&str, &str); 3] = [
 impl CallState {
     /// Checks a command, and starts it.
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
-        let (command, judged, policy) = self.checked(command, options, |policy| policy.judged)?;
+        let (command, judged, policy) = self.checked(command, options, self.may_judge())?;
         let call = &self.call;
-        let Some(processes) = &call.processes else {
+        let Some(processes) = &self.capabilities.process else {
             return Err(host_error("failed", "the call is over"));
         };
         if Arc::strong_count(&processes.running) > MAX_CHILDREN {
@@ -94,11 +83,11 @@ impl CallState {
         command: wit::Command,
         options: &wit::Options,
     ) -> Result<String, Error> {
-        let (mut command, _, policy) = self.checked(command, options, |policy| policy.judged)?;
+        let (mut command, _, policy) = self.checked(command, options, self.may_judge())?;
         // It may end long after other commands, so it leaves nothing for them.
         command.shell = None;
-        let processes = self.call.processes.as_ref();
-        let Some(jobs) = processes.and_then(|processes| processes.jobs.as_ref()) else {
+        let processes = self.capabilities.process.as_ref();
+        let Some(jobs) = processes.and_then(|processes| processes.commands.jobs.as_ref()) else {
             return Err(host_error(
                 "unavailable",
                 "this call can't start a command in the background: either the operator allows none (`running` in [tools.shell.jobs]), \
@@ -134,17 +123,17 @@ impl CallState {
     }
 
     /// Checks a command and its options. A refusal is remembered. Returns also whether the command
-    /// was judged. `is_judged`: whether one that isn't granted may be.
+    /// was judged. `may_judge`: whether one that isn't granted may be.
     pub(crate) fn checked(
         &mut self,
         command: wit::Command,
         options: &wit::Options,
-        is_judged: IsJudged,
+        may_judge: bool,
     ) -> Result<(Command, bool, Arc<PluginProcesses>), Error> {
         let checked = self.processes().and_then(|processes| {
-            let (mut command, line) = processes.command(command, options, is_judged)?;
-            if let (Some(line), Some(judge)) = (&line, &processes.judge) {
-                let judged = self.call.watch.paused_for(|| judge.judge(line));
+            let (mut command, line) = processes.command(command, options, may_judge)?;
+            if let (Some(line), Some(approver)) = (&line, &processes.commands.approver) {
+                let judged = self.call.watch.paused_for(|| approver.judge(line));
                 let judged = judged.map_err(|failure| Refusal::Judged(Box::new(failure)))?;
                 (command.network, command.path_rules) = (judged.network, judged.path_rules);
             }
@@ -171,8 +160,12 @@ impl CallState {
         }
     }
 
+    fn may_judge(&self) -> bool {
+        self.capabilities.process.as_ref().is_some_and(|processes| processes.policy.judged)
+    }
+
     fn processes(&self) -> Result<&Processes, Refusal> {
-        let Some(processes) = &self.call.processes else {
+        let Some(processes) = &self.capabilities.process else {
             return Err(Refusal::denied(
                 "start a program".to_owned(),
                 "programs need a grant",
@@ -204,7 +197,7 @@ impl CallState {
         stderr: &[u8],
     ) -> wit::Finished {
         let mut notices = Vec::new();
-        if let Some(processes) = &self.call.processes {
+        if let Some(processes) = &self.capabilities.process {
             processes.report.entries().exit_code = finished.code.or(Some(-1));
             if finished.code != Some(0) {
                 let tail = |bytes: &[u8]| {
@@ -225,14 +218,14 @@ impl CallState {
             }
             // Other plugins start programs that know nothing of jobs.
             if processes.policy.shell {
-                notices.extend(left_notice(left, processes.jobs.is_some()));
+                notices.extend(left_notice(left, processes.commands.jobs.is_some()));
             }
         }
         notices.extend(missing_notice(missing));
         let ending = ending(finished.ending);
         let notices: Vec<String> =
             notices.iter().map(|notice| neutral(cut(notice, 4096)).into_owned()).collect();
-        if let Some(processes) = &self.call.processes {
+        if let Some(processes) = &self.capabilities.process {
             notices.iter().for_each(|notice| processes.report.notice(notice));
         }
         wit::Finished { exit_code: finished.code, ending: ending.to_owned(), notices, meta: None }
@@ -306,253 +299,6 @@ fn unavailable(reason: &str, file: &ConfigFile) -> String {
         "the sandbox isn't available: {}. Run `toolhold doctor` to see what this machine supports, or set `sandbox = \"best-effort\"` in [tools.shell] of {file} to use only that",
         neutral_line(cut(reason, 1024))
     )
-}
-
-/// Whether a policy lets programs be judged.
-type IsJudged = fn(&PluginProcesses) -> bool;
-
-/// Why a command isn't started.
-enum Refusal {
-    Denied(Box<Denial>),
-    Invalid(String),
-    /// It isn't allowed as a command of `bash`.
-    Judged(Box<Failure>),
-}
-
-impl Refusal {
-    fn denied(
-        action: String,
-        rule: impl Into<String>,
-        place: impl Into<String>,
-        remedy: String,
-    ) -> Self {
-        let (capability, rule, place) = ("process".to_owned(), rule.into(), place.into());
-        Self::Denied(Box::new(Denial { capability, action, rule, place, remedy }))
-    }
-
-    fn invalid(reason: impl Into<String>) -> Self {
-        Self::Invalid(reason.into())
-    }
-}
-
-impl Processes {
-    /// Checks a guest's command and its options. Nothing is started before all checks. Returns also
-    /// the command line that is still to be judged.
-    fn command(
-        &self,
-        command: wit::Command,
-        options: &wit::Options,
-        is_judged: IsJudged,
-    ) -> Result<(Command, Option<String>), Refusal> {
-        let (arguments, judged, shell) = match command {
-            wit::Command::Program(words) => {
-                let judged = self.program(&words, is_judged)?;
-                (words, judged, None)
-            }
-            wit::Command::Shell(text) => (self.shell(text)?, false, self.shell.clone()),
-        };
-        let carried = shell.as_ref().filter(|_| options.directory.is_none());
-        let carried = carried.and_then(|shell| Some((shell, shell.directory()?)));
-        let directory = match carried.map(|(shell, path)| (shell, self.carried_directory(path))) {
-            Some((_, Ok(directory))) => directory,
-            Some((shell, Err(reason))) => {
-                shell.forget_directory(&reason);
-                self.directory(None)?
-            }
-            None => self.directory(options.directory.as_deref())?,
-        };
-        let environment = self.environment(shell.as_deref(), &options.environment)?;
-        let line = judged.then(|| self.line(&arguments, &directory, &options.environment));
-        let command = Command {
-            arguments,
-            environment,
-            directory,
-            network: self.reaches_network(),
-            shared_network: self.jobs.as_ref().and_then(|jobs| jobs.network().get()),
-            path_rules: self.path_rules.clone(),
-            changes: self.changes.clone(),
-            output: self.output.clone(),
-            shell,
-        };
-        Ok((command, line))
-    }
-
-    /// What `bash` would be called with to run a program like this.
-    fn line(&self, words: &[String], directory: &Path, variables: &[(String, String)]) -> String {
-        let mut line = String::new();
-        if self.directory.as_deref() != Some(directory) {
-            let words = ["cd", "--", &directory.to_string_lossy()].map(str::to_owned);
-            line = format!("{} && ", toolhold_policy::command_line(&words));
-        }
-        for (name, value) in variables {
-            line += &format!("{name}={} ", toolhold_policy::command_line([value]));
-        }
-        line + &toolhold_policy::command_line(words)
-    }
-
-    /// The real path of a directory in which an earlier command ended, or why it can't be used.
-    fn carried_directory(&self, path: &str) -> Result<PathBuf, String> {
-        let directory = self.directory(Some(path)).map_err(|refusal| match refusal {
-            // A program may have named it, so nothing advises to grant it.
-            Refusal::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
-            Refusal::Invalid(reason) => reason,
-            Refusal::Judged(failure) => failure.message,
-        })?;
-        match directory.is_dir() {
-            true => Ok(directory),
-            false => Err(format!("{} is no directory any more", neutral_line(path))),
-        }
-    }
-
-    fn reaches_network(&self) -> bool {
-        self.network || self.policy.network
-    }
-
-    /// Checks a program. Returns whether it is to be judged, since no grant names it.
-    fn program(&self, words: &[String], is_judged: IsJudged) -> Result<bool, Refusal> {
-        let size: usize = words.iter().map(|word| word.len() + 1).sum();
-        if words.len() > MAX_WORDS || size > MAX_COMMAND {
-            return Err(Refusal::invalid(format!(
-                "the command has {} words and {size} bytes; the limits are {MAX_WORDS} and {MAX_COMMAND}",
-                words.len()
-            )));
-        }
-        if words.iter().any(|word| word.contains('\0')) {
-            return Err(Refusal::invalid("the command contains a NUL byte"));
-        }
-        let Some((program, arguments)) =
-            words.split_first().filter(|(program, _)| !program.is_empty())
-        else {
-            return Err(Refusal::invalid("the command has no program"));
-        };
-        let line = toolhold_policy::command_line(words);
-        if let Some(denial) =
-            self.policy.programs.refusal(program, arguments, &line, &self.policy.table)
-        {
-            if is_judged(&self.policy) && self.judge.is_some() {
-                return Ok(true);
-            }
-            return Err(Refusal::Denied(Box::new(denial)));
-        }
-        // A grant doesn't override the rules about commands.
-        if let Some(denial) = self.policy.advisor.blocked(&line) {
-            return Err(Refusal::Denied(Box::new(denial)));
-        }
-        Ok(false)
-    }
-
-    fn shell(&self, text: String) -> Result<Vec<String>, Refusal> {
-        let shown = || neutral_line(cut(&text, 512));
-        if !self.policy.shell {
-            let remedy = format!(
-                "To allow it, set `shell = true` in {}, which grants every command that the rules allow.",
-                self.policy.table
-            );
-            return Err(Refusal::denied(
-                format!("run {} in a shell", shown()),
-                "shell = false",
-                "the default of a plugin",
-                remedy,
-            ));
-        }
-        if !self.commands.contains(&text) {
-            return Err(Refusal::denied(
-                format!("run {} in a shell", shown()),
-                "a shell runs only the checked commands of its call",
-                "built in",
-                "The tool's author has to declare the argument that holds the command as a subject of kind `command`.".to_owned(),
-            ));
-        }
-        if text.contains('\0') {
-            return Err(Refusal::invalid("the command contains a NUL byte"));
-        }
-        if text.len() > MAX_COMMAND {
-            return Err(Refusal::invalid(format!(
-                "the command is {} bytes; the limit is {MAX_COMMAND}",
-                text.len()
-            )));
-        }
-        Ok(vec!["bash".to_owned(), "-c".to_owned(), "--".to_owned(), text])
-    }
-
-    /// The real path of the process's working directory, which the plugin has to be able to read.
-    fn directory(&self, requested: Option<&str>) -> Result<PathBuf, Refusal> {
-        let Some(directory) = requested.map(Path::new).or(self.directory.as_deref()) else {
-            return Err(Refusal::denied(
-                "start a program in the working directory".to_owned(),
-                "`allowed_paths` of commands doesn't include it",
-                "[tools.shell], or the plugin's own table",
-                format!(
-                    "To allow it, add the directory or \".\" to `allowed_paths` in {}.",
-                    self.policy.table
-                ),
-            ));
-        };
-        if !directory.is_absolute() {
-            return Err(Refusal::invalid("the working directory has to be an absolute path"));
-        }
-        let rules = self.policy.places.grants.rules();
-        let refuse = |path: &Path, refusal| {
-            Refusal::Denied(Box::new(rules.explain(refusal, path, Access::Read)))
-        };
-        let real = toolhold_system::files::real_or_given(directory);
-        rules
-            .decide(&real, Kind::Directory, Access::Read)
-            .map_err(|refusal| refuse(&real, refusal))?;
-        if let Some(rules) = &self.path_rules {
-            let explain =
-                |refusal| Refusal::Denied(Box::new(rules.explain(refusal, &real, Access::Read)));
-            rules.decide(&real, Access::Read).map_err(explain)?;
-        }
-        Ok(real)
-    }
-
-    fn environment(
-        &self,
-        shell: Option<&dyn ShellSession>,
-        added: &[(String, String)],
-    ) -> Result<Vec<(String, String)>, Refusal> {
-        if added.len() > MAX_VARIABLES {
-            return Err(Refusal::invalid(format!(
-                "{} variables are added; the limit is {MAX_VARIABLES}",
-                added.len()
-            )));
-        }
-        let mut environment = self.policy.environment.clone();
-        let mut set = |name: &String, value: &String| {
-            environment.retain(|(known, _)| known != name);
-            environment.push((name.clone(), value.clone()));
-        };
-        self.variables.iter().for_each(|(name, value)| set(name, value));
-        let carried = shell.map(ShellSession::variables).unwrap_or_default();
-        carried.iter().for_each(|(name, value)| set(name, value));
-        for (name, value) in added {
-            let shown = neutral_line(cut(name, 100));
-            if !is_variable_name(name) || name.len() + value.len() > MAX_VARIABLE {
-                return Err(Refusal::invalid(format!(
-                    "the variable `{shown}` can't be set: its name has to be letters, digits and `_`, not begin with a digit, \
-                     and have at most {MAX_VARIABLE} bytes with its value"
-                )));
-            }
-            if value.contains('\0') {
-                return Err(Refusal::invalid(format!("the value of {shown} contains a NUL byte")));
-            }
-            let refuse = |rule: &str, remedy: String| {
-                Refusal::denied(format!("set {shown}"), rule, "built in", remedy)
-            };
-            if is_code_loading(name) {
-                let remedy = "No configuration key can change this.".to_owned();
-                return Err(refuse("variables that make programs load code are blocked", remedy));
-            }
-            if redaction::field(name, value, Keys::Text) != *value {
-                let remedy =
-                    format!("To pass it on, the operator has to name it: `env = [\"{shown}\"]`.");
-                return Err(refuse("variables that look like credentials are blocked", remedy));
-            }
-            set(name, value);
-        }
-        Ok(environment)
-    }
 }
 
 fn output(child: &mut process::Child) -> wit::ProcessOutput {

@@ -3,19 +3,39 @@
 use std::sync::Arc;
 
 use toolhold_store::{KeyValue, Store};
+use wasmtime::component::Linker;
 
-use crate::guest::access::KeptAccess;
-use crate::guest::bindings::toolhold::host::store as wit;
+use crate::capability::bindings::toolhold::host::store as wit;
+use crate::capability::kept::{KeptAccess, KeptData};
+use crate::capability::{CallCapabilities, CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::state::{CallState, RunningCall};
-use crate::guest::storage::KeptData;
+use crate::guest::state::{CallState, HasState};
+
+/// The store of a call's plugin.
+pub(crate) type StoreAccess = KeptAccess<Store>;
+
+impl CallCapability for Option<StoreAccess> {
+    type Grant = Arc<Store>;
+
+    fn begin(grant: &Arc<Store>, facts: &CallFacts<'_>) -> Self {
+        Some(KeptAccess {
+            data: Arc::clone(grant),
+            read_only: facts.only_reads,
+            report: Arc::clone(&facts.call.report),
+        })
+    }
+
+    fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+        wit::add_to_linker::<CallState, HasState>(linker, |state| state)
+    }
+}
 
 impl KeptData for Store {
     const NAME: &'static str = "store";
     const KEYS: &'static str = "`store_mib`";
 
-    fn of_call(call: &RunningCall) -> Option<&KeptAccess<Self>> {
-        call.store.as_ref()
+    fn of_call(capabilities: &CallCapabilities) -> Option<&KeptAccess<Self>> {
+        capabilities.store.as_ref()
     }
 }
 

@@ -2,32 +2,39 @@
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
-use wasmtime_wasi_http::WasiHttpCtxView;
-use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, IoError};
+use wasmtime_wasi_http::p2::bindings::http::outgoing_handler;
+use wasmtime_wasi_http::p2::bindings::http::types::{self as http_types, ErrorCode, IoError};
+use wasmtime_wasi_http::{WasiHttp, WasiHttpCtxView};
 
-use crate::guest::bindings::toolhold::host::secrets as wit;
-use crate::guest::state::CallState;
+use crate::capability::bindings::toolhold::host::secrets;
+use crate::guest::state::{CallState, HasState};
 
-impl CallState {
-    pub(crate) fn http_view(&mut self) -> WasiHttpCtxView<'_> {
-        let (http, table) = self.http_and_table();
-        http.view(table)
-    }
+/// Links `wasi:http` for requests, and the secrets that are added to them.
+pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    secrets::add_to_linker::<CallState, HasState>(linker, |state| state)?;
+    outgoing_handler::add_to_linker::<CallState, WasiHttp>(linker, view)?;
+    let options = http_types::LinkOptions::default();
+    http_types::add_to_linker::<CallState, WasiHttp>(linker, &options, view)?;
+    link_error_codes(linker)
 }
 
-impl wit::Host for &mut CallState {
+fn view(state: &mut CallState) -> WasiHttpCtxView<'_> {
+    let (capabilities, table) = state.capabilities_and_table();
+    capabilities.http.view(table)
+}
+
+impl secrets::Host for &mut CallState {
     fn exists(&mut self, name: String) -> wasmtime::Result<bool> {
-        Ok(self.http.egress().is_some_and(|egress| egress.has_secret(&name)))
+        Ok(self.capabilities.http.egress().is_some_and(|egress| egress.has_secret(&name)))
     }
 }
 
 /// Links the function that tells guests why a body ended early. The crate's own function expects
 /// another error type than its body streams return, so it never finds a reason.
-pub(crate) fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let error_code = |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<IoError>,)| {
-        let (_, table) = store.data_mut().http_and_table();
-        let error: &wasmtime::Error = table.get(&error)?;
+        let error: &wasmtime::Error = store.data_mut().table().get(&error)?;
         Ok((error.downcast_ref().map(body_error_code),))
     };
     linker.instance("wasi:http/types@0.2.12")?.func_wrap("http-error-code", error_code)?;
@@ -35,7 +42,7 @@ pub(crate) fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Resu
     Ok(())
 }
 
-/// The code for an error of a body, out of those that [`Http`](crate::guest::http::Http) returns.
+/// The code for an error of a body, out of those that [`Http`](crate::capability::http::Http) returns.
 fn body_error_code(error: &wasmtime_wasi_http::Error) -> ErrorCode {
     use wasmtime_wasi_http::Error as GuestError;
     match error {

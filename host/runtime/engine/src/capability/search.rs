@@ -4,16 +4,22 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use toolhold_search::{self as search, Control, EntryKind, SearchEnding, SearchError};
+use wasmtime::component::Linker;
 
-use crate::guest::bindings::toolhold::host::search as wit;
+use crate::capability::bindings::toolhold::host::search as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::convert::host_error;
-use crate::guest::state::CallState;
+use crate::guest::state::{CallState, HasState};
 
 /// Most threads of one search. More threads gain little on one disk, and one call would take the
 /// whole machine. The number of processors is read once, since that takes twenty system calls.
 static THREADS: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from).min(4));
+
+/// Links the functions. The directories of `files` are their grant.
+pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    wit::add_to_linker::<CallState, HasState>(linker, |state| state)
+}
 
 impl CallState {
     fn search<T>(

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_contract::{VectorDatabase, VectorPoint, VectorSet};
+use toolhold_contract::{Report, VectorDatabase, VectorPoint, VectorSet};
 use toolhold_store::index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
 use toolhold_store::{Stop, StoreError};
 
-use crate::guest::bindings::toolhold::host::index as wit;
+use crate::capability::bindings::toolhold::host::index as wit;
 use crate::guest::state::CallState;
 
 /// The time of the database for one search, with what it still has to get. The call needs the rest.
@@ -28,11 +28,26 @@ const NEAR: usize = 200;
 /// Bytes of what is said of a failure.
 const MAX_REASON: usize = 400;
 
+/// The database of a call's index.
+pub(super) struct Vectors {
+    database: Arc<dyn VectorDatabase>,
+    /// Whether it has failed in this call. It would take as long to fail again.
+    has_failed: bool,
+    report: Arc<Report>,
+}
+
+impl Vectors {
+    pub(super) fn new(database: Arc<dyn VectorDatabase>, report: &Arc<Report>) -> Self {
+        Self { database, has_failed: false, report: Arc::clone(report) }
+    }
+}
+
 impl CallState {
     /// The documents whose vectors may be near that of a query. `None`: the index has to compare
     /// all. If the database fails, a notice says so.
     pub(crate) async fn near_by_database(&mut self, query: &wit::Query) -> Option<Vec<i64>> {
-        let access = self.call.vectors.as_ref().filter(|access| !access.has_failed)?;
+        let vectors = self.capabilities.index.as_ref()?.vectors.as_ref();
+        let vectors = vectors.filter(|vectors| !vectors.has_failed)?;
         let vector = query.vector.as_deref()?;
         // Without a group, the vectors of all groups would have to be sent.
         let group = group(&query.prefix)?.to_owned();
@@ -40,7 +55,7 @@ impl CallState {
         if !(1..=MAX_VECTOR).contains(&vector.len()) {
             return None;
         }
-        let (database, report) = (Arc::clone(&access.database), Arc::clone(&access.report));
+        let (database, report) = (Arc::clone(&vectors.database), Arc::clone(&vectors.report));
         let limit = usize::try_from(query.limit).unwrap_or(usize::MAX).clamp(NEAR, MAX_HITS);
         let watch = Arc::clone(&self.call.watch);
         let time = TIME.min(watch.deadline().saturating_duration_since(Instant::now()) / 4);
@@ -56,8 +71,9 @@ impl CallState {
                 report.say(format!(
                     "{name} found no vectors, so the index compared all of its own: {why}"
                 ));
-                if let Some(access) = &mut self.call.vectors {
-                    access.has_failed = true;
+                let index = self.capabilities.index.as_mut();
+                if let Some(vectors) = index.and_then(|index| index.vectors.as_mut()) {
+                    vectors.has_failed = true;
                 }
                 None
             }

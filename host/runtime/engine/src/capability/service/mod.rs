@@ -1,20 +1,28 @@
 //! `toolhold:host/service` for guests: programs that outlive a call. They are checked each time
 //! that somebody connects, as those of `process`, but by name alone: no gate sees what they read.
 
+pub(crate) mod connection;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use toolhold_contract::text::neutral_line;
-use toolhold_contract::{BoundedOutput, CancellationToken, Denial, ServiceKey, ServiceProgram};
-use toolhold_system::process::{self, Command};
-use wasmtime::component::Resource;
+use toolhold_contract::{
+    BoundedOutput, CancellationToken, Denial, ServiceKeeper, ServiceKey, ServiceProgram,
+};
+use toolhold_system::process::{self, Command, Places};
+use wasmtime::component::{Linker, Resource};
 
-use crate::guest::bindings::toolhold::host::process::{Command as Requested, Options};
-use crate::guest::bindings::toolhold::host::service as wit;
+use crate::capability::bindings::toolhold::host::process::{Command as Requested, Options};
+use crate::capability::bindings::toolhold::host::service as wit;
+use crate::capability::process::{ending, not_started};
+use crate::capability::{CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::connection::{Connection, MAX_OUTPUT};
 use crate::guest::convert::host_error;
-use crate::guest::process_functions::{ending, not_started};
-use crate::guest::state::CallState;
+use crate::guest::state::{CallState, HasState};
+
+use connection::{Connection, MAX_OUTPUT};
 
 /// Most bytes of a name.
 const MAX_NAME: usize = 64;
@@ -24,6 +32,47 @@ const WRITE_TIME: Duration = Duration::from_secs(4);
 
 /// How long a service may run in all.
 const MAX_TIME: Duration = Duration::from_hours(24);
+
+/// The programs of a plugin that outlive a call.
+#[derive(Debug)]
+pub struct PluginServices {
+    /// How many it may have in one session.
+    pub most: usize,
+    /// Whether a judged program may be one. The gates see its command line, and not what it reads
+    /// from its standard input, so this is only for a plugin whose commands the operator wrote.
+    pub judged: bool,
+    /// Their sandbox, in which they can only read.
+    pub places: Places,
+    /// No other policy has this number: a service of another one isn't used again.
+    pub id: u64,
+}
+
+impl PluginServices {
+    /// The policy of a plugin that is loaded now.
+    pub fn new(most: usize, judged: bool, places: Places) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { most, judged, places, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+/// The services of a call's plugin.
+pub(crate) struct Services {
+    grant: Arc<PluginServices>,
+    /// Keeps the programs. `None`: nothing outlives the call.
+    keeper: Option<Arc<dyn ServiceKeeper>>,
+}
+
+impl CallCapability for Option<Services> {
+    type Grant = Arc<PluginServices>;
+
+    fn begin(grant: &Arc<PluginServices>, facts: &CallFacts<'_>) -> Self {
+        Some(Services { grant: Arc::clone(grant), keeper: facts.call.commands.services.clone() })
+    }
+
+    fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+        wit::add_to_linker::<CallState, HasState>(linker, |state| state)
+    }
+}
 
 impl CallState {
     fn connect_service(
@@ -36,10 +85,10 @@ impl CallState {
             let message = format!("the name of a service has to have 1 to {MAX_NAME} bytes");
             return Err(host_error("invalid", message));
         }
-        let (command, _, policy) = self.checked(Requested::Program(words), options, |policy| {
-            policy.services.as_ref().is_some_and(|services| services.judged)
-        })?;
-        let Some(services) = &policy.services else {
+        let services = self.capabilities.service.as_ref();
+        let may_judge = services.is_some_and(|services| services.grant.judged);
+        let (command, _, policy) = self.checked(Requested::Program(words), options, may_judge)?;
+        let Some(Services { grant, keeper }) = &self.capabilities.service else {
             let denial = Box::new(Denial {
                 capability: "service".to_owned(),
                 action: format!("connect to the service `{}`", neutral_line(&name)),
@@ -52,7 +101,6 @@ impl CallState {
             return Err(host_error("denied", text));
         };
         let call = &self.call;
-        let keeper = call.processes.as_ref().and_then(|processes| processes.services.as_ref());
         let Some(keeper) = keeper else {
             let message = "this host keeps no services for its sessions";
             return Err(host_error("unavailable", message));
@@ -69,10 +117,10 @@ impl CallState {
         let rules = command.path_rules.as_ref().map(|rules| rules.rights());
         let rights = format!(
             "{} {:?} {:?} {:?} {rules:?}",
-            services.id, command.arguments, command.directory, command.environment
+            grant.id, command.arguments, command.directory, command.environment
         );
         let plugin = call.plugin.to_string();
-        let key = ServiceKey { plugin, name, rights, most: services.most };
+        let key = ServiceKey { plugin, name, rights, most: grant.most };
         let mut place = keeper.take(&key).map_err(|reason| host_error("unavailable", reason))?;
         let (end, cancel) = (call.watch.deadline(), &call.watch.cancel);
         let (child, is_new) =
@@ -80,11 +128,11 @@ impl CallState {
                 Some(child) => (child, false),
                 None => {
                     let child =
-                        process::Child::start(&services.places, &command, MAX_OUTPUT, end, cancel);
+                        process::Child::start(&grant.places, &command, MAX_OUTPUT, end, cancel);
                     (child.map_err(|error| not_started(&error, &policy))?, true)
                 }
             };
-        if let Some(processes) = &call.processes {
+        if let Some(processes) = &self.capabilities.process {
             processes.report.mark_incomplete();
         }
         let (child, place) = (Some(child), Some(place));
@@ -118,8 +166,8 @@ impl wit::Host for &mut CallState {
     }
 
     fn stop(&mut self, name: String) -> wasmtime::Result<Result<bool, Error>> {
-        let services = self.call.processes.as_ref().and_then(|known| known.services.as_ref());
-        Ok(Ok(services.is_some_and(|services| services.stop(&self.call.plugin, &name))))
+        let keeper = self.capabilities.service.as_ref().and_then(|known| known.keeper.as_ref());
+        Ok(Ok(keeper.is_some_and(|keeper| keeper.stop(&self.call.plugin, &name))))
     }
 }
 

@@ -1,10 +1,43 @@
 //! `toolhold:host/parts` for guests: runs a part of the plugin on inputs.
 
-use toolhold_compiler::parts::{PartBounds, PartError, PartErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::guest::bindings::toolhold::host::parts as wit;
+use toolhold_compiler::parts::{PartBounds, PartError, PartErrorKind, Parts};
+use wasmtime::component::Linker;
+
+use crate::Runtime;
+use crate::capability::bindings::toolhold::host::parts as wit;
+use crate::capability::{CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::state::CallState;
+use crate::guest::state::{CallState, HasState};
+
+/// The parts of a call's plugin.
+pub(crate) struct PartsAccess {
+    runtime: Arc<Runtime>,
+    parts: Arc<Parts>,
+    /// Processor time that the call's parts may still use.
+    left: Duration,
+    /// Bytes of all answers of one function call.
+    output: usize,
+}
+
+impl CallCapability for Option<PartsAccess> {
+    type Grant = Duration;
+
+    fn begin(grant: &Duration, CallFacts { plugin, .. }: &CallFacts<'_>) -> Self {
+        Some(PartsAccess {
+            runtime: Arc::clone(&plugin.runtime),
+            parts: Arc::clone(&plugin.parts),
+            left: *grant,
+            output: plugin.policy.limits.host_allocation,
+        })
+    }
+
+    fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+        wit::add_to_linker::<CallState, HasState>(linker, |state| state)
+    }
+}
 
 impl wit::Host for &mut CallState {
     async fn run(
@@ -13,14 +46,14 @@ impl wit::Host for &mut CallState {
         inputs: Vec<Vec<u8>>,
     ) -> wasmtime::Result<Vec<Result<Vec<u8>, Error>>> {
         let count = inputs.len();
-        if self.call.parts.is_none() {
+        if self.capabilities.parts.is_none() {
             // The instance has no call yet, or the plugin was only loaded to be inspected.
             let denied = error("denied", "no parts are granted to this plugin".to_owned());
             return Ok(vec![Err(denied); count]);
         }
         self.call.watch.may_block().await;
-        let call = &mut self.call;
-        let Some(access) = &mut call.parts else { return Ok(Vec::new()) };
+        let call = &self.call;
+        let Some(access) = &mut self.capabilities.parts else { return Ok(Vec::new()) };
         let engine = match access.runtime.part_engine.get() {
             Ok(engine) => engine,
             Err(reason) => return Ok(vec![Err(error("unavailable", reason)); count]),

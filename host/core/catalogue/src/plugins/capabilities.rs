@@ -1,0 +1,137 @@
+//! What a plugin that isn't built in is granted by its table of the configuration, for the engine
+//! and in words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolhold_config::{Config, InstanceLifetime, Method, Plugin};
+use toolhold_contract::HostError;
+use toolhold_contract::text::counted;
+use toolhold_engine::capability::CapabilityGrants;
+use toolhold_engine::capability::index::IndexGrant;
+use toolhold_engine::capability::schedule::ScheduleGrant;
+use toolhold_engine::{Capability, PluginGrants};
+use toolhold_store::index::{DocumentIndex, IndexQuota};
+use toolhold_store::{Quota, Store};
+
+use super::policies::{GrantResolver, INDEXES, MIB, STORES};
+
+impl GrantResolver {
+    /// What a plugin that isn't built in is granted. A grant belongs to a name.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] for a grant that can't be given.
+    pub fn third_party(&self, name: &str) -> Result<PluginGrants, HostError> {
+        let files = self.config.plugin_files(name, &self.folders, &self.directory)?;
+        let table = format!("plugins.{name}");
+        let policy = self.policy(&table, files, self.config.plugin_limits(name))?;
+        let default = Plugin::default();
+        let plugin = self.config.values.plugins.get(name).unwrap_or(&default);
+        Ok(PluginGrants {
+            capabilities: self.capabilities(name, plugin)?,
+            command: self.config.command_of_plugin(name)?.map(Arc::new),
+            session: plugin.instance == InstanceLifetime::Session,
+            replaces_built_in: self.replaced_by(name).is_some(),
+            ..policy
+        })
+    }
+
+    fn capabilities(&self, name: &str, plugin: &Plugin) -> Result<CapabilityGrants, HostError> {
+        let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
+        let parts = plugin.parts_cpu_secs.get();
+        let has_tasks = plugin.schedule_tasks.get() > 0;
+        let embeddings = Some(&plugin.embeddings).filter(|table| !table.is_empty());
+        let mut capabilities = CapabilityGrants {
+            http: egress.map(|settings| self.egress(settings)),
+            process: None,
+            service: None,
+            store: self.store(name, plugin),
+            index: self.index(name, plugin),
+            embeddings: embeddings.map(|table| self.embeddings(table)),
+            parts: (parts > 0).then(|| Duration::from_secs(parts)),
+            schedule: has_tasks.then_some(ScheduleGrant),
+        };
+        let processes = self.config.processes_of_plugin(name, &self.folders, &self.directory)?;
+        if let Some(grants) = processes {
+            self.add_processes(&mut capabilities, &format!("plugins.{name}"), grants)?;
+        }
+        Ok(capabilities)
+    }
+
+    fn store(&self, name: &str, plugin: &Plugin) -> Option<Arc<Store>> {
+        let bytes = plugin.store_mib.get().saturating_mul(MIB);
+        let quota = Quota { bytes, keys: plugin.store_keys() };
+        (bytes > 0).then(|| Arc::new(Store::named(self.folders.data.join(STORES), name, quota)))
+    }
+
+    fn index(&self, name: &str, plugin: &Plugin) -> Option<IndexGrant> {
+        let bytes = plugin.index_mib.get().saturating_mul(MIB);
+        if bytes == 0 {
+            return None;
+        }
+        let quota = IndexQuota { bytes, documents: plugin.index_documents() };
+        let documents = DocumentIndex::named(self.folders.data.join(INDEXES), name, quota, false);
+        Some(IndexGrant { documents: Arc::new(documents), is_derived: false, vectors: None })
+    }
+}
+
+/// What a plugin's table grants of the capability with a name, in words. `None`: nothing.
+pub fn grant_in_words(config: &Config, plugin: &str, capability: &str) -> Option<String> {
+    let plugin = config.values.plugins.get(plugin)?;
+    match Capability::named(capability)? {
+        // Both reach only the granted directories.
+        Capability::Files | Capability::Search => {
+            join(plugin.allowed_paths.iter().map(|allowed| allowed.path.as_str().to_owned()))
+        }
+        Capability::Process => {
+            let programs = plugin.programs.iter().map(|program| program.as_str().to_owned());
+            let judged = plugin.judged_programs.then(|| "what `bash` may run".to_owned());
+            let shell = plugin.shell.then(|| "every program, by a shell".to_owned());
+            join(programs.chain(judged).chain(shell))
+        }
+        Capability::Http => {
+            let hosts = plugin.hosts.iter().map(|grant| {
+                let methods: Vec<&str> = grant.methods.iter().map(Method::as_str).collect();
+                if methods.is_empty() {
+                    grant.to_string()
+                } else {
+                    format!("{grant} ({})", methods.join(", "))
+                }
+            });
+            let private = plugin.allowed_private_hosts.iter();
+            join(hosts.chain(private.map(|hosts| format!("{} (private)", hosts.as_str()))))
+        }
+        Capability::Store => {
+            let mib = plugin.store_mib.get();
+            (mib > 0).then(|| format!("{mib} MiB, {} keys", plugin.store_keys()))
+        }
+        Capability::Index => {
+            let mib = plugin.index_mib.get();
+            (mib > 0).then(|| format!("{mib} MiB, {} documents", plugin.index_documents()))
+        }
+        Capability::Parts => {
+            let secs = plugin.parts_cpu_secs.get();
+            (secs > 0).then(|| format!("{secs} s of processor time a call"))
+        }
+        Capability::Service => {
+            let services = plugin.services.get();
+            (services > 0).then(|| format!("{services} for each session"))
+        }
+        Capability::Schedule => {
+            let tasks = plugin.schedule_tasks.get();
+            (tasks > 0).then(|| counted(tasks, "task"))
+        }
+        Capability::Embeddings => {
+            let table = &plugin.embeddings;
+            (!table.is_empty()).then(|| format!("by [providers.{table}]"))
+        }
+        Capability::Session => (plugin.instance == InstanceLifetime::Session)
+            .then(|| "an instance for each session".to_owned()),
+    }
+}
+
+fn join(items: impl Iterator<Item = String>) -> Option<String> {
+    let items: Vec<String> = items.collect();
+    (!items.is_empty()).then(|| items.join(", "))
+}

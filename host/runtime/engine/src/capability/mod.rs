@@ -1,0 +1,184 @@
+//! The capabilities of plugins, each in a file or folder of its own: what the operator grants, what
+//! a call has of that, and the host functions that use it.
+//!
+//! A capability is a line in the list below, which makes the grants of a plugin, the state of a
+//! call and the linked functions. What is the same for all plugins, such as names and keys, is in
+//! [`Capability`]. Files are no part of the list: their grant is that of `search` and `process`
+//! too, and the functions of WASI are always linked.
+
+pub mod embeddings;
+pub(crate) mod http;
+pub mod index;
+mod kept;
+mod parts;
+pub mod process;
+pub mod schedule;
+mod search;
+pub mod service;
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolhold_component::{Capability, Manifest};
+use toolhold_contract::Call;
+use toolhold_net::Egress;
+use toolhold_store::Store;
+use wasmtime::component::Linker;
+
+use crate::guest::state::CallState;
+use crate::plugin::LoadedPlugin;
+
+use embeddings::{Embeddings, EmbeddingsGrant};
+use http::Http;
+use index::{Index, IndexGrant};
+use parts::PartsAccess;
+use process::{PluginProcesses, Processes};
+use schedule::{ScheduleGrant, Tasks};
+use service::{PluginServices, Services};
+use store::StoreAccess;
+
+/// What a call has of a capability. By default, that is nothing: so it is before a call, after it,
+/// and without a grant.
+pub(crate) trait CallCapability: Default {
+    /// What the operator grants.
+    type Grant;
+
+    /// What a call has of its plugin's grant.
+    fn begin(grant: &Self::Grant, facts: &CallFacts<'_>) -> Self;
+
+    /// Links the functions that use it. They are linked without a grant too, and refuse every use.
+    fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()>;
+}
+
+/// What a capability is told of a call that begins.
+pub(crate) struct CallFacts<'a> {
+    pub(crate) plugin: &'a LoadedPlugin,
+    pub(crate) call: &'a Call,
+    /// Whether the tool says that it only reads, or the call may do no more.
+    pub(crate) only_reads: bool,
+}
+
+impl CallFacts<'_> {
+    /// Whether the granted directories are read-only in the call.
+    pub(crate) fn reads_files_only(&self) -> bool {
+        self.only_reads || self.plugin.policy.read_only
+    }
+}
+
+macro_rules! capabilities {
+    ($($(#[$doc:meta])* $capability:ident $name:ident: $grant:ty => $state:ty;)*) => {
+        /// The capabilities that a plugin is granted. `None`: it isn't granted that one.
+        #[derive(Clone, Debug, Default)]
+        pub struct CapabilityGrants {
+            $($(#[$doc])* pub $name: Option<$grant>,)*
+        }
+
+        impl CapabilityGrants {
+            /// Whether a capability is granted. Directories and sessions are no part of these
+            /// grants, and nothing is imported for want of them.
+            pub(crate) fn has(&self, capability: Capability) -> bool {
+                match capability {
+                    $(Capability::$capability => self.$name.is_some(),)*
+                    Capability::Files | Capability::Search | Capability::Session => true,
+                }
+            }
+
+            /// Takes away what a plugin doesn't ask for.
+            pub(crate) fn keep_requested(&mut self, manifest: &Manifest) {
+                $(if manifest.asks_for(Capability::$capability).is_none() {
+                    self.$name = None;
+                })*
+                // A service is a program.
+                if self.process.is_none() {
+                    self.service = None;
+                }
+            }
+        }
+
+        /// What a call has of each capability.
+        #[derive(Default)]
+        pub(crate) struct CallCapabilities {
+            $(pub(crate) $name: $state,)*
+        }
+
+        impl CallCapabilities {
+            /// What a call has of its plugin's grants.
+            pub(crate) fn begin(facts: &CallFacts<'_>) -> Self {
+                let grants = &facts.plugin.policy.capabilities;
+                Self {
+                    $($name: match &grants.$name {
+                        Some(grant) => <$state as CallCapability>::begin(grant, facts),
+                        None => <$state>::default(),
+                    },)*
+                }
+            }
+        }
+
+        /// Links the functions of all capabilities.
+        pub(crate) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+            $(<$state as CallCapability>::link(linker)?;)*
+            search::link(linker)
+        }
+    };
+}
+
+capabilities! {
+    /// The hosts that its requests may reach.
+    Http http: Arc<Egress> => Http;
+    /// The programs that it may start.
+    Process process: Arc<PluginProcesses> => Option<Processes>;
+    /// The programs that may outlive a call.
+    Service service: Arc<PluginServices> => Option<Services>;
+    /// The keys and values that it keeps.
+    Store store: Arc<Store> => Option<StoreAccess>;
+    /// The documents that it keeps and searches in.
+    Index index: IndexGrant => Option<Index>;
+    /// The model that makes vectors of its texts.
+    Embeddings embeddings: EmbeddingsGrant => Option<Embeddings>;
+    /// The processor time that its parts may use in one call.
+    Parts parts: Duration => Option<PartsAccess>;
+    /// Whether it may make tasks.
+    Schedule schedule: ScheduleGrant => Option<Tasks>;
+}
+
+/// The interfaces of the capabilities, generated from their WIT.
+#[allow(missing_docs, unreachable_pub, reason = "generated; the WIT documents it")]
+pub(crate) mod bindings {
+    wasmtime::component::bindgen!({
+        path: [
+            "../../../wit/deps/io",
+            "../../../wit/tool",
+            "../../../wit/host",
+        ],
+        inline: "
+            package toolhold:runtime;
+
+            world capabilities {
+                import toolhold:host/embeddings@0.1.0;
+                import toolhold:host/index@0.1.0;
+                import toolhold:host/parts@0.1.0;
+                import toolhold:host/process@0.1.0;
+                import toolhold:host/schedule@0.1.0;
+                import toolhold:host/search@0.1.0;
+                import toolhold:host/secrets@0.1.0;
+                import toolhold:host/service@0.1.0;
+                import toolhold:host/store@0.1.0;
+            }
+        ",
+        world: "toolhold:runtime/capabilities",
+        // These don't wait: a plugin that starts programs runs on a thread that may block.
+        imports: {
+            "toolhold:host/process": trappable,
+            "toolhold:host/secrets": trappable,
+            "toolhold:host/service": trappable,
+            default: async | trappable,
+        },
+        with: {
+            "toolhold:host/process.child": crate::capability::process::child::Child,
+            "toolhold:host/service.connection": crate::capability::service::connection::Connection,
+            "toolhold:host/types": crate::guest::bindings::toolhold::host::types,
+            "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
+        },
+    });
+}

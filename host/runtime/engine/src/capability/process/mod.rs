@@ -1,0 +1,111 @@
+//! `process`: the programs that a plugin may start, and those of a call.
+
+mod check;
+pub(crate) mod child;
+mod functions;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toolhold_contract::{CallCommands, Denial, PathRules, Report};
+use toolhold_policy::{OwnTable, Programs};
+use toolhold_system::process::Places;
+use wasmtime::component::Linker;
+
+use crate::capability::bindings::toolhold::host::process as wit;
+use crate::capability::{CallCapability, CallFacts};
+use crate::guest::state::{CallState, HasState};
+
+pub(crate) use functions::{ending, not_started};
+
+/// The processes that a plugin may start.
+pub struct PluginProcesses {
+    /// The programs that it may start, with their arguments.
+    pub programs: Programs,
+    /// Whether it may start other programs too, if they are allowed as commands of `bash`.
+    pub judged: bool,
+    /// Whether a shell may run the commands of its calls.
+    pub shell: bool,
+    /// Whether its processes always have the network. If not, a call's processes have it if the
+    /// decision on the call allows it.
+    pub network: bool,
+    /// The sandbox of its processes.
+    pub places: Places,
+    /// The environment variables of its processes.
+    pub environment: Vec<(String, String)>,
+    /// The table of the configuration that grants, for remedies.
+    pub table: Arc<OwnTable>,
+    /// The advisor for single commands.
+    pub advisor: Box<dyn CommandAdvisor>,
+}
+
+/// Applies the configuration to single commands.
+pub trait CommandAdvisor: Send + Sync {
+    /// The denial of a command line, which counts even if the command is granted.
+    fn blocked(&self, line: &str) -> Option<Denial>;
+
+    /// Advice after a failed command, the most likely first.
+    fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String>;
+}
+
+/// A failed command, for the advisor.
+#[derive(Clone, Copy, Debug)]
+pub struct FailedCommand<'a> {
+    /// The exit code. `None` if the host ended the command.
+    pub code: Option<i32>,
+    /// The end of its standard output.
+    pub stdout: &'a str,
+    /// The end of its standard error.
+    pub stderr: &'a str,
+    /// Whether it had the network.
+    pub network: bool,
+    /// The rules of the call about the paths that it reached.
+    pub path_rules: Option<&'a dyn PathRules>,
+}
+
+impl fmt::Debug for PluginProcesses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PluginProcesses")
+            .field("programs", &self.programs)
+            .field("shell", &self.shell)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The processes that a call may start.
+pub(crate) struct Processes {
+    pub(crate) policy: Arc<PluginProcesses>,
+    /// The default working directory of a process.
+    pub(super) directory: Option<PathBuf>,
+    /// What the call may run, and what becomes of it.
+    pub(super) commands: CallCommands,
+    /// The rules of the call about the paths that it reaches.
+    pub(super) path_rules: Option<Arc<dyn PathRules>>,
+    /// Whether the tool claims to be read-only.
+    pub(super) read_only: bool,
+    /// Its reference count is one more than the number of running processes.
+    pub(super) running: Arc<()>,
+    pub(crate) report: Arc<Report>,
+}
+
+impl CallCapability for Option<Processes> {
+    type Grant = Arc<PluginProcesses>;
+
+    fn begin(grant: &Arc<PluginProcesses>, facts: &CallFacts<'_>) -> Self {
+        let call = facts.call;
+        Some(Processes {
+            policy: Arc::clone(grant),
+            directory: facts.plugin.policy.directory().map(Path::to_owned),
+            commands: call.commands.clone(),
+            path_rules: call.path_rules.clone(),
+            read_only: facts.reads_files_only(),
+            running: Arc::new(()),
+            report: Arc::clone(&call.report),
+        })
+    }
+
+    fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+        wit::add_to_linker::<CallState, HasState>(linker, |state| state)
+    }
+}
