@@ -85,7 +85,7 @@ impl ShellSession for CallShell {
             }
             Ok(changes) => match self.session.state().apply(changes) {
                 Ok(()) => return,
-                Err(limit) => limit,
+                Err(error) => error.to_string(),
             },
             Err(reason) => format!("its record isn't valid: {reason}"),
         };

@@ -98,6 +98,17 @@ pub struct ShellState {
     pub variables: BTreeMap<String, String>,
 }
 
+/// Exported variables that pass a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its exported variables are {count} with {total} bytes, the largest with {largest}; the limits are {MAX_VARIABLES}, {MAX_TOTAL} and {MAX_VARIABLE}"
+)]
+pub struct CarriedLimitError {
+    count: usize,
+    total: usize,
+    largest: usize,
+}
+
 impl ShellState {
     /// The command as the gates read it: with what is carried over set in front of it.
     pub fn in_front_of(&self, command: &str) -> String {
@@ -114,7 +125,7 @@ impl ShellState {
     /// # Errors
     ///
     /// The limit that would be passed. Nothing is changed then.
-    pub fn apply(&mut self, changes: CarriedChanges) -> Result<(), String> {
+    pub fn apply(&mut self, changes: CarriedChanges) -> Result<(), CarriedLimitError> {
         let mut next = self.clone();
         next.variables.extend(changes.set);
         next.variables.retain(|name, _| !changes.removed.contains(name));
@@ -125,9 +136,7 @@ impl ShellState {
         let (count, total) = (next.variables.len(), sizes.clone().sum::<usize>());
         let largest = sizes.max().unwrap_or_default();
         if count > MAX_VARIABLES || total > MAX_TOTAL || largest > MAX_VARIABLE {
-            return Err(format!(
-                "its exported variables are {count} with {total} bytes, the largest with {largest}; the limits are {MAX_VARIABLES}, {MAX_TOTAL} and {MAX_VARIABLE}"
-            ));
+            return Err(CarriedLimitError { count, total, largest });
         }
         *self = next;
         Ok(())

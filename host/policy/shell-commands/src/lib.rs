@@ -28,7 +28,8 @@ mod wrappers;
 
 pub use blocklist::{Blocked, Blocklist, DEFAULT_BLOCKED};
 pub use carried::{
-    CarriedChanges, CommandStart, ShellState, is_carried, is_code_loading, is_variable_name,
+    CarriedChanges, CarriedLimitError, CommandStart, ShellState, is_carried, is_code_loading,
+    is_variable_name,
 };
 pub use risk::Risk;
 
