@@ -19,7 +19,36 @@ pub trait JobStarter: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Why there is no place, and what to do.
-    fn reserve(&self, time: Option<Duration>) -> Result<Box<dyn JobPlace>, String>;
+    fn reserve(&self, time: Option<Duration>) -> Result<Box<dyn JobPlace>, JobPlaceError>;
+}
+
+/// A reason why there is no place for a job, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum JobPlaceError {
+    /// The call has started a job.
+    #[error("a call can start one job, and has started it")]
+    Started,
+    /// There is no ID for it.
+    #[error("there are no random numbers: {0}")]
+    Id(#[source] std::io::Error),
+    /// The session has its most running jobs.
+    #[error(
+        "{running} jobs of this session run; the limit is {limit} ({key}). Stop one with job_stop, or wait for its end with job_output"
+    )]
+    Session {
+        /// Running jobs of the session.
+        running: usize,
+        /// The limit.
+        limit: usize,
+        /// Where the configuration sets the limit.
+        key: String,
+    },
+    /// All sessions together have their most running jobs.
+    #[error("{0} jobs of all sessions run, which is the limit. Try again when one has ended")]
+    Host(usize),
+    /// The host ends.
+    #[error("the host ends")]
+    Ended,
 }
 
 /// The place of a job. If it is dropped, the place is free again.

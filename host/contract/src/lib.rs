@@ -59,7 +59,7 @@ pub use filter::{
 pub use future::BoxFuture;
 pub use inquiry::{Inquirer, Inquiry, InquiryAnswer, Wanted};
 pub use job_servers::{JobServer, JobServers, NoJobServer};
-pub use jobs::{JobCommand, JobEnd, JobPlace, JobStarter};
+pub use jobs::{JobCommand, JobEnd, JobPlace, JobPlaceError, JobStarter};
 pub use offers::{Offers, PromptOffer, PromptOfferArgument, ResourceOffer};
 pub use output::{Body, Content, Output};
 pub use output_recorder::{OutputRecorder, OutputStream};
@@ -69,7 +69,7 @@ pub use report::{
     CommandOutput, FileState, LeftOut, Lookup, PathState, ReadFile, ReadFiles, Report,
     ReportEntries, RequestRecord,
 };
-pub use services::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
+pub use services::{ServiceKeeper, ServiceKey, ServicePlace, ServicePlaceError, ServiceProgram};
 pub use session_network::SessionNetwork;
 pub use shell_session::ShellSession;
 pub use tasks::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};

@@ -10,10 +10,34 @@ pub trait ServiceKeeper: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// Another connection has it, or a limit is reached.
-    fn take(&self, service: &ServiceKey) -> Result<Box<dyn ServicePlace>, String>;
+    fn take(&self, service: &ServiceKey) -> Result<Box<dyn ServicePlace>, ServicePlaceError>;
 
     /// Ends a service. `false`: none of this name runs.
     fn stop(&self, plugin: &str, name: &str) -> bool;
+}
+
+/// A reason why there is no place for a service.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServicePlaceError {
+    /// Another connection has the service of this name.
+    #[error("another call is connected to the service `{0}`; try again when it has ended")]
+    Taken(String),
+    /// The plugin has its most services in the session.
+    #[error(
+        "the plugin has {own} services in this session; its limit is {limit} (`services` in its table)"
+    )]
+    Plugin {
+        /// Services of the plugin.
+        own: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// All sessions together have their most services.
+    #[error("all sessions together have {0} services, which is the limit")]
+    Host(usize),
+    /// The host ends.
+    #[error("the host ends")]
+    Ended,
 }
 
 /// A service during a connection. If it is dropped before [`keep`](Self::keep), its name is free.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use toolhold_answers::LiveOutput;
-use toolhold_contract::{Failure, JobEnd, SessionNetwork};
+use toolhold_contract::{Failure, JobEnd, JobPlaceError, SessionNetwork};
 
 use crate::job::{Job, JobAbout, JobSummary};
 use crate::ring::{Budget, Ring};
@@ -249,8 +249,8 @@ impl SessionInner {
     /// # Errors
     ///
     /// The limit that is reached, and what to do.
-    pub(crate) fn add(&self, about: JobAbout, live: LiveOutput) -> Result<Arc<Job>, String> {
-        let id = new_id().map_err(|error| format!("there are no random numbers: {error}"))?;
+    pub(crate) fn add(&self, about: JobAbout, live: LiveOutput) -> Result<Arc<Job>, JobPlaceError> {
+        let id = new_id().map_err(JobPlaceError::Id)?;
         let shared = &self.shared;
         let JobSettings { bounds, key, .. } = shared.settings();
         let others = shared.live_sessions();
@@ -259,15 +259,10 @@ impl SessionInner {
         let mut jobs = self.jobs();
         let running = jobs.iter().filter(|job| !job.has_ended()).count();
         if running >= bounds.running {
-            return Err(format!(
-                "{running} jobs of this session run; the limit is {} ({}). Stop one with job_stop, or wait for its end with job_output",
-                bounds.running, key
-            ));
+            return Err(JobPlaceError::Session { running, limit: bounds.running, key });
         }
         if running + elsewhere >= MAX_RUNNING {
-            return Err(format!(
-                "{MAX_RUNNING} jobs of all sessions run, which is the limit. Try again when one has ended"
-            ));
+            return Err(JobPlaceError::Host(MAX_RUNNING));
         }
         let ended = jobs.len() - running;
         if ended >= bounds.running.max(1)
@@ -281,7 +276,7 @@ impl SessionInner {
         // The host sets this before it ends what is in the list.
         if shared.has_ended.load(Ordering::SeqCst) {
             jobs.pop();
-            return Err("the host ends".to_owned());
+            return Err(JobPlaceError::Ended);
         }
         Ok(job)
     }

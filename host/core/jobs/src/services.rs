@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use toolhold_contract::{ServiceKeeper, ServiceKey, ServicePlace, ServiceProgram};
+use toolhold_contract::{
+    ServiceKeeper, ServiceKey, ServicePlace, ServicePlaceError, ServiceProgram,
+};
 
 /// Most services of all sessions together.
 const MAX_SERVICES: usize = 32;
@@ -175,21 +177,19 @@ impl Service {
 }
 
 impl ServiceKeeper for SessionServices {
-    fn take(&self, service: &ServiceKey) -> Result<Box<dyn ServicePlace>, String> {
+    fn take(&self, service: &ServiceKey) -> Result<Box<dyn ServicePlace>, ServicePlaceError> {
         let ServiceKey { plugin, name, rights, most } = service;
         let SessionInner { session, shared } = &*self.0;
         let key: Name = (Arc::clone(session), plugin.clone(), name.clone());
         let mut table = shared.lock();
         if table.has_ended {
-            return Err("the host ends".to_owned());
+            return Err(ServicePlaceError::Ended);
         }
         let number = table.next;
         let (program, ended) = match table.services.remove(&key) {
             Some(known) if matches!(known.state, State::Taken(_)) => {
                 table.services.insert(key, known);
-                return Err(format!(
-                    "another call is connected to the service `{name}`; try again when it has ended"
-                ));
+                return Err(ServicePlaceError::Taken(name.clone()));
             }
             Some(Service { rights: known, state: State::Idle { program, .. } }) => {
                 if known == *rights { (Some(program), None) } else { (None, Some(program)) }
@@ -198,14 +198,10 @@ impl ServiceKeeper for SessionServices {
                 let is_own = |(other, by, _): &&Name| other == session && by == plugin;
                 let own = table.services.keys().filter(is_own).count();
                 if own >= *most {
-                    return Err(format!(
-                        "the plugin has {own} services in this session; its limit is {most} (`services` in its table)"
-                    ));
+                    return Err(ServicePlaceError::Plugin { own, limit: *most });
                 }
                 if table.services.len() >= MAX_SERVICES {
-                    return Err(format!(
-                        "all sessions together have {MAX_SERVICES} services, which is the limit"
-                    ));
+                    return Err(ServicePlaceError::Host(MAX_SERVICES));
                 }
                 (None, None)
             }
@@ -349,7 +345,7 @@ mod tests {
         let session = scene.session("s");
         scene.connect(&session, "a", "r");
         let mut place = session.take(&key("a", "r")).unwrap();
-        let error = session.take(&key("a", "r")).unwrap_err();
+        let error = session.take(&key("a", "r")).unwrap_err().to_string();
         assert!(error.contains("another call"), "{error}");
         drop(place.program());
         drop(place);
@@ -371,7 +367,7 @@ mod tests {
         let session = scene.session("s");
         scene.connect(&session, "a", "r");
         scene.connect(&session, "b", "r");
-        let error = session.take(&key("c", "r")).unwrap_err();
+        let error = session.take(&key("c", "r")).unwrap_err().to_string();
         assert!(error.contains("limit is 2"), "{error}");
         assert!(scene.connect(&session, "a", "r"), "those that run are still reached");
         let sessions: Vec<SessionServices> =
@@ -379,7 +375,7 @@ mod tests {
         for session in &sessions {
             scene.connect(session, "a", "r");
         }
-        let error = scene.session("one more").take(&key("a", "r")).unwrap_err();
+        let error = scene.session("one more").take(&key("a", "r")).unwrap_err().to_string();
         assert!(error.contains("all sessions"), "{error}");
     }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use toolhold_answers::LiveOutput;
 use toolhold_contract::{
-    CancellationToken, JobCommand, JobEnd, JobPlace, JobStarter, OutputRecorder, SessionNetwork,
+    CancellationToken, JobCommand, JobEnd, JobPlace, JobPlaceError, JobStarter, OutputRecorder,
+    SessionNetwork,
 };
 
 use crate::job::{Job, JobAbout, JobOutput};
@@ -84,13 +85,13 @@ impl JobStarter for JobStart {
         &self.session.network
     }
 
-    fn reserve(&self, time: Option<Duration>) -> Result<Box<dyn JobPlace>, String> {
+    fn reserve(&self, time: Option<Duration>) -> Result<Box<dyn JobPlace>, JobPlaceError> {
         let mut state = self.state();
         let live = match std::mem::replace(&mut *state, State::Failed) {
             State::Unused(live) => *live,
             used => {
                 *state = used;
-                return Err("a call can start one job, and has started it".to_owned());
+                return Err(JobPlaceError::Started);
             }
         };
         let bounds = self.session.bounds();

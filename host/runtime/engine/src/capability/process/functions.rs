@@ -95,7 +95,8 @@ impl CallState {
             ));
         };
         let time = options.timeout_ms.map(Duration::from_millis);
-        let place = jobs.reserve(time).map_err(|reason| host_error("unavailable", reason))?;
+        let place =
+            jobs.reserve(time).map_err(|error| host_error("unavailable", error.to_string()))?;
         command.output = Some(place.output());
         if !command.network {
             let network = policy.places.shared_network(jobs.network());

@@ -121,7 +121,8 @@ impl CallState {
         );
         let plugin = call.plugin.to_string();
         let key = ServiceKey { plugin, name, rights, most: grant.most };
-        let mut place = keeper.take(&key).map_err(|reason| host_error("unavailable", reason))?;
+        let mut place =
+            keeper.take(&key).map_err(|error| host_error("unavailable", error.to_string()))?;
         let (end, cancel) = (call.watch.deadline(), &call.watch.cancel);
         let (child, is_new) =
             match place.program().and_then(|program| running(program, end, cancel)) {
