@@ -307,7 +307,7 @@ fn component_of(module: &[u8]) -> Result<Vec<u8>, String> {
 
 fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Result<(), Fault> {
     let own = |error: std::io::Error| Fault::Own(error.to_string());
-    confine::to_computing().map_err(Fault::Own)?;
+    confine::to_computing().map_err(|error| Fault::Own(error.to_string()))?;
     let mut wasm = Vec::new();
     let limit = MAX_COMPONENT as u64 + 1;
     std::io::stdin().lock().take(limit).read_to_end(&mut wasm).map_err(own)?;
@@ -316,7 +316,8 @@ fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Resul
             "it is larger than {MAX_COMPONENT} bytes, which is the limit"
         )));
     }
-    confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::Own)?;
+    confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len()))
+        .map_err(|error| Fault::Own(error.to_string()))?;
     check_shape(&wasm).map_err(Fault::Input)?;
     if Parser::is_core_wasm(&wasm) {
         wasm = component_of(&wasm).map_err(Fault::Input)?;

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, sock_filter,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, sock_filter,
 };
 
 use super::raw::landlock_version;
@@ -138,24 +138,32 @@ const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 /// The bit that marks system calls with 32-bit pointers on x86-64, which have their own numbers.
 const X32: u32 = 0x4000_0000;
 
+/// A failure to filter system calls.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FilterError {
+    #[error(transparent)]
+    Build(#[from] BackendError),
+    #[error(transparent)]
+    Install(#[from] seccompiler::Error),
+}
+
 /// Filters the system calls of this process and everything that it starts. `view`: whether files
 /// outside, and their sockets, are invisible; `network`: whether the network is reachable.
 ///
 /// # Errors
 ///
 /// The reason why it can't be enforced.
-pub(super) fn filter(view: bool, network: bool) -> Result<(), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("the filter of system calls: {error}");
-    for program in programs(view, network).map_err(|error| failed(&error))? {
-        seccompiler::apply_filter(&program).map_err(|error| failed(&error))?;
+pub(super) fn filter(view: bool, network: bool) -> Result<(), FilterError> {
+    for program in programs(view, network)? {
+        seccompiler::apply_filter(&program)?;
     }
     Ok(())
 }
 
-fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::error::Error>> {
+fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, BackendError> {
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     for flag in NAMESPACES {
-        let flag = u64::try_from(flag)?;
+        let flag = flag as u64;
         let flag =
             SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
         rules.entry(libc::SYS_clone).or_default().push(SeccompRule::new(vec![flag])?);
@@ -183,7 +191,7 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
         }
         for (call, mode) in OPENS {
             for flag in MAKES {
-                let made = has(mode - 1, u64::try_from(flag)?)?;
+                let made = has(mode - 1, flag as u64)?;
                 rules
                     .entry(*call)
                     .or_default()
@@ -202,11 +210,10 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
         known.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
     let is = |argument, operator, value: i32| {
-        let value = u64::try_from(value)?;
-        Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?)
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
     };
     let others = known.iter().map(|family| is(0, SeccompCmpOp::Ne, *family));
-    let others: Vec<_> = others.collect::<Result<_, Box<dyn std::error::Error>>>()?;
+    let others: Vec<_> = others.collect::<Result<_, _>>()?;
     let sockets = rules.entry(libc::SYS_socket).or_default();
     if !others.is_empty() {
         sockets.push(SeccompRule::new(others)?);
@@ -216,7 +223,7 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
             is(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
         ])?);
     }
-    let refuse = SeccompAction::Errno(u32::try_from(libc::EPERM)?);
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let refused = SeccompFilter::new(
         rules,
         SeccompAction::Allow,

@@ -1,15 +1,31 @@
 //! The sandbox of the compiler process, which it enters before it reads untrusted input.
 
 use std::collections::BTreeMap;
+use std::io;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter};
 
 /// Address space of a compiler: a large component needs a few hundred MiB.
 const MEMORY: u64 = 6 << 30;
 
 /// Largest processor time in seconds, over all threads. See [`lower_bounds`].
 const CPU_SECONDS: u64 = 300;
+
+/// A failure of a process to confine itself to computing.
+#[derive(Debug, thiserror::Error)]
+pub enum ComputeError {
+    /// A resource isn't bounded.
+    #[error("bounding {0:?}: {1}")]
+    Bound(Resource, #[source] Errno),
+    /// There is no filter.
+    #[error("building the system call filter: {0}")]
+    Build(#[source] BackendError),
+    /// The kernel doesn't take the filter.
+    #[error("installing the system call filter: {0}")]
+    Install(#[source] seccompiler::Error),
+}
 
 /// Confines this process for good. It can read its standard input, compute, and write its standard
 /// output and error: no new files, no sockets, no programs, and limits on memory and time. Only for
@@ -18,7 +34,7 @@ const CPU_SECONDS: u64 = 300;
 /// # Errors
 ///
 /// The part that can't be enforced. The caller must not go on then.
-pub fn to_computing() -> Result<(), String> {
+pub fn to_computing() -> Result<(), ComputeError> {
     let bounds = [
         (Resource::As, MEMORY),
         (Resource::Cpu, CPU_SECONDS),
@@ -28,11 +44,10 @@ pub fn to_computing() -> Result<(), String> {
     ];
     for (resource, bound) in bounds {
         let limit = Rlimit { current: Some(bound), maximum: Some(bound) };
-        setrlimit(resource, limit).map_err(|errno| format!("bounding {resource:?}: {errno}"))?;
+        setrlimit(resource, limit).map_err(|errno| ComputeError::Bound(resource, errno))?;
     }
-    let filter = filter().map_err(|error| format!("building the system call filter: {error}"))?;
-    seccompiler::apply_filter(&filter)
-        .map_err(|error| format!("installing the system call filter: {error}"))
+    let filter = filter().map_err(ComputeError::Build)?;
+    seccompiler::apply_filter(&filter).map_err(ComputeError::Install)
 }
 
 /// Limits the processor time of this process, over all threads, in seconds, and its memory in
@@ -42,15 +57,35 @@ pub fn to_computing() -> Result<(), String> {
 /// # Errors
 ///
 /// The part that can't be enforced. The caller must not go on then.
-pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), String> {
+pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), ComputeError> {
     // At the hard limit the kernel sends SIGKILL, which gives no reason. The limit counts written
     // memory: an allocator reserves more than that.
     let time = Rlimit { current: Some(seconds.min(CPU_SECONDS - 1)), maximum: Some(CPU_SECONDS) };
     let memory = Rlimit { current: Some(memory), maximum: Some(memory) };
     for (resource, limit) in [(Resource::Cpu, time), (Resource::Data, memory)] {
-        setrlimit(resource, limit).map_err(|errno| format!("bounding {resource:?}: {errno}"))?;
+        setrlimit(resource, limit).map_err(|errno| ComputeError::Bound(resource, errno))?;
     }
     Ok(())
+}
+
+/// A reason why such a filter doesn't work.
+#[derive(Debug, thiserror::Error)]
+pub enum FilterCheckError {
+    /// There is no thread to try it on.
+    #[error(transparent)]
+    Thread(#[from] io::Error),
+    /// There is no filter.
+    #[error(transparent)]
+    Build(#[from] BackendError),
+    /// The kernel doesn't take the filter.
+    #[error(transparent)]
+    Install(#[from] seccompiler::Error),
+    /// The kernel permits what the filter refuses.
+    #[error("the kernel took the filter and does not enforce it")]
+    Unenforced,
+    /// The thread panicked.
+    #[error("the thread that tried it failed")]
+    Panicked,
 }
 
 /// Whether the kernel accepts and enforces such a filter. Tried on a thread of its own, which ends
@@ -59,20 +94,16 @@ pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), String> {
 /// # Errors
 ///
 /// The reason why it doesn't.
-pub fn filter_works() -> Result<(), String> {
+pub fn filter_works() -> Result<(), FilterCheckError> {
     let attempt = || {
-        let filter = filter().map_err(|error| error.to_string())?;
-        seccompiler::apply_filter(&filter).map_err(|error| error.to_string())?;
+        seccompiler::apply_filter(&filter()?)?;
         match std::os::unix::net::UnixStream::pair() {
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
-            _ => Err("the kernel took the filter and does not enforce it".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            _ => Err(FilterCheckError::Unenforced),
         }
     };
-    let thread = std::thread::Builder::new()
-        .name("filtered".to_owned())
-        .spawn(attempt)
-        .map_err(|error| error.to_string())?;
-    thread.join().unwrap_or_else(|_| Err("the thread that tried it failed".to_owned()))
+    let thread = std::thread::Builder::new().name("filtered".to_owned()).spawn(attempt)?;
+    thread.join().unwrap_or(Err(FilterCheckError::Panicked))
 }
 
 /// System calls that reach beyond the process. They fail as not permitted, which libraries that try
@@ -141,15 +172,15 @@ const REFUSED: &[i64] = &[
     libc::SYS_vfork,
 ];
 
-fn filter() -> Result<BpfProgram, Box<dyn std::error::Error>> {
+fn filter() -> Result<BpfProgram, BackendError> {
     let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    let refuse = SeccompAction::Errno(u32::try_from(libc::EPERM)?);
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(
         rules,
         SeccompAction::Allow,
         refuse,
         std::env::consts::ARCH.try_into()?,
     )?;
-    Ok(filter.try_into()?)
+    filter.try_into()
 }

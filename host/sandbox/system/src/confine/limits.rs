@@ -5,6 +5,7 @@ use std::io;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use super::error::ConfineError;
 use super::spec::Limits;
 use crate::kernel;
 
@@ -17,7 +18,7 @@ const RESERVED: u64 = 300;
 /// # Errors
 ///
 /// The first limit that the kernel doesn't accept.
-pub(super) fn bound(limits: &Limits) -> Result<(), String> {
+pub(super) fn bound(limits: &Limits) -> Result<(), ConfineError> {
     let bounds = [
         // A second later than the watcher, which can name the limit.
         (Resource::Cpu, limits.cpu.saturating_add(1)),
@@ -32,7 +33,7 @@ pub(super) fn bound(limits: &Limits) -> Result<(), String> {
         let most =
             rustix::process::getrlimit(resource).maximum.map_or(bound, |most| most.min(bound));
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
-        setrlimit(resource, limit).map_err(|errno| format!("bounding {resource:?}: {errno}"))?;
+        setrlimit(resource, limit).map_err(|errno| ConfineError::Bound(resource, errno))?;
     }
     Ok(())
 }

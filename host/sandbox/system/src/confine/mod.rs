@@ -20,6 +20,7 @@
 mod calls;
 mod changes;
 mod compute;
+mod error;
 mod init;
 mod leaving;
 mod limits;
@@ -32,7 +33,7 @@ mod trees;
 mod view;
 
 pub(crate) use changes::{CALLS, Target};
-pub use compute::{filter_works, lower_bounds, to_computing};
+pub use compute::{ComputeError, FilterCheckError, filter_works, lower_bounds, to_computing};
 pub(crate) use network::{NETWORK, NetworkAnswer, SOCKETS};
 #[cfg(debug_assertions)]
 pub(crate) use raw::NEWEST_LANDLOCK;

@@ -8,6 +8,7 @@ use std::process::exit;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use serde::{Deserialize, Serialize};
 
 use super::{namespaces, raw};
 use crate::messages;
@@ -16,8 +17,14 @@ use crate::messages;
 pub(crate) const NETWORK: &str = "network";
 pub(crate) const SOCKETS: &str = "sockets";
 
-/// An answer of such a helper: an error, or a descriptor that comes with it.
-pub(crate) type NetworkAnswer = Result<(), String>;
+/// An answer of such a helper.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum NetworkAnswer {
+    /// The descriptor comes with this message.
+    Opened,
+    /// There is no descriptor, for this reason.
+    Failed(String),
+}
 
 /// Makes a network, answers with its namespaces, of users and of the network, and ends.
 pub(super) fn serve(control: &UnixStream) -> ! {
@@ -48,8 +55,8 @@ pub(super) fn serve_sockets(control: &UnixStream) -> ! {
 
 fn answer(control: &UnixStream, opened: io::Result<OwnedFd>) -> io::Result<()> {
     match opened {
-        Ok(opened) => messages::send(control, &NetworkAnswer::Ok(()), Some(opened.as_fd())),
-        Err(error) => messages::send(control, &NetworkAnswer::Err(error.to_string()), None),
+        Ok(opened) => messages::send(control, &NetworkAnswer::Opened, Some(opened.as_fd())),
+        Err(error) => messages::send(control, &NetworkAnswer::Failed(error.to_string()), None),
     }
 }
 

@@ -13,13 +13,14 @@ use std::process::{Command, exit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid};
 
+use super::error::{ConfineError, RecordingError};
 use super::init::{self, End};
 use super::leaving::LeavingState;
 use super::raw::{self, Fork};
 use super::spec::{
     HelperStatus, Preparation, Program, Recorded, Sandbox, Tree, TreeAccess, TreeState,
 };
-use super::view::{self, View};
+use super::view::View;
 use super::{calls, changes, limits, namespaces, network, trees};
 use crate::{messages, processes};
 
@@ -48,8 +49,8 @@ pub fn run() -> ! {
         Some(task) if task == network::SOCKETS => network::serve_sockets(&control),
         _ => {}
     }
-    let Err(reason) = prepare(&control);
-    fail(&control, reason)
+    let Err(error) = prepare(&control);
+    fail(&control, &error)
 }
 
 /// The process that waits for the answer.
@@ -61,38 +62,35 @@ struct Host {
 /// Unreachable: the process has ended before.
 enum Never {}
 
-fn fail(control: &UnixStream, reason: String) -> ! {
-    let status = if reason.starts_with(view::MOVED) {
-        HelperStatus::Moved(reason)
-    } else {
-        HelperStatus::Failed(reason)
-    };
+fn fail(control: &UnixStream, error: &ConfineError) -> ! {
+    let reason = error.to_string();
+    let status =
+        if error.is_moved() { HelperStatus::Moved(reason) } else { HelperStatus::Failed(reason) };
     // If it can't be sent, nobody waits for it.
     let _ = messages::send(control, &status, None);
     exit(FAILED)
 }
 
-fn prepare(control: &UnixStream) -> Result<Never, String> {
+fn prepare(control: &UnixStream) -> Result<Never, ConfineError> {
     // No terminal: the program can't type for the user, and `/dev/tty` leads to none.
-    rustix::process::setsid().map_err(|_| "the terminal can't be left".to_owned())?;
+    rustix::process::setsid().map_err(|_| ConfineError::Terminal)?;
     let parent = rustix::process::getppid();
     let Some(handle) = parent.and_then(|parent| pidfd_open(parent, PidfdFlags::empty()).ok())
     else {
         exit(FAILED)
     };
     let host = Host { pid: parent.map_or(0, |parent| parent.as_raw_nonzero().get()), handle };
-    let (preparation, _) = messages::receive::<Preparation>(control)
-        .map_err(|error| format!("{HELPER} is for Toolhold itself: {error}"))?;
+    let (preparation, _) =
+        messages::receive::<Preparation>(control).map_err(ConfineError::Preparation)?;
     // If it had ended before this check, another process would be the parent now.
     if preparation.parent != host.pid {
-        return Err("nobody waits for it".to_owned());
+        return Err(ConfineError::Unawaited);
     }
     match (preparation.sandbox, preparation.namespaces) {
         (Sandbox::Off, _) => {
             state(control)?;
             // A filter of system calls would take away the right to run `sudo`.
-            let off = || Err("the sandbox is switched off".to_owned());
-            let (_, unrecorded) = unrecorded(preparation.recorded, off)?;
+            let (_, unrecorded) = unrecorded(preparation.recorded, || Err(RecordingError::Off))?;
             start(control, Vec::new(), unrecorded, None)
         }
         (_, true) => inside(&host, &preparation, control),
@@ -101,23 +99,26 @@ fn prepare(control: &UnixStream) -> Result<Never, String> {
 }
 
 /// Waits for a command, and reads the state of the trees.
-fn state(control: &UnixStream) -> Result<TreeState, String> {
+fn state(control: &UnixStream) -> Result<TreeState, ConfineError> {
     if poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&PATIENCE)) != Ok(1) {
         exit(0);
     }
-    messages::receive(control).map(|(state, _)| state).map_err(|error| error.to_string())
+    Ok(messages::receive(control)?.0)
 }
 
 /// Runs with namespaces.
-fn inside(host: &Host, preparation: &Preparation, control: &UnixStream) -> Result<Never, String> {
+fn inside(
+    host: &Host,
+    preparation: &Preparation,
+    control: &UnixStream,
+) -> Result<Never, ConfineError> {
     limits::go_first();
-    let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
-        .map_err(|errno| errno.to_string())?;
+    let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     if preparation.shared_network.is_some() {
-        network::enter(control).map_err(|error| format!("the network of the session: {error}"))?;
+        network::enter(control).map_err(ConfineError::Network)?;
     }
-    let entered = namespaces::enter_outer().map_err(|error| format!("namespaces: {error}"));
-    match raw::fork().map_err(|error| format!("a process in namespaces: {error}"))? {
+    let entered = namespaces::enter_outer().map_err(ConfineError::Namespaces);
+    match raw::fork().map_err(ConfineError::Fork)? {
         Fork::Parent(inner) => {
             // The first process answers; without an answer, the host sees the end of this one.
             close_streams();
@@ -129,7 +130,7 @@ fn inside(host: &Host, preparation: &Preparation, control: &UnixStream) -> Resul
             entered?;
             // Entered before: it is the network of the session.
             let keeps = preparation.network || preparation.shared_network.is_some();
-            namespaces::enter_inner(keeps).map_err(|error| format!("namespaces: {error}"))?;
+            namespaces::enter_inner(keeps).map_err(ConfineError::Namespaces)?;
             first(host, preparation, control, &outer)
         }
     }
@@ -142,16 +143,14 @@ fn first(
     preparation: &Preparation,
     control: &UnixStream,
     outer: &OwnedFd,
-) -> Result<Never, String> {
+) -> Result<Never, ConfineError> {
     // In addition to the watching, which may come late.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|errno| errno.to_string())?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     limits::bound_processes(&preparation.limits);
     limits::bound_shared_memory(&preparation.limits);
     let view = View::enter(preparation)?;
-    let (covered, go) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .map_err(|errno| errno.to_string())?;
-    match raw::fork().map_err(|error| error.to_string())? {
+    let (covered, go) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    match raw::fork()? {
         Fork::Child => {
             drop(go);
             confined(preparation, control, Vec::new(), None, Some(&covered))
@@ -177,7 +176,7 @@ fn watch(
     preparation: &Preparation,
     scope: init::ProcessScope,
     end_all: impl FnOnce(),
-) -> Result<Never, String> {
+) -> Result<Never, ConfineError> {
     let end = init::watch(program, waiting, &preparation.limits, scope);
     end_all();
     // The result is known and no process is left before this process removes its namespaces, which
@@ -194,13 +193,17 @@ fn watch(
 
 /// Without namespaces: this process watches, and finds the processes to end in the list of all
 /// processes.
-fn outside(host: &Host, preparation: &Preparation, control: &UnixStream) -> Result<Never, String> {
+fn outside(
+    host: &Host,
+    preparation: &Preparation,
+    control: &UnixStream,
+) -> Result<Never, ConfineError> {
     limits::go_first();
     let own = rustix::process::getpid();
-    rustix::process::set_child_subreaper(Some(own)).map_err(|errno| errno.to_string())?;
+    rustix::process::set_child_subreaper(Some(own))?;
     let state = state(control)?;
     let missing = uncovered(&preparation.trees, &state);
-    match raw::fork().map_err(|error| error.to_string())? {
+    match raw::fork()? {
         Fork::Child => confined(preparation, control, missing, Some(&state), None),
         Fork::Parent(program) => {
             close_streams();
@@ -229,24 +232,21 @@ fn confined(
     mut missing: Vec<String>,
     state: Option<&TreeState>,
     covered: Option<&OwnedFd>,
-) -> Result<Never, String> {
+) -> Result<Never, ConfineError> {
     let best_effort = preparation.sandbox == Sandbox::BestEffort;
-    let mut put_on = |part: Result<(), String>| match part {
-        Err(reason) if best_effort && !reason.starts_with(view::MOVED) => {
-            missing.push(reason);
+    let mut put_on = |part: Result<(), ConfineError>| match part {
+        Err(error) if best_effort && !error.is_moved() => {
+            missing.push(error.to_string());
             Ok(())
         }
         part => part,
     };
     put_on(limits::bound(&preparation.limits))?;
-    put_on(trees::restrict(preparation, state))?;
-    put_on(
-        limits::drop_capabilities().map_err(|error| format!("giving up capabilities: {error}")),
-    )?;
-    put_on(calls::filter(state.is_none(), preparation.network))?;
-    let (listener, unrecorded) = unrecorded(preparation.recorded, || {
-        changes::listen().map_err(|error| format!("a filter of changes: {error}"))
-    })?;
+    put_on(trees::restrict(preparation, state).map_err(ConfineError::Landlock))?;
+    put_on(limits::drop_capabilities().map_err(ConfineError::Capabilities))?;
+    put_on(calls::filter(state.is_none(), preparation.network).map_err(ConfineError::Filter))?;
+    let (listener, unrecorded) =
+        unrecorded(preparation.recorded, || changes::listen().map_err(RecordingError::Filter))?;
     if let Some(covered) = covered
         && rustix::io::retry_on_intr(|| rustix::io::read(covered, &mut [0; 1])) != Ok(1)
     {
@@ -260,15 +260,13 @@ fn confined(
 /// it wanted to.
 fn unrecorded(
     recorded: Recorded,
-    listen: impl FnOnce() -> Result<OwnedFd, String>,
-) -> Result<(Option<OwnedFd>, Option<String>), String> {
+    listen: impl FnOnce() -> Result<OwnedFd, RecordingError>,
+) -> Result<(Option<OwnedFd>, Option<RecordingError>), ConfineError> {
     match (recorded, listen) {
         (Recorded::No, _) => Ok((None, None)),
         (_, listen) => match (recorded, listen()) {
             (_, Ok(listener)) => Ok((Some(listener), None)),
-            (Recorded::Required, Err(reason)) => Err(format!(
-                "{reason}; so the changes in files can't be saved, but they have to be"
-            )),
+            (Recorded::Required, Err(reason)) => Err(ConfineError::Unrecorded(reason)),
             (_, Err(reason)) => Ok((None, Some(reason))),
         },
     }
@@ -278,19 +276,18 @@ fn unrecorded(
 fn start(
     control: &UnixStream,
     missing: Vec<String>,
-    unrecorded: Option<String>,
+    unrecorded: Option<RecordingError>,
     listener: Option<OwnedFd>,
-) -> Result<Never, String> {
-    let (program, stdin) = messages::receive::<Program>(control).map_err(|e| e.to_string())?;
-    let stdin = stdin.ok_or("it has no standard input")?;
-    rustix::stdio::dup2_stdin(&stdin).map_err(|errno| errno.to_string())?;
+) -> Result<Never, ConfineError> {
+    let (program, stdin) = messages::receive::<Program>(control)?;
+    rustix::stdio::dup2_stdin(&stdin.ok_or(ConfineError::NoInput)?)?;
     let state = if program.leaves_state {
-        let ((), record) = messages::receive(control).map_err(|error| error.to_string())?;
-        let record = record.ok_or("it has nothing to write its state to")?;
-        Some(LeavingState::new(&record).map_err(|error| error.to_string())?)
+        let ((), record) = messages::receive(control)?;
+        Some(LeavingState::new(&record.ok_or(ConfineError::NoRecord)?)?)
     } else {
         None
     };
+    let unrecorded = unrecorded.map(|reason| reason.to_string());
     let status = HelperStatus::Started { missing, unrecorded };
     if messages::send(control, &status, listener.as_ref().map(AsFd::as_fd)).is_err() {
         // No process waits for the program.

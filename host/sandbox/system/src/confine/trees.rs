@@ -2,16 +2,34 @@
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::FileType;
 
 use super::raw::landlock_version;
 use super::spec::{Preparation, TreeAccess, TreeState};
-use super::view::{DEVICES, MOVED, OWN_WRITABLE, TERMINAL, TERMINALS, open_itself};
+use super::view::{DEVICES, OWN_WRITABLE, TERMINAL, TERMINALS, ViewError, open_itself};
 
 /// The newest version whose features are used.
 const ABI_KNOWN: ABI = ABI::V6;
+
+/// A failure to restrict a command to its trees.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LandlockError {
+    /// A tree isn't what it was; then nothing is enforced.
+    #[error("moved meanwhile: {0}")]
+    Moved(String),
+    #[error("Landlock: this kernel does not have it")]
+    Missing,
+    #[error("Landlock: {0}")]
+    Ruleset(#[from] RulesetError),
+    #[error("Landlock: {0}: {1}")]
+    Tree(String, #[source] RulesetError),
+    #[error("Landlock: the kernel did not take all of it")]
+    Partial,
+    #[error("Landlock: version {0} doesn't keep files from being emptied; Linux 6.2 does")]
+    Emptying(u32),
+}
 
 /// Restricts this process and its descendants to the trees of the preparation. `state`: what they
 /// have to be; `None` if the root of this process is a view, which is checked itself.
@@ -21,35 +39,31 @@ const ABI_KNOWN: ABI = ABI::V6;
 ///
 /// # Errors
 ///
-/// What isn't enforced. It begins with [`MOVED`] if a tree isn't what it was; then nothing is.
-pub(super) fn restrict(preparation: &Preparation, state: Option<&TreeState>) -> Result<(), String> {
+/// What isn't enforced.
+pub(super) fn restrict(
+    preparation: &Preparation,
+    state: Option<&TreeState>,
+) -> Result<(), LandlockError> {
     let view = state.is_none();
-    let failed = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
     let version = landlock_version().unwrap_or(0);
     let abi = ABI::from(i32::try_from(version).unwrap_or(i32::MAX)).min(ABI_KNOWN);
     if view && abi < ABI::V2 {
         return Ok(());
     }
     if abi == ABI::Unsupported {
-        return Err("Landlock: this kernel does not have it".to_owned());
+        return Err(LandlockError::Missing);
     }
     // The kernel has said that it has all of this version, so all of it is required.
     let all = AccessFs::from_all(abi);
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(all)
-        .map_err(|error| failed(&error))?;
+    let mut ruleset =
+        Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(all)?;
     if abi >= ABI::V6 {
         // Sockets without a path, and other processes.
-        ruleset = ruleset
-            .scope(Scope::AbstractUnixSocket | Scope::Signal)
-            .map_err(|error| failed(&error))?;
+        ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?;
     }
     // With a view, it also has a private network.
     if abi >= ABI::V4 && !preparation.network && !view {
-        ruleset = ruleset
-            .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)
-            .map_err(|error| failed(&error))?;
+        ruleset = ruleset.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
     }
     let read: BitFlags<AccessFs> = AccessFs::from_read(abi);
     let trees = preparation.trees.iter().map(|tree| {
@@ -69,17 +83,17 @@ pub(super) fn restrict(preparation: &Preparation, state: Option<&TreeState>) -> 
     } else {
         paths.extend(process.to_str().map(|path| (path, read)));
     }
-    let mut rules = ruleset.create().map_err(|error| failed(&error))?;
+    let mut rules = ruleset.create()?;
     for (at, (path, access)) in paths.into_iter().enumerate() {
         // What can't be opened needs no rule, as what doesn't exist.
         let opened = match open_itself(path) {
-            Err(reason) if reason.starts_with(MOVED) => return Err(reason),
+            Err(ViewError::Moved(path)) => return Err(LandlockError::Moved(path)),
             opened => opened.ok().flatten(),
         };
         let found = opened.as_ref().map(|(_, _, identity)| identity);
         let expected = state.and_then(|state| state.found.get(at));
         if expected.is_some_and(|expected| expected.as_ref() != found) {
-            return Err(format!("{MOVED}{path}"));
+            return Err(LandlockError::Moved(path.to_owned()));
         }
         let Some((handle, kind, _)) = opened else { continue };
         let access = match kind {
@@ -90,16 +104,14 @@ pub(super) fn restrict(preparation: &Preparation, state: Option<&TreeState>) -> 
         };
         rules = rules
             .add_rule(PathBeneath::new(handle, access & all))
-            .map_err(|error| format!("Landlock: {path}: {error}"))?;
+            .map_err(|error| LandlockError::Tree(path.to_owned(), error))?;
     }
-    let status = rules.restrict_self().map_err(|error| failed(&error))?;
+    let status = rules.restrict_self()?;
     if status.ruleset != RulesetStatus::FullyEnforced {
-        return Err("Landlock: the kernel did not take all of it".to_owned());
+        return Err(LandlockError::Partial);
     }
     if !view && abi < ABI::V3 {
-        return Err(format!(
-            "Landlock: version {version} doesn't keep files from being emptied; Linux 6.2 does"
-        ));
+        return Err(LandlockError::Emptying(version));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! links, so that nobody can put another tree in their place meanwhile.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -49,12 +50,37 @@ const LINKS: [(&str, &str); 5] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// The step that failed, as the reason why there is no sandbox.
-type Step<T> = Result<T, String>;
+/// A step of making a view that failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ViewError {
+    /// The path was found a moment ago. If it is gone, it isn't covered.
+    #[error("moved meanwhile: {0}")]
+    Moved(String),
+    /// A step without a path.
+    #[error("{0}: {1}")]
+    Step(&'static str, #[source] io::Error),
+    /// A path isn't found in the view.
+    #[error("{0}: {1}")]
+    Find(String, #[source] Errno),
+    #[error("opening {0}: {1}")]
+    Open(String, #[source] Errno),
+    #[error("cloning {0}: {1}")]
+    Clone(String, #[source] Errno),
+    #[error("mounting {0}: {1}")]
+    Mount(String, #[source] Errno),
+    #[error("making {0} in the view: {1}")]
+    Make(String, #[source] Errno),
+    #[error("linking {0}: {1}")]
+    Link(String, #[source] Errno),
+    #[error("keeping {0} in its place: {1}")]
+    Pin(String, #[source] Errno),
+    #[error("protecting {0}: {1}")]
+    Protect(String, #[source] io::Error),
+    #[error("hiding {0}: {1}")]
+    Hide(String, #[source] Errno),
+}
 
-/// Beginning of the reason if a path has moved. The path was found a moment ago; if it is gone, it
-/// isn't covered.
-pub(super) const MOVED: &str = "moved meanwhile: ";
+type Step<T> = Result<T, ViewError>;
 
 /// The view of a process that is in it.
 pub(super) struct View {
@@ -143,11 +169,12 @@ impl View {
         if self.found != state.found {
             let mut pairs = self.found.iter().zip(&state.found);
             let moved = pairs.position(|(found, now)| found != now).and_then(|at| trees.get(at));
-            return Err(format!("{MOVED}{}", moved.map_or("a tree", |tree| &tree.path)));
+            let moved = moved.map_or("a tree", |tree| &tree.path);
+            return Err(ViewError::Moved(moved.to_owned()));
         }
         for (path, mount) in &self.inner {
             if mount_of(&self.root.known(path)?)? != *mount {
-                return Err(format!("{MOVED}{path}"));
+                return Err(ViewError::Moved(path.clone()));
             }
         }
         for path in &state.pinned {
@@ -193,8 +220,8 @@ fn mount_of(handle: &OwnedFd) -> Step<u64> {
         .map_err(failed("finding a mount"))
 }
 
-fn failed(step: &'static str) -> impl Fn(Errno) -> String {
-    move |errno| format!("{step}: {errno}")
+fn failed(step: &'static str) -> impl Fn(Errno) -> ViewError {
+    move |errno| ViewError::Step(step, errno.into())
 }
 
 /// A file system in which neither devices nor set-user-ID bits count.
@@ -211,20 +238,19 @@ fn mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> 
         fsconfig_create(context.as_fd())?;
         fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
     };
-    mount().map_err(|errno| format!("mounting {kind}: {errno}"))
+    mount().map_err(|errno| ViewError::Mount(kind.to_owned(), errno))
 }
 
 /// Opens what has a real path, and says what that is. `None`: nothing. No link is followed: a
-/// component that has become a link isn't the one that was meant. Then the reason of the error
-/// begins with [`MOVED`].
+/// component that has become a link isn't the one that was meant, so the path has moved.
 pub(crate) fn open_itself(path: &str) -> Step<Option<(OwnedFd, FileType, Identity)>> {
-    let opened = |errno: Errno| format!("opening {path}: {errno}");
+    let opened = |errno: Errno| ViewError::Open(path.to_owned(), errno);
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let handle = match openat2(CWD, path, flags, Mode::empty(), resolve) {
         Ok(handle) => handle,
         Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP | Errno::NOTDIR) => return Err(format!("{MOVED}{path}")),
+        Err(Errno::LOOP | Errno::NOTDIR) => return Err(ViewError::Moved(path.to_owned())),
         Err(errno) => return Err(opened(errno)),
     };
     let stat = rustix::fs::fstat(&handle).map_err(opened)?;
@@ -252,13 +278,13 @@ impl Source {
             let link = Self::Link { path: path.to_owned(), target: target.clone() };
             return Ok(Some((link, identity)));
         }
-        let clone = clone(&handle).map_err(|errno| format!("cloning {path}: {errno}"))?;
+        let clone = clone(&handle).map_err(|errno| ViewError::Clone(path.to_owned(), errno))?;
         let device = kind == FileType::CharacterDevice;
         let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID;
         attributes.set(MountAttrFlags::MOUNT_ATTR_NODEV, !device);
         attributes.set(MountAttrFlags::MOUNT_ATTR_RDONLY, !writable);
         raw::mount_attributes(&clone, attributes.bits().into())
-            .map_err(|error| format!("protecting {path}: {error}"))?;
+            .map_err(|error| ViewError::Protect(path.to_owned(), error))?;
         let is_directory = kind == FileType::Directory;
         Ok(Some((Self::Tree { path: path.to_owned(), clone, is_directory }, identity)))
     }
@@ -279,7 +305,7 @@ impl Source {
                 let above = root.find(above).map_err(failed("making the view"))?;
                 match symlinkat(target.as_str(), above, leaf) {
                     Ok(()) | Err(Errno::EXIST) => Ok(()),
-                    Err(errno) => Err(format!("linking {path}: {errno}")),
+                    Err(errno) => Err(ViewError::Link(path.clone(), errno)),
                 }
             }
         }
@@ -335,7 +361,7 @@ impl Root {
         // user in here.
         let made =
             self.find(above).and_then(|above| mkdirat(above, leaf, Mode::from_raw_mode(0o755)));
-        made.map_err(|errno| format!("making {path} in the view: {errno}"))
+        made.map_err(|errno| ViewError::Make(path.to_owned(), errno))
     }
 
     /// Creates an empty file as a mount point.
@@ -349,7 +375,7 @@ impl Root {
         };
         match self.find(path) {
             Ok(_) => Ok(()),
-            Err(_) => make().map_err(|errno| format!("making {path} in the view: {errno}")),
+            Err(_) => make().map_err(|errno| ViewError::Make(path.to_owned(), errno)),
         }
     }
 
@@ -360,28 +386,28 @@ impl Root {
                 MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
             move_mount(mount, c"", target, c"", flags)
         };
-        attach().map_err(|errno| format!("mounting {path}: {errno}"))
+        attach().map_err(|errno| ViewError::Mount(path.to_owned(), errno))
     }
 
     /// The kind of file that was found at a path before.
     fn known(&self, path: &str) -> Step<OwnedFd> {
         self.find(path).map_err(|errno| match errno {
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => format!("{MOVED}{path}"),
-            errno => format!("{path}: {errno}"),
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => ViewError::Moved(path.to_owned()),
+            errno => ViewError::Find(path.to_owned(), errno),
         })
     }
 
     /// Keeps the name of a directory or a link: a mount point can't be renamed, removed or
     /// exchanged.
     fn pin(&self, path: &str) -> Step<()> {
-        let clone = clone(&self.known(path)?)
-            .map_err(|errno| format!("keeping {path} in its place: {errno}"))?;
+        let clone =
+            clone(&self.known(path)?).map_err(|errno| ViewError::Pin(path.to_owned(), errno))?;
         self.attach(&clone, path)
     }
 
     /// Makes a path read-only.
     fn freeze(&self, path: &str) -> Step<()> {
-        let failed = |errno: Errno| format!("protecting {path}: {errno}");
+        let failed = |errno: Errno| ViewError::Protect(path.to_owned(), errno.into());
         let target = self.known(path)?;
         if FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode)
             == FileType::Symlink
@@ -392,7 +418,7 @@ impl Root {
         let clone = clone(&target).map_err(failed)?;
         let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into();
         raw::mount_attributes(&clone, attributes)
-            .map_err(|error| format!("protecting {path}: {error}"))?;
+            .map_err(|error| ViewError::Protect(path.to_owned(), error))?;
         self.attach(&clone, path)
     }
 }
@@ -429,14 +455,14 @@ impl Covers {
         let covers = make().map_err(failed("making what hides files"))?;
         // Their clones are read-only too.
         raw::mount_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
-            .map_err(|error| format!("making what hides files: {error}"))?;
+            .map_err(|error| ViewError::Step("making what hides files", error))?;
         Ok(covers)
     }
 
     /// Covers a path.
     fn hide(&self, root: &Root, path: &str) -> Step<()> {
         let target = root.known(path)?;
-        let failed = |errno: Errno| format!("hiding {path}: {errno}");
+        let failed = |errno: Errno| ViewError::Hide(path.to_owned(), errno);
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode);
         if kind == FileType::Symlink {
             // Where it leads is covered itself, or isn't in the view.

@@ -4,7 +4,7 @@
 mod kernel;
 mod resources;
 
-pub use crate::confine::{filter_works, landlock_version};
+pub use crate::confine::{FilterCheckError, filter_works, landlock_version};
 pub use crate::files::{proc_works, resolving_works};
 pub use crate::kernel::{bounds_namespaces, release, version};
 pub use kernel::{Namespaces, WatchLimits, namespaces, watch_limits, watching_works};

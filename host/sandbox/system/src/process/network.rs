@@ -73,7 +73,9 @@ pub struct LoopbackSide {
 }
 
 fn answer(control: &UnixStream) -> io::Result<OwnedFd> {
-    let (answer, descriptor) = messages::receive::<NetworkAnswer>(control)?;
-    answer.map_err(io::Error::other)?;
-    descriptor.ok_or_else(|| io::Error::other("the helper sent no descriptor"))
+    match messages::receive(control)? {
+        (NetworkAnswer::Opened, Some(descriptor)) => Ok(descriptor),
+        (NetworkAnswer::Opened, None) => Err(io::Error::other("the helper sent no descriptor")),
+        (NetworkAnswer::Failed(reason), _) => Err(io::Error::other(reason)),
+    }
 }
