@@ -183,7 +183,8 @@ impl Network {
     pub async fn tls(&self) -> Result<rustls::ClientConfig, Error> {
         let (trust, own) = (Arc::clone(&self.trust), self.authorities.clone());
         let tls = tokio::task::spawn_blocking(move || trust.config(&own)).await;
-        tls.map_err(|error| Error::Setup(error.to_string()))?.map_err(Error::Setup)
+        tls.map_err(|error| Error::Setup(error.to_string()))?
+            .map_err(|error| Error::Setup(error.to_string()))
     }
 
     fn proxy_matcher(&self) -> Option<Matcher> {

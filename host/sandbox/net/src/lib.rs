@@ -27,10 +27,10 @@ pub use check::Scope;
 pub use connect::ProxyServer;
 pub use echoes::Echoes;
 pub use error::{Error, Obstacle};
-pub use secret_sources::{Secret, SecretSource, SecretValue, examine, read};
+pub use secret_sources::{Secret, SecretError, SecretSource, SecretValue, examine, read};
 pub use send::{Body, Denials, Requests, Timeouts};
 pub use settings::{Limits, Network, Proxy, Resolve, Settings};
-pub use tls::{TrustStore, examine_authority};
+pub use tls::{AuthorityError, TrustStore, examine_authority};
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -137,8 +137,9 @@ impl Egress {
         let read = || async {
             let source = secret.source.clone();
             let read = tokio::task::spawn_blocking(move || secret_sources::read(&source)).await;
-            let read = read.unwrap_or_else(|_| Err("reading it failed".to_owned()));
-            read.map_err(|reason| Error::Secret(secret.rule.name.clone(), reason))
+            let failed = |reason: String| Error::Secret(secret.rule.name.clone(), reason);
+            let read = read.map_err(|_| failed("reading it failed".to_owned()))?;
+            read.map_err(|error| failed(error.to_string()))
         };
         let value = self.values[index].get_or_try_init(read).await?;
         Ok(value.expose())

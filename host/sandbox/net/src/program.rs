@@ -7,13 +7,36 @@ use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use zeroize::Zeroizing;
+
+/// A failure of a program to print a secret. It has none of the program's output.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretProgramError {
+    /// It doesn't start.
+    #[error("can't be started: {0}")]
+    Start(ErrorKind),
+    /// It reached its time limit.
+    #[error("took longer than {} s and was stopped", .0.as_secs_f32())]
+    Time(Duration),
+    /// It reached the limit of its output, in bytes.
+    #[error("printed more than {0} bytes, the limit of a secret")]
+    Size(usize),
+    /// Reading its output failed.
+    #[error("can't be read: {0}")]
+    Read(ErrorKind),
+    /// Waiting for its end failed.
+    #[error("can't be waited for: {0}")]
+    Wait(ErrorKind),
+    /// It reported a failure.
+    #[error("failed ({0}); run it in a terminal to see why")]
+    Status(ExitStatus),
+}
 
 /// The program that `name` stands for: an absolute path, or a program in one of the absolute
 /// folders of `path`, which has the form of `PATH`. Programs in the working directory are not
@@ -45,16 +68,12 @@ fn is_program(path: &Path) -> bool {
 
 /// Runs a program and returns its output. The program has no input, and the operator's environment.
 /// Blocks.
-///
-/// # Errors
-///
-/// What went wrong, without any of the program's output.
 pub(super) fn output(
     program: &Path,
     arguments: &[String],
     time: Duration,
     most: usize,
-) -> Result<Zeroizing<Vec<u8>>, String> {
+) -> Result<Zeroizing<Vec<u8>>, SecretProgramError> {
     let mut command = Command::new(program);
     // It gets its own process group, so that processes that it starts end with it. Its stderr is
     // dropped, because an error message could contain the secret.
@@ -65,18 +84,18 @@ pub(super) fn output(
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .process_group(0);
-    let child = command.spawn().map_err(|error| format!("can't be started: {}", error.kind()))?;
+    let child = command.spawn().map_err(|error| SecretProgramError::Start(error.kind()))?;
     let mut child = Group(child);
     let output = child.read(Instant::now() + time, most).map_err(|error| match error.kind() {
-        ErrorKind::TimedOut => format!("took longer than {} s and was stopped", time.as_secs_f32()),
-        ErrorKind::FileTooLarge => format!("printed more than {most} bytes, the limit of a secret"),
-        kind => format!("can't be read: {kind}"),
+        ErrorKind::TimedOut => SecretProgramError::Time(time),
+        ErrorKind::FileTooLarge => SecretProgramError::Size(most),
+        kind => SecretProgramError::Read(kind),
     })?;
-    let status = child.end().map_err(|error| format!("can't be waited for: {}", error.kind()))?;
+    let status = child.end().map_err(|error| SecretProgramError::Wait(error.kind()))?;
     if status.success() {
         return Ok(output);
     }
-    Err(format!("failed ({status}); run it in a terminal to see why"))
+    Err(SecretProgramError::Status(status))
 }
 
 /// A program and the processes of its group. They end when this is dropped.
@@ -125,7 +144,7 @@ impl Group {
         }
     }
 
-    fn end(&mut self) -> std::io::Result<std::process::ExitStatus> {
+    fn end(&mut self) -> std::io::Result<ExitStatus> {
         // Before `wait` releases the process ID, which another group could get.
         let _ = rustix::process::kill_process_group(self.pid()?, Signal::KILL);
         self.0.wait()

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use toolhold_contract::text::shell_word;
 use toolhold_policy::egress::SecretRule;
 use zeroize::Zeroizing;
 
-use super::program::{find, looked_for, output};
+use super::program::{SecretProgramError, find, looked_for, output};
 
 /// The most bytes of a secret.
 const MAX_BYTES: usize = 4096;
@@ -87,12 +87,75 @@ impl SecretSource {
     }
 }
 
+/// A secret that can't be read. The error has none of its content.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The variable isn't set.
+    #[error("the variable `{0}` is not set in Toolhold's environment")]
+    NoVariable(String),
+    /// The value of the variable isn't a secret.
+    #[error("the variable `{0}` {1}")]
+    Variable(String, #[source] SecretFormError),
+    /// The system doesn't give the content of the file.
+    #[error("{} can't be read: {source}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The path leads to something else than a file.
+    #[error("{} is not a regular file", .0.display())]
+    FileKind(PathBuf),
+    /// The content of the file isn't a secret.
+    #[error("the file {} {source}", .path.display())]
+    FileContent {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: SecretFormError,
+    },
+    /// The command is empty.
+    #[error("the command has no program")]
+    NoProgram,
+    /// The program of the command isn't found.
+    #[error(
+        "program `{0}` not found; give its path, or the name of a program in an absolute folder of PATH"
+    )]
+    ProgramNotFound(String),
+    /// The program doesn't print the secret.
+    #[error("`{0}` {1}")]
+    Program(String, #[source] SecretProgramError),
+    /// The output of the program isn't a secret.
+    #[error("the output of `{0}` {1}")]
+    Output(String, #[source] SecretFormError),
+}
+
+/// A text that can't be put into any request unchanged. Its message is a phrase after the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretFormError {
+    /// It has no bytes.
+    #[error("is empty")]
+    Empty,
+    /// It has too few bytes.
+    #[error("is too short for a secret: the minimum is {MIN_BYTES} bytes")]
+    Short,
+    /// It has too many bytes.
+    #[error("is too long for a secret: the limit is {MAX_BYTES} bytes")]
+    Long,
+    /// It has other characters than the ones of a header.
+    #[error(
+        "has more than one line, a space at its start or end, or a character that isn't allowed in a header; a secret is one line of printable ASCII"
+    )]
+    Characters,
+}
+
 /// Reads a secret. Blocks, because it may run a program.
 ///
 /// # Errors
 ///
 /// Why the secret can't be read, without any of its content.
-pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, String> {
+pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, SecretError> {
     read_with(source, &path(), PROGRAM_TIME)
 }
 
@@ -102,14 +165,15 @@ pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, String> {
 /// # Errors
 ///
 /// Why the source can't work.
-pub fn examine(source: &SecretSource) -> Result<Option<String>, String> {
+pub fn examine(source: &SecretSource) -> Result<Option<String>, SecretError> {
     match source {
         SecretSource::Variable { value: Some(_), .. } => Ok(None),
-        SecretSource::Variable { name, value: None } => Err(variable_not_set(name)),
+        SecretSource::Variable { name, value: None } => Err(SecretError::NoVariable(name.clone())),
         SecretSource::File(path) => open_file(path).map(|(_, mode)| mode_warning(path, mode)),
         SecretSource::Command(words) => {
             let program = words.first().map_or("", String::as_str);
-            find(program, &self::path()).map(|_| None).ok_or_else(|| program_not_found(program))
+            let found = find(program, &self::path());
+            found.map(|_| None).ok_or_else(|| SecretError::ProgramNotFound(program.to_owned()))
         }
     }
 }
@@ -122,13 +186,13 @@ fn read_with(
     source: &SecretSource,
     path: &OsStr,
     time: Duration,
-) -> Result<Arc<SecretValue>, String> {
+) -> Result<Arc<SecretValue>, SecretError> {
     let run = |program: &Path, arguments: &[String]| output(program, arguments, time, MAX_BYTES);
     match source {
         SecretSource::Variable { name, value } => {
-            let value = value.as_ref().ok_or_else(|| variable_not_set(name))?;
+            let value = value.as_ref().ok_or_else(|| SecretError::NoVariable(name.clone()))?;
             validate(value.expose().as_bytes())
-                .map_err(|why| format!("the variable `{name}` {why}"))?;
+                .map_err(|error| SecretError::Variable(name.clone(), error))?;
             Ok(Arc::clone(value))
         }
         SecretSource::File(path) => {
@@ -140,55 +204,46 @@ fn read_with(
             let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 2));
             file.take(MAX_BYTES as u64 + 2)
                 .read_to_end(&mut bytes)
-                .map_err(|error| format!("{} can't be read: {error}", path.display()))?;
-            parse_value(&bytes).map_err(|why| format!("the file {} {why}", path.display()))
+                .map_err(|source| SecretError::File { path: path.clone(), source })?;
+            parse_value(&bytes)
+                .map_err(|source| SecretError::FileContent { path: path.clone(), source })
         }
         SecretSource::Command(words) => {
-            let Some((name, arguments)) = words.split_first() else {
-                return Err("the command has no program".to_owned());
-            };
-            let program = find(name, path).ok_or_else(|| program_not_found(name))?;
-            let bytes = run(&program, arguments).map_err(|why| format!("`{name}` {why}"))?;
-            parse_value(&bytes).map_err(|why| format!("the output of `{name}` {why}"))
+            let (name, arguments) = words.split_first().ok_or(SecretError::NoProgram)?;
+            let program =
+                find(name, path).ok_or_else(|| SecretError::ProgramNotFound(name.clone()))?;
+            let bytes = run(&program, arguments)
+                .map_err(|error| SecretError::Program(name.clone(), error))?;
+            parse_value(&bytes).map_err(|error| SecretError::Output(name.clone(), error))
         }
     }
 }
 
-fn variable_not_set(name: &str) -> String {
-    format!("the variable `{name}` is not set in Toolhold's environment")
-}
-
-fn program_not_found(program: &str) -> String {
-    format!(
-        "program `{program}` not found; give its path, or the name of a program in an absolute folder of PATH"
-    )
-}
-
-fn parse_value(bytes: &[u8]) -> Result<Arc<SecretValue>, &'static str> {
+fn parse_value(bytes: &[u8]) -> Result<Arc<SecretValue>, SecretFormError> {
     let bytes =
         bytes.strip_suffix(b"\n").map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line));
     validate(bytes).map(|text| Arc::new(SecretValue::new(text.to_owned())))
 }
 
 /// Checks that a secret can be put into any request unchanged, and can't split a header.
-fn validate(bytes: &[u8]) -> Result<&str, &'static str> {
+fn validate(bytes: &[u8]) -> Result<&str, SecretFormError> {
     match bytes.len() {
-        0 => return Err("is empty"),
-        1..MIN_BYTES => return Err("is too short for a secret: the minimum is 6 bytes"),
+        0 => return Err(SecretFormError::Empty),
+        1..MIN_BYTES => return Err(SecretFormError::Short),
         MIN_BYTES..=MAX_BYTES => {}
-        _ => return Err("is too long for a secret: the limit is 4096 bytes"),
+        _ => return Err(SecretFormError::Long),
     }
     let fits = bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
         && bytes.first() != Some(&b' ')
         && bytes.last() != Some(&b' ');
     let text = std::str::from_utf8(bytes).ok().filter(|_| fits);
-    text.ok_or("has more than one line, a space at its start or end, or a character that isn't allowed in a header; a secret is one line of printable ASCII")
+    text.ok_or(SecretFormError::Characters)
 }
 
 /// Opens a file and returns its mode. The mode is that of the open file: the path could name
 /// another file by then.
-fn open_file(path: &Path) -> Result<(File, u32), String> {
-    let failed = |error: std::io::Error| format!("{} can't be read: {error}", path.display());
+fn open_file(path: &Path) -> Result<(File, u32), SecretError> {
+    let failed = |source| SecretError::File { path: path.to_owned(), source };
     // Non-blocking, because opening a FIFO would wait for a writer.
     let file = OpenOptions::new()
         .read(true)
@@ -197,7 +252,7 @@ fn open_file(path: &Path) -> Result<(File, u32), String> {
     let file = file.map_err(failed)?;
     let status = file.metadata().map_err(failed)?;
     if !status.is_file() {
-        return Err(format!("{} is not a regular file", path.display()));
+        return Err(SecretError::FileKind(path.to_owned()));
     }
     Ok((file, status.mode()))
 }
@@ -223,17 +278,17 @@ mod tests {
         SecretSource::Command(["sh", "-c", script].map(str::to_owned).to_vec())
     }
 
-    fn read_in(path: &OsStr, source: &SecretSource) -> Result<String, String> {
+    fn read_in(path: &OsStr, source: &SecretSource) -> Result<String, SecretError> {
         read_with(source, path, Duration::from_secs(20)).map(|value| value.expose().to_owned())
     }
 
-    fn read_from_path(source: &SecretSource) -> Result<String, String> {
+    fn read_from_path(source: &SecretSource) -> Result<String, SecretError> {
         read_in(&path(), source)
     }
 
     #[track_caller]
     fn check_refused(source: &SecretSource, expected: &str) {
-        let why = read_from_path(source).expect_err("it can't be read");
+        let why = read_from_path(source).expect_err("it can't be read").to_string();
         assert!(why.contains(expected) && !why.contains(SECRET), "{why}");
     }
 
@@ -257,11 +312,13 @@ mod tests {
         let path = folder.path().join("token");
         for text in [SECRET.to_owned(), format!("{SECRET}\n"), format!("{SECRET}\r\n")] {
             fs::write(&path, text).expect("it is written");
-            assert_eq!(read_from_path(&SecretSource::File(path.clone())).as_deref(), Ok(SECRET));
+            let read = read_from_path(&SecretSource::File(path.clone()));
+            assert_eq!(read.expect("it can be read"), SECRET);
         }
         let link = folder.path().join("link");
         symlink(&path, &link).expect("a link is made");
-        assert_eq!(read_from_path(&SecretSource::File(link)).as_deref(), Ok(SECRET));
+        let read = read_from_path(&SecretSource::File(link));
+        assert_eq!(read.expect("it can be read"), SECRET);
     }
 
     #[test]
@@ -287,7 +344,7 @@ mod tests {
             check_refused(&source, expected);
         }
         fs::write(&path, vec![b'x'; MAX_BYTES]).expect("it is written");
-        assert_eq!(read_from_path(&source).map(|value| value.len()), Ok(MAX_BYTES));
+        assert_eq!(read_from_path(&source).expect("it can be read").len(), MAX_BYTES);
     }
 
     #[test]
@@ -321,7 +378,7 @@ mod tests {
             name: "TOKEN".to_owned(),
             value: value.map(|value| Arc::new(SecretValue::new(value.to_owned()))),
         };
-        assert_eq!(read_from_path(&source(Some(SECRET))).as_deref(), Ok(SECRET));
+        assert_eq!(read_from_path(&source(Some(SECRET))).expect("it can be read"), SECRET);
         check_refused(&source(None), "`TOKEN` is not set");
         check_refused(
             &source(Some(&format!("{SECRET}\r\nX: 1"))),
@@ -331,15 +388,11 @@ mod tests {
 
     #[test]
     fn output_of_a_program_is_the_secret() {
-        assert_eq!(
-            read_from_path(&shell(&format!("printf '%s\\n' '{SECRET}'"))).as_deref(),
-            Ok(SECRET)
-        );
+        let read = read_from_path(&shell(&format!("printf '%s\\n' '{SECRET}'")));
+        assert_eq!(read.expect("it can be read"), SECRET);
         // The program has no input, and Toolhold's environment.
-        assert_eq!(
-            read_from_path(&shell("cat; echo \"${PATH:+has a path}\"")).as_deref(),
-            Ok("has a path")
-        );
+        let read = read_from_path(&shell("cat; echo \"${PATH:+has a path}\""));
+        assert_eq!(read.expect("it can be read"), "has a path");
         check_refused(
             &shell(&format!("echo '{SECRET}' >&2; exit 3")),
             "`sh` failed (exit status: 3)",
@@ -356,16 +409,14 @@ mod tests {
         check_refused(&SecretSource::Command(Vec::new()), "has no program");
         // The program is started directly, without a shell.
         let literal = SecretSource::Command(["echo", "$HOME;x"].map(str::to_owned).to_vec());
-        assert_eq!(read_from_path(&literal).as_deref(), Ok("$HOME;x"));
+        assert_eq!(read_from_path(&literal).expect("it can be read"), "$HOME;x");
     }
 
     #[test]
     fn processes_that_a_program_leaves_behind_are_not_waited_for() {
         // Waiting for the process in the background would reach the time limit.
-        assert_eq!(
-            read_from_path(&shell(&format!("sleep 1000 & echo '{SECRET}'"))).as_deref(),
-            Ok(SECRET)
-        );
+        let read = read_from_path(&shell(&format!("sleep 1000 & echo '{SECRET}'")));
+        assert_eq!(read.expect("it can be read"), SECRET);
     }
 
     #[test]
@@ -377,7 +428,8 @@ mod tests {
             pids.display()
         );
         let why = read_with(&shell(&script), &path(), Duration::from_millis(500))
-            .expect_err("it takes too long");
+            .expect_err("it takes too long")
+            .to_string();
         assert!(why.contains("took longer than 0.5 s"), "{why}");
         for pid in fs::read_to_string(&pids).expect("it started").lines() {
             // A process that ended but wasn't waited for has no command line.
@@ -398,7 +450,8 @@ mod tests {
         fs::write(&program, format!("#!/bin/sh\necho '{SECRET}'\n")).expect("it is written");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("its mode is set");
         let source = SecretSource::Command(vec!["ask".to_owned()]);
-        assert_eq!(read_in(folder.path().as_os_str(), &source).as_deref(), Ok(SECRET));
+        let read = read_in(folder.path().as_os_str(), &source);
+        assert_eq!(read.expect("it can be read"), SECRET);
         for path in ["", ".", "relative:./more"] {
             assert!(read_in(OsStr::new(path), &source).is_err(), "{path}");
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
 
 /// The trusted certificate authorities: those of this machine and the operator's own. If the
@@ -12,7 +12,30 @@ use rustls::{ClientConfig, RootCertStore};
 /// reading them takes longer than most calls.
 #[derive(Debug, Default)]
 pub struct TrustStore {
-    config: OnceLock<Result<Arc<ClientConfig>, String>>,
+    config: OnceLock<Result<Arc<ClientConfig>, Arc<TrustError>>>,
+}
+
+/// Authorities that can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TrustError {
+    #[error("`authorities` in [network] names {}: {source}", .path.display())]
+    Authority { path: PathBuf, source: AuthorityError },
+    #[error(transparent)]
+    Versions(#[from] rustls::Error),
+}
+
+/// A file of an authority that can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// It can't be read.
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    /// It has nothing in it.
+    #[error("it has no certificate in PEM form")]
+    Empty,
+    /// One of its certificates isn't valid.
+    #[error(transparent)]
+    Certificate(#[from] rustls::Error),
 }
 
 impl TrustStore {
@@ -22,8 +45,9 @@ impl TrustStore {
     ///
     /// Why one of the operator's own authorities can't be used. Requests then fail, because they
     /// must not be made with other authorities than configured.
-    pub(super) fn config(&self, own: &[PathBuf]) -> Result<ClientConfig, String> {
-        self.config.get_or_init(|| read(own).map(Arc::new)).clone().map(|config| (*config).clone())
+    pub(super) fn config(&self, own: &[PathBuf]) -> Result<ClientConfig, Arc<TrustError>> {
+        let config = self.config.get_or_init(|| read(own).map(Arc::new).map_err(Arc::new));
+        config.clone().map(|config| (*config).clone())
     }
 }
 
@@ -32,28 +56,19 @@ impl TrustStore {
 /// # Errors
 ///
 /// Why the file can't be used.
-pub fn examine_authority(path: &Path) -> Result<usize, String> {
+pub fn examine_authority(path: &Path) -> Result<usize, AuthorityError> {
     let certificates = read_certificates(path)?;
     let mut roots = RootCertStore::empty();
-    certificates
-        .iter()
-        .try_for_each(|certificate| roots.add(certificate.clone()))
-        .map_err(|error| error.to_string())?;
+    certificates.iter().try_for_each(|certificate| roots.add(certificate.clone()))?;
     Ok(certificates.len())
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
-    let certificates: Vec<_> =
-        certificates.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
-    if certificates.is_empty() {
-        Err("it has no certificate in PEM form".to_owned())
-    } else {
-        Ok(certificates)
-    }
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?;
+    if certificates.is_empty() { Err(AuthorityError::Empty) } else { Ok(certificates) }
 }
 
-fn read(own: &[PathBuf]) -> Result<ClientConfig, String> {
+fn read(own: &[PathBuf]) -> Result<ClientConfig, TrustError> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {
@@ -64,17 +79,14 @@ fn read(own: &[PathBuf]) -> Result<ClientConfig, String> {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
     for path in own {
-        let fail = |reason: String| {
-            format!("`authorities` in [network] names {}: {reason}", path.display())
-        };
+        let fail = |source| TrustError::Authority { path: path.clone(), source };
         let certificates = read_certificates(path).map_err(fail)?;
         for certificate in certificates {
-            roots.add(certificate).map_err(|error| fail(error.to_string()))?;
+            roots.add(certificate).map_err(|error| fail(error.into()))?;
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

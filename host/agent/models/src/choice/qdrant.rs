@@ -82,7 +82,7 @@ impl Secret {
     /// The header with the key. Blocks: a program may have to print it.
     fn header(&self) -> Result<(HeaderName, HeaderValue), String> {
         let wrong = |why: String| format!("secret `{}`: {why}", self.name);
-        let key = read(&self.source).map_err(wrong)?;
+        let key = read(&self.source).map_err(|error| wrong(error.to_string()))?;
         let name = HeaderName::try_from(&self.header).map_err(|error| wrong(error.to_string()))?;
         let value = HeaderValue::try_from(format!("{}{}", self.prefix, key.expose()));
         // The error would not show the key, and says nothing that helps.

@@ -1,15 +1,12 @@
 //! Why a request of Toolhold's own failed or was refused, and what to do about it.
 
+use std::fmt;
 use std::time::Duration;
 
 use toolhold_contract::text::{cut, in_words, neutral_line};
 
 /// Bytes of a library's or the system's own words in an error.
 const WORDS: usize = 300;
-
-/// What to do about a place that nobody named.
-pub(crate) const TO_NAME: &str =
-    "Only a place that is configured or named by hand may be there, and no redirect leads to it.";
 
 /// Why a request failed, or why its answer ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,7 +22,7 @@ pub enum OutboundError {
         /// The rule.
         rule: String,
         /// What to do.
-        remedy: String,
+        remedy: Remedy,
     },
     /// There were too many redirects.
     #[error("there were more than {0} redirects in a row, the limit")]
@@ -69,6 +66,34 @@ pub enum OutboundError {
     Unrecorded(String, String),
 }
 
+/// What to do about a refused request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Configure the place or name it by hand.
+    NameIt,
+    /// Write the URL with https.
+    UseHttps,
+    /// Let the name of this machine resolve to a loopback address.
+    ResolveLocally,
+    /// Nothing: no configuration changes it.
+    Nothing,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NameIt => {
+                "Only a place that is configured or named by hand may be there, and no redirect leads to it."
+            }
+            Self::UseHttps => "Write the URL with https.",
+            Self::ResolveLocally => {
+                "Let `localhost` resolve to a loopback address, for example in /etc/hosts."
+            }
+            Self::Nothing => "No configuration opens it.",
+        })
+    }
+}
+
 impl OutboundError {
     /// Whether a rule refused the request, so that it was not sent.
     pub fn is_refusal(&self) -> bool {
@@ -77,7 +102,7 @@ impl OutboundError {
 
     /// Whether the request would be allowed if the operator had named the place.
     pub fn is_unnamed(&self) -> bool {
-        matches!(self, Self::Blocked { remedy, .. } if remedy == TO_NAME)
+        matches!(self, Self::Blocked { remedy: Remedy::NameIt, .. })
     }
 
     /// The text for the record: the rule of a refusal, otherwise the message.

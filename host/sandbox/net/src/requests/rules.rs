@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use toolhold_policy::egress::{Scheme, Target, TargetHost, forbidden};
 use url::Url;
 
-use crate::requests::error::{OutboundError, TO_NAME};
+use crate::requests::error::{OutboundError, Remedy};
 
 /// Reads a URL: one that programs read in different ways, or that has a password, is refused.
 pub(crate) fn parse(url: &str) -> Result<Url, OutboundError> {
@@ -46,19 +46,15 @@ pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundEr
     if target.scheme == Scheme::Https || is_named && is_this_machine(&target.host) {
         return Ok(());
     }
-    let blocked = |rule: &str, remedy: &str| OutboundError::Blocked {
-        target: target.to_string(),
-        rule: rule.to_owned(),
-        remedy: remedy.to_owned(),
-    };
-    Err(if is_this_machine(&target.host) {
-        blocked("only a place that was named by hand may be asked without TLS", TO_NAME)
+    let (rule, remedy) = if is_this_machine(&target.host) {
+        ("only a place that was named by hand may be asked without TLS", Remedy::NameIt)
     } else {
-        blocked(
+        (
             "only https is asked; http is for this machine alone (`localhost` or a loopback address)",
-            "Write the URL with https.",
+            Remedy::UseHttps,
         )
-    })
+    };
+    Err(OutboundError::Blocked { target: target.to_string(), rule: rule.to_owned(), remedy })
 }
 
 /// Decides on a host that is written as an address. A name is decided on by its addresses.
@@ -72,26 +68,26 @@ pub(crate) fn check_address(
     address: IpAddr,
     is_named: bool,
 ) -> Result<(), OutboundError> {
-    let blocked = |rule: String, remedy: &str| {
+    let blocked = |rule: String, remedy| {
         let target = match &target.host {
             TargetHost::Name(_) => format!("{target} (at {address})"),
             TargetHost::Address(_) => target.to_string(),
         };
-        Err(OutboundError::Blocked { target, rule, remedy: remedy.to_owned() })
+        Err(OutboundError::Blocked { target, rule, remedy })
     };
     // Without TLS, nothing else says that the answer comes from this machine.
     if target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
-        let remedy = "Let `localhost` resolve to a loopback address, for example in /etc/hosts.";
-        return blocked("without TLS, the host has to be this machine".to_owned(), remedy);
+        let rule = "without TLS, the host has to be this machine".to_owned();
+        return blocked(rule, Remedy::ResolveLocally);
     }
     match forbidden(address) {
         Some(found) if found.always => blocked(
             format!("the address is {}, which is always blocked", found.kind),
-            "No configuration opens it.",
+            Remedy::Nothing,
         ),
         Some(found) if !is_named => blocked(
             format!("the address is {}, and private addresses are blocked", found.kind),
-            TO_NAME,
+            Remedy::NameIt,
         ),
         _ => Ok(()),
     }

@@ -23,9 +23,9 @@ pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
         match examine(&loaded.source_of(&key, &secret, folders, &directory)) {
             Ok(None) => Finding::ok(called, "its source exists"),
             Ok(Some(exposed)) => Finding::warning(called, exposed, "make it private"),
-            Err(why) => Finding::warning(
+            Err(error) => Finding::warning(
                 called,
-                why,
+                error.to_string(),
                 format!("create it, or change [{key}]; requests that need it fail"),
             ),
         }
