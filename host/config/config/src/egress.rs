@@ -1,6 +1,7 @@
 //! Builds the rules of requests from the configuration: which hosts, which proxy and authorities,
 //! and which secrets.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use toolhold_net::{
     Limits, Network, Proxy, Secret as ResolvedSecret, SecretSource, SecretValue, Settings,
 };
 use toolhold_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme, Target};
-use toolhold_policy::{Action, Origin, Placed, Verdict};
+use toolhold_policy::{Action, Placed, Verdict};
 
 use serde_json::Value;
 
@@ -87,7 +88,8 @@ impl Config {
         let mut reach = self.reach(&self.web_table())?;
         if self.values.tools.web.other_domains == OtherDomains::Allow {
             let place = self.origin("tools.web.other_domains");
-            let hosts = HostPattern::new("*").map_err(HostError::Config)?;
+            let hosts =
+                HostPattern::new("*").map_err(|error| HostError::Config(error.to_string()))?;
             reach.grants.push(Placed {
                 value: Grant { hosts, scheme: None, port: None, methods: Vec::new() },
                 place,
@@ -204,8 +206,8 @@ impl Config {
     fn reach(&self, table: &RequestTable<'_>) -> Result<Reach, HostError> {
         let key = |key: &str| format!("{}.{key}", table.name);
         let grants = self.each(&key(table.key), table.grants, |grant| {
-            Ok(Grant {
-                hosts: HostPattern::new(grant.host.as_str())?,
+            HostPattern::new(grant.host.as_str()).map(|hosts| Grant {
+                hosts,
                 scheme: grant.scheme.map(|scheme| match scheme {
                     UrlScheme::Https => Scheme::Https,
                     UrlScheme::Http => Scheme::Http,
@@ -261,19 +263,18 @@ impl Config {
     }
 
     /// The elements of a list, each with its place.
-    fn each<W, T>(
+    fn each<W, T, E: fmt::Display>(
         &self,
         key: &str,
         written: &[W],
-        read: impl Fn(&W) -> Result<T, String>,
+        read: impl Fn(&W) -> Result<T, E>,
     ) -> Result<Vec<Placed<T>>, HostError> {
         let element = |(index, written): (usize, &W)| {
             let element = format!("{key}.{index}");
-            let problem = |message: String| {
-                HostError::from(Problems::from(Problem::new(self.source(&element), message)))
-            };
-            let place: Origin = self.origin(&element);
-            Ok(Placed { value: read(written).map_err(problem)?, place })
+            let value = read(written).map_err(|error| {
+                Problems::from(Problem::new(self.source(&element), error.to_string()))
+            })?;
+            Ok(Placed { value, place: self.origin(&element) })
         };
         written.iter().enumerate().map(element).collect()
     }
@@ -287,10 +288,9 @@ impl Config {
         working_directory: &Path,
     ) -> Result<ResolvedSecret, HostError> {
         let key = format!("{table}.secrets.{}", super::dotted_name(name));
-        let problem = |message: String| {
-            HostError::from(Problems::from(Problem::new(self.source_below(&key), message)))
-        };
-        let rule = secret.rule(name).map_err(problem)?;
+        let rule = secret.rule(name).map_err(|error| {
+            Problems::from(Problem::new(self.source_below(&key), error.to_string()))
+        })?;
         Ok(ResolvedSecret {
             rule,
             source: self.source_of(&key, &secret.into(), folders, working_directory),

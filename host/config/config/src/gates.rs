@@ -8,9 +8,9 @@ use toolhold_contract::{Access, HostError};
 use toolhold_policy::files::PathGlobs;
 use toolhold_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use toolhold_policy::{
-    BUILT_IN_COMMANDS, Blocklist, Containment, DEFAULT_BLOCKED, Origin, OriginKind, Pattern,
-    Permission, Permissions, Phase, Placed, Policy, ProviderTrust, TextGlob, Trust, Verdict,
-    expression, literal,
+    BUILT_IN_COMMANDS, Blocklist, Containment, DEFAULT_BLOCKED, ExpressionError, GlobError, Origin,
+    OriginKind, Pattern, PatternLengthError, Permission, Permissions, Phase, Placed, Policy,
+    ProviderTrust, TextGlob, Trust, Verdict, expression, literal,
 };
 
 use super::policy::{is_everything, spellings};
@@ -205,7 +205,8 @@ impl Config {
             HostError::from(Problems::from(Problem::new(source.clone(), message)))
         };
         let pattern = match (rule.exact, rule.action) {
-            (false, _) => Pattern::new(pattern, spellings(pattern, home)).map_err(problem)?,
+            (false, _) => Pattern::new(pattern, spellings(pattern, home))
+                .map_err(|error| problem(error.to_string()))?,
             (true, PermissionAction::Allow) => Pattern::exactly(pattern),
             // A rule that denies or asks for one spelling only would protect nothing.
             (true, _) => {
@@ -230,10 +231,9 @@ impl Config {
     fn rules(&self, home: Option<&Path>) -> Result<RuleSet, HostError> {
         let rule = |(index, rule): (usize, &PolicyRule)| {
             let element = format!("tools.policy.rules.{index}");
-            let problem = |message: String| {
-                HostError::from(Problems::from(Problem::new(self.source(&element), message)))
-            };
-            policy_rule(rule, self.origin(&element), home).map_err(problem)
+            policy_rule(rule, self.origin(&element), home).map_err(|error| {
+                Problems::from(Problem::new(self.source(&element), error.to_string()))
+            })
         };
         let written = self.values.tools.policy.rules.iter().enumerate();
         Ok(RuleSet { rules: written.map(rule).collect::<Result<_, _>>()? })
@@ -241,10 +241,21 @@ impl Config {
 }
 
 fn written(pattern: &str) -> Result<super::WrittenPattern, HostError> {
-    super::WrittenPattern::new(pattern).map_err(HostError::Config)
+    super::WrittenPattern::new(pattern).map_err(|error| HostError::Config(error.to_string()))
 }
 
-fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<Rule, String> {
+/// A rule with a pattern that isn't valid.
+#[derive(Debug, thiserror::Error)]
+enum RuleError {
+    #[error(transparent)]
+    Tool(#[from] PatternLengthError),
+    #[error(transparent)]
+    Path(#[from] GlobError),
+    #[error(transparent)]
+    Argument(#[from] ExpressionError),
+}
+
+fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<Rule, RuleError> {
     let effect = match rule.effect {
         PolicyEffect::Allow => Effect::Allow,
         PolicyEffect::Deny => Effect::Deny,
@@ -288,7 +299,7 @@ fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<
     })
 }
 
-fn argument(test: &ArgumentTest) -> Result<Argument, String> {
+fn argument(test: &ArgumentTest) -> Result<Argument, ExpressionError> {
     let comparison = match (&test.glob, &test.regex) {
         (Some(glob), _) => Test::Glob(TextGlob::new(glob.as_str())?),
         (None, regex) => Test::Expression(expression(regex.as_deref().unwrap_or_default())?),

@@ -311,7 +311,7 @@ impl Config {
                 .collect::<Vec<_>>()
         };
         PathGlobs::new(globs.iter().enumerate().filter(counts).flat_map(with_place).collect())
-            .map_err(|message| Problems::from(Problem::new(self.source(key), message)))
+            .map_err(|error| Problems::from(Problem::new(self.source(key), error.to_string())))
     }
 
     fn grants(

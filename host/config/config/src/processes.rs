@@ -196,7 +196,7 @@ impl Config {
         });
         let mut template =
             CommandTemplate::parse(parts, &plugin.stdin, &plugin.argument_descriptions)
-                .map_err(|message| problem("arguments", message))?;
+                .map_err(|error| problem("arguments", error.to_string()))?;
         template.description = Some(plugin.description.clone()).filter(|text| !text.is_empty());
         Ok(Some(template))
     }
@@ -230,8 +230,8 @@ impl Config {
         let entries = entries.map(|(index, entry)| -> (String, Origin) {
             (entry.as_str().to_owned(), self.origin(&format!("{}.{index}", key("programs"))))
         });
-        let programs = Programs::new(entries).map_err(|message| {
-            Problems::from(Problem::new(self.source(&key("programs")), message))
+        let programs = Programs::new(entries).map_err(|error| {
+            Problems::from(Problem::new(self.source(&key("programs")), error.to_string()))
         })?;
         let network = if plugin.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
         let granted = ProcessTable {

@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use toolhold_policy::egress::{Grant, HostPattern, PrivateHosts, Scheme};
+use toolhold_policy::egress::{Grant, HostGrantError, HostPattern, PrivateHosts, Scheme};
 
 use crate::Bounded;
 use crate::string_types::inline_schema;
@@ -260,7 +260,7 @@ impl<'de> Deserialize<'de> for HostGrant {
 }
 
 /// Reads `[scheme://]host[:port]`.
-pub(crate) fn host_grant(written: &str) -> Result<HostGrant, String> {
+pub(crate) fn host_grant(written: &str) -> Result<HostGrant, HostGrantError> {
     let Grant { hosts, scheme, port, .. } = Grant::new(written)?;
     let scheme = scheme.map(|scheme| match scheme {
         Scheme::Https => UrlScheme::Https,

@@ -74,7 +74,7 @@ pub use memory::Memory;
 pub use narrowing::Narrowing;
 pub use network::{Network, WithoutProxy, WrittenProxy};
 pub use overflow::Overflow;
-pub use paths::{AllowedPath, PathAccess, PathGlob};
+pub use paths::{AllowedPath, PathAccess, PathGlob, PathGlobError};
 pub use permissions::{PermissionAction, PermissionRule, WrittenPattern};
 pub use plugin_folder::{PluginFolder, Reload};
 pub use plugins::{ArgumentPart, InstanceLifetime, Plugin, PluginSettings, Sha256, TrustLevel};
@@ -84,7 +84,9 @@ pub use policy::{
 pub use redaction::Redaction;
 pub use result_cache::ResultCache;
 pub use retry::Retry;
-pub use review::{AdversarialPolicy, MAX_POLICIES, OnReviewDenial, PolicySentence};
+pub use review::{
+    AdversarialPolicy, MAX_POLICIES, OnReviewDenial, PolicySentence, PolicySentenceError,
+};
 pub use scheduler::Scheduler;
 pub use secrets::{
     HeaderName, PathPrefix, Prefix, QueryName, Secret, ServerSecret, WrittenSecretHost,

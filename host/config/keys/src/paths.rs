@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use toolhold_policy::GlobError;
 use toolhold_policy::files::PathGlobs;
 
 use crate::string_types::inline_schema;
@@ -61,12 +62,12 @@ impl<'de> Deserialize<'de> for AllowedPath {
             }
 
             fn visit_str<E: serde::de::Error>(self, path: &str) -> Result<AllowedPath, E> {
-                checked(path.to_owned(), PathAccess::default()).map_err(E::custom)
+                checked(path.to_owned(), PathAccess::default())
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AllowedPath, A::Error> {
                 let Long { path, access } = Long::deserialize(MapAccessDeserializer::new(map))?;
-                checked(path, access).map_err(serde::de::Error::custom)
+                checked(path, access)
             }
         }
 
@@ -74,16 +75,16 @@ impl<'de> Deserialize<'de> for AllowedPath {
     }
 }
 
-fn checked(path: String, access: PathAccess) -> Result<AllowedPath, String> {
+fn checked<E: serde::de::Error>(path: String, access: PathAccess) -> Result<AllowedPath, E> {
     if path.is_empty() || path.contains('\0') {
-        return Err(
-            "a path must not be empty or contain a NUL; the working directory is \".\"".to_owned()
-        );
+        return Err(E::custom(
+            "a path must not be empty or contain a NUL; the working directory is \".\"",
+        ));
     }
     if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
-        return Err(format!(
+        return Err(E::custom(format_args!(
             "{path:?}: the home of another user can't be named with `~`; write the path in full"
-        ));
+        )));
     }
     Ok(AllowedPath { path, access })
 }
@@ -111,6 +112,26 @@ impl JsonSchema for AllowedPath {
     }
 }
 
+/// A glob that is invalid, or can never match.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathGlobError {
+    /// It is empty.
+    #[error("a glob must not be empty")]
+    Empty,
+    /// It begins with `!`.
+    #[error("`{0}`: globs can't be inverted with `!`; a denial always wins")]
+    Inverted(String),
+    /// A part of it is `..`.
+    #[error("`{0}`: paths are compared without `..`, so this never matches")]
+    Parent(String),
+    /// It begins with `~` and a name.
+    #[error("`{0}`: the home of another user can't be named with `~`; write the path in full")]
+    OtherHome(String),
+    /// It isn't a valid glob.
+    #[error(transparent)]
+    Glob(#[from] GlobError),
+}
+
 /// A glob over paths, for [`PathGlobs`]. With a leading `/` or `~/` it is compared with the whole
 /// path, otherwise at any depth. It also matches everything below a match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -122,25 +143,19 @@ impl PathGlob {
     /// # Errors
     ///
     /// If the glob is invalid, or can never match: in `deny_read` it would protect nothing.
-    pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
+    pub fn new(pattern: impl Into<String>) -> Result<Self, PathGlobError> {
         let pattern = pattern.into();
         if pattern.is_empty() {
-            return Err("a glob must not be empty".to_owned());
+            return Err(PathGlobError::Empty);
         }
         if pattern.starts_with('!') {
-            return Err(format!(
-                "`{pattern}`: globs can't be inverted with `!`; a denial always wins"
-            ));
+            return Err(PathGlobError::Inverted(pattern));
         }
         if pattern.split('/').any(|part| part == "..") {
-            return Err(format!(
-                "`{pattern}`: paths are compared without `..`, so this never matches"
-            ));
+            return Err(PathGlobError::Parent(pattern));
         }
         if pattern.starts_with('~') && pattern != "~" && !pattern.starts_with("~/") {
-            return Err(format!(
-                "`{pattern}`: the home of another user can't be named with `~`; write the path in full"
-            ));
+            return Err(PathGlobError::OtherHome(pattern));
         }
         PathGlobs::new(vec![(pattern.clone(), String::new())])?;
         Ok(Self(pattern))

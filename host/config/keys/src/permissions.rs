@@ -2,6 +2,7 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
+use toolhold_policy::{PatternLengthError, TextGlob};
 
 /// One rule of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,9 +46,9 @@ impl WrittenPattern {
     /// # Errors
     ///
     /// If it is empty or too long.
-    pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
+    pub fn new(pattern: impl Into<String>) -> Result<Self, PatternLengthError> {
         let pattern = pattern.into();
-        toolhold_policy::TextGlob::new(&pattern)?;
+        TextGlob::new(&pattern)?;
         Ok(Self(pattern))
     }
 

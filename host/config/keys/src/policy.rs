@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhold_policy::ExpressionError;
 
 use crate::narrowing::{Narrowing, section};
 use crate::{PathGlob, TrustLevel, WrittenPattern};
@@ -120,19 +121,28 @@ struct LooseTest {
     regex: Option<String>,
 }
 
-impl TryFrom<LooseTest> for ArgumentTest {
-    type Error = String;
+/// A test of an argument that isn't valid.
+#[derive(Debug, thiserror::Error)]
+enum ArgumentTestError {
+    #[error("`{0}` isn't a pointer to an argument: it has to begin with `/`, as in \"/path\"")]
+    Pointer(String),
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    #[error("an argument is compared with either a `glob` or a `regex`")]
+    Comparison,
+}
 
-    fn try_from(LooseTest { pointer, glob, regex }: LooseTest) -> Result<Self, String> {
+impl TryFrom<LooseTest> for ArgumentTest {
+    type Error = ArgumentTestError;
+
+    fn try_from(LooseTest { pointer, glob, regex }: LooseTest) -> Result<Self, ArgumentTestError> {
         if !pointer.starts_with('/') {
-            return Err(format!(
-                "`{pointer}` isn't a pointer to an argument: it has to begin with `/`, as in \"/path\""
-            ));
+            return Err(ArgumentTestError::Pointer(pointer));
         }
         match (&glob, &regex) {
             (Some(_), None) => {}
             (None, Some(regex)) => drop(toolhold_policy::expression(regex)?),
-            _ => return Err("an argument is compared with either a `glob` or a `regex`".to_owned()),
+            _ => return Err(ArgumentTestError::Comparison),
         }
         Ok(Self { pointer, glob, regex })
     }

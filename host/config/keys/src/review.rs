@@ -66,19 +66,29 @@ inline_schema!(
     json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_POLICY })
 );
 
-impl TryFrom<String> for PolicySentence {
-    type Error = String;
+/// A sentence that can't be a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicySentenceError {
+    /// It has no words.
+    #[error("the policy is empty; remove it")]
+    Empty,
+    /// It is too long.
+    #[error("the policy is {0} bytes; the limit is {MAX_POLICY}")]
+    Length(usize),
+    /// It is more than a line.
+    #[error("the policy has a line end or another control character")]
+    Control,
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for PolicySentence {
+    type Error = PolicySentenceError;
+
+    fn try_from(text: String) -> Result<Self, PolicySentenceError> {
         let bytes = text.len();
         match () {
-            () if text.trim().is_empty() => Err("the policy is empty; remove it".to_owned()),
-            () if bytes > MAX_POLICY => {
-                Err(format!("the policy is {bytes} bytes; the limit is {MAX_POLICY}"))
-            }
-            () if text.contains(char::is_control) => {
-                Err("the policy has a line end or another control character".to_owned())
-            }
+            () if text.trim().is_empty() => Err(PolicySentenceError::Empty),
+            () if bytes > MAX_POLICY => Err(PolicySentenceError::Length(bytes)),
+            () if text.contains(char::is_control) => Err(PolicySentenceError::Control),
             () => Ok(Self(text)),
         }
     }

@@ -3,7 +3,7 @@
 
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
-use toolhold_policy::egress::{Placement, SecretHost, SecretRule};
+use toolhold_policy::egress::{Placement, SecretHost, SecretHostError, SecretRule};
 
 use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
@@ -222,7 +222,7 @@ impl Secret {
     }
 
     /// The rule for the requests that carry the secret.
-    pub fn rule(&self, name: &str) -> Result<SecretRule, String> {
+    pub fn rule(&self, name: &str) -> Result<SecretRule, SecretHostError> {
         Ok(SecretRule {
             name: name.to_owned(),
             hosts: self

@@ -289,7 +289,7 @@ fn url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
             }
             Ok(url)
         }
-        Err(why) if ours => Err(Failure::new(Category::InvalidParameters, why)),
+        Err(error) if ours => Err(Failure::new(Category::InvalidParameters, error.to_string())),
         Err(_) => Ok(text.clone()),
     }
 }

@@ -21,6 +21,87 @@ const MAX_WORDS: usize = 10_000;
 /// The word after which a command reads no more options.
 const END_OF_OPTIONS: &str = "--";
 
+/// A template that isn't valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandTemplateError {
+    /// It has too many parts.
+    #[error("a template has at most {MAX_PARTS} parts")]
+    Parts,
+    /// A word is too long.
+    #[error("`{word}` has {bytes} bytes; the limit is {MAX_PART}")]
+    Length {
+        /// The beginning of the word.
+        word: String,
+        /// Bytes of the word.
+        bytes: usize,
+    },
+    /// A word can't be passed to a command.
+    #[error("`{0}` has a character NUL")]
+    Nul(String),
+    /// A brace has no counterpart.
+    #[error("`{word}` has a single `{brace}`; write `{brace}{brace}` for one")]
+    Brace {
+        /// The beginning of the word.
+        word: String,
+        /// The brace.
+        brace: String,
+    },
+    /// A list or a switch is a part of a word.
+    #[error("`{{{argument}}}` has to be a word of its own, not a part of `{word}`")]
+    Inside {
+        /// The list or the switch, as it is written.
+        argument: String,
+        /// The beginning of the word.
+        word: String,
+    },
+    /// A path is neither for reading nor for writing.
+    #[error("`{name}` can be a path to `read` or to `write`, not to `{access}`")]
+    Access {
+        /// Name of the argument.
+        name: String,
+        /// The beginning of what is written instead.
+        access: String,
+    },
+    /// An argument can't have this name.
+    #[error(
+        "`{0}` can't be an argument's name: it has to be at most {MAX_NAME} characters of [a-z0-9_-], the first a letter"
+    )]
+    Name(String),
+    /// A switch has no words that it switches on.
+    #[error(
+        "`{{{0}?}}` stands alone; put it into a list with the words that it switches on: [\"--all\", \"{{{0}?}}\"]"
+    )]
+    Switch(String),
+    /// An optional part depends on no argument.
+    #[error(
+        "a list of words without an argument would never be left out; write the words one by one"
+    )]
+    Constant,
+    /// An argument has two meanings.
+    #[error("`{0}` stands for one thing in one part and for something else in another")]
+    Ambiguous(String),
+    /// A description is of no argument.
+    #[error("no part of `arguments` has `{{{0}}}`, which is described")]
+    Described(String),
+}
+
+/// An argument that can't be given to a command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandArgumentError {
+    /// Lists have too many texts.
+    #[error("the command has more than {MAX_WORDS} words, which is the limit")]
+    Words,
+    /// It isn't a text.
+    #[error("`{0}` has to be a text")]
+    Type(String),
+    /// It can't be a word.
+    #[error("`{0}` has a character NUL, which ends a word for a command")]
+    Nul(String),
+    /// It looks like an option.
+    #[error("`{0}` begins with `-`, so the command would read it as an option")]
+    Option(String),
+}
+
 /// The template of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandTemplate {
@@ -105,7 +186,7 @@ impl CommandTemplate {
         written: impl IntoIterator<Item = WrittenPart<'w>>,
         stdin: &str,
         descriptions: &BTreeMap<String, String>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, CommandTemplateError> {
         let mut template = Self::default();
         for part in written {
             let part = match part {
@@ -124,16 +205,16 @@ impl CommandTemplate {
         }
         for (name, description) in descriptions {
             let Some(argument) = template.arguments.get_mut(name) else {
-                return Err(format!("no part of `arguments` has `{{{name}}}`, which is described"));
+                return Err(CommandTemplateError::Described(name.clone()));
             };
             argument.description = Some(description.clone());
         }
         Ok(template)
     }
 
-    fn add(&mut self, part: Part) -> Result<(), String> {
+    fn add(&mut self, part: Part) -> Result<(), CommandTemplateError> {
         if self.parts.len() == MAX_PARTS {
-            return Err(format!("a template has at most {MAX_PARTS} parts"));
+            return Err(CommandTemplateError::Parts);
         }
         let mut names = 0;
         for word in &part.words {
@@ -154,15 +235,11 @@ impl CommandTemplate {
                     names += 1;
                     self.add_argument(name, None, Takes::Switch, false)?;
                 }
-                Word::Switch(name) => {
-                    return Err(format!(
-                        "`{{{name}?}}` stands alone; put it into a list with the words that it switches on: [\"--all\", \"{{{name}?}}\"]"
-                    ));
-                }
+                Word::Switch(name) => return Err(CommandTemplateError::Switch(name.clone())),
             }
         }
         if part.optional && names == 0 {
-            return Err("a list of words without an argument would never be left out; write the words one by one".to_owned());
+            return Err(CommandTemplateError::Constant);
         }
         self.parts.push(part);
         Ok(())
@@ -174,13 +251,11 @@ impl CommandTemplate {
         path: Option<Access>,
         takes: Takes,
         required: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommandTemplateError> {
         let new = Argument { takes, path, required, description: None };
         let known = self.arguments.entry(name.to_owned()).or_insert(new);
         if (known.takes, known.path) != (takes, path) {
-            return Err(format!(
-                "`{name}` stands for one thing in one part and for something else in another"
-            ));
+            return Err(CommandTemplateError::Ambiguous(name.to_owned()));
         }
         known.required |= required;
         Ok(())
@@ -228,7 +303,7 @@ impl CommandTemplate {
     /// # Errors
     ///
     /// Which argument can't be given to the command, and why.
-    pub fn expand(&self, arguments: &Value) -> Result<CommandLine, String> {
+    pub fn expand(&self, arguments: &Value) -> Result<CommandLine, CommandArgumentError> {
         let mut words = Vec::new();
         let mut options = true;
         for part in &self.parts {
@@ -238,9 +313,7 @@ impl CommandTemplate {
             for word in &part.words {
                 word.expand(arguments, &mut options, &mut words)?;
                 if words.len() > MAX_WORDS {
-                    return Err(format!(
-                        "the command has more than {MAX_WORDS} words, which is the limit"
-                    ));
+                    return Err(CommandArgumentError::Words);
                 }
             }
         }
@@ -272,7 +345,7 @@ impl Word {
         arguments: &Value,
         options: &mut bool,
         words: &mut Vec<String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommandArgumentError> {
         match self {
             Self::Text(pieces) => {
                 let mut word = String::new();
@@ -302,29 +375,30 @@ impl Word {
     }
 }
 
-fn text_of<'v>(name: &str, value: Option<&'v Value>) -> Result<&'v str, String> {
-    let text = value.and_then(Value::as_str).ok_or_else(|| format!("`{name}` has to be a text"))?;
+fn text_of<'v>(name: &str, value: Option<&'v Value>) -> Result<&'v str, CommandArgumentError> {
+    let text = value.and_then(Value::as_str);
+    let text = text.ok_or_else(|| CommandArgumentError::Type(name.to_owned()))?;
     if text.contains('\0') {
-        return Err(format!("`{name}` has a character NUL, which ends a word for a command"));
+        return Err(CommandArgumentError::Nul(name.to_owned()));
     }
     Ok(text)
 }
 
 /// A value must not become an option, since options can do anything that the command can.
-fn check_option(name: &str, word: &str, options: bool) -> Result<(), String> {
+fn check_option(name: &str, word: &str, options: bool) -> Result<(), CommandArgumentError> {
     if options && word.len() > 1 && word.starts_with('-') {
-        return Err(format!("`{name}` begins with `-`, so the command would read it as an option"));
+        return Err(CommandArgumentError::Option(name.to_owned()));
     }
     Ok(())
 }
 
-fn parse_word(written: &str) -> Result<Word, String> {
-    let shown: String = written.chars().take(80).collect();
+fn parse_word(written: &str) -> Result<Word, CommandTemplateError> {
+    let word: String = written.chars().take(80).collect();
     if written.len() > MAX_PART {
-        return Err(format!("`{shown}` has {} bytes; the limit is {MAX_PART}", written.len()));
+        return Err(CommandTemplateError::Length { word, bytes: written.len() });
     }
     if written.contains('\0') {
-        return Err(format!("`{shown}` has a character NUL"));
+        return Err(CommandTemplateError::Nul(word));
     }
     let whole = written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     if let Some(name) = whole.and_then(|name| name.strip_suffix("...")) {
@@ -344,14 +418,10 @@ fn parse_word(written: &str) -> Result<Word, String> {
         }
         let inside = if brace == "{" { after.split_once('}') } else { None };
         let Some((name, after)) = inside else {
-            return Err(format!(
-                "`{shown}` has a single `{brace}`; write `{brace}{brace}` for one"
-            ));
+            return Err(CommandTemplateError::Brace { word, brace: brace.to_owned() });
         };
         if name.ends_with("...") || name.ends_with('?') {
-            return Err(format!(
-                "`{{{name}}}` has to be a word of its own, not a part of `{shown}`"
-            ));
+            return Err(CommandTemplateError::Inside { argument: name.to_owned(), word });
         }
         let one = placeholder(name)?;
         if !literal.is_empty() {
@@ -368,41 +438,36 @@ fn parse_word(written: &str) -> Result<Word, String> {
 }
 
 /// `NAME`, `NAME:read` or `NAME:write`.
-fn placeholder(written: &str) -> Result<Placeholder, String> {
+fn placeholder(written: &str) -> Result<Placeholder, CommandTemplateError> {
     let (name, path) = match written.split_once(':') {
         None => (written, None),
         Some((name, "read")) => (name, Some(Access::Read)),
         Some((name, "write")) => (name, Some(Access::Write)),
         Some((name, other)) => {
             check_name(name)?;
-            let shown: String = other.chars().take(MAX_NAME).collect();
-            return Err(format!(
-                "`{name}` can be a path to `read` or to `write`, not to `{shown}`"
-            ));
+            let access = other.chars().take(MAX_NAME).collect();
+            return Err(CommandTemplateError::Access { name: name.to_owned(), access });
         }
     };
     check_name(name)?;
     Ok(Placeholder { name: name.to_owned(), path })
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+fn check_name(name: &str) -> Result<(), CommandTemplateError> {
     let is_valid = name.len() <= MAX_NAME
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b));
     if is_valid {
         return Ok(());
     }
-    let shown: String = name.chars().take(MAX_NAME).collect();
-    Err(format!(
-        "`{shown}` can't be an argument's name: it has to be at most {MAX_NAME} characters of [a-z0-9_-], the first a letter"
-    ))
+    Err(CommandTemplateError::Name(name.chars().take(MAX_NAME).collect()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn template(parts: &[&[&str]]) -> Result<CommandTemplate, String> {
+    fn template(parts: &[&[&str]]) -> Result<CommandTemplate, CommandTemplateError> {
         let owned: Vec<Vec<String>> =
             parts.iter().map(|part| part.iter().map(|word| (*word).to_owned()).collect()).collect();
         let written = owned.iter().map(|part| match &part[..] {
@@ -413,7 +478,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn words(parts: &[&[&str]], arguments: &Value) -> Result<Vec<String>, String> {
+    fn words(parts: &[&[&str]], arguments: &Value) -> Result<Vec<String>, CommandArgumentError> {
         template(parts).expect("the template is valid").expand(arguments).map(|line| line.words)
     }
 
@@ -427,7 +492,7 @@ mod tests {
     #[test]
     fn value_never_becomes_an_option() {
         let error = words(&[&["{x}"]], &json!({ "x": "--exec=sh" })).expect_err("it is an option");
-        assert!(error.contains("`x` begins with `-`"), "{error}");
+        assert!(error.to_string().contains("`x` begins with `-`"), "{error}");
         assert!(words(&[&["{x...}"]], &json!({ "x": ["ok", "-i"] })).is_err());
         assert!(words(&[&["{x}{y}"]], &json!({ "x": "", "y": "-i" })).is_err());
         // A value that is `--` doesn't end the options, and is none.
@@ -491,7 +556,7 @@ mod tests {
             (&[&["{a}"], &["{a:read}"]], "something else in another"),
         ] {
             let error = template(parts).expect_err("the template is wrong");
-            assert!(error.contains(reason), "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
         }
         assert!(template(&[&["{{a}}"]]).is_ok_and(|template| template.arguments.len() == 1));
         let described = BTreeMap::from([("b".to_owned(), "what".to_owned())]);

@@ -597,6 +597,6 @@ mod tests {
     fn error_names_invalid_glob() {
         let error =
             PathGlobs::new(vec![("a[".to_owned(), "x".to_owned())]).expect_err("invalid glob");
-        assert!(error.contains("a["), "{error}");
+        assert!(error.to_string().contains("a["), "{error}");
     }
 }

@@ -33,7 +33,9 @@ pub use action::{Action, Phase, ResolvedSubject, Trust};
 pub use autonomy::{Autonomy, Containment};
 pub use backoff::Backoff;
 pub use canonical::canonical;
-pub use command_template::{CommandLine, CommandTemplate, WrittenPart};
+pub use command_template::{
+    CommandArgumentError, CommandLine, CommandTemplate, CommandTemplateError, WrittenPart,
+};
 /// The commands that never run, each with its place in the configuration.
 pub type Blocklist = toolhold_shell_commands::Blocklist<Origin>;
 
@@ -43,16 +45,18 @@ pub use dependencies::{Dependencies, Needs};
 pub use injection::injections;
 pub use network::Network;
 pub use origin::{ConfigFile, Origin, OriginKind, OwnTable, Placed, TablePlace};
-pub use path_globs::MAX_GLOB;
+pub use path_globs::{GlobError, MAX_GLOB};
 pub use path_rules::ReachedPaths;
-pub use pattern::{MAX_PATTERN, Pattern, TextGlob, expression, literal};
+pub use pattern::{
+    ExpressionError, MAX_PATTERN, Pattern, PatternLengthError, TextGlob, expression, literal,
+};
 pub use permissions::{Permission, Permissions};
 pub use policy::{BUILT_IN_COMMANDS, Definition, GATES, Policy, undecided};
-pub use programs::Programs;
+pub use programs::{Programs, ProgramsError};
 pub use repetition::{Levels, Reaction, Repeated, Repetition, RepetitionKind, RepetitionLimits};
 pub use switches::Switches;
 pub use toolhold_shell_commands as commands;
 pub use toolhold_shell_commands::{DEFAULT_BLOCKED, command_line, last_command};
 pub use trust::ProviderTrust;
-pub use warnings::SecurityLines;
+pub use warnings::{SecurityLines, SecurityLinesError};
 pub use web::{Web, origins};

@@ -12,12 +12,29 @@ use crate::origin::{Origin, OriginKind};
 /// stack than there is, which ends the whole program.
 pub const MAX_GLOB: usize = 4096;
 
+/// A glob that can't be matched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GlobError {
+    /// Its bytes are more than the limit.
+    #[error("a glob is {0} bytes; the limit is {MAX_GLOB}")]
+    Length(usize),
+    /// The engine doesn't read it.
+    #[error("`{glob}` isn't a valid glob: {}", .source.kind())]
+    Invalid {
+        /// The glob, as it was written.
+        glob: String,
+        /// The explanation of the engine.
+        source: globset::Error,
+    },
+    /// The engine can't match it together with the others.
+    #[error(transparent)]
+    Set(globset::Error),
+}
+
 /// Checks the length of a glob, before it is read.
-pub(crate) fn check_glob(glob: &str) -> Result<(), String> {
+pub(crate) fn check_glob(glob: &str) -> Result<(), GlobError> {
     match glob.len() {
-        length if length > MAX_GLOB => {
-            Err(format!("a glob is {length} bytes; the limit is {MAX_GLOB}"))
-        }
+        length if length > MAX_GLOB => Err(GlobError::Length(length)),
         _ => Ok(()),
     }
 }
@@ -42,7 +59,7 @@ impl PathGlobs {
     /// # Errors
     ///
     /// The first pattern that isn't a valid glob, with the explanation of the engine.
-    pub fn new(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, String> {
+    pub fn new(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, GlobError> {
         Self::compile(patterns, false)
     }
 
@@ -51,14 +68,14 @@ impl PathGlobs {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn ignoring_case(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, String> {
+    pub fn ignoring_case(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, GlobError> {
         Self::compile(patterns, true)
     }
 
     fn compile(
         patterns: Vec<(String, impl Into<Origin>)>,
         ignoring_case: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, GlobError> {
         let (patterns, places): (Vec<_>, Vec<_>) =
             patterns.into_iter().map(|(pattern, place)| (pattern, place.into())).unzip();
         let mut set = GlobSetBuilder::new();
@@ -79,12 +96,12 @@ impl PathGlobs {
                     .literal_separator(true)
                     .case_insensitive(ignoring_case)
                     .build()
-                    .map_err(|error| format!("`{pattern}` isn't a valid glob: {}", error.kind()))?;
+                    .map_err(|source| GlobError::Invalid { glob: pattern.clone(), source })?;
                 set.add(glob);
                 pattern_of.push(index);
             }
         }
-        let set = set.build().map_err(|error| error.to_string())?;
+        let set = set.build().map_err(GlobError::Set)?;
         Ok(Self { set, patterns, places, pattern_of })
     }
 

@@ -13,6 +13,11 @@ pub const MAX_PATTERN: usize = 1024;
 /// Bytes of a compiled pattern.
 const MAX_COMPILED: usize = 1 << 20;
 
+/// A pattern that is empty or longer than [`MAX_PATTERN`], with its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("pattern is {0} bytes; it has to be 1 to {MAX_PATTERN} bytes")]
+pub struct PatternLengthError(usize);
+
 /// A glob for a whole text: `*` matches anything, `?` one character, and `\` escapes the next
 /// character. Case doesn't matter.
 ///
@@ -32,7 +37,7 @@ impl TextGlob {
     /// # Errors
     ///
     /// If it is empty, or longer than [`MAX_PATTERN`].
-    pub fn new(glob: &str) -> Result<Self, String> {
+    pub fn new(glob: &str) -> Result<Self, PatternLengthError> {
         check_length(glob)?;
         let mut chunks = vec![String::new()];
         let mut characters = glob.chars();
@@ -107,26 +112,39 @@ fn match_suffix(text: &str, chunk: &str) -> bool {
     })
 }
 
+/// A regular expression that can't be matched.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ExpressionError {
+    /// Its length is wrong.
+    #[error(transparent)]
+    Length(#[from] PatternLengthError),
+    /// The engine doesn't read it, or it is too large when compiled.
+    #[error("`{expression}` isn't a valid regular expression: {source}")]
+    Invalid {
+        /// The expression.
+        expression: String,
+        /// The explanation of the engine.
+        source: regex::Error,
+    },
+}
+
 /// A regular expression of the operator, which matches anywhere in a text.
 ///
 /// # Errors
 ///
 /// If it is invalid, empty, longer than [`MAX_PATTERN`], or too large when compiled.
-pub fn expression(pattern: &str) -> Result<Regex, String> {
+pub fn expression(pattern: &str) -> Result<Regex, ExpressionError> {
     check_length(pattern)?;
     RegexBuilder::new(pattern)
         .size_limit(MAX_COMPILED)
         .build()
-        .map_err(|error| format!("`{pattern}` isn't a valid regular expression: {error}"))
+        .map_err(|source| ExpressionError::Invalid { expression: pattern.to_owned(), source })
 }
 
 /// Checks the length of a pattern.
-pub(crate) fn check_length(pattern: &str) -> Result<(), String> {
+pub(crate) fn check_length(pattern: &str) -> Result<(), PatternLengthError> {
     if pattern.is_empty() || pattern.len() > MAX_PATTERN {
-        return Err(format!(
-            "pattern is {} bytes; it has to be 1 to {MAX_PATTERN} bytes",
-            pattern.len()
-        ));
+        return Err(PatternLengthError(pattern.len()));
     }
     Ok(())
 }
@@ -198,7 +216,7 @@ impl Pattern {
     /// # Errors
     ///
     /// As [`TextGlob::new`].
-    pub fn new(pattern: &str, spellings: Vec<String>) -> Result<Self, String> {
+    pub fn new(pattern: &str, spellings: Vec<String>) -> Result<Self, PatternLengthError> {
         Ok(Self(Form::Glob(Glob {
             text: TextGlob::new(pattern)?,
             spellings,

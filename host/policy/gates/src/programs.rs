@@ -5,7 +5,7 @@ use toolhold_contract::Denial;
 use toolhold_contract::text::{cut, neutral_line};
 
 use crate::origin::{Origin, OwnTable};
-use crate::path_globs::check_glob;
+use crate::path_globs::{GlobError, check_glob};
 
 /// The programs that the operator granted. The default grants no program.
 ///
@@ -16,6 +16,28 @@ use crate::path_globs::check_glob;
 /// operator's `PATH`.
 #[derive(Clone, Debug, Default)]
 pub struct Programs(Vec<Entry>);
+
+/// An entry that isn't valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProgramsError {
+    /// It names no program.
+    #[error("an entry of `programs` is empty: write a program, and globs for its arguments")]
+    Empty,
+    /// Its program isn't a plain name or path.
+    #[error("`{0}`: wildcards and quotes aren't allowed in the program; write its name or path")]
+    Program(String),
+    /// A glob is too long.
+    #[error(transparent)]
+    Length(#[from] GlobError),
+    /// The engine doesn't read a glob.
+    #[error("`{entry}`: {}", .source.kind())]
+    Glob {
+        /// The entry, as it was written.
+        entry: String,
+        /// The explanation of the engine.
+        source: globset::Error,
+    },
+}
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -34,7 +56,7 @@ impl Programs {
     /// The first entry that isn't valid, and why.
     pub fn new<P: Into<Origin>>(
         entries: impl IntoIterator<Item = (String, P)>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ProgramsError> {
         entries
             .into_iter()
             .map(|(text, place)| Entry::new(&text, place.into()))
@@ -89,15 +111,11 @@ impl Programs {
 }
 
 impl Entry {
-    fn new(text: &str, place: Origin) -> Result<Self, String> {
+    fn new(text: &str, place: Origin) -> Result<Self, ProgramsError> {
         let mut words = text.split_whitespace();
-        let program = words.next().ok_or(
-            "an entry of `programs` is empty: write a program, and globs for its arguments",
-        )?;
+        let program = words.next().ok_or(ProgramsError::Empty)?;
         if program.contains(['*', '?', '{', '[', '"', '\'']) {
-            return Err(format!(
-                "`{text}`: wildcards and quotes aren't allowed in the program; write its name or path"
-            ));
+            return Err(ProgramsError::Program(text.to_owned()));
         }
         let mut globs: Vec<&str> = words.collect();
         let has_rest = globs.last() == Some(&"**");
@@ -109,7 +127,7 @@ impl Entry {
             let glob =
                 GlobBuilder::new(glob).literal_separator(false).backslash_escape(true).build();
             glob.map(|glob| glob.compile_matcher())
-                .map_err(|error| format!("`{text}`: {}", error.kind()))
+                .map_err(|source| ProgramsError::Glob { entry: text.to_owned(), source })
         };
         let arguments = globs.iter().map(compile).collect::<Result<_, _>>()?;
         Ok(Self { program: program.to_owned(), arguments, has_rest, place })
@@ -135,9 +153,9 @@ mod tests {
     fn nested_braces_end_nothing() {
         let deep = format!("{}a{}", "{".repeat(300_000), "}".repeat(300_000));
         let error = Programs::new([(format!("git {deep}"), "the test")]).unwrap_err();
-        assert!(error.contains("the limit is 4096"), "{error}");
+        assert!(error.to_string().contains("the limit is 4096"), "{error}");
         let error = crate::files::PathGlobs::new(vec![(deep, "the test")]).unwrap_err();
-        assert!(error.contains("the limit is 4096"), "{error}");
+        assert!(error.to_string().contains("the limit is 4096"), "{error}");
     }
 
     #[test]

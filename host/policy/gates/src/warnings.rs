@@ -33,6 +33,29 @@ const PATTERNS: [&str; 20] = [
 /// Bytes of the compiled patterns.
 const MAX_COMPILED: usize = 4 << 20;
 
+/// A pattern of the operator that can't be matched.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SecurityLinesError {
+    /// The engine doesn't read it, or it takes too much memory.
+    #[error("`{pattern}`: {}", last_line(.source))]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// The explanation of the engine.
+        source: regex::Error,
+    },
+    /// All patterns together take too much memory.
+    #[error("{}", last_line(.0))]
+    Together(#[source] regex::Error),
+}
+
+/// The lines before show the whole expression.
+fn last_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().next_back().unwrap_or_default();
+    last.trim_start_matches("error: ").to_owned()
+}
+
 /// Finds the lines of a text that matter for security.
 ///
 /// The default finds the known lines alone. Their patterns are compiled at the first text, since
@@ -47,16 +70,21 @@ impl SecurityLines {
     /// # Errors
     ///
     /// If an expression is invalid, or all together take too much memory.
-    pub fn with<'e>(extra: impl IntoIterator<Item = &'e str>) -> Result<Self, String> {
+    pub fn with<'e>(extra: impl IntoIterator<Item = &'e str>) -> Result<Self, SecurityLinesError> {
         let mut extra = extra.into_iter().peekable();
         if extra.peek().is_none() {
             return Ok(Self::default());
         }
         let extra: Vec<&str> = extra.collect();
-        for pattern in &extra {
-            compile(std::iter::once(*pattern)).map_err(|why| format!("`{pattern}`: {why}"))?;
+        for pattern in extra.iter().copied() {
+            compile(std::iter::once(pattern)).map_err(|source| SecurityLinesError::Pattern {
+                pattern: pattern.to_owned(),
+                source,
+            })?;
         }
-        compile(PATTERNS.into_iter().chain(extra)).map(|regex| Self(Some(regex)))
+        compile(PATTERNS.into_iter().chain(extra))
+            .map(|regex| Self(Some(regex)))
+            .map_err(SecurityLinesError::Together)
     }
 
     fn regex(&self) -> &Regex {
@@ -81,16 +109,9 @@ impl SecurityLines {
     }
 }
 
-fn compile<'p>(patterns: impl Iterator<Item = &'p str>) -> Result<Regex, String> {
+fn compile<'p>(patterns: impl Iterator<Item = &'p str>) -> Result<Regex, regex::Error> {
     let all = patterns.map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|");
-    RegexBuilder::new(&all).case_insensitive(true).size_limit(MAX_COMPILED).build().map_err(
-        |error| {
-            // Lines before the last one show the whole expression.
-            let text = error.to_string();
-            let last = text.lines().next_back().unwrap_or_default();
-            last.trim_start_matches("error: ").to_owned()
-        },
-    )
+    RegexBuilder::new(&all).case_insensitive(true).size_limit(MAX_COMPILED).build()
 }
 
 #[cfg(test)]
@@ -100,7 +121,7 @@ mod tests {
     #[test]
     fn wrong_pattern_is_named_alone() {
         let Err(why) = SecurityLines::with(["fine", "("]) else { panic!("it is wrong") };
-        assert_eq!(why, "`(`: unclosed group");
+        assert_eq!(why.to_string(), "`(`: unclosed group");
     }
 
     fn found_lines(text: &str) -> Vec<&str> {

@@ -8,7 +8,7 @@ use toolhold_contract::{BuiltInGrant, BuiltInPlugin, Denial, SubjectKind};
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
-use crate::egress::{Missing, Reach, ReachStatus, Target};
+use crate::egress::{Missing, Reach, ReachStatus, Target, TargetError};
 use crate::origin::Placed;
 
 /// `[tools.web]`, as far as it decides on whole calls. Each request of an allowed call is checked
@@ -40,7 +40,7 @@ impl Web {
     fn decide_on_url(&self, url: &str, method: &str, allowed: bool) -> Option<Decision> {
         let target = match Target::parse(url) {
             Ok(target) => target,
-            Err(why) => return Some(invalid_url(why)),
+            Err(why) => return Some(invalid_url(&why)),
         };
         match self.reach.status(&target, method, &[]) {
             Err(denial) => Some(denied(&denial)),
@@ -118,11 +118,11 @@ fn denied(denial: &Denial) -> Decision {
 }
 
 /// Denies a call with an invalid URL. Such a call fails earlier, so this is only a safeguard.
-fn invalid_url(why: String) -> Decision {
+fn invalid_url(why: &TargetError) -> Decision {
     Decision {
         verdict: Verdict::Deny,
         gate: Gate::Hosts,
-        rule: why.into(),
+        rule: why.to_string().into(),
         place: "built in".into(),
         remedy: "Write the URL as https://example.com/path.".into(),
     }

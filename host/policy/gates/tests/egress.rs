@@ -31,7 +31,7 @@ fn reach_everything() -> Reach {
 /// Whether a request passes, up to its connection: by its URL, and by the address that it has or
 /// that its name resolves to. Every port is granted here.
 fn passes(reach: &Reach, url: &str, resolves_to: Option<IpAddr>) -> Result<Target, String> {
-    let target = Target::parse(url)?;
+    let target = Target::parse(url).map_err(|error| error.to_string())?;
     reach.request(&target, "GET", &[target.origin()]).map_err(|denial| denial.to_string())?;
     if let Some(address) = target.host.address().or(resolves_to) {
         reach.address(&target, address, &[]).map_err(|denial| denial.to_string())?;
@@ -316,8 +316,8 @@ fn patterns_match_exactly_their_hosts() {
 }
 
 #[track_caller]
-fn check_error(result: Result<impl std::fmt::Debug, String>, expected: &str) {
-    let why = result.expect_err("an error");
+fn check_error(result: Result<impl std::fmt::Debug, impl std::error::Error>, expected: &str) {
+    let why = result.expect_err("an error").to_string();
     assert!(why.contains(expected), "{why}");
 }
 

@@ -120,7 +120,7 @@ fn secret_host_must_not_cover_hosts_of_many_owners() {
         ("example.com:x", "ports are numbers"),
         ("10.0.0.0/8", "a range of addresses"),
     ] {
-        let why = SecretHost::new(written).expect_err(written);
+        let why = SecretHost::new(written).expect_err(written).to_string();
         assert!(why.contains(expected), "{written}: {why}");
     }
 }

@@ -72,7 +72,7 @@ impl Foreign {
                 })?;
                 let line = template.expand(arguments);
                 line.map(Input::Command)
-                    .map_err(|reason| Failure::new(Category::InvalidParameters, reason))
+                    .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))
             }
         }
     }

@@ -76,9 +76,9 @@ impl Check<'_> {
             record.set_invalid_url(&text);
             return Err(Error::Requests(limits.requests));
         }
-        let (target, text) = Target::with_url(&text).map_err(|reason| {
+        let (target, text) = Target::with_url(&text).map_err(|error| {
             record.set_invalid_url(&text);
-            Error::Url(reason)
+            Error::Url(error.to_string())
         })?;
         let url = Url::parse(&text).map_err(|error| Error::Url(error.to_string()))?;
         record.set_url(&url, self.redirects.hop(&url));

@@ -57,7 +57,8 @@ impl Connector {
     }
 
     async fn connect(&self, uri: Uri) -> Result<TokioIo<Stream>, Error> {
-        let target = Target::parse(&uri.to_string()).map_err(Error::Url)?;
+        let target =
+            Target::parse(&uri.to_string()).map_err(|error| Error::Url(error.to_string()))?;
         let until = Instant::now() + CONNECT_TIME;
         let Ok(Ok(permit)) = timeout_at(until, Arc::clone(&self.0.permits).acquire_owned()).await
         else {

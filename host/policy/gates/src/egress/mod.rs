@@ -10,7 +10,7 @@ mod secret;
 mod target;
 
 pub use address::{Forbidden, forbidden};
-pub use pattern::{HostPattern, PrivateHosts};
-pub use reach::{Grant, Missing, Reach, ReachStatus};
-pub use secret::{Placement, SecretHost, SecretRule};
-pub use target::{Scheme, Target, TargetHost};
+pub use pattern::{HostPattern, HostPatternError, PrivateHosts, PrivateHostsError};
+pub use reach::{Grant, HostGrantError, Missing, Reach, ReachStatus};
+pub use secret::{Placement, SecretHost, SecretHostError, SecretRule};
+pub use target::{Scheme, Target, TargetError, TargetHost};

@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use toolhold_contract::text::{cut, neutral_line};
 
 use super::address::{forbidden, reached_address};
-use super::target::{Target, TargetHost};
-use crate::pattern::TextGlob;
+use super::target::{Target, TargetHost, TargetHostError};
+use crate::pattern::{PatternLengthError, TextGlob};
 
 /// Bytes of a pattern: the longest name with a port.
 const MAX_PATTERN: usize = 260;
@@ -15,6 +15,88 @@ const MAX_PATTERN: usize = 260;
 /// Shortest prefixes of ranges that can be opened, for versions 4 and 6: those of the private
 /// networks. A wider range would open more than the operator means.
 const WIDEST: (u8, u8) = (8, 7);
+
+/// A pattern for hosts that isn't valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{written}` isn't a valid host pattern: {source}")]
+pub struct HostPatternError {
+    written: String,
+    source: SyntaxError,
+}
+
+/// An entry for private hosts that isn't valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{written}` isn't a valid private host: {source}")]
+pub struct PrivateHostsError {
+    written: String,
+    source: OpenedHostError,
+}
+
+/// A fault of a pattern, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum SyntaxError {
+    #[error("the pattern is empty")]
+    Empty,
+    #[error("the pattern has {0} bytes; the limit is {MAX_PATTERN}")]
+    Length(usize),
+    #[error("{0:?} isn't allowed in it")]
+    Character(char),
+    #[error("a host is expected, not a URL: write `{0}`")]
+    Url(String),
+    #[error("a range of addresses is only valid in `allowed_private_hosts`")]
+    Range,
+    #[error("a host is expected, without a path: write `{0}`")]
+    Path(String),
+    #[error("a user name or password isn't allowed before a host")]
+    Credentials,
+    #[error("a host is expected, without the port `{port}`: write `{host}`")]
+    Port { host: String, port: String },
+    #[error(transparent)]
+    Host(#[from] TargetHostError),
+    #[error("`*` isn't allowed in an address, only in a name")]
+    StarInAddress,
+    #[error("{0:?} isn't allowed in a part with `*`: use letters, digits, `-` and `_`")]
+    CharacterInLabel(char),
+    #[error(transparent)]
+    LabelLength(#[from] PatternLengthError),
+    /// Many operators write `*example.com` for the names below it and for itself.
+    #[error("write `*.{0}` for the names below {0}, and `{0}` for itself")]
+    StarWithoutDot(String),
+    #[error("`*` isn't allowed in the last two parts of a name: write `*` alone for any host")]
+    Wide,
+}
+
+/// A fault of an entry for private hosts, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum OpenedHostError {
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+    #[error(transparent)]
+    Port(#[from] PortError),
+    #[error(transparent)]
+    Pattern(#[from] HostPatternError),
+    #[error("a range of addresses is written as `10.0.0.0/8` or `fd00::/8`")]
+    Range,
+    #[error("the range is wider than /{0}, the limit: name smaller networks")]
+    Wide(u8),
+    #[error("the address isn't the first one of the range: write `{0}`")]
+    First(IpNet),
+    #[error("it would open every private host: name the hosts to open")]
+    Any,
+    #[error("it is {0}, which can't be opened")]
+    Always(&'static str),
+}
+
+/// A text after a host that isn't a port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// The text after an address in brackets doesn't begin with `:`.
+    #[error("only `:` and a port may follow `]`")]
+    Separator,
+    /// It isn't the number of a port. The text isn't shown: it may be a password.
+    #[error("the text after `:` isn't a port: ports are numbers from 1 to 65535")]
+    Number,
+}
 
 /// A pattern for hosts: a name, an address, `*.example.com` for all names below `example.com` (not
 /// for `example.com` itself), `*` for any host. A `*` inside a part of a name matches any
@@ -49,10 +131,13 @@ impl HostPattern {
     /// # Errors
     ///
     /// What is wrong with the pattern, and what to write instead.
-    pub fn new(written: &str) -> Result<Self, String> {
-        let form = check_text(written)
-            .and_then(|()| Form::parse(written))
-            .map_err(|why| describe_error(written, &why))?;
+    pub fn new(written: &str) -> Result<Self, HostPatternError> {
+        let form = check_text(written).and_then(|()| Form::parse(written)).map_err(|source| {
+            HostPatternError {
+                written: neutral_line(cut(written, MAX_PATTERN)),
+                source: suggest_dot(written).unwrap_or(source),
+            }
+        })?;
         Ok(Self { written: written.to_owned(), form })
     }
 
@@ -155,24 +240,19 @@ impl PartialEq for HostPattern {
 impl Eq for HostPattern {}
 
 impl Form {
-    fn parse(written: &str) -> Result<Self, String> {
+    fn parse(written: &str) -> Result<Self, SyntaxError> {
         if written == "*" {
             return Ok(Self::Any);
         }
-        if let Some((_, rest)) = written.split_once("://") {
-            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            return Err(format!("a host is expected, not a URL: write `{}`", neutral_line(host)));
-        }
+        refuse_url(written)?;
         if let Some((host, rest)) = written.split_once('/') {
             return Err(match rest.bytes().all(|c| c.is_ascii_digit()) && !rest.is_empty() {
-                true => "a range of addresses is only valid in `allowed_private_hosts`".to_owned(),
-                false => {
-                    format!("a host is expected, without a path: write `{}`", neutral_line(host))
-                }
+                true => SyntaxError::Range,
+                false => SyntaxError::Path(neutral_line(host)),
             });
         }
         if written.contains('@') {
-            return Err("a user name or password isn't allowed before a host".to_owned());
+            return Err(SyntaxError::Credentials);
         }
         let bare =
             written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(written);
@@ -180,19 +260,15 @@ impl Form {
             return Ok(Self::Host(TargetHost::Address(IpAddr::from(address).to_canonical())));
         }
         if let Some((host, port)) = written.rsplit_once(':') {
-            return Err(format!(
-                "a host is expected, without the port `{}`: write `{}`",
-                neutral_line(port),
-                neutral_line(host)
-            ));
+            return Err(SyntaxError::Port { host: neutral_line(host), port: neutral_line(port) });
         }
         if !written.contains('*') {
-            return TargetHost::parse(written).map(Self::Host);
+            return Ok(Self::Host(TargetHost::parse(written)?));
         }
         Self::with_stars(written)
     }
 
-    fn with_stars(written: &str) -> Result<Self, String> {
+    fn with_stars(written: &str) -> Result<Self, SyntaxError> {
         let written = written.strip_suffix('.').unwrap_or(written);
         let (below, rest) = match written.strip_prefix("*.") {
             Some(rest) => (true, rest),
@@ -207,7 +283,7 @@ impl Form {
             return Err(too_wide(written));
         }
         let TargetHost::Name(tail) = TargetHost::parse(fixed)? else {
-            return Err("`*` isn't allowed in an address, only in a name".to_owned());
+            return Err(SyntaxError::StarInAddress);
         };
         let globs = rest[..rest.len() - fixed.len()].split('.').filter(|label| !label.is_empty());
         let mut labels = Vec::new();
@@ -228,21 +304,18 @@ impl Form {
     }
 }
 
-fn too_wide(written: &str) -> String {
+fn too_wide(written: &str) -> SyntaxError {
     let name = written.trim_start_matches('*');
     match !name.is_empty() && !name.contains('*') && !name.starts_with('.') && name.contains('.') {
-        true => format!("write `*.{name}` for the names below {name}, and `{name}` for itself"),
-        false => "`*` isn't allowed in the last two parts of a name: write `*` alone for any host"
-            .to_owned(),
+        true => SyntaxError::StarWithoutDot(name.to_owned()),
+        false => SyntaxError::Wide,
     }
 }
 
-fn label_glob(label: &str) -> Result<TextGlob, String> {
+fn label_glob(label: &str) -> Result<TextGlob, SyntaxError> {
     match label.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*'))) {
-        Some(c) => {
-            Err(format!("{c:?} isn't allowed in a part with `*`: use letters, digits, `-` and `_`"))
-        }
-        None => TextGlob::new(label),
+        Some(c) => Err(SyntaxError::CharacterInLabel(c)),
+        None => Ok(TextGlob::new(label)?),
     }
 }
 
@@ -257,32 +330,32 @@ fn matches_labels(below: bool, labels: &[Label], name: &str) -> bool {
     all && parts.next().is_some() == below
 }
 
-fn check_text(written: &str) -> Result<(), String> {
+fn check_text(written: &str) -> Result<(), SyntaxError> {
     match written.len() {
-        0 => Err("the pattern is empty".to_owned()),
-        length if length > MAX_PATTERN => {
-            Err(format!("the pattern has {length} bytes; the limit is {MAX_PATTERN}"))
-        }
+        0 => Err(SyntaxError::Empty),
+        length if length > MAX_PATTERN => Err(SyntaxError::Length(length)),
         _ => match written
             .chars()
             .find(|c| c.is_whitespace() || c.is_control() || matches!(c, '%' | '\\' | '?' | '#'))
         {
-            Some(c) => Err(format!("{c:?} isn't allowed in it")),
+            Some(c) => Err(SyntaxError::Character(c)),
             None => Ok(()),
         },
     }
 }
 
-fn describe_error(written: &str, why: &str) -> String {
-    // Many operators write `*example.com` for the names below it and for itself.
+fn refuse_url(written: &str) -> Result<(), SyntaxError> {
+    let Some((_, rest)) = written.split_once("://") else { return Ok(()) };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    Err(SyntaxError::Url(neutral_line(host)))
+}
+
+/// The fault that a pattern certainly has, whatever else is wrong with it.
+fn suggest_dot(written: &str) -> Option<SyntaxError> {
     let name = written.strip_prefix('*').filter(|name| {
         name.contains('.') && !name.starts_with('.') && !name.contains(['*', ':', '/', '@'])
     });
-    let why = name.map_or_else(
-        || why.to_owned(),
-        |name| format!("write `*.{name}` for the names below {name}, and `{name}` for itself"),
-    );
-    format!("`{}` isn't a valid host pattern: {why}", neutral_line(cut(written, MAX_PATTERN)))
+    name.map(|name| SyntaxError::StarWithoutDot(name.to_owned()))
 }
 
 /// Private hosts that are opened: a name, a pattern of names, an address or a range in CIDR
@@ -307,21 +380,16 @@ impl PrivateHosts {
     /// # Errors
     ///
     /// What is wrong with the entry, and what to write instead.
-    pub fn new(written: &str) -> Result<Self, String> {
-        let parsed = check_text(written).and_then(|()| Self::parse(written));
-        parsed.map_err(|why| {
-            format!(
-                "`{}` isn't a valid private host: {why}",
-                neutral_line(cut(written, MAX_PATTERN))
-            )
+    pub fn new(written: &str) -> Result<Self, PrivateHostsError> {
+        Self::parse(written).map_err(|source| PrivateHostsError {
+            written: neutral_line(cut(written, MAX_PATTERN)),
+            source,
         })
     }
 
-    fn parse(written: &str) -> Result<Self, String> {
-        if let Some((_, rest)) = written.split_once("://") {
-            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            return Err(format!("a host is expected, not a URL: write `{}`", neutral_line(host)));
-        }
+    fn parse(written: &str) -> Result<Self, OpenedHostError> {
+        check_text(written)?;
+        refuse_url(written)?;
         let (hosts, port) = with_port(written)?;
         let bare = hosts.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hosts);
         let hosts = match bare.split_once('/') {
@@ -330,7 +398,7 @@ impl PrivateHosts {
         };
         if let Hosts::Pattern(pattern) = &hosts {
             if pattern.is_any() {
-                return Err("it would open every private host: name the hosts to open".to_owned());
+                return Err(OpenedHostError::Any);
             }
             let always = match &pattern.form {
                 Form::Host(TargetHost::Address(address)) => forbidden(*address),
@@ -338,7 +406,7 @@ impl PrivateHosts {
                 _ => None,
             };
             if let Some(always) = always.filter(|forbidden| forbidden.always) {
-                return Err(format!("it is {}, which can't be opened", always.kind));
+                return Err(OpenedHostError::Always(always.kind));
             }
         }
         Ok(Self { written: written.to_owned(), hosts, port })
@@ -392,16 +460,14 @@ impl PrivateHosts {
 }
 
 /// Splits a port off the end. An address of version 6 before a port has brackets.
-pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
+pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), PortError> {
     let (hosts, port) = match written
         .rfind(']')
         .filter(|_| written.starts_with('['))
         .map(|end| written.split_at(end + 1))
     {
         Some((hosts, "")) => (hosts, None),
-        Some((hosts, port)) => {
-            (hosts, Some(port.strip_prefix(':').ok_or("only `:` and a port may follow `]`")?))
-        }
+        Some((hosts, port)) => (hosts, Some(port.strip_prefix(':').ok_or(PortError::Separator)?)),
         // An address of version 6 without brackets has no port.
         None if written.matches(':').count() > 1 => (written, None),
         None => {
@@ -411,28 +477,20 @@ pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
     let Some(port) = port else { return Ok((hosts, None)) };
     let number =
         port.parse().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
-    // The text isn't shown: it may be a password.
-    let number =
-        number.ok_or("the text after `:` isn't a port: ports are numbers from 1 to 65535")?;
-    Ok((hosts, Some(number)))
+    Ok((hosts, Some(number.ok_or(PortError::Number)?)))
 }
 
-fn range(written: &str) -> Result<IpNet, String> {
-    let range: IpNet = written
-        .parse()
-        .map_err(|_| "a range of addresses is written as `10.0.0.0/8` or `fd00::/8`".to_owned())?;
+fn range(written: &str) -> Result<IpNet, OpenedHostError> {
+    let range: IpNet = written.parse().map_err(|_| OpenedHostError::Range)?;
     let widest = match range {
         IpNet::V4(_) => WIDEST.0,
         IpNet::V6(_) => WIDEST.1,
     };
     if range.prefix_len() < widest {
-        return Err(format!("the range is wider than /{widest}, the limit: name smaller networks"));
+        return Err(OpenedHostError::Wide(widest));
     }
     if range.trunc() != range {
-        return Err(format!(
-            "the address isn't the first one of the range: write `{}`",
-            range.trunc()
-        ));
+        return Err(OpenedHostError::First(range.trunc()));
     }
     Ok(range)
 }

@@ -7,7 +7,7 @@ use toolhold_contract::Denial;
 use toolhold_contract::text::{cut, neutral_line, toml};
 
 use super::address::{Forbidden, forbidden, forbidden_name, reached_address};
-use super::pattern::{HostPattern, PrivateHosts, with_port};
+use super::pattern::{HostPattern, HostPatternError, PortError, PrivateHosts, with_port};
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 use crate::origin::{Origin, OriginKind, OwnTable, Placed};
 
@@ -16,6 +16,23 @@ const MAX_METHOD: usize = 32;
 
 /// Bytes of an entry that an error shows.
 const MAX_WRITTEN: usize = 260;
+
+/// A grant that isn't valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostGrantError {
+    /// It is for another scheme.
+    #[error("`{0}`: the scheme isn't https or http; leave it out, or write one of them")]
+    Scheme(String),
+    /// It has more than a host.
+    #[error("`{0}`: a host is expected, without a path, a query and a user name")]
+    Host(String),
+    /// Its port isn't valid.
+    #[error("`{0}`: {1}")]
+    Port(String, #[source] PortError),
+    /// Its pattern isn't valid.
+    #[error(transparent)]
+    Pattern(#[from] HostPatternError),
+}
 
 /// A grant for requests.
 #[derive(Clone, Debug)]
@@ -38,7 +55,7 @@ impl Grant {
     /// # Errors
     ///
     /// What is wrong with the entry, and what to write instead.
-    pub fn new(written: &str) -> Result<Self, String> {
+    pub fn new(written: &str) -> Result<Self, HostGrantError> {
         let shown = || neutral_line(cut(written, MAX_WRITTEN));
         let (scheme, rest) = match written.split_once("://") {
             None => (None, written),
@@ -46,23 +63,16 @@ impl Grant {
                 let scheme = [Scheme::Https, Scheme::Http]
                     .into_iter()
                     .find(|known| scheme.eq_ignore_ascii_case(known.as_str()));
-                let scheme = scheme.ok_or_else(|| {
-                    format!(
-                        "`{}`: the scheme isn't https or http; leave it out, or write one of them",
-                        shown()
-                    )
-                })?;
+                let scheme = scheme.ok_or_else(|| HostGrantError::Scheme(shown()))?;
                 // `https://example.com/` means the whole site.
                 (Some(scheme), rest.strip_suffix('/').unwrap_or(rest))
             }
         };
         if rest.contains(['/', '?', '#', '@']) {
-            return Err(format!(
-                "`{}`: a host is expected, without a path, a query and a user name",
-                shown()
-            ));
+            return Err(HostGrantError::Host(shown()));
         }
-        let (hosts, port) = with_port(rest).map_err(|why| format!("`{}`: {why}", shown()))?;
+        let (hosts, port) =
+            with_port(rest).map_err(|error| HostGrantError::Port(shown(), error))?;
         Ok(Self { hosts: HostPattern::new(hosts)?, scheme, port, methods: Vec::new() })
     }
 }

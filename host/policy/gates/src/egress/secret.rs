@@ -1,6 +1,6 @@
 //! Decides which requests a secret may be put into.
 
-use super::pattern::{HostPattern, PrivateHosts, with_port};
+use super::pattern::{HostPattern, HostPatternError, PortError, PrivateHosts, with_port};
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 
 /// Where in a request a secret is put.
@@ -20,6 +20,30 @@ pub enum Placement {
     },
 }
 
+/// An entry for the hosts of a secret that isn't valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretHostError {
+    /// Its port isn't valid.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// Its pattern isn't valid.
+    #[error(transparent)]
+    Pattern(#[from] HostPatternError),
+    /// It matches every host.
+    #[error("`*` would send the secret to every host: name the hosts that it is for")]
+    Any,
+    /// It matches the hosts of many owners.
+    #[error(
+        "after `*`, write at least two parts of a name, as in `*.example.com`: the hosts below one part have many owners"
+    )]
+    Wide,
+    /// It is a host of a private network, without a port.
+    #[error(
+        "a name without a dot isn't a public host: for a host of your own network, add its port, as in `HOST:443`"
+    )]
+    NoPort,
+}
+
 /// Hosts that a secret is for, on one port. Another port may belong to another service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretHost {
@@ -34,24 +58,20 @@ impl SecretHost {
     /// # Errors
     ///
     /// What is wrong with the entry, and what to write instead.
-    pub fn new(written: &str) -> Result<Self, String> {
+    pub fn new(written: &str) -> Result<Self, SecretHostError> {
         // For a URL, the pattern returns the error.
         let (hosts, port) =
             if written.contains("://") { (written, None) } else { with_port(written)? };
         let hosts = HostPattern::new(hosts)?;
         if hosts.is_any() {
-            return Err(
-                "`*` would send the secret to every host: name the hosts that it is for".to_owned()
-            );
+            return Err(SecretHostError::Any);
         }
         let is_short = hosts.plain_labels().is_some_and(|labels| labels < 2);
         if is_short && !hosts.is_single_host() {
-            return Err("after `*`, write at least two parts of a name, as in `*.example.com`: the hosts below one part have many owners".to_owned());
+            return Err(SecretHostError::Wide);
         }
         if is_short && port.is_none() && !is_localhost(&hosts) {
-            return Err(
-                "a name without a dot isn't a public host: for a host of your own network, add its port, as in `HOST:443`".to_owned()
-            );
+            return Err(SecretHostError::NoPort);
         }
         Ok(Self { hosts, port })
     }

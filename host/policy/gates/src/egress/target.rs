@@ -18,6 +18,78 @@ pub(super) const LOCALHOST: &str = "localhost";
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
+/// A URL that can't be requested.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// It is too long.
+    #[error("the URL is {0} bytes; the limit is {MAX_URL}")]
+    Length(usize),
+    /// It isn't valid, or programs read it in different ways.
+    #[error("`{url}` can't be requested: {source}")]
+    Url {
+        /// Its beginning, as one line.
+        url: String,
+        /// Its fault.
+        source: UrlError,
+    },
+}
+
+/// A fault of a URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// A control character.
+    #[error("the URL has {0:?} in it, which programs read in different ways")]
+    Control(char),
+    /// No scheme.
+    #[error("the scheme is missing: write the URL as https://example.com/path")]
+    NoScheme,
+    /// Another scheme.
+    #[error("the scheme isn't https or http")]
+    Scheme,
+    /// A backslash before the query.
+    #[error(
+        "the URL has `\\` in it, which programs read in different ways: write `/`, or `%5C` for the character itself"
+    )]
+    Backslash,
+    /// No host.
+    #[error("the host is missing")]
+    NoHost,
+    /// A user name or password before the host.
+    #[error(
+        "the URL has a user name or password: remove it with the `@`, and configure a secret instead"
+    )]
+    Credentials,
+    /// The parser doesn't read it.
+    #[error(transparent)]
+    Parse(#[from] url::ParseError),
+    /// Its host isn't valid.
+    #[error(transparent)]
+    Host(#[from] TargetHostError),
+    /// A port that no server has.
+    #[error("port 0 isn't valid: ports are numbers from 1 to 65535")]
+    Port,
+}
+
+/// A host that isn't valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetHostError {
+    /// The parser of URLs doesn't read it.
+    #[error(transparent)]
+    Parse(#[from] url::ParseError),
+    /// The name is too long.
+    #[error("name is {0} bytes; the limit is {MAX_NAME}")]
+    Length(usize),
+    /// A label is empty.
+    #[error("a part of the name between two dots is empty")]
+    EmptyLabel,
+    /// A label is too long.
+    #[error("a part of the name has {0} bytes; the limit is {MAX_LABEL}")]
+    LabelLength(usize),
+    /// The DNS or TLS has no such names.
+    #[error("{0:?} isn't allowed in a name: use letters, digits, `-`, `_` and dots")]
+    Character(char),
+}
+
 /// Scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
@@ -60,12 +132,11 @@ impl TargetHost {
     /// # Errors
     ///
     /// What is wrong with the host.
-    pub(super) fn parse(written: &str) -> Result<Self, String> {
-        let host = url::Host::parse(written).map_err(|error| error.to_string())?;
-        Self::from_url_host(host)
+    pub(super) fn parse(written: &str) -> Result<Self, TargetHostError> {
+        Self::from_url_host(url::Host::parse(written)?)
     }
 
-    fn from_url_host<S: AsRef<str>>(host: url::Host<S>) -> Result<Self, String> {
+    fn from_url_host<S: AsRef<str>>(host: url::Host<S>) -> Result<Self, TargetHostError> {
         match host {
             url::Host::Ipv4(address) => Ok(Self::Address(address.into())),
             url::Host::Ipv6(address) => Ok(Self::Address(IpAddr::from(address).to_canonical())),
@@ -84,25 +155,19 @@ impl TargetHost {
 
 /// Checks that a name is valid for the DNS and TLS. The URL parser has made it ASCII and lower
 /// case.
-fn check_name(name: &str) -> Result<String, String> {
+fn check_name(name: &str) -> Result<String, TargetHostError> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > MAX_NAME {
-        return Err(format!("name is {} bytes; the limit is {MAX_NAME}", name.len()));
+        return Err(TargetHostError::Length(name.len()));
     }
     for label in name.split('.') {
         match label.len() {
-            0 => return Err("a part of the name between two dots is empty".to_owned()),
+            0 => return Err(TargetHostError::EmptyLabel),
             1..=MAX_LABEL => {}
-            length => {
-                return Err(format!(
-                    "a part of the name has {length} bytes; the limit is {MAX_LABEL}"
-                ));
-            }
+            length => return Err(TargetHostError::LabelLength(length)),
         }
         if let Some(c) = label.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-' | '_')) {
-            return Err(format!(
-                "{c:?} isn't allowed in a name: use letters, digits, `-`, `_` and dots"
-            ));
+            return Err(TargetHostError::Character(c));
         }
     }
     Ok(name.to_owned())
@@ -140,7 +205,7 @@ impl Target {
     ///
     /// What is wrong with the URL: it isn't a URL, has another scheme, has no host, or has a user
     /// name or password before the host.
-    pub fn parse(url: &str) -> Result<Self, String> {
+    pub fn parse(url: &str) -> Result<Self, TargetError> {
         Ok(Self::with_url(url)?.0)
     }
 
@@ -151,12 +216,13 @@ impl Target {
     /// # Errors
     ///
     /// As [`parse`](Self::parse).
-    pub fn with_url(url: &str) -> Result<(Self, String), String> {
+    pub fn with_url(url: &str) -> Result<(Self, String), TargetError> {
         if url.len() > MAX_URL {
-            return Err(format!("the URL is {} bytes; the limit is {MAX_URL}", url.len()));
+            return Err(TargetError::Length(url.len()));
         }
-        let (target, parsed) = Self::read(url).map_err(|why| {
-            format!("`{}` can't be requested: {why}", neutral_line(cut(url, MAX_SHOWN)))
+        let (target, parsed) = Self::read(url).map_err(|source| TargetError::Url {
+            url: neutral_line(cut(url, MAX_SHOWN)),
+            source,
         })?;
         let mut text = target.origin() + parsed.path();
         if let Some(query) = parsed.query() {
@@ -166,37 +232,32 @@ impl Target {
         Ok((target, text))
     }
 
-    fn read(url: &str) -> Result<(Self, url::Url), String> {
+    fn read(url: &str) -> Result<(Self, url::Url), UrlError> {
         if let Some(c) = url.chars().find(|c| c.is_control()) {
-            return Err(format!("the URL has {c:?} in it, which programs read in different ways"));
+            return Err(UrlError::Control(c));
         }
-        let (scheme, rest) = url
-            .split_once("://")
-            .ok_or("the scheme is missing: write the URL as https://example.com/path")?;
+        let (scheme, rest) = url.split_once("://").ok_or(UrlError::NoScheme)?;
         let scheme = match scheme {
             scheme if scheme.eq_ignore_ascii_case("https") => Scheme::Https,
             scheme if scheme.eq_ignore_ascii_case("http") => Scheme::Http,
-            _ => return Err("the scheme isn't https or http".to_owned()),
+            _ => return Err(UrlError::Scheme),
         };
         let end = rest.find(['?', '#']).unwrap_or(rest.len());
         if rest[..end].contains('\\') {
-            return Err("the URL has `\\` in it, which programs read in different ways: write `/`, or `%5C` for the character itself".to_owned());
+            return Err(UrlError::Backslash);
         }
         let authority = rest[..end].split('/').next().unwrap_or_default();
         if authority.is_empty() {
-            return Err("the host is missing".to_owned());
+            return Err(UrlError::NoHost);
         }
         if authority.contains('@') {
-            return Err(
-                "the URL has a user name or password: remove it with the `@`, and configure a secret instead"
-                    .to_owned(),
-            );
+            return Err(UrlError::Credentials);
         }
-        let parsed = url::Url::parse(url).map_err(|error| error.to_string())?;
-        let host = TargetHost::from_url_host(parsed.host().ok_or("the host is missing")?)?;
+        let parsed = url::Url::parse(url)?;
+        let host = TargetHost::from_url_host(parsed.host().ok_or(UrlError::NoHost)?)?;
         let port = parsed.port().unwrap_or(scheme.port());
         if port == 0 {
-            return Err("port 0 isn't valid: ports are numbers from 1 to 65535".to_owned());
+            return Err(UrlError::Port);
         }
         Ok((Self { scheme, host, port }, parsed))
     }

@@ -9,7 +9,8 @@ use crate::requests::error::{OutboundError, Remedy};
 
 /// Reads a URL: one that programs read in different ways, or that has a password, is refused.
 pub(crate) fn parse(url: &str) -> Result<Url, OutboundError> {
-    let (_, normal) = Target::with_url(url).map_err(OutboundError::Url)?;
+    let (_, normal) =
+        Target::with_url(url).map_err(|error| OutboundError::Url(error.to_string()))?;
     Url::parse(&normal).map_err(|error| OutboundError::Url(error.to_string()))
 }
 
@@ -36,7 +37,7 @@ pub fn same_origin(one: &Url, other: &Url) -> bool {
 }
 
 pub(crate) fn target(url: &Url) -> Result<Target, OutboundError> {
-    Target::parse(url.as_str()).map_err(OutboundError::Url)
+    Target::parse(url.as_str()).map_err(|error| OutboundError::Url(error.to_string()))
 }
 
 /// Refuses a request without TLS, unless the operator named this origin and it is on this machine.
