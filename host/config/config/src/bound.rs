@@ -48,9 +48,9 @@ impl Config {
 }
 
 fn text(leaves: &[Leaf]) -> Result<String, HostError> {
-    let text = document(leaves)
-        .and_then(|table| serde_json::to_string(&table).map_err(|error| error.to_string()));
-    match text.map_err(HostError::Config)? {
+    let table = document(leaves).map_err(|error| HostError::Config(error.to_string()))?;
+    let text = serde_json::to_string(&table);
+    match text.map_err(|error| HostError::Config(error.to_string()))? {
         text if text.len() <= MAX_TEXT => Ok(text),
         text => Err(HostError::Config(format!(
             "the configuration is {} bytes with its defaults; the limit for making tasks is {MAX_TEXT}",

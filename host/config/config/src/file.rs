@@ -1,7 +1,8 @@
 //! Reads a `toolhold.toml`: refuses one that others can write, and finds its values and its errors.
 
+use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -43,61 +44,89 @@ pub(super) struct Text {
     pub(super) identity: (u64, u64),
 }
 
+/// A file that isn't used. With a wrong owner or mode comes the command that fixes it.
+#[derive(Debug, thiserror::Error)]
+enum FileError {
+    #[error("can't be opened: {0}")]
+    Open(#[source] io::Error),
+    #[error("can't be examined: {0}")]
+    Examine(#[source] io::Error),
+    #[error("is not a regular file")]
+    Kind,
+    #[error("is larger than 1 MiB, which is the limit")]
+    Size,
+    #[error("can't be read: {0}")]
+    Read(#[source] io::Error),
+    #[error("belongs to user {owner}, who is neither you nor root; if you trust it, run: {fix}")]
+    Owner { owner: u32, fix: String },
+    #[error("it is writable by others, so it isn't trusted; check it, then run: {0}")]
+    Writable(String),
+    #[error(
+        "everybody can exchange it in its folder, so it isn't trusted; check it, then run: {0}"
+    )]
+    Exchangeable(String),
+}
+
+fn problem(path: &Path, message: impl fmt::Display) -> Problem {
+    Problem::new(Source::Path(path.to_owned()), message.to_string())
+}
+
 /// Reads the user's configuration file. `None` if it is missing.
 pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
-    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
     let file = match open(path, OFlags::empty()) {
         Ok(file) => file,
         Err(error) if is_missing(&error) && nothing_is_at(path) => return Ok(None),
-        Err(error) => return Err(problem(unopened(path, &error))),
+        Err(error) => return Err(problem(path, unopened(path, &error))),
     };
-    let status = regular(&file).map_err(problem)?;
-    check_writers(&status, path).map_err(problem)?;
-    text(file, &status).map(Some).map_err(problem)
+    let status = regular(&file).map_err(|error| problem(path, error))?;
+    check_writers(&status, path).map_err(|error| problem(path, error))?;
+    text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
 /// Reads a file of the organisation: a ceiling, its keys, or the defaults. `None` if it is missing.
 /// Only root may be able to write it and its folder: any other writer could remove it.
 pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
-    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
     let check_root = |status: &Metadata, what: &str| match (status.uid(), status.mode() & 0o022) {
         (0, 0) => Ok(()),
-        (0, _) => Err(problem(format!("{what} is writable by others, so it isn't trusted"))),
-        (user, _) => Err(problem(format!(
-            "{what} belongs to user {user}, and only a file of root is trusted"
-        ))),
+        (0, _) => {
+            Err(problem(path, format_args!("{what} is writable by others, so it isn't trusted")))
+        }
+        (user, _) => Err(problem(
+            path,
+            format_args!("{what} belongs to user {user}, and only a file of root is trusted"),
+        )),
     };
     let file = match open(path, OFlags::empty()) {
         Ok(file) => file,
         Err(error) if is_missing(&error) && nothing_is_at(path) => return Ok(None),
-        Err(error) => return Err(problem(unopened(path, &error))),
+        Err(error) => return Err(problem(path, unopened(path, &error))),
     };
-    let status = regular(&file).map_err(problem)?;
+    let status = regular(&file).map_err(|error| problem(path, error))?;
     check_root(&status, "it")?;
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let folder_status = std::fs::metadata(folder)
-        .map_err(|error| problem(format!("{} can't be examined: {error}", folder.display())))?;
+    let folder_status = std::fs::metadata(folder).map_err(|error| {
+        problem(path, format_args!("{} can't be examined: {error}", folder.display()))
+    })?;
     check_root(&folder_status, &format!("its folder {}", folder.display()))?;
-    text(file, &status).map(Some).map_err(problem)
+    text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
 /// Reads the ceiling that a variable names. Its writer doesn't matter, since it only takes away.
 pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
-    let problem = |message: String| {
-        Problem::new(Source::Variable(VARIABLE.to_owned()), format!("{} {message}", path.display()))
+    let problem = |error: FileError| {
+        Problem::new(Source::Variable(VARIABLE.to_owned()), format!("{} {error}", path.display()))
     };
-    let file = open(path, OFlags::empty())
-        .map_err(|error| problem(format!("can't be opened: {error}")))?;
+    let file = open(path, OFlags::empty()).map_err(|error| problem(FileError::Open(error)))?;
     let status = regular(&file).map_err(problem)?;
     text(file, &status).map_err(problem)
 }
 
 /// Reads a file whoever can write it.
 pub(super) fn read_any(path: &Path) -> Result<Text, Problem> {
-    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
-    let file = open(path, OFlags::empty()).map_err(|error| problem(unopened(path, &error)))?;
-    let status = regular(&file).map_err(problem)?;
-    text(file, &status).map_err(problem)
+    let file =
+        open(path, OFlags::empty()).map_err(|error| problem(path, unopened(path, &error)))?;
+    let status = regular(&file).map_err(|error| problem(path, error))?;
+    text(file, &status).map_err(|error| problem(path, error))
 }
 
 /// The owner, mode and contents of a file. `None` if it can't be read, or isn't a regular file.
@@ -116,7 +145,6 @@ pub(super) fn read_project(
     path: &Path,
     other: Option<(u64, u64)>,
 ) -> Result<Option<Text>, Problem> {
-    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
     let file = match open(path, OFlags::NOFOLLOW) {
         Ok(file) => file,
         Err(error) if is_missing(&error) => return Ok(None),
@@ -124,9 +152,9 @@ pub(super) fn read_project(
             let leads_to_other = std::fs::metadata(path)
                 .is_ok_and(|status| Some((status.dev(), status.ino())) == other);
             let message = "is a link, which is not followed in the working directory; put the file itself there, or remove it";
-            return if leads_to_other { Ok(None) } else { Err(problem(message.to_owned())) };
+            return if leads_to_other { Ok(None) } else { Err(problem(path, message)) };
         }
-        Err(error) => return Err(problem(format!("can't be opened: {error}"))),
+        Err(error) => return Err(problem(path, FileError::Open(error))),
     };
     // While a command runs, an empty folder keeps it from making such a file. One of a process that
     // was killed goes.
@@ -136,11 +164,11 @@ pub(super) fn read_project(
         drop(PinnedDirectory::keep_free(path));
         return Ok(None);
     }
-    let status = regular(&file).map_err(problem)?;
+    let status = regular(&file).map_err(|error| problem(path, error))?;
     if Some((status.dev(), status.ino())) == other {
         return Ok(None);
     }
-    text(file, &status).map(Some).map_err(problem)
+    text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
 /// Whether nothing is at the path. A broken link, or a file in place of a folder, counts as
@@ -192,36 +220,30 @@ fn open(path: &Path, flags: OFlags) -> std::io::Result<File> {
 }
 
 /// Checks the open file, not its name: the name could lead to another file by now.
-fn regular(file: &File) -> Result<Metadata, String> {
-    let status = file.metadata().map_err(|error| format!("can't be examined: {error}"))?;
-    if status.is_file() { Ok(status) } else { Err("is not a regular file".to_owned()) }
+fn regular(file: &File) -> Result<Metadata, FileError> {
+    let status = file.metadata().map_err(FileError::Examine)?;
+    if status.is_file() { Ok(status) } else { Err(FileError::Kind) }
 }
 
-fn text(file: File, status: &Metadata) -> Result<Text, String> {
+fn text(file: File, status: &Metadata) -> Result<Text, FileError> {
     let mut text = String::new();
     match file.take(MAX_BYTES + 1).read_to_string(&mut text) {
-        Ok(_) if text.len() as u64 > MAX_BYTES => {
-            Err("is larger than 1 MiB, which is the limit".to_owned())
-        }
+        Ok(_) if text.len() as u64 > MAX_BYTES => Err(FileError::Size),
         Ok(_) => Ok(Text { text, identity: (status.dev(), status.ino()) }),
-        Err(error) => Err(format!("can't be read: {error}")),
+        Err(error) => Err(FileError::Read(error)),
     }
 }
 
 /// Refuses a file that anybody but the user and root can write: its writer could grant anything.
-fn check_writers(status: &Metadata, path: &Path) -> Result<(), String> {
+fn check_writers(status: &Metadata, path: &Path) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     let word = shell_word(&path.display().to_string());
     if status.uid() != user && status.uid() != 0 {
-        return Err(format!(
-            "belongs to user {}, who is neither you nor root; if you trust it, run: chown {user} {word}",
-            status.uid()
-        ));
+        let fix = format!("chown {user} {word}");
+        return Err(FileError::Owner { owner: status.uid(), fix });
     }
     if status.mode() & 0o022 != 0 {
-        return Err(format!(
-            "it is writable by others, so it isn't trusted; check it, then run: chmod go-w {word}"
-        ));
+        return Err(FileError::Writable(format!("chmod go-w {word}")));
     }
     // Others could exchange the file. In a sticky folder such as `/tmp`, only its owner can.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -229,9 +251,7 @@ fn check_writers(status: &Metadata, path: &Path) -> Result<(), String> {
     let mode = std::fs::metadata(folder).map_or(0, |status| status.mode());
     if mode & 0o1002 == 0o002 {
         let word = shell_word(&folder.display().to_string());
-        return Err(format!(
-            "everybody can exchange it in its folder, so it isn't trusted; check it, then run: chmod o-w {word}"
-        ));
+        return Err(FileError::Exchangeable(format!("chmod o-w {word}")));
     }
     Ok(())
 }
@@ -366,8 +386,8 @@ fn walk(
                         renamed: None,
                     });
                 }
-                Err(message) => {
-                    let message = format!("`{}`: {message}", super::keys::dotted(path));
+                Err(error) => {
+                    let message = format!("`{}`: {}", super::keys::dotted(path), error.message());
                     problems.push(Problem::new(at(value.span().start), message));
                 }
             },
@@ -377,7 +397,6 @@ fn walk(
     }
 }
 
-fn owned(value: &Spanned<DeValue<'_>>) -> Result<toml::Value, String> {
+fn owned(value: &Spanned<DeValue<'_>>) -> Result<toml::Value, toml::de::Error> {
     toml::Value::deserialize(ValueDeserializer::from(value.clone()))
-        .map_err(|error| error.message().to_owned())
 }

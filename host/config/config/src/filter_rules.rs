@@ -1,7 +1,7 @@
 //! Reads the rules for the built-in filters: the operator's own, and those of a trusted project.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -17,13 +17,38 @@ const MAX_FILE: usize = 1 << 20;
 /// The file with rules in the operator's folder and in a project.
 const FILE: &str = "filters.toml";
 
+/// A failure to read the rules for the built-in filters.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", .path.display())]
+pub struct FilterRulesError {
+    path: PathBuf,
+    source: RulesFileError,
+}
+
+/// A fault of a file with rules.
+#[derive(Debug, thiserror::Error)]
+enum RulesFileError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it isn't a regular file")]
+    Kind,
+    #[error("it is larger than 1 MiB, which is the limit")]
+    Size,
+    #[error(transparent)]
+    Toml(#[from] toml::de::Error),
+    #[error(transparent)]
+    Trusted(#[from] HostError),
+}
+
 /// The rules for the built-in filters at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRules {
     /// The path of the operator's own. The file need not exist.
     pub path: PathBuf,
     /// The text of all rules that count. `None`: there are none.
-    pub text: Result<Option<String>, String>,
+    pub text: Option<String>,
+    /// Why no rules count, if the operator's own can't be used.
+    pub unusable: Option<String>,
     /// Why rules of the project don't count.
     pub problems: Vec<String>,
 }
@@ -77,15 +102,19 @@ impl Config {
     /// Reads the rules for the built-in filters. Blocks.
     pub fn filter_rules(&self, folders: &Folders, working_directory: &Path) -> FilterRules {
         let path = self.filter_rules_path(folders, working_directory);
-        let mut text = read(&path).map_err(|reason| format!("{}: {reason}", path.display()));
+        let (mut text, unusable) = match read(&path) {
+            Ok(text) => (text, None),
+            Err(source) => {
+                (None, Some(FilterRulesError { path: path.clone(), source }.to_string()))
+            }
+        };
         let mut problems = Vec::new();
         match self.project_filter_rules(folders, working_directory) {
             Ok(None) => {}
             Ok(Some(rules)) => match rules.standing {
                 ProjectRulesTrust::Trusted => {
-                    if let Ok(own) = &text {
-                        let merged = merge(own.as_deref(), &rules, &mut problems);
-                        text = Ok(Some(merged));
+                    if unusable.is_none() {
+                        text = Some(merge(text.as_deref(), &rules, &mut problems));
                     }
                 }
                 ProjectRulesTrust::Untrusted | ProjectRulesTrust::Changed => problems.push(format!(
@@ -97,9 +126,9 @@ impl Config {
                     }
                 )),
             },
-            Err(reason) => problems.push(reason),
+            Err(error) => problems.push(error.to_string()),
         }
-        FilterRules { path, text, problems }
+        FilterRules { path, text, unusable, problems }
     }
 
     /// Reads the rules of the project. `None`: there are none, or the operator's own are there.
@@ -112,16 +141,16 @@ impl Config {
         &self,
         folders: &Folders,
         working_directory: &Path,
-    ) -> Result<Option<ProjectFilterRules>, String> {
+    ) -> Result<Option<ProjectFilterRules>, FilterRulesError> {
         let path = working_directory.join(FILE);
         let own = self.filter_rules_path(folders, working_directory);
         if own.canonicalize().is_ok_and(|own| path.canonicalize().is_ok_and(|path| own == path)) {
             return Ok(None);
         }
-        let failed = |reason: String| format!("{}: {reason}", path.display());
+        let failed = |source| FilterRulesError { path: path.clone(), source };
         let Some(text) = read(&path).map_err(failed)? else { return Ok(None) };
         let digest = format!("{:x}", Sha256::digest(&text));
-        let trusted = project::trusted(folders).map_err(|error| failed(error.to_string()))?;
+        let trusted = project::trusted(folders).map_err(|error| failed(error.into()))?;
         let standing = match path.to_str().and_then(|path| trusted.get(path)) {
             None => ProjectRulesTrust::Untrusted,
             Some(known) if *known == digest => ProjectRulesTrust::Trusted,
@@ -191,23 +220,23 @@ fn as_text(rules: ArrayOfTables) -> String {
     file.to_string()
 }
 
-fn read(path: &Path) -> Result<Option<String>, String> {
+fn read(path: &Path) -> Result<Option<String>, RulesFileError> {
     // Non-blocking: otherwise opening a FIFO would wait for its other end.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = match std::fs::File::options().read(true).custom_flags(nonblocking).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
     };
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err("it isn't a regular file".to_owned());
+        return Err(RulesFileError::Kind);
     }
     let mut text = String::new();
-    file.take(MAX_FILE as u64 + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    file.take(MAX_FILE as u64 + 1).read_to_string(&mut text)?;
     if text.len() > MAX_FILE {
-        return Err("it is larger than 1 MiB, which is the limit".to_owned());
+        return Err(RulesFileError::Size);
     }
-    toml::from_str::<toml::Table>(&text).map_err(|error| error.to_string())?;
+    toml::from_str::<toml::Table>(&text)?;
     Ok(Some(text))
 }
 

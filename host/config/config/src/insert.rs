@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use toml::{Table, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, RawString};
 use toolhold_contract::HostError;
@@ -14,11 +15,71 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::load::load_with;
 use super::{
-    Config, ConfigValues, Folders, HostGrant, PathAccess, PermissionAction, PermissionRule, file,
+    Config, ConfigValues, Folders, HostGrant, PathAccess, PermissionAction, PermissionRule,
+    Problems, file,
 };
 
 /// The mode of a new file.
 const PRIVATE: u32 = 0o600;
+
+/// A rule that can't be written into the user's own file, or wouldn't count.
+#[derive(Debug, thiserror::Error)]
+pub enum InsertError {
+    /// The configuration comes from no file.
+    #[error("this program doesn't use a toolhold.toml")]
+    NoFile,
+    /// The configuration comes from another file.
+    #[error("{} is used instead of your own toolhold.toml", .0.display())]
+    OtherFile(PathBuf),
+    /// The file isn't found.
+    #[error("{}: {source}", .path.display())]
+    Path {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The file can't be replaced.
+    #[error("{} can't be written: {source}", .folder.display())]
+    Folder {
+        /// The folder of the file, or the first one above that exists.
+        folder: PathBuf,
+        /// The system's answer.
+        source: Errno,
+    },
+    /// The configuration isn't valid, now or with the rule.
+    #[error(transparent)]
+    Problems(#[from] Problems),
+    /// The rule would bring along other changes, which the user didn't approve.
+    #[error("the configuration has changed since this program read it")]
+    Changed,
+    /// The rule has no place in the file.
+    #[error(transparent)]
+    Edit(#[from] ConfigEditError),
+}
+
+/// A text of a configuration that can't be extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigEditError {
+    /// The text isn't TOML.
+    #[error("it isn't TOML")]
+    Text,
+    /// The rule isn't TOML.
+    #[error("the rule can't be written as TOML")]
+    Rule,
+    /// A table has the form of a value.
+    #[error("its tables are written in a form that can't grow")]
+    Tables,
+    /// A list is something else.
+    #[error("the key isn't a list")]
+    List,
+    /// The rules of a tool have another form, or mean something else with the rule.
+    #[error("its rules are written in a form that can't take another rule")]
+    Rules,
+    /// The file has no name.
+    #[error("its path isn't a file name")]
+    FileName,
+}
 
 impl Config {
     /// The configuration with one more rule, the first of `[[tools.permissions.TOOL]]` in the
@@ -27,29 +88,25 @@ impl Config {
     /// # Errors
     ///
     /// The reason why the rule can't be written there or wouldn't count.
-    pub fn with_permission(&self, tool: &str, pattern: &str) -> Result<Self, String> {
-        let Some((folders, inputs)) = &self.read_from else {
-            return Err("this program doesn't use a toolhold.toml".to_owned());
-        };
+    pub fn with_permission(&self, tool: &str, pattern: &str) -> Result<Self, InsertError> {
+        let (folders, inputs) = self.read_from.as_ref().ok_or(InsertError::NoFile)?;
         if let Some(file) = &inputs.file {
-            return Err(format!("{} is used instead of your own toolhold.toml", file.display()));
+            return Err(InsertError::OtherFile(file.clone()));
         }
         let path = folders.config_file();
         check_writable(&path)?;
-        let read = |text: Option<file::Text>| {
-            load_with(folders, inputs, path.clone(), text).map_err(|problems| problems.to_string())
-        };
-        let current = file::read(&path).map_err(|problem| problem.to_string())?;
+        let read = |text: Option<file::Text>| load_with(folders, inputs, path.clone(), text);
+        let current = file::read(&path).map_err(Problems::from)?;
         let before = current.as_ref().map_or(String::new(), |current| current.text.clone());
         let identity = current.as_ref().map_or((0, 0), |current| current.identity);
         let now = read(current)?;
         // Otherwise the new rule would bring along other changes that the user didn't approve.
         if now.values != self.values && now.without(tool, pattern) != self.values {
-            return Err("the configuration has changed since this program read it".to_owned());
+            return Err(InsertError::Changed);
         }
         match inserted(&before, tool, pattern)? {
             None => Ok(now),
-            Some(text) => read(Some(file::Text { text, identity })),
+            Some(text) => Ok(read(Some(file::Text { text, identity }))?),
         }
     }
 
@@ -75,13 +132,13 @@ impl Config {
 }
 
 /// Checks that the user's file can be replaced, as far as possible without replacing it.
-fn check_writable(path: &Path) -> Result<(), String> {
-    let real = real(path).map_err(|error| format!("{}: {error}", path.display()))?;
+fn check_writable(path: &Path) -> Result<(), InsertError> {
+    let real = real(path).map_err(|source| InsertError::Path { path: path.to_owned(), source })?;
     // Missing folders are made.
     let folder = real.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     let access = Access::WRITE_OK | Access::EXEC_OK;
     accessat(CWD, folder, access, AtFlags::EACCESS)
-        .map_err(|error| format!("{} can't be written: {error}", folder.display()))
+        .map_err(|source| InsertError::Folder { folder: folder.to_owned(), source })
 }
 
 /// The real path of the file, so that a link to it stays a link.
@@ -214,13 +271,13 @@ pub fn plugin(folders: &Folders, name: &str, grants: &WrittenGrants) -> Result<P
         let mut add = |key: &str, item: toml_edit::Value| {
             let added = listed(&now, &["plugins", name], key, item, Array::new())?;
             added.into_iter().for_each(|added| now = added);
-            Ok::<(), &'static str>(())
+            Ok::<(), ConfigEditError>(())
         };
         for (path, access) in &grants.directories {
             add("allowed_paths", allowed_path(path, *access).into())?;
         }
         grants.hosts.iter().try_for_each(|host| add("hosts", host.as_str().into()))?;
-        let mut document: DocumentMut = now.parse().map_err(|_| "it isn't TOML")?;
+        let mut document: DocumentMut = now.parse().map_err(|_| ConfigEditError::Text)?;
         let sizes = [("store_mib", grants.store_mib), ("index_mib", grants.index_mib)];
         if sizes.iter().any(|(_, size)| size.is_some()) || grants.session {
             let table = table(&mut document, &["plugins", name])?;
@@ -249,13 +306,13 @@ fn allowed_path(directory: &str, access: PathAccess) -> InlineTable {
 fn table<'d>(
     document: &'d mut DocumentMut,
     names: &[&str],
-) -> Result<&'d mut toml_edit::Table, &'static str> {
+) -> Result<&'d mut toml_edit::Table, ConfigEditError> {
     let mut table = document.as_table_mut();
     for (depth, name) in names.iter().enumerate() {
         let mut missing = toml_edit::Table::new();
         missing.set_implicit(depth + 1 < names.len());
         let next = table.entry(name).or_insert(Item::Table(missing));
-        table = next.as_table_mut().ok_or("its tables are written in a form that can't grow")?;
+        table = next.as_table_mut().ok_or(ConfigEditError::Tables)?;
     }
     Ok(table)
 }
@@ -268,11 +325,11 @@ fn listed(
     key: &str,
     item: toml_edit::Value,
     default: Array,
-) -> Result<Option<String>, &'static str> {
-    let mut document: DocumentMut = text.parse().map_err(|_| "it isn't TOML")?;
+) -> Result<Option<String>, ConfigEditError> {
+    let mut document: DocumentMut = text.parse().map_err(|_| ConfigEditError::Text)?;
     let table = table(&mut document, names)?;
     let list = table.entry(key).or_insert(toml_edit::value(default));
-    let list = list.as_array_mut().ok_or("the key isn't a list")?;
+    let list = list.as_array_mut().ok_or(ConfigEditError::List)?;
     let path = |item: &toml_edit::Value| match item.as_inline_table() {
         Some(table) => table.get("path").and_then(|path| path.as_str().map(str::to_owned)),
         None => item.as_str().map(str::to_owned),
@@ -292,11 +349,12 @@ fn listed(
 fn change(
     folders: &Folders,
     by_hand: &str,
-    edit: impl FnOnce(&str) -> Result<Option<String>, &'static str>,
+    edit: impl FnOnce(&str) -> Result<Option<String>, ConfigEditError>,
 ) -> Result<PathBuf, HostError> {
     let path = folders.config_file();
-    let cannot_write =
-        |why: &str| HostError::Config(format!("{}: {why}; {by_hand}", path.display()));
+    let cannot_write = |error: ConfigEditError| {
+        HostError::Config(format!("{}: {error}; {by_hand}", path.display()))
+    };
     let failed =
         |error: std::io::Error| HostError::io(format!("writing {}", path.display()))(error);
     // The lock keeps two processes from losing a rule. It is in the data folder, so that the user's
@@ -316,7 +374,7 @@ fn change(
     let (Some(folder), Some(name)) =
         (real.parent(), real.file_name().and_then(|name| name.to_str()))
     else {
-        return Err(cannot_write("its path isn't a file name"));
+        return Err(cannot_write(ConfigEditError::FileName));
     };
     PrivateFolder::make(folder)
         .and_then(|folder| folder.put_with_mode(name, after.as_bytes(), mode))
@@ -333,26 +391,25 @@ pub fn rule(tool: &str, pattern: &str) -> String {
 }
 
 /// The text with the rule inserted. `None` if the rule is already the first.
-fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'static str> {
-    let mut expected: Table = text.parse().map_err(|_| "it isn't TOML")?;
+fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, ConfigEditError> {
+    let mut expected: Table = text.parse().map_err(|_| ConfigEditError::Text)?;
     let rule_text = rule(tool, pattern);
-    let rule_table: Table = rule_text.parse().map_err(|_| "the rule can't be written as TOML")?;
+    let rule_table: Table = rule_text.parse().map_err(|_| ConfigEditError::Rule)?;
     let rule_value = rule_table["tools"]["permissions"][tool][0].clone();
     if permissions(&expected, tool).is_some_and(|rules| rules.first() == Some(&rule_value)) {
         return Ok(None);
     }
-    let no_place = "its rules are written in a form that can't take another rule";
-    let rules = rules_mut(&mut expected, tool).ok_or(no_place)?;
+    let rules = rules_mut(&mut expected, tool).ok_or(ConfigEditError::Rules)?;
     rules.insert(0, rule_value);
 
-    let mut document: DocumentMut = text.parse().map_err(|_| "it isn't TOML")?;
-    insert_first(&mut document, tool, &rule_text).ok_or(no_place)?;
+    let mut document: DocumentMut = text.parse().map_err(|_| ConfigEditError::Text)?;
+    insert_first(&mut document, tool, &rule_text).ok_or(ConfigEditError::Rules)?;
     let written = document.to_string();
     // The new text has to mean the same as before, with the rule in front.
     if written.parse::<Table>().is_ok_and(|table| table == expected) {
         Ok(Some(written))
     } else {
-        Err(no_place)
+        Err(ConfigEditError::Rules)
     }
 }
 

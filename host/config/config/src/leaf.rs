@@ -123,14 +123,22 @@ impl Leaf {
     }
 }
 
+/// Values that don't fit together.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MergeError {
+    #[error("`{0}` is a table in one source and a value in another")]
+    Table(String),
+    #[error("{}", .0.message())]
+    Value(#[from] toml::de::Error),
+}
+
 /// The configuration with the values of `leaves`. Later leaves win.
-pub(super) fn merge(leaves: &[Leaf]) -> Result<ConfigValues, String> {
-    ConfigValues::deserialize(Value::Table(document(leaves)?))
-        .map_err(|error| error.message().to_owned())
+pub(super) fn merge(leaves: &[Leaf]) -> Result<ConfigValues, MergeError> {
+    Ok(ConfigValues::deserialize(Value::Table(document(leaves)?))?)
 }
 
 /// The values of `leaves` as one TOML document. Later leaves win.
-pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, String> {
+pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, MergeError> {
     let mut root = toml::Table::new();
     for leaf in leaves {
         let Some((last, tables)) = leaf.path.split_last() else { continue };
@@ -138,9 +146,7 @@ pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, String> {
         for name in tables {
             let below =
                 table.entry(name.clone()).or_insert_with(|| Value::Table(toml::Table::new()));
-            table = below.as_table_mut().ok_or_else(|| {
-                format!("`{}` is a table in one source and a value in another", dotted(&leaf.path))
-            })?;
+            table = below.as_table_mut().ok_or_else(|| MergeError::Table(dotted(&leaf.path)))?;
         }
         // An empty table doesn't remove the values of another source.
         if leaf.value.is_table() && table.contains_key(last) {

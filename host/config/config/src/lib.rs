@@ -52,7 +52,7 @@ mod variables;
 pub use crate::migration::Migration;
 pub use ceiling::check_ceiling;
 pub use describe::{KeyDescription, TableDescription, describe};
-pub use filter_rules::{FilterRules, ProjectFilterRules, ProjectRulesTrust};
+pub use filter_rules::{FilterRules, FilterRulesError, ProjectFilterRules, ProjectRulesTrust};
 pub use folders::Folders;
 pub use inline::inline;
 pub use inputs::{Inputs, SYSTEM_CEILING, SYSTEM_DEFAULTS, ceiling_keys_path, working_directory};

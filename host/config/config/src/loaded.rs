@@ -164,7 +164,8 @@ pub struct Taken {
 impl Config {
     /// The configuration with the values of `leaves`. Later leaves win.
     pub(super) fn from_leaves(leaves: &[Leaf]) -> Result<Self, Problems> {
-        let config = merge(leaves).map_err(|message| Problem::new(Source::Default, message))?;
+        let config =
+            merge(leaves).map_err(|error| Problem::new(Source::Default, error.to_string()))?;
         Ok(Self {
             values: config,
             sources: sources(leaves),

@@ -30,7 +30,8 @@ pub fn migrate(folders: &Folders, path: &Path) -> Result<Migration, Problems> {
     let read = file::read(path)?.ok_or_else(|| problem("there is no such file".to_owned()))?;
     let known =
         KnownKeys { is_key: &is_key, new_name: &new_name, advice: &advice, dotted: &dotted };
-    let mut migration = rewrite(&read.text, &known).map_err(problem)?;
+    let mut migration = rewrite(&read.text, &known)
+        .map_err(|error| problem(format!("is not TOML: {}", error.message())))?;
     // Each round leaves out at least one value, with those that don't fit to what is left.
     loop {
         let (leaves, problems) = file::parse(path, &migration.after, MAX_VALUES);

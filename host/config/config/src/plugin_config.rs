@@ -23,8 +23,8 @@ impl Config {
         let problem = |message: String| Problem::new(self.source_below(&table), message);
         let mut config = Map::new();
         for (key, value) in &settings.config.0 {
-            let value = json(value, 1).map_err(|reason| {
-                problem(format!("`{table}.{}` {reason}", dotted(std::slice::from_ref(key))))
+            let value = json(value, 1).map_err(|error| {
+                problem(format!("`{table}.{}` {error}", dotted(std::slice::from_ref(key))))
             })?;
             config.insert(key.clone(), value);
         }
@@ -38,21 +38,26 @@ impl Config {
     }
 }
 
+/// A value that can't be JSON. Its message is a phrase after the key.
+#[derive(Debug, PartialEq, thiserror::Error)]
+enum JsonError {
+    #[error("is nested deeper than {MAX_DEPTH} levels, which is the limit")]
+    Depth,
+    #[error("is {0}, which JSON doesn't have")]
+    Number(f64),
+}
+
 /// A value as JSON. `depth`: of its level, the first is 1.
-///
-/// # Errors
-///
-/// What is wrong, as a phrase after the key.
-fn json(value: &toml::Value, depth: usize) -> Result<Value, String> {
+fn json(value: &toml::Value, depth: usize) -> Result<Value, JsonError> {
     if depth > MAX_DEPTH {
-        return Err(format!("is nested deeper than {MAX_DEPTH} levels, which is the limit"));
+        return Err(JsonError::Depth);
     }
     Ok(match value {
         toml::Value::String(text) => Value::String(text.clone()),
         toml::Value::Integer(number) => (*number).into(),
         toml::Value::Float(number) => serde_json::Number::from_f64(*number)
             .map(Value::Number)
-            .ok_or_else(|| format!("is {number}, which JSON doesn't have"))?,
+            .ok_or(JsonError::Number(*number))?,
         toml::Value::Boolean(flag) => (*flag).into(),
         toml::Value::Datetime(date) => Value::String(date.to_string()),
         toml::Value::Array(items) => {
@@ -61,7 +66,7 @@ fn json(value: &toml::Value, depth: usize) -> Result<Value, String> {
         toml::Value::Table(table) => {
             let fields =
                 table.iter().map(|(key, value)| Ok((key.clone(), json(value, depth + 1)?)));
-            Value::Object(fields.collect::<Result<_, String>>()?)
+            Value::Object(fields.collect::<Result<_, JsonError>>()?)
         }
     })
 }
@@ -85,7 +90,8 @@ mod tests {
                 "list": [1, [2]], "inner": { "x": { "y": 1 } },
             }))
         );
-        let refused = |text: &str| super::json(&parse(text), 1).expect_err("it is refused");
+        let refused =
+            |text: &str| super::json(&parse(text), 1).expect_err("it is refused").to_string();
         assert!(refused("x = nan").contains("JSON doesn't have"));
         let nested = |levels: usize| format!("x = {}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(super::json(&parse(&nested(MAX_DEPTH - 1)), 1).is_ok());

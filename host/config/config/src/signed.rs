@@ -2,6 +2,7 @@
 //! signature.
 
 use std::path::Path;
+use std::str::FromStr;
 
 use toolhold_signing::{
     PublicKey, SigningError, read_signatures_beside, signature_path, verify_ceiling,
@@ -37,7 +38,7 @@ pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Proble
         )
     };
     let keys = parse_keys(&keys.text)
-        .map_err(|message| Problem::new(Source::Path(keys_path.clone()), message))?;
+        .map_err(|error| Problem::new(Source::Path(keys_path.clone()), error.to_string()))?;
     let Some(text) = file::read_ceiling(path)? else {
         return Err(problem("it is missing".to_owned()));
     };
@@ -53,15 +54,27 @@ pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Proble
     Ok(Some((text, Some(signer.to_string()))))
 }
 
+/// A file of keys that can't be used.
+#[derive(Debug, PartialEq, thiserror::Error)]
+enum KeysError {
+    #[error("{0}")]
+    Key(<PublicKey as FromStr>::Err),
+    #[error("it has no key; put the public key into it, or remove the file")]
+    Empty,
+    #[error("it has {0} keys; the limit is {MAX_KEYS}")]
+    Count(usize),
+}
+
 /// The keys in a file of minisign's form. Each further line is a further key.
-fn parse_keys(text: &str) -> Result<Vec<PublicKey>, String> {
+fn parse_keys(text: &str) -> Result<Vec<PublicKey>, KeysError> {
     let lines = text.lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("untrusted comment:"));
-    let keys = lines.map(str::parse).collect::<Result<Vec<PublicKey>, _>>()?;
+    let keys = lines.map(str::parse).collect::<Result<Vec<PublicKey>, _>>();
+    let keys = keys.map_err(KeysError::Key)?;
     match keys.len() {
-        0 => Err("it has no key; put the public key into it, or remove the file".to_owned()),
+        0 => Err(KeysError::Empty),
         1..=MAX_KEYS => Ok(keys),
-        count => Err(format!("it has {count} keys; the limit is {MAX_KEYS}")),
+        count => Err(KeysError::Count(count)),
     }
 }
 

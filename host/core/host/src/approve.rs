@@ -230,7 +230,7 @@ impl ApprovalStep<'_> {
         let written = tokio::task::spawn_blocking(move || {
             let changed = config
                 .with_permission(&proposal.tool, &proposal.pattern)
-                .map_err(HostError::Config)?;
+                .map_err(|error| HostError::Config(error.to_string()))?;
             proposal.write(&folders).map(|_| changed)
         });
         let counts = match written.await {

@@ -4,7 +4,7 @@
 mod foreign;
 
 use toml_edit::{
-    Array, ArrayOfTables, DocumentMut, InlineTable, Item, Key, Table, TableLike, Value,
+    Array, ArrayOfTables, DocumentMut, InlineTable, Item, Key, Table, TableLike, TomlError, Value,
 };
 
 use foreign::{ALWAYS_ASK, AUTO_APPROVE, Form, Instead, instead};
@@ -138,10 +138,8 @@ fn head(text: &str) -> &str {
 /// # Errors
 ///
 /// The text isn't TOML.
-pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, String> {
-    let mut document: DocumentMut = text
-        .parse()
-        .map_err(|error: toml_edit::TomlError| format!("is not TOML: {}", error.message()))?;
+pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError> {
+    let mut document: DocumentMut = text.parse()?;
     let root = document.as_table_mut();
     let mut keys = Vec::new();
     collect(root, &mut Vec::new(), &mut keys);
@@ -235,13 +233,13 @@ fn shift(
         Some(form) => convert(&value, form, leave),
         None => match value.as_bool() {
             Some(allow) => Ok(Some(if allow { "allow" } else { "deny" }.into())),
-            None => Err("it isn't `true` or `false`".to_owned()),
+            None => Err(ConvertError::Bool),
         },
     };
     match converted {
         Ok(Some(new)) => replace(&mut value, new),
         Ok(None) => return,
-        Err(why) => return leave(why),
+        Err(error) => return leave(error.to_string()),
     }
     let parts: Vec<&str> = new.split('.').collect();
     let Some((name, tables)) = parts.split_last() else { return };
@@ -302,23 +300,31 @@ fn permissions(root: &mut Table, tools: &Item, action: &str, leave: &mut impl Fn
     }
 }
 
+/// A value that has no new form.
+#[derive(Debug, thiserror::Error)]
+enum ConvertError {
+    #[error("it isn't `true` or `false`")]
+    Bool,
+    #[error("it isn't a number")]
+    Number,
+    #[error("it isn't a list")]
+    List,
+    #[error("it isn't a list of texts")]
+    Texts,
+    #[error("the levels are \"read-only\", \"ask\", \"sandboxed\" and \"full\"")]
+    Autonomy,
+}
+
 /// The value in its new form. `None`: there is nothing to write.
 fn convert(
     value: &Value,
     form: Form,
     leave: &mut impl FnMut(String),
-) -> Result<Option<Value>, String> {
-    let number = || {
-        value
-            .as_integer()
-            .filter(|number| *number >= 0)
-            .ok_or_else(|| "it isn't a number".to_owned())
-    };
-    let texts = || -> Result<Vec<&str>, String> {
-        let list = value.as_array().ok_or_else(|| "it isn't a list".to_owned())?;
-        list.iter()
-            .map(|item| item.as_str().ok_or_else(|| "it isn't a list of texts".to_owned()))
-            .collect()
+) -> Result<Option<Value>, ConvertError> {
+    let number = || value.as_integer().filter(|number| *number >= 0).ok_or(ConvertError::Number);
+    let texts = || -> Result<Vec<&str>, ConvertError> {
+        let list = value.as_array().ok_or(ConvertError::List)?;
+        list.iter().map(|item| item.as_str().ok_or(ConvertError::Texts)).collect()
     };
     Ok(Some(match form {
         Form::Same => value.clone(),
@@ -329,12 +335,7 @@ fn convert(
                 "supervised" | "ask" => "ask".into(),
                 "sandboxed" => "sandboxed".into(),
                 "full" => "full".into(),
-                _ => {
-                    return Err(
-                        "the levels are \"read-only\", \"ask\", \"sandboxed\" and \"full\""
-                            .to_owned(),
-                    );
-                }
+                _ => return Err(ConvertError::Autonomy),
             }
         }
         Form::OnDenial => match value.as_bool() {
@@ -343,7 +344,7 @@ fn convert(
                 leave("a denied call isn't only logged: it asks".to_owned());
                 "ask".into()
             }
-            None => return Err("it isn't `true` or `false`".to_owned()),
+            None => return Err(ConvertError::Bool),
         },
         Form::Hours => number()?.saturating_mul(24).into(),
         Form::Kibibytes => match number()? {

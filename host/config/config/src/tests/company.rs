@@ -18,15 +18,13 @@ impl Scene {
 
     /// Loads with the organisation's folder. `None`: only files of root count there, and this isn't
     /// root.
-    fn load_in_company(&self) -> Option<Result<Config, String>> {
+    fn load_in_company(&self) -> Option<Result<Config, Problems>> {
         let inputs = Inputs {
             ceiling: Some(self.company().join("ceiling.toml")),
             defaults: Some(self.company().join("toolhold.toml")),
             ..Inputs::default()
         };
-        rustix::process::geteuid()
-            .is_root()
-            .then(|| load(&self.folders, &inputs).map_err(|problems| problems.to_string()))
+        rustix::process::geteuid().is_root().then(|| load(&self.folders, &inputs))
     }
 
     fn key(&self, name: &str) -> SecretKey {
@@ -44,7 +42,7 @@ fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
     let text = "tools.max_call = 5\n";
     let refused = |why: &str| {
         let Some(loaded) = scene.load_in_company() else { return };
-        let problems = loaded.expect_err(why);
+        let problems = loaded.expect_err(why).to_string();
         assert!(problems.contains(why), "{why}: {problems}");
     };
     fs::write(&keys, key.public().to_file()).expect("it is written");
@@ -91,7 +89,7 @@ fn signature_of_a_plugin_does_not_count_for_a_ceiling() {
     let signature = signature.expect("it is signed").to_string();
     fs::write(scene.company().join("ceiling.toml.minisig"), signature).expect("it is written");
     if let Some(loaded) = scene.load_in_company() {
-        let problems = loaded.expect_err("it is signed as something else");
+        let problems = loaded.expect_err("it is signed as something else").to_string();
         assert!(problems.contains("not as a ceiling"), "{problems}");
     }
 }
@@ -156,11 +154,11 @@ fn company_defaults_hold_where_the_user_says_nothing() {
     assert_eq!(loaded.values.tools.call.get(), 5);
     fs::write(&path, "[tools]\ncal = 7\n").expect("it is written");
     let Some(Err(problems)) = scene.load_in_company() else { panic!("it has a mistake") };
-    assert!(problems.contains("company/toolhold.toml:2: "), "{problems}");
+    assert!(problems.to_string().contains("company/toolhold.toml:2: "), "{problems}");
     fs::write(&path, "").expect("it is written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).expect("its mode is set");
     let Some(Err(problems)) = scene.load_in_company() else { panic!("others can write it") };
-    assert!(problems.contains("writable by others"), "{problems}");
+    assert!(problems.to_string().contains("writable by others"), "{problems}");
 }
 
 #[test]

@@ -35,19 +35,16 @@ impl Plugins {
     /// The built-in filters with the operator's rules.
     pub(super) async fn load_filters(&self, builtin: &Builtin) -> Result<Plugin, HostError> {
         let mut rules = self.read_rules().await?;
-        let text = match &rules.text {
-            Ok(text) => text.clone(),
-            Err(reason) => {
-                tracing::warn!("the rules for filters are ignored: {reason}");
-                None
-            }
-        };
+        if let Some(reason) = &rules.unusable {
+            tracing::warn!("the rules for filters are ignored: {reason}");
+        }
+        let text = rules.text.clone();
         let plugin = match (self.filters_with(builtin, text.clone()).await, text) {
             (Err(error), Some(_)) => {
                 let reason =
                     format!("{}: the rules can't be used together: {error}", rules.path.display());
                 tracing::warn!("the rules for filters are ignored: {reason}");
-                rules.text = Err(reason);
+                (rules.text, rules.unusable) = (None, Some(reason));
                 self.filters_with(builtin, None).await?
             }
             (loaded, _) => loaded?,
@@ -69,9 +66,12 @@ impl Plugins {
         if now == rules {
             return;
         }
-        let changed = match now.text.clone() {
-            Ok(text) => self.filters_with(&builtin, text).await.map_err(|error| error.to_string()),
-            Err(reason) => Err(reason),
+        let changed = match now.unusable.clone() {
+            None => {
+                let loaded = self.filters_with(&builtin, now.text.clone()).await;
+                loaded.map_err(|error| error.to_string())
+            }
+            Some(reason) => Err(reason),
         };
         *self.filters.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(BuiltInFilters { builtin, rules: now });
@@ -107,7 +107,7 @@ impl Plugins {
             running.map_or_else(Vec::new, |running| running.plugin.filter_problems().to_vec());
         Some(FilterRulesState {
             path: rules.path,
-            problems: rules.text.err().into_iter().chain(rules.problems).chain(problems).collect(),
+            problems: rules.unusable.into_iter().chain(rules.problems).chain(problems).collect(),
         })
     }
 

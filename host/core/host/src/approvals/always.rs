@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinError;
 use toolhold_catalogue::CallContext;
-use toolhold_config::{Config, Folders, insert};
+use toolhold_config::insert::{self, InsertError};
+use toolhold_config::{Config, Folders};
 use toolhold_contract::{HostError, SubjectKind};
 use toolhold_policy::{Decision, Verdict, canonical};
 
@@ -71,8 +72,8 @@ enum ProposalError {
     #[error("it acts on several things, and a rule is about one")]
     SeveralSubjects,
     /// The rule can't be written into the configuration.
-    #[error("{0}")]
-    Unwritable(String),
+    #[error(transparent)]
+    Unwritable(#[from] InsertError),
     #[error(transparent)]
     Interrupted(#[from] JoinError),
     #[error(transparent)]
@@ -110,8 +111,7 @@ async fn tried(context: &CallContext, config: Arc<Config>) -> Result<Proposal, P
     let Proposal { tool, pattern, file } = proposal.clone();
     // Blocks: it reads files.
     let changed =
-        tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await?;
-    let changed = changed.map_err(|error| ProposalError::Unwritable(error.to_string()))?;
+        tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await??;
     let policy = changed.policy()?;
     let decision = context
         .action()
