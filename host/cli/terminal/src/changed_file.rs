@@ -1,5 +1,6 @@
 //! Changes a file of an MCP client completely or not at all, and without wider rights.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,10 +21,10 @@ const LONGEST: u64 = 4 << 20;
 ///
 /// It can't be read, changed or written; or a project's file is a link that leaves the project,
 /// which is untrusted.
-pub fn change(
+pub fn change<E: Display>(
     path: &Path,
     in_project: bool,
-    edited: impl FnOnce(&str) -> Result<String, String>,
+    edited: impl FnOnce(&str) -> Result<String, E>,
 ) -> Result<Option<String>, Error> {
     let shown = path.display();
     let target = target(path, in_project)?;

@@ -1,6 +1,7 @@
 //! The errors of commands: how each is printed, also as JSON, and with which exit code the process
 //! ends.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use serde_json::json;
@@ -25,6 +26,11 @@ pub enum CommandError {
 }
 
 impl CommandError {
+    /// An invalid command line, or something that it names.
+    pub fn usage(error: impl fmt::Display) -> Self {
+        Self::Usage(error.to_string())
+    }
+
     /// The exit code and the message. A reader that is gone (`toolhold … | head`) has what it
     /// wanted.
     pub fn end(self) -> (Exit, Option<String>) {

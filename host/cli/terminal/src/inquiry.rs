@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, Value, json};
+use thiserror::Error;
 use toolhold_core::{Inquiry, InquiryAnswer, Wanted, compile_schema};
 
 use crate::ask::{Dialogue, open_dialogue};
@@ -77,6 +78,30 @@ pub fn form_fields(schema: &Value) -> Vec<FormField> {
     fields.map(field).collect()
 }
 
+/// A line that doesn't fit the field of a form. Each variant has the bounds of the field.
+#[derive(Debug, Error)]
+pub enum AnswerError {
+    /// The field takes several values of a list.
+    #[error("Please answer with numbers of the list, with commas between them{}.", after_colon(.0))]
+    Several(Vec<String>),
+    /// The field takes one value of a list.
+    #[error("Please answer with a number of the list{}.", after_colon(.0))]
+    Choice(Vec<String>),
+    /// The field takes yes or no.
+    #[error("Please answer y or n{}.", after_colon(.0))]
+    YesOrNo(Vec<String>),
+    /// The field takes a number.
+    #[error("Please answer with a number{}.", after_colon(.0))]
+    Number(Vec<String>),
+    /// The field takes text.
+    #[error("Please answer with a text{}.", after_colon(.0))]
+    Text(Vec<String>),
+}
+
+fn after_colon(bounds: &[String]) -> String {
+    if bounds.is_empty() { String::new() } else { format!(": {}", bounds.join(", ")) }
+}
+
 impl FormField {
     /// The key of its value in the answer.
     pub fn name(&self) -> &str {
@@ -117,8 +142,8 @@ impl FormField {
     ///
     /// # Errors
     ///
-    /// The line doesn't fit: what is expected, for the person.
-    pub fn read(&self, line: &str) -> Result<Option<Value>, String> {
+    /// The line doesn't fit.
+    pub fn read(&self, line: &str) -> Result<Option<Value>, AnswerError> {
         let value = match (line, self.default()) {
             ("", Some(default)) => Some(default.clone()),
             ("", None) if !self.is_required => return Ok(None),
@@ -128,7 +153,21 @@ impl FormField {
             |value: &Value| compile_schema(&self.schema).is_ok_and(|schema| schema.is_valid(value));
         match value.filter(fits) {
             Some(value) => Ok(Some(value)),
-            None => Err(expected(&self.schema, &self.choices)),
+            None => Err(self.unfit()),
+        }
+    }
+
+    fn unfit(&self) -> AnswerError {
+        let bounds = ["minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"]
+            .iter()
+            .filter_map(|key| self.schema.get(*key).map(|bound| format!("{key} {bound}")))
+            .collect();
+        match self.schema["type"].as_str() {
+            Some("array") => AnswerError::Several(bounds),
+            _ if !self.choices.is_empty() => AnswerError::Choice(bounds),
+            Some("boolean") => AnswerError::YesOrNo(bounds),
+            Some("integer" | "number") => AnswerError::Number(bounds),
+            _ => AnswerError::Text(bounds),
         }
     }
 }
@@ -164,25 +203,6 @@ fn value(line: &str, field: &Value, choices: &[(String, Option<String>)]) -> Opt
         Some("integer") => line.parse::<i64>().ok().map(|number| json!(number)),
         Some("number") => line.parse::<f64>().ok().map(|number| json!(number)),
         _ => Some(json!(line)),
-    }
-}
-
-fn expected(field: &Value, choices: &[(String, Option<String>)]) -> String {
-    let bounds: Vec<String> =
-        ["minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"]
-            .iter()
-            .filter_map(|key| field.get(*key).map(|bound| format!("{key} {bound}")))
-            .collect();
-    let kind = match field["type"].as_str() {
-        Some("array") => "Please answer with numbers of the list, with commas between them",
-        _ if !choices.is_empty() => "Please answer with a number of the list",
-        Some("boolean") => "Please answer y or n",
-        Some("integer" | "number") => "Please answer with a number",
-        _ => "Please answer with a text",
-    };
-    match bounds.is_empty() {
-        true => format!("{kind}."),
-        false => format!("{kind}: {}.", bounds.join(", ")),
     }
 }
 

@@ -199,14 +199,39 @@ fn changed(f: &mut fmt::Formatter<'_>, what: &str, Change { old, new }: &Change)
     writeln!(f, "    {FAINT}is{FAINT:#}  {}", part(new))
 }
 
-/// Who signed a component: the name of a trusted key, or why there is none.
-pub struct Signed<'a>(pub &'a Result<String, String>);
+/// Who signed a component.
+#[derive(Clone, Debug)]
+pub enum SignedBy {
+    /// The trusted key of this name.
+    Key(String),
+    /// Nobody who is trusted, with the reason.
+    Nobody(String),
+}
 
-impl fmt::Display for Signed<'_> {
+impl SignedBy {
+    /// The name of the trusted key.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Key(name) => Some(name),
+            Self::Nobody(_) => None,
+        }
+    }
+}
+
+/// The name of a trusted key, or the reason why there is none.
+impl<E: fmt::Display> From<Result<String, E>> for SignedBy {
+    fn from(signer: Result<String, E>) -> Self {
+        signer.map_or_else(|refusal| Self::Nobody(refusal.to_string()), Self::Key)
+    }
+}
+
+impl fmt::Display for SignedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Ok(signer) => write!(f, "Signed by your trusted key `{}`.", neutral_line(signer)),
-            Err(why) => write!(f, "Nobody whom you trust signed it: {}.", neutral_line(why)),
+        match self {
+            Self::Key(name) => write!(f, "Signed by your trusted key `{}`.", neutral_line(name)),
+            Self::Nobody(why) => {
+                write!(f, "Nobody whom you trust signed it: {}.", neutral_line(why))
+            }
         }
     }
 }

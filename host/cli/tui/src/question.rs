@@ -167,7 +167,7 @@ impl OpenQuestion {
                         }
                         return self.next_field(next, content);
                     }
-                    Err(why) => *wrong = why,
+                    Err(error) => *wrong = error.to_string(),
                 }
             }
             _ => {}

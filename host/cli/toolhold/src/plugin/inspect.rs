@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin::install::file_signer;
-use crate::plugin_description::{Card, Differences, Imports, LeftOutTools, SettingsCard, Signed};
+use crate::plugin_description::{Card, Differences, Imports, LeftOutTools, SettingsCard, SignedBy};
 use crate::style::STRONG;
 
 /// Describes a component, given its file or the name of an installed plugin.
@@ -53,7 +53,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
             .into_iter()
             .map(|(name, hosts)| json!({ "name": name, "hosts": hosts }))
             .collect();
-        object["signed_by"] = json!(signed_by.as_ref().and_then(|signed| signed.as_ref().ok()));
+        object["signed_by"] = json!(signed_by.as_ref().and_then(SignedBy::key));
         object["approved"] = json!(approved);
         object["difference"] = json!(difference);
         match &inspected {
@@ -69,7 +69,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     let mut out = anstream::stdout().lock();
     write!(out, "{}{}{}", Card(&info), SettingsCard(&info), Imports(&info))?;
     if let Some(signed_by) = &signed_by {
-        writeln!(out, "\n{}", Signed(signed_by))?;
+        writeln!(out, "\n{signed_by}")?;
     }
     let requests = || info.manifest.capabilities.iter();
     let mut held: Vec<(&str, String)> =

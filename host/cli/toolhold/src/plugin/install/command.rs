@@ -20,10 +20,8 @@ use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin::Setting;
 use crate::plugin::approve::tell_hosts;
-use crate::plugin::install::{
-    Comparison, Installed, Installer, Offer, SignedBy, abilities, check_source,
-};
-use crate::plugin_description::{Differences, Header, LeftOutTools, Signed};
+use crate::plugin::install::{Comparison, Installed, Installer, Offer, abilities, check_source};
+use crate::plugin_description::{Differences, Header, LeftOutTools, SignedBy};
 use crate::style::{FAINT, STRONG};
 use crate::{allow, ask, host, init, progress};
 
@@ -557,7 +555,7 @@ pub(crate) fn show(
     signed_by: &SignedBy,
 ) -> Result<(), Error> {
     write!(out, "{}", Header(&inspection.info))?;
-    writeln!(out, "{}", Signed(signed_by))?;
+    writeln!(out, "{signed_by}")?;
     let (can, cannot): (Vec<_>, Vec<_>) =
         abilities(&inspection.info.manifest).into_iter().partition(|one| one.reason.is_some());
     writeln!(out, "\n{STRONG}It can{STRONG:#}")?;

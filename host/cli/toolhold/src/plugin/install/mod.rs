@@ -16,4 +16,4 @@ pub(crate) use abilities::abilities;
 pub(crate) use bundle::{BundleContents, BundlePlan, PlannedChange, PlannedPlugin, create_bundle};
 pub(crate) use installer::{Comparison, Installed, Installer};
 pub(crate) use offer::Offer;
-pub(crate) use signatures::{SignedBy, check_source, file_signer};
+pub(crate) use signatures::{check_source, file_signer};

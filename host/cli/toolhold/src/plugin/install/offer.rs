@@ -10,7 +10,8 @@ use toolhold_core::config::{Config, Folders};
 use toolhold_core::{Candidate, Difference, HostError, PluginInspection, PluginSource};
 use toolhold_registry::{Fetched, Source};
 
-use crate::plugin::install::signatures::{SignedBy, check_signatures, check_source};
+use crate::plugin::install::signatures::{check_signatures, check_source};
+use crate::plugin_description::SignedBy;
 
 /// A component that was fetched and examined.
 pub(crate) struct Offer {
@@ -53,7 +54,7 @@ impl Offer {
         let source = PluginSource {
             given: given.to_string(),
             resolved,
-            signer: signed_by.as_ref().ok().cloned(),
+            signer: signed_by.key().map(str::to_owned),
             installed_at: installed_at.as_secs(),
             bundle: None,
         };

@@ -7,9 +7,7 @@ use toolhold_core::HostError;
 use toolhold_core::config::Config;
 use toolhold_registry::{Fetched, Source};
 use toolhold_signing::{SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin};
-
-/// Who signed a component: the name of a trusted key, or the reason why there is none.
-pub(crate) type SignedBy = Result<String, String>;
+use toolhold_terminal::plugin_description::SignedBy;
 
 /// Whether plugins may come from a source. Call it before anything is fetched.
 ///
@@ -19,7 +17,7 @@ pub(crate) type SignedBy = Result<String, String>;
 pub(crate) fn check_source(loaded: &Config, source: &Source) -> Result<(), HostError> {
     let written = source.to_string();
     toolhold_core::check_source(loaded, &written)
-        .map_err(|reason| HostError::Load { plugin: written, reason })
+        .map_err(|error| HostError::Load { plugin: written, reason: error.to_string() })
 }
 
 /// Who signed what was fetched.
@@ -37,7 +35,8 @@ pub(crate) fn check_signatures(
     let source = fetched.resolved.to_string();
     let plugin = SignedPlugin { wasm: &fetched.bytes, name, source: Some(&source) };
     toolhold_core::check_signed(loaded, plugin, digest, &fetched.signatures)
-        .map_err(|reason| HostError::Load { plugin: name.to_owned(), reason })
+        .map(SignedBy::from)
+        .map_err(|error| HostError::Load { plugin: name.to_owned(), reason: error.to_string() })
 }
 
 /// Who signed the component in a file, by the signature beside it. `None`: there is no signature.
@@ -46,16 +45,17 @@ pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Config) -> Option<Si
     let signatures = match read_signatures_beside(file) {
         Ok(signatures) if signatures.is_empty() => return None,
         Ok(signatures) => signatures,
-        Err(error) => return Some(Err(error.to_string())),
+        Err(error) => return Some(SignedBy::Nobody(error.to_string())),
     };
-    let wasm = toolhold_signing::read_component(file);
-    Some(wasm.map_err(|error| error.to_string()).and_then(|wasm| {
-        let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        let source = path.display().to_string();
-        let plugin = SignedPlugin { wasm: &wasm, name, source: Some(&source) };
-        let verified = verify_plugin(plugin, &signatures, &keys(loaded), today());
-        verified.map(|signer| signer.name).map_err(|refusal| refusal.to_string())
-    }))
+    let wasm = match toolhold_signing::read_component(file) {
+        Ok(wasm) => wasm,
+        Err(error) => return Some(SignedBy::Nobody(error.to_string())),
+    };
+    let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let source = path.display().to_string();
+    let plugin = SignedPlugin { wasm: &wasm, name, source: Some(&source) };
+    let verified = verify_plugin(plugin, &signatures, &keys(loaded), today());
+    Some(verified.map(|signer| signer.name).into())
 }
 
 /// The keys of the configuration.

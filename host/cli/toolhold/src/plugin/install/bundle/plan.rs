@@ -14,7 +14,7 @@ use super::{BundleContents, BundledPlugin, component_name, refused};
 use crate::arguments::bundle::BundlePart;
 use crate::plugin::install::installer::{Comparison, Installer};
 use crate::plugin::install::offer::Offer;
-use crate::plugin::install::signatures::SignedBy;
+use crate::plugin_description::SignedBy;
 
 /// What a bundle would change. Its files lie in the data folder until this is dropped.
 pub(crate) struct BundlePlan {
