@@ -1,12 +1,12 @@
 //! Sends OTLP requests over HTTP to the receiver of `[telemetry]` or of an export, with its
 //! secrets.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Method};
+use thiserror::Error;
 use tokio::runtime::{Builder, Runtime};
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::{Failure, HostError};
@@ -38,6 +38,15 @@ struct ServerKey {
     source: SecretSource,
     header: String,
     prefix: String,
+}
+
+/// A secret that no request can have.
+#[derive(Debug, Error)]
+enum HeaderError {
+    #[error("the secret {name}: {reason}")]
+    Secret { name: String, reason: String },
+    #[error("the secret {name}: {error}")]
+    Header { name: String, error: http::Error },
 }
 
 impl Collector {
@@ -79,19 +88,23 @@ impl Collector {
     }
 
     /// The headers with secrets. Blocks: a program may have to print one.
-    fn headers(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    fn headers(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, HeaderError> {
         if let Some(headers) = &self.headers {
             return Ok(headers.clone());
         }
         let mut headers = Vec::new();
         for ServerKey { name, source, header, prefix } in &self.secrets {
-            let failed = |why: &dyn fmt::Display| format!("the secret {name}: {why}");
-            let secret = read(source).map_err(|why| failed(&why))?;
-            let name = HeaderName::try_from(header.as_str()).map_err(|error| failed(&error))?;
+            let refused = |error| HeaderError::Header { name: name.clone(), error };
+            let secret = read(source).map_err(|error| HeaderError::Secret {
+                name: name.clone(),
+                reason: error.to_string(),
+            })?;
+            let header = HeaderName::try_from(header.as_str());
+            let header = header.map_err(|error| refused(error.into()))?;
             let value = HeaderValue::try_from(format!("{prefix}{}", secret.expose()));
-            let mut value = value.map_err(|error| failed(&error))?;
+            let mut value = value.map_err(|error| refused(error.into()))?;
             value.set_sensitive(true);
-            headers.push((name, value));
+            headers.push((header, value));
         }
         self.headers = Some(headers.clone());
         Ok(headers)
@@ -106,7 +119,7 @@ impl Transport for Collector {
             .header(CONTENT_TYPE, HeaderValue::from_static(post.media_type))
             .body(post.body.to_vec())
             .limits(LIMITS);
-        for (name, value) in self.headers().map_err(Unsent::Never)? {
+        for (name, value) in self.headers().map_err(|error| Unsent::Never(error.to_string()))? {
             // POST is never sent on elsewhere, so no other origin gets a header.
             request = match name == AUTHORIZATION {
                 true => request.credential(Some(Credential::new(&url, value))),
