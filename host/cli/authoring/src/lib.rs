@@ -8,6 +8,7 @@ mod arguments;
 mod build;
 pub mod conformance;
 pub mod dev;
+mod error;
 mod files;
 mod language;
 mod manifest;
@@ -22,10 +23,13 @@ use std::io::Read;
 
 pub use arguments::AuthorCommand;
 pub use build::{Built, build, build_on, compare_file, pack_file};
+pub use error::AuthoringError;
 pub use language::Language;
 pub use project::create;
 pub use tools::Console;
 pub use wit::write as write_wit;
+
+use files::ProjectFileError;
 
 /// The largest file that is read as a component or a manifest: more is no plugin.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
@@ -35,18 +39,16 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 /// # Errors
 ///
 /// It can't be read, it is no file, or it is larger than a component may be.
-pub(crate) fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
-    let shown = path.display();
-    let failed = |error| format!("{shown} can't be read: {error}");
+pub(crate) fn read(path: &std::path::Path) -> Result<Vec<u8>, ProjectFileError> {
     // A device or a pipe has no end.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(format!("{shown} isn't a file"));
+    if !std::fs::metadata(path).map_err(ProjectFileError::io("read", path))?.is_file() {
+        return Err(ProjectFileError::NotAFile(path.to_owned()));
     }
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let file = std::fs::File::open(path).map_err(ProjectFileError::io("read", path))?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(ProjectFileError::io("read", path))?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(format!("{shown} is larger than {MAX_FILE} bytes, the limit"));
+        return Err(ProjectFileError::TooLarge(path.to_owned()));
     }
     Ok(bytes)
 }

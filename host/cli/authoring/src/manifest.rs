@@ -3,7 +3,13 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use thiserror::Error;
 use toolhold_component::Manifest;
+
+use crate::error::AuthoringError;
+use crate::files::ProjectFileError;
+use crate::pack::{PackError, read_manifest};
+use crate::section::with_section;
 
 /// The name of the file.
 pub(crate) const FILE: &str = "plugin.toml";
@@ -16,6 +22,35 @@ pub(crate) struct Authored {
     json: String,
     /// The table `[build]`, which is for `toolhold plugin build` alone.
     pub(crate) build: BuildTable,
+}
+
+/// An invalid `plugin.toml`.
+#[derive(Debug, Error)]
+pub enum AuthoredError {
+    #[error("it isn't valid TOML: {0}")]
+    NotToml(toml::de::Error),
+    #[error("it has a value that JSON can't represent")]
+    NotJson,
+    #[error("it isn't a manifest: {0}")]
+    NotManifest(serde_json::Error),
+    #[error(
+        "it has an unknown field `{field}`. A manifest has: {known}, config_schema, and [build]"
+    )]
+    UnknownField { field: String, known: String },
+    #[error("[build] has an unknown field `{0}`; it has: language, sdk")]
+    UnknownBuildField(String),
+    #[error("`{0}` in [build] has to be a text")]
+    BuildFieldType(String),
+    #[error(
+        "`access` of the capability `files` is missing; it has to be \"read\" or \"read-write\""
+    )]
+    NoFileAccess,
+    #[error("`access` of the capability `files` is {0:?}; it has to be \"read\" or \"read-write\"")]
+    FileAccess(String),
+    #[error("`access` of the capability `{capability}` is {access:?}; only `files` has one")]
+    Access { capability: String, access: String },
+    #[error(transparent)]
+    Pack(#[from] PackError),
 }
 
 /// The table `[build]`.
@@ -33,11 +68,11 @@ impl Authored {
     /// # Errors
     ///
     /// It can't be read, or as [`parse`](Self::parse).
-    pub(crate) fn open(file: &Path) -> Result<Self, String> {
-        let shown = file.display();
-        let text =
-            String::from_utf8(crate::read(file)?).map_err(|_| format!("{shown} isn't UTF-8"))?;
-        Self::parse(&text).map_err(|error| format!("{shown}: {error}"))
+    pub(crate) fn open(file: &Path) -> Result<Self, AuthoringError> {
+        let text = String::from_utf8(crate::read(file)?)
+            .map_err(|_| ProjectFileError::NotUtf8(file.to_owned()))?;
+        Self::parse(&text)
+            .map_err(|error| AuthoringError::Manifest { file: file.to_owned(), error })
     }
 
     /// Reads and checks the text of a `plugin.toml`.
@@ -46,46 +81,38 @@ impl Authored {
     ///
     /// What is wrong, and the fields that there are: it isn't TOML, it has an unknown field, or the
     /// host would refuse it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let table: toml::Table =
-            toml::from_str(text).map_err(|error| format!("it isn't valid TOML: {error}"))?;
+    pub(crate) fn parse(text: &str) -> Result<Self, AuthoredError> {
+        let table: toml::Table = toml::from_str(text).map_err(AuthoredError::NotToml)?;
         let Ok(Value::Object(mut fields)) = serde_json::to_value(table) else {
-            return Err("it has a value that JSON can't represent".into());
+            return Err(AuthoredError::NotJson);
         };
         let build = BuildTable::take(&mut fields)?;
         fields.entry("manifest").or_insert(json!(1));
         let written = Value::Object(fields);
-        let understood: Manifest = serde_json::from_value(written.clone())
-            .map_err(|error| format!("it isn't a manifest: {error}"))?;
-        let read = serde_json::to_value(&understood).map_err(|error| error.to_string())?;
+        let understood: Manifest =
+            serde_json::from_value(written.clone()).map_err(AuthoredError::NotManifest)?;
+        let read = serde_json::to_value(&understood).map_err(AuthoredError::NotManifest)?;
         if let Some(field) = unknown(&written, &read, "") {
             let known: Vec<&str> =
                 read.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-            return Err(format!(
-                "it has an unknown field `{field}`. A manifest has: {}, config_schema, and [build]",
-                known.join(", ")
-            ));
+            return Err(AuthoredError::UnknownField { field, known: known.join(", ") });
         }
-        let odd = understood.capabilities.iter().find(|asked| {
-            let known: &[Option<&str>] = match asked.name.as_str() {
-                "files" => &[Some("read"), Some("read-write")],
-                _ => &[None],
-            };
-            !known.contains(&asked.access.as_deref())
-        });
-        if let Some(odd) = odd {
-            let is = odd.access.as_ref().map_or("is missing".into(), |is| format!("is {is:?}"));
-            return Err(match odd.name.as_str() {
-                "files" => format!(
-                    "`access` of the capability `files` {is}; it has to be \"read\" or \"read-write\""
-                ),
-                name => format!("`access` of the capability `{name}` {is}; only `files` has one"),
-            });
+        for asked in &understood.capabilities {
+            match (asked.name.as_str(), asked.access.as_deref()) {
+                ("files", None) => return Err(AuthoredError::NoFileAccess),
+                ("files", Some("read" | "read-write")) | (_, None) => {}
+                ("files", Some(access)) => {
+                    return Err(AuthoredError::FileAccess(access.to_owned()));
+                }
+                (name, Some(access)) => {
+                    let (capability, access) = (name.to_owned(), access.to_owned());
+                    return Err(AuthoredError::Access { capability, access });
+                }
+            }
         }
         let json = written.to_string();
         // The same checks as a host's, on the smallest component that has the section.
-        let manifest =
-            Manifest::read(&crate::section::with_section(EMPTY_COMPONENT, json.as_bytes())?)?;
+        let manifest = read_manifest(&with_section(EMPTY_COMPONENT, json.as_bytes())?)?;
         Ok(Self { manifest, json, build })
     }
 
@@ -96,20 +123,16 @@ impl Authored {
 }
 
 impl BuildTable {
-    fn take(fields: &mut Map<String, Value>) -> Result<Self, String> {
+    fn take(fields: &mut Map<String, Value>) -> Result<Self, AuthoredError> {
         let Some(table) = fields.remove("build") else { return Ok(Self::default()) };
         let mut found = Self::default();
         for (key, value) in table.as_object().into_iter().flatten() {
             let place = match key.as_str() {
                 "language" => &mut found.language,
                 "sdk" => &mut found.sdk,
-                _ => {
-                    return Err(format!(
-                        "[build] has an unknown field `{key}`; it has: language, sdk"
-                    ));
-                }
+                _ => return Err(AuthoredError::UnknownBuildField(key.clone())),
             };
-            let text = value.as_str().ok_or(format!("`{key}` in [build] has to be a text"))?;
+            let text = value.as_str().ok_or_else(|| AuthoredError::BuildFieldType(key.clone()))?;
             *place = Some(text.to_owned());
         }
         Ok(found)
@@ -179,7 +202,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             let Err(error) = Authored::parse(text) else { panic!("{text} is valid") };
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

@@ -6,6 +6,8 @@ use wasi_preview1_component_adapter_provider::{
 use wasmparser::{Parser, Payload};
 use wit_component::ComponentEncoder;
 
+use crate::pack::PackError;
+
 /// The beginning of the names of the sections in which bindings describe a module's interfaces.
 const DESCRIPTION: &str = "component-type";
 
@@ -15,13 +17,9 @@ const DESCRIPTION: &str = "component-type";
 /// # Errors
 ///
 /// The module doesn't describe its interfaces, or it has other ones.
-pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, PackError> {
     if !describes_itself(core)? {
-        return Err(
-            "it is a core module, and nothing in it says which interfaces it has. Compile it with \
-             bindings of `toolhold plugin wit`, or for a target that makes components (Rust: wasm32-wasip2)"
-                .into(),
-        );
+        return Err(PackError::Undescribed);
     }
     ComponentEncoder::default()
         .validate(true)
@@ -33,13 +31,12 @@ pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, String> {
             )
         })
         .and_then(|mut encoder| encoder.encode())
-        .map_err(|error| format!("no component can be made of it: {error:#}"))
+        .map_err(|error| PackError::NotEncodable(format!("{error:#}")))
 }
 
-fn describes_itself(core: &[u8]) -> Result<bool, String> {
+fn describes_itself(core: &[u8]) -> Result<bool, PackError> {
     for payload in Parser::new(0).parse_all(core) {
-        if let Payload::CustomSection(section) =
-            payload.map_err(|error| format!("it is damaged: {error}"))?
+        if let Payload::CustomSection(section) = payload.map_err(PackError::Damaged)?
             && section.name().starts_with(DESCRIPTION)
         {
             return Ok(true);
@@ -64,7 +61,7 @@ mod tests {
     fn described_module_becomes_a_component() {
         let folder = tempfile::tempdir().unwrap();
         let mut core = wat::parse_str(CORE).unwrap();
-        assert!(to_component(&core).unwrap_err().contains("toolhold plugin wit"));
+        assert!(to_component(&core).unwrap_err().to_string().contains("toolhold plugin wit"));
 
         crate::wit::describe(&mut core, folder.path()).unwrap();
         let component = to_component(&core).unwrap();

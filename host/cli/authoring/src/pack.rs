@@ -1,9 +1,10 @@
 //! `toolhold plugin pack`: writes a manifest into a component of any language, and compares what it
 //! asks for with the imports.
 
+use thiserror::Error;
 use toolhold_component::{Capability, CapabilityFacts, Manifest, Unasked};
 use toolhold_contract::text::{cut, neutral_line};
-use wasmparser::{Parser, Payload};
+use wasmparser::{BinaryReaderError, Parser, Payload};
 
 use crate::manifest::Authored;
 use crate::module;
@@ -17,26 +18,63 @@ pub(crate) struct Packed {
     pub(crate) notices: Vec<String>,
 }
 
+/// A component that can't be packed, or its manifest.
+#[derive(Debug, Error)]
+pub enum PackError {
+    #[error("it is not a WebAssembly component")]
+    NotComponent,
+    #[error("it is damaged: {0}")]
+    Damaged(BinaryReaderError),
+    #[error("it is damaged: a custom section has no header")]
+    NoHeader,
+    #[error("the import {0} has an unknown form")]
+    UnknownImport(String),
+    #[error(
+        "it is a core module, and nothing in it says which interfaces it has. Compile it with \
+         bindings of `toolhold plugin wit`, or for a target that makes components (Rust: wasm32-wasip2)"
+    )]
+    Undescribed,
+    #[error("no component can be made of it: {0}")]
+    NotEncodable(String),
+    #[error("the manifest is too long")]
+    ManifestTooLong,
+    /// No host reads the manifest.
+    #[error("{0}")]
+    Manifest(String),
+    #[error(
+        "{}, so no host loads it. {}",
+        describe_unasked(import, capability),
+        how_to_ask(capability)
+    )]
+    Unasked { import: String, capability: &'static str },
+}
+
 /// Writes the manifest into a component. A manifest that it has already is replaced. A core module
 /// that describes its interfaces becomes a component first.
 ///
 /// # Errors
 ///
 /// It is no component, or it imports what the manifest doesn't ask for and no host would load it.
-pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, String> {
+pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, PackError> {
     let component = if Parser::is_core_wasm(wasm) { &module::to_component(wasm)? } else { wasm };
     let component = with_section(component, authored.json().as_bytes())?;
-    let notices = compare(&component, &Manifest::read(&component)?)?;
+    let notices = compare(&component)?;
     Ok(Packed { component, notices })
 }
 
-/// Compares what a manifest asks for with what its component imports. Returns what its author
+/// The manifest of a component, as a host reads it.
+pub(crate) fn read_manifest(component: &[u8]) -> Result<Manifest, PackError> {
+    Manifest::read(component).map_err(|error| PackError::Manifest(error.to_string()))
+}
+
+/// Compares what the manifest of a component asks for with what it imports. Returns what its author
 /// should look at.
 ///
 /// # Errors
 ///
 /// The component imports what the manifest doesn't ask for, and no host would load it.
-pub(crate) fn compare(component: &[u8], manifest: &Manifest) -> Result<Vec<String>, String> {
+pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
+    let manifest = read_manifest(component)?;
     let imports = imports(component)?;
     let mut notices = Vec::new();
     for capability in Capability::ALL {
@@ -50,18 +88,10 @@ pub(crate) fn compare(component: &[u8], manifest: &Manifest) -> Result<Vec<Strin
                 )
             })),
             (None, Some(import)) if unasked != Unasked::Usual => {
-                let shown = neutral_line(cut(import, 256));
-                let add = format!(
-                    "Add to {} (in Rust: `{name} = \"why it is needed\"` to the `capabilities` of `plugin!`):\n  [[capabilities]]\n  name = \"{name}\"\n  reason = \"why it is needed\"",
-                    crate::manifest::FILE
-                );
-                let what = format!(
-                    "the component imports `{shown}`, but the manifest doesn't ask for `{name}`"
-                );
                 if unasked == Unasked::Refused {
-                    return Err(format!("{what}, so no host loads it. {add}"));
+                    return Err(PackError::Unasked { import: import.clone(), capability: name });
                 }
-                notices.push(format!("{what}. {add}"));
+                notices.push(format!("{}. {}", describe_unasked(import, name), how_to_ask(name)));
             }
             _ => {}
         }
@@ -94,14 +124,26 @@ fn without_version(interface: &str) -> &str {
     interface.split('@').next().unwrap_or_default()
 }
 
+fn describe_unasked(import: &str, capability: &str) -> String {
+    let shown = neutral_line(cut(import, 256));
+    format!("the component imports `{shown}`, but the manifest doesn't ask for `{capability}`")
+}
+
+fn how_to_ask(capability: &str) -> String {
+    format!(
+        "Add to {} (in Rust: `{capability} = \"why it is needed\"` to the `capabilities` of `plugin!`):\n  [[capabilities]]\n  name = \"{capability}\"\n  reason = \"why it is needed\"",
+        crate::manifest::FILE
+    )
+}
+
 /// The names that a component imports.
-fn imports(component: &[u8]) -> Result<Vec<String>, String> {
+fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
     each_import(component).map(|names| names.into_iter().map(|(name, _)| name).collect())
 }
 
 /// Renames the imports that begin with `from`. Both names have the same length, so nothing else
 /// changes.
-pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Result<(), String> {
+pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Result<(), PackError> {
     for (name, end) in each_import(component)? {
         if name.starts_with(from) {
             let start = end - name.len();
@@ -112,23 +154,22 @@ pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Resu
 }
 
 /// The names that a component imports, and where in its bytes each ends.
-fn each_import(component: &[u8]) -> Result<Vec<(String, usize)>, String> {
-    let damaged = |error| format!("it is damaged: {error}");
+fn each_import(component: &[u8]) -> Result<Vec<(String, usize)>, PackError> {
     let mut names = Vec::new();
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {
-        match payload.map_err(damaged)? {
+        match payload.map_err(PackError::Damaged)? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section.into_iter_with_offsets() {
-                    let (start, import) = import.map_err(damaged)?;
+                    let (start, import) = import.map_err(PackError::Damaged)?;
                     let name = import.name.name;
                     // Before the name stand a byte that says its kind, and its length.
                     let length = if name.len() < 0x80 { 1 } else { 2 };
                     let end = start + 1 + length + name.len();
                     if component.get(end - name.len()..end) != Some(name.as_bytes()) {
-                        return Err(format!("the import {name} has an unknown form"));
+                        return Err(PackError::UnknownImport(name.to_owned()));
                     }
                     names.push((name.to_owned(), end));
                 }
@@ -195,6 +236,7 @@ mod tests {
         let Err(error) = pack(&component(STARTS_PROGRAMS), &authored("")) else {
             panic!("it is packed");
         };
+        let error = error.to_string();
         assert!(
             error.contains("`toolhold:host/process@0.1.0`") && error.contains("name = \"process\"")
         );
@@ -240,7 +282,7 @@ mod tests {
         ];
         for (bytes, expected) in cases {
             let Err(error) = pack(bytes, &authored("")) else { panic!("it is packed") };
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

@@ -4,13 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use crate::Language;
-use crate::files::{self, File, WORKSPACE, Written};
+use crate::error::AuthoringError;
+use crate::files::{self, File, ProjectFileError, WORKSPACE, Written};
 
 /// The name of the examples, in whose place the new plugin's name is put.
 const EXAMPLE: &str = "word-count";
 
 /// The most characters of a plugin's name.
-const MAX_NAME: usize = 24;
+pub(crate) const MAX_NAME: usize = 24;
 
 /// Writes a new plugin into a folder: the example of its language, under its own name, and the SDK
 /// of this Toolhold. Returns what its author should know.
@@ -18,26 +19,21 @@ const MAX_NAME: usize = 24;
 /// # Errors
 ///
 /// The name isn't one of a plugin, the folder isn't empty, or it can't be written.
-pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, String> {
+pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, AuthoringError> {
     let well_formed = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.len() <= MAX_NAME
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if !well_formed {
-        return Err(format!(
-            "the name `{name}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
-        ));
+        return Err(AuthoringError::Name(name.to_owned()));
     }
     match fs::read_dir(folder) {
         Ok(mut entries) => {
             if entries.next().is_some() {
-                return Err(format!(
-                    "{} isn't empty: choose another folder with --dir",
-                    folder.display()
-                ));
+                return Err(ProjectFileError::NotEmpty(folder.to_owned()).into());
             }
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(format!("{} can't be read: {error}", folder.display())),
+        Err(error) => return Err(ProjectFileError::io("read", folder)(error).into()),
     }
     files::write_all(folder, &project(name, language), false)?;
     let shown = folder.display();
@@ -111,7 +107,7 @@ mod tests {
             }
             assert!(folder.path().join("README.md").exists(), "{language:?}");
             assert!(folder.path().join("sdk").is_dir(), "{language:?}");
-            let again = create("my-plugin", language, folder.path()).unwrap_err();
+            let again = create("my-plugin", language, folder.path()).unwrap_err().to_string();
             assert!(again.contains("isn't empty"), "{again}");
         }
     }
@@ -120,7 +116,7 @@ mod tests {
     fn names_that_no_plugin_has_are_refused() {
         for name in ["", "9lives", "Upper", "a_b", "../up", &"a".repeat(25)] {
             let folder = tempfile::tempdir().unwrap();
-            let error = create(name, Language::Rust, folder.path()).unwrap_err();
+            let error = create(name, Language::Rust, folder.path()).unwrap_err().to_string();
             assert!(error.contains("isn't valid"), "{error}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         }

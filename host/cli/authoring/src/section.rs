@@ -2,6 +2,8 @@
 
 use wasmparser::{Parser, Payload};
 
+use crate::pack::PackError;
+
 /// The name of the section.
 const SECTION: &str = "toolhold:manifest";
 
@@ -9,15 +11,15 @@ const SECTION: &str = "toolhold:manifest";
 const CUSTOM: u8 = 0;
 
 /// The component with this manifest as its last section, and no other one at its own level.
-pub(crate) fn with_section(component: &[u8], manifest: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn with_section(component: &[u8], manifest: &[u8]) -> Result<Vec<u8>, PackError> {
     if !Parser::is_component(component) {
-        return Err("it is not a WebAssembly component".into());
+        return Err(PackError::NotComponent);
     }
     let mut kept = component.to_vec();
     let mut depth = 0_usize;
     let mut old = Vec::new();
     for payload in Parser::new(0).parse_all(component) {
-        match payload.map_err(|error| format!("it is damaged: {error}"))? {
+        match payload.map_err(PackError::Damaged)? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::CustomSection(section) if depth == 0 && section.name() == SECTION => {
@@ -43,7 +45,7 @@ pub(crate) fn with_section(component: &[u8], manifest: &[u8]) -> Result<Vec<u8>,
 }
 
 /// Where the header of a custom section with this content begins.
-fn header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usize, String> {
+fn header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usize, PackError> {
     // A length takes at most five bytes.
     (2..=6)
         .filter_map(|length| content.start.checked_sub(length))
@@ -51,7 +53,7 @@ fn header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usize, S
             component[*start] == CUSTOM
                 && read_length(&component[start + 1..content.start]) == Some(content.len())
         })
-        .ok_or_else(|| "it is damaged: a custom section has no header".into())
+        .ok_or(PackError::NoHeader)
 }
 
 /// A length of the binary format that takes exactly these bytes.
@@ -66,8 +68,8 @@ fn read_length(bytes: &[u8]) -> Option<usize> {
     Some(value)
 }
 
-fn push_length(bytes: &mut Vec<u8>, length: usize) -> Result<(), String> {
-    let mut rest = u32::try_from(length).map_err(|_| "the manifest is too long".to_owned())?;
+fn push_length(bytes: &mut Vec<u8>, length: usize) -> Result<(), PackError> {
+    let mut rest = u32::try_from(length).map_err(|_| PackError::ManifestTooLong)?;
     loop {
         let byte = (rest & 0x7f) as u8;
         rest >>= 7;

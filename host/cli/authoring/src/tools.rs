@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use thiserror::Error;
 use toolhold_contract::text::neutral_line;
 
 /// The folders of a project where its own programs are, before those on `PATH`.
@@ -33,9 +34,17 @@ pub(crate) fn find(project: &Path, name: &str) -> Option<Program> {
         .map(|file| Program { file, first: Vec::new() })
 }
 
-/// The error that a program is missing, with the command that installs it.
-pub(crate) fn missing(what: &str, install: &str) -> String {
-    format!("{what} is missing. To install it:\n  {install}")
+/// A program of a plugin's language that is missing, failed, or was stopped.
+#[derive(Debug, Error)]
+pub enum ToolError {
+    #[error("{name} is missing. To install it:\n  {install}")]
+    Missing { name: &'static str, install: String },
+    #[error("{} can't be started: {error}", program.display())]
+    NotStarted { program: PathBuf, error: std::io::Error },
+    #[error("{} failed ({status})", program.display())]
+    Failed { program: PathBuf, status: ExitStatus },
+    #[error("the build was stopped")]
+    Stopped,
 }
 
 impl Program {
@@ -88,7 +97,7 @@ impl Console {
     }
 
     /// Runs a command to its end, and fails if it fails.
-    pub(crate) fn run(&self, command: &mut Command) -> Result<(), String> {
+    pub(crate) fn run(&self, command: &mut Command) -> Result<(), ToolError> {
         match &self.kept {
             // The output of tools is for people. Standard output stays free for the result.
             None => run_shown(command, Stdio::from(std::io::stderr())).map(drop),
@@ -97,7 +106,7 @@ impl Console {
     }
 
     /// Runs a command as `run` does, and returns its standard output instead.
-    pub(crate) fn run_for_output(&self, command: &mut Command) -> Result<Vec<u8>, String> {
+    pub(crate) fn run_for_output(&self, command: &mut Command) -> Result<Vec<u8>, ToolError> {
         match &self.kept {
             None => run_shown(command, Stdio::piped()),
             Some(kept) => self.run_kept(command, kept, false),
@@ -109,14 +118,14 @@ impl Console {
         command: &mut Command,
         kept: &Mutex<Vec<u8>>,
         keep_stdout: bool,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, ToolError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = {
             let mut running = lock(&self.running);
             if running.stopped {
-                return Err("the build was stopped".to_owned());
+                return Err(ToolError::Stopped);
             }
-            let child = command.spawn().map_err(|error| not_started(command, &error))?;
+            let child = command.spawn().map_err(not_started(command))?;
             running.group = Some(Pid::from_child(&child));
             child
         };
@@ -148,10 +157,10 @@ impl Console {
         let stopped = running.stopped;
         drop(running);
         match status {
-            _ if stopped => Err("the build was stopped".to_owned()),
+            _ if stopped => Err(ToolError::Stopped),
             Ok(status) if status.success() => Ok(printed),
             Ok(status) => Err(failed(command, status)),
-            Err(error) => Err(not_started(command, &error)),
+            Err(error) => Err(not_started(command)(error)),
         }
     }
 }
@@ -170,19 +179,19 @@ fn keep(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
     }
 }
 
-fn run_shown(command: &mut Command, stdout: Stdio) -> Result<Vec<u8>, String> {
+fn run_shown(command: &mut Command, stdout: Stdio) -> Result<Vec<u8>, ToolError> {
     eprintln!("$ {}", neutral_line(&shown(command)));
     command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::inherit());
-    let output = command.output().map_err(|error| not_started(command, &error))?;
+    let output = command.output().map_err(not_started(command))?;
     if output.status.success() { Ok(output.stdout) } else { Err(failed(command, output.status)) }
 }
 
-fn not_started(command: &Command, error: &std::io::Error) -> String {
-    format!("{} can't be started: {error}", Path::new(command.get_program()).display())
+fn not_started(command: &Command) -> impl FnOnce(std::io::Error) -> ToolError {
+    move |error| ToolError::NotStarted { program: command.get_program().into(), error }
 }
 
-fn failed(command: &Command, status: ExitStatus) -> String {
-    format!("{} failed ({status})", Path::new(command.get_program()).display())
+fn failed(command: &Command, status: ExitStatus) -> ToolError {
+    ToolError::Failed { program: command.get_program().into(), status }
 }
 
 /// The command as an author would type it.
@@ -237,14 +246,14 @@ mod tests {
             console.stop();
             run.join().unwrap()
         });
-        assert_eq!(ran, Err("the build was stopped".to_owned()));
+        assert_eq!(ran.unwrap_err().to_string(), "the build was stopped");
         let started: i32 = std::fs::read_to_string(&ready).unwrap().trim().parse().unwrap();
         let pid = Pid::from_raw(started).unwrap();
         // It may stay for a moment until it is reaped; a dead one has no command line.
         let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
         assert!(line.is_err() || line.is_ok_and(|line| line.is_empty()));
         let again = console.run(&mut Command::new("true"));
-        assert_eq!(again, Err("the build was stopped".to_owned()));
+        assert_eq!(again.unwrap_err().to_string(), "the build was stopped");
     }
 
     #[test]
@@ -253,7 +262,7 @@ mod tests {
         let mut command = Command::new("sh");
         let ran =
             console.run(command.args(["-c", "echo first; yes | head -c 1000000 >&2; exit 3"]));
-        assert!(ran.unwrap_err().contains("exit status: 3"));
+        assert!(ran.unwrap_err().to_string().contains("exit status: 3"));
         assert_eq!(console.text().len(), MAX_KEPT);
         let printed = Console::keeping().run_for_output(Command::new("echo").arg("a")).unwrap();
         assert_eq!(printed, b"a\n");

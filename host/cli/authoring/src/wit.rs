@@ -6,7 +6,8 @@ use toolhold_component::{CONTRACT_VERSION, Capability};
 use wit_component::StringEncoding;
 use wit_parser::Resolve;
 
-use crate::files::{self, WIT, Written};
+use crate::error::AuthoringError;
+use crate::files::{self, ProjectFileError, WIT, Written};
 
 /// The world of plugins that this crate writes.
 pub(crate) const WORLD: &str = "plugin";
@@ -31,7 +32,7 @@ pub(crate) const TYPES: &str = "toolhold:host/types@0.1.0";
 ///
 /// A file can't be written; or, unless `force`, one is there with another content: then nothing is
 /// written.
-pub fn write(folder: &Path, force: bool) -> Result<String, String> {
+pub fn write(folder: &Path, force: bool) -> Result<String, AuthoringError> {
     let mut files = packages();
     files.push(Written::new("world.wit", starting_world()));
     files::write_all(folder, &files, force)?;
@@ -45,7 +46,7 @@ pub(crate) fn write_for(
     folder: &Path,
     capabilities: &[&str],
     imports_files: bool,
-) -> Result<(), String> {
+) -> Result<(), ProjectFileError> {
     files::write_all(folder, &for_world(capabilities, imports_files), true)
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn write_renamed(
     folder: &Path,
     capabilities: &[&str],
     name: &str,
-) -> Result<(), String> {
+) -> Result<(), ProjectFileError> {
     let mut files = for_world(capabilities, true);
     for file in &mut files {
         let text = String::from_utf8_lossy(&file.bytes).replace(WASI, name);
@@ -66,14 +67,14 @@ pub(crate) fn write_renamed(
 
 /// Writes into a core module which interfaces it has: those of all capabilities. What it doesn't
 /// import is left out of its component. `folder`: where the contract is written to.
-pub(crate) fn describe(core: &mut Vec<u8>, folder: &Path) -> Result<(), String> {
+pub(crate) fn describe(core: &mut Vec<u8>, folder: &Path) -> Result<(), AuthoringError> {
     write_for(folder, &Capability::ALL.map(Capability::name), false)?;
     let mut resolve = Resolve::default();
     let described = resolve.push_dir(folder).and_then(|(package, _)| {
         let world = resolve.select_world(&[package], Some(WORLD))?;
         wit_component::embed_component_metadata(core, &resolve, world, StringEncoding::UTF8)
     });
-    described.map_err(|error| format!("the module can't be described: {error:#}"))
+    described.map_err(|error| AuthoringError::NotDescribable(format!("{error:#}")))
 }
 
 fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
@@ -153,7 +154,7 @@ mod tests {
 
         let file = folder.path().join("world.wit");
         std::fs::write(&file, "mine").unwrap();
-        assert!(write(folder.path(), false).unwrap_err().contains("world.wit"));
+        assert!(write(folder.path(), false).unwrap_err().to_string().contains("world.wit"));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
         write(folder.path(), true).unwrap();
     }

@@ -72,7 +72,7 @@ impl Subject<'_> {
             Err(why) => {
                 let finding = Finding::new(
                     "a schema from which valid arguments can be made",
-                    why,
+                    why.to_string(),
                     "add `examples` to the schema",
                 );
                 let check = CheckResult::from_findings(

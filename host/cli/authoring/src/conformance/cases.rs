@@ -3,6 +3,7 @@
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
+use thiserror::Error;
 use toolhold_core::{Definition, SchemaCost, SubjectKind, compile_schema};
 
 use crate::conformance::values::{Maker, deep, hostile, kind, of_another_type};
@@ -40,6 +41,19 @@ pub(crate) struct Cases {
     pub(crate) refused: Vec<Case>,
 }
 
+/// A tool that no arguments can be made for.
+#[derive(Debug, Error)]
+pub(crate) enum CasesError {
+    /// Its schema isn't valid.
+    #[error("{0}")]
+    Schema(String),
+    #[error(
+        "no valid arguments could be made from its schema: give some in `examples`, at its top or \
+         of each argument"
+    )]
+    NoArguments,
+}
+
 struct Collector<'d> {
     validator: &'d Validator,
     cost: SchemaCost,
@@ -52,9 +66,10 @@ impl Cases {
     /// # Errors
     ///
     /// Why none can be made.
-    pub(crate) fn from_definition(tool: &Definition, seed: u64) -> Result<Self, String> {
+    pub(crate) fn from_definition(tool: &Definition, seed: u64) -> Result<Self, CasesError> {
         let schema = &tool.input_schema;
-        let validator = compile_schema(schema)?;
+        let validator =
+            compile_schema(schema).map_err(|error| CasesError::Schema(error.to_string()))?;
         let cost = SchemaCost::from_schema(schema);
         let mut collector = Collector { validator: &validator, cost, cases: Self::default() };
         let least = in_the_world(tool, Maker::new(schema, false).value());
@@ -67,11 +82,7 @@ impl Cases {
             }
         }
         let Some(base) = collector.cases.ordinary.last().map(|case| case.arguments.clone()) else {
-            return Err(
-                "no valid arguments could be made from its schema: give some in `examples`, \
-                        at its top or of each argument"
-                    .to_owned(),
-            );
+            return Err(CasesError::NoArguments);
         };
         collector.of_fields(schema, &base);
         let mut places = Vec::new();
@@ -307,6 +318,7 @@ mod tests {
     #[test]
     fn schema_without_a_value_says_what_to_do() {
         let impossible = json!({ "type": "object", "properties": { "a": { "type": "string", "pattern": "^q{7}$" } }, "required": ["a"] });
-        assert!(Cases::from_definition(&tool(impossible), 0).unwrap_err().contains("`examples`"));
+        let error = Cases::from_definition(&tool(impossible), 0).unwrap_err().to_string();
+        assert!(error.contains("`examples`"), "{error}");
     }
 }

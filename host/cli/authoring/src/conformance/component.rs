@@ -9,6 +9,7 @@ use toolhold_core::{
     Candidate, Capability, Definition, Difference, Host, HostError, PluginInfo, PluginInspection,
 };
 
+use crate::AuthoringError;
 use crate::conformance::calls::{Subject, Tried};
 use crate::conformance::report::{CheckResult, Finding, Report, short};
 use crate::conformance::world::World;
@@ -21,7 +22,7 @@ const CONTRACT: &str = "toolhold:tool/";
 struct Opened {
     candidate: Result<Candidate, HostError>,
     /// What pack finds in the manifest and the imports.
-    notices: Result<Vec<String>, String>,
+    notices: Result<Vec<String>, AuthoringError>,
 }
 
 fn open(file: &Path) -> Opened {
@@ -134,12 +135,12 @@ fn contract(info: &PluginInfo) -> CheckResult {
     CheckResult::from_findings(NAME, format!("it exports {}", exports.join(", ")), Vec::new())
 }
 
-fn manifest(info: &PluginInfo, notices: Result<Vec<String>, String>) -> CheckResult {
+fn manifest(info: &PluginInfo, notices: Result<Vec<String>, AuthoringError>) -> CheckResult {
     const NAME: &str = "manifest";
     if info.without_manifest {
         return CheckResult::not_tried(NAME, "it has none, and needs none");
     }
-    let found = notices.unwrap_or_else(|refused| vec![refused]);
+    let found = notices.unwrap_or_else(|refused| vec![refused.to_string()]);
     let finding = |found: String| {
         Finding::new(
             "a manifest that asks for what the component imports, and for nothing else",

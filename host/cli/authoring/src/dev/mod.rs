@@ -14,13 +14,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use thiserror::Error;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use toolhold_agent::review::ModelReviewer;
 use toolhold_core::config::{Config, ConfigWatch, Folders, Inputs};
 use toolhold_core::text::{neutral, neutral_line, shell_word};
 use toolhold_core::{
-    Approver, Builtin, CallObserver, CancellationToken, Host, HostError, Request, Session,
+    Approver, Builtin, CallObserver, CancellationToken, HeldVersion, Host, HostError, Request,
+    Session,
 };
 use toolhold_mcp_server::{Http, ListenAddress, LiveHost, Server, serve_http};
 use toolhold_models::choice::embedding_models;
@@ -64,6 +66,26 @@ pub type MakeApprover = Arc<dyn Fn(&Folders, &Config) -> Arc<dyn Approver> + Sen
 enum Change {
     Sources,
     Configuration,
+}
+
+/// A new component that can't serve.
+#[derive(Debug, Error)]
+enum DevError {
+    #[error("the component has no name")]
+    NoName,
+    #[error(
+        "the plugin is now named `{name}`, and was `{known}`. A grant belongs to a name: start \
+         `toolhold plugin dev` again"
+    )]
+    OtherName { name: String, known: String },
+    #[error("`{0}` is switched off in the configuration")]
+    Off(String),
+    #[error("{}", .0.reason)]
+    Held(HeldVersion),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Panicked(#[from] JoinError),
 }
 
 /// What serves at the moment.
@@ -251,28 +273,29 @@ impl Running {
                 return if change.is_some() { Step::Again } else { Step::End };
             }
         };
-        match built.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(built) => {
+        let error = match built {
+            Ok(Ok(built)) => {
                 self.screen.show(json!({
                     "event": "built",
                     "file": neutral_line(&built.file.display().to_string()),
                     "ms": started.elapsed().as_secs_f64() * 1000.0,
                     "notices": built.notices.iter().map(|notice| neutral(notice).into_owned()).collect::<Vec<_>>(),
                 }));
-                Step::Done(built)
+                return Step::Done(built);
             }
-            Err(error) => {
-                self.screen.build_failed(&error, &console.text(), self.serving.is_some());
-                Step::Failed
-            }
-        }
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        self.screen.build_failed(&error, &console.text(), self.serving.is_some());
+        Step::Failed
     }
 
     /// Lets the new component serve. If it doesn't load, the one before goes on.
     async fn serve(&mut self, built: &Built, end: &CancellationToken) -> Result<(), HostError> {
         let (host, loaded, name) = match self.host(built).await {
             Ok(host) => host,
-            Err(reason) => {
+            Err(error) => {
+                let reason = error.to_string();
                 self.screen.show(json!({ "event": "refused", "reason": neutral(&reason) }));
                 return Ok(());
             }
@@ -292,14 +315,11 @@ impl Running {
     }
 
     /// A host with the user's configuration, in which the component is the plugin of its name.
-    async fn host(&mut self, built: &Built) -> Result<(Host, Config, String), String> {
+    async fn host(&mut self, built: &Built) -> Result<(Host, Config, String), DevError> {
         let stem = built.file.file_stem().and_then(|stem| stem.to_str());
-        let name = stem.ok_or("the component has no name")?.to_owned();
+        let name = stem.ok_or(DevError::NoName)?.to_owned();
         if let Some(known) = self.name.as_ref().filter(|known| **known != name) {
-            return Err(format!(
-                "the plugin is now named `{name}`, and was `{known}`. A grant belongs to a name: \
-                 start `toolhold plugin dev` again"
-            ));
+            return Err(DevError::OtherName { name, known: known.clone() });
         }
         if self.name.is_none() {
             self.note_grants_of_another(built, &name).await;
@@ -308,15 +328,13 @@ impl Running {
         inputs.settings.extend(settings(&built.file, &name));
         let folders = self.dev.folders.clone();
         let load = move || toolhold_core::config::load(&folders, &inputs);
-        let loaded = tokio::task::spawn_blocking(load).await.map_err(|error| error.to_string())?;
-        let loaded = loaded.map_err(|problems| HostError::from(problems).to_string())?;
+        let loaded = tokio::task::spawn_blocking(load).await?.map_err(HostError::from)?;
         let builder = match self.place {
             // Requests of the plugin never go there.
             Some(ListenAddress::Tcp(address)) => Host::builder().listens_on(address),
             _ => Host::builder(),
         };
-        let directory =
-            toolhold_core::config::working_directory().map_err(|error| error.to_string())?;
+        let directory = toolhold_core::config::working_directory()?;
         let front_end = "toolhold plugin dev";
         let folders = &self.dev.folders;
         let builder = match ModelReviewer::from_config(&loaded, folders, &directory, front_end) {
@@ -332,13 +350,10 @@ impl Running {
             .front_end(front_end)
             .observer(Arc::new(self.screen.clone()) as Arc<dyn CallObserver>)
             .build()
-            .await
-            .map_err(|error| error.to_string())?;
+            .await?;
         let state = host.plugins().into_iter().find(|plugin| plugin.name == name);
-        let state =
-            state.ok_or_else(|| format!("`{name}` is switched off in the configuration"))?;
-        if let Some(waiting) = state.waiting {
-            return Err(waiting.reason);
+        if let Some(waiting) = state.ok_or_else(|| DevError::Off(name.clone()))?.waiting {
+            return Err(DevError::Held(waiting));
         }
         self.name = Some(name.clone());
         Ok((host, loaded, name))

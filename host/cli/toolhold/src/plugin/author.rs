@@ -57,14 +57,14 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
         }
         AuthorCommand::Wit { dir, force } => write_wit(dir, *force),
     };
-    let text = done.map_err(Error::Usage)?;
+    let text = done.map_err(Error::usage)?;
     writeln!(anstream::stdout().lock(), "{}", neutral(&text))?;
     Ok(Exit::Success)
 }
 
 fn test(plugin: &Path, options: conformance::Options, json: bool) -> Result<Exit, Error> {
     let built =
-        if plugin.is_dir() { Some(build(plugin).map_err(Error::Usage)?.file) } else { None };
+        if plugin.is_dir() { Some(build(plugin).map_err(Error::usage)?.file) } else { None };
     let file = built.as_deref().unwrap_or(plugin);
     let interrupted = interrupt::cancellation()?;
     let report: Option<Report> = host::block_on(async {
