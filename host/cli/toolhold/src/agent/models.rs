@@ -5,11 +5,14 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use thiserror::Error;
 use toolhold_core::CancellationToken;
 use toolhold_core::config::FIRST_PROVIDER;
 use toolhold_core::text::{neutral, neutral_line};
 use toolhold_models::choice::{ChosenModel, choose_model, find_local_servers};
-use toolhold_models::{ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage};
+use toolhold_models::{
+    ModelError, ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage,
+};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{BAD, FAINT, STRONG};
@@ -103,7 +106,9 @@ async fn test(model: &ChosenModel) -> Value {
     let said = ask(model, &turn("Count from 1 to 20, in words.", Vec::new())).await;
     let (first, parts, whole) = match said {
         Ok(Asked { first, parts, whole, .. }) => (first, parts, whole),
-        Err(error) => return merged(own, json!({ "ok": false, "error": error })),
+        Err(error) => {
+            return merged(own, json!({ "ok": false, "error": error.to_string() }));
+        }
     };
     let called = ask(model, &turn("What time is it in Oslo? Use the tool.", vec![tool])).await;
     let called = called.is_ok_and(|asked| asked.calls > 0);
@@ -125,7 +130,16 @@ struct Asked {
     calls: usize,
 }
 
-async fn ask(model: &ChosenModel, turn: &Turn) -> Result<Asked, String> {
+/// A test of a model that brought no answer.
+#[derive(Debug, Error)]
+enum ModelTestError {
+    #[error("no answer within {} s", TEST_TIME.as_secs())]
+    Time,
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+async fn ask(model: &ChosenModel, turn: &Turn) -> Result<Asked, ModelTestError> {
     let (begun, mut first, mut parts) = (Instant::now(), None, 0);
     let mut seen = |event: ModelEvent| {
         if matches!(event, ModelEvent::Text(_) | ModelEvent::Thinking(_) | ModelEvent::CallBegun(_))
@@ -136,8 +150,7 @@ async fn ask(model: &ChosenModel, turn: &Turn) -> Result<Asked, String> {
     };
     let never = CancellationToken::new();
     let answer = tokio::time::timeout(TEST_TIME, model.ask(turn, &mut seen, &never)).await;
-    let answer = answer.map_err(|_| format!("no answer within {} s", TEST_TIME.as_secs()))?;
-    let answer = answer.map_err(|error| error.to_string())?;
+    let answer = answer.map_err(|_| ModelTestError::Time)??;
     let whole = begun.elapsed();
     Ok(Asked { first: first.unwrap_or(whole), whole, parts, calls: answer.calls().count() })
 }

@@ -28,13 +28,8 @@ pub(crate) fn run(arguments: &AllowArguments, options: &Options) -> Result<Exit,
 
 fn directory(directory: &Path, is_read_only: bool, own: &Folders) -> Result<(), Error> {
     let here = config::working_directory()?;
-    let path = here.join(directory);
-    let real = match path.to_str() {
-        Some(path) => init::folder(path, own, &here),
-        None => Err("its name is not UTF-8".to_owned()),
-    };
-    let real = real.map_err(|why| {
-        Error::Usage(format!("{} can't be granted: {why}", shown::path(directory)))
+    let real = init::folder_at(&here.join(directory), own, &here).map_err(|error| {
+        Error::Usage(format!("{} can't be granted: {error}", shown::path(directory)))
     })?;
     let (access, may) = if is_read_only {
         (PathAccess::Read, "read")

@@ -35,7 +35,7 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     let (answer, live) = host::block_on(async {
         let host =
             host::build_for_call(options, folders, loaded, &call.tool, call.for_model).await?;
-        let arguments = arguments(&call.arguments, &call.tool, &host)?;
+        let arguments = arguments(&call.arguments, &call.tool, &host).map_err(Error::usage)?;
         attachments::all_are_named(&call.attach, &arguments)?;
         // The form for a model isn't written to files.
         let live = if call.for_model { None } else { live::Live::on_terminal() };

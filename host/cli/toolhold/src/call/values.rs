@@ -5,7 +5,6 @@ use std::io::Read as _;
 use serde_json::{Map, Value};
 use toolhold_core::{Definition, Host};
 
-use crate::error::Error;
 use crate::shown;
 
 /// Bytes of JSON on stdin: the host's limit, and room for spaces and line ends.
@@ -14,40 +13,75 @@ const MAX_STDIN: u64 = 4 * 1024 * 1024;
 /// Largest depth of references and alternatives: plugins write the schemas.
 const MAX_DEPTH: usize = 16;
 
+/// Words or JSON that aren't the arguments of a tool.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArgumentsError {
+    #[error(
+        "the arguments are either one JSON object (`-`: on stdin) or KEY=VALUE pairs, not both"
+    )]
+    JsonAndPairs,
+    #[error("more than 4 MiB of JSON on stdin{}", if *attaches { ATTACH } else { "" })]
+    LongStdin { attaches: bool },
+    #[error("stdin is empty; `-` takes the arguments from there, as one JSON object")]
+    EmptyStdin,
+    #[error("stdin can't be read: {0}")]
+    Stdin(std::io::Error),
+    #[error("the arguments have to be a JSON object: '{{\"key\": \"value\"}}'")]
+    NotAnObject,
+    #[error("the arguments are not JSON: {0}")]
+    NotJson(serde_json::Error),
+    #[error("`{word}` is not KEY=VALUE{}", did_you_mean_pair(meant.as_deref(), word))]
+    NotAPair { word: String, meant: Option<String> },
+    #[error(
+        "the tool has no argument `{key}`.{} It takes: {}",
+        near.as_ref().map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default(),
+        if known.is_empty() { "none" } else { known.as_str() }
+    )]
+    Unknown { key: String, near: Option<String>, known: String },
+    #[error("`{key}` is given {count} times, and takes one value")]
+    Repeated { key: String, count: usize },
+    #[error("`{key}` takes {}, not `{value}`", types.join(" or "))]
+    Type { key: String, types: Vec<&'static str>, value: String },
+}
+
+/// How more than JSON gets to a tool.
+const ATTACH: &str = "; hand large content over with --attach FILE";
+
+fn did_you_mean_pair(key: Option<&str>, word: &str) -> String {
+    let quoted = shown::shell_word(word);
+    key.map(|key| format!("; did you mean `{key}={quoted}`?")).unwrap_or_default()
+}
+
 /// The typed arguments as the JSON object of the tool.
-pub(crate) fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Value, Error> {
-    let arguments = match words {
+pub(crate) fn arguments(
+    words: &[String],
+    tool: &str,
+    host: &Host,
+) -> Result<Value, ArgumentsError> {
+    match words {
         [word] if word == "-" => {
             let attaches = host.tool(tool).is_some_and(|definition| definition.takes_attachments());
-            stdin(attaches).and_then(|text| from_json(&text))
+            from_json(&stdin(attaches)?)
         }
         [word] if word.trim_start().starts_with('{') => from_json(word),
-        [first, _, ..] if first == "-" || first.trim_start().starts_with('{') => Err(
-            "the arguments are either one JSON object (`-`: on stdin) or KEY=VALUE pairs, not both"
-                .to_owned(),
-        ),
+        [first, _, ..] if first == "-" || first.trim_start().starts_with('{') => {
+            Err(ArgumentsError::JsonAndPairs)
+        }
         words => match host.tool(tool) {
             Some(definition) => from_words(&definition, words),
             // The host has the best error for an unknown tool.
             None => Ok(Value::Object(serde_json::Map::new())),
         },
-    };
-    arguments.map_err(Error::Usage)
+    }
 }
 
-fn stdin(attaches: bool) -> Result<String, String> {
+fn stdin(attaches: bool) -> Result<String, ArgumentsError> {
     let mut text = String::new();
     match std::io::stdin().lock().take(MAX_STDIN + 1).read_to_string(&mut text) {
-        Ok(length) if length as u64 > MAX_STDIN => {
-            let instead =
-                if attaches { "; hand large content over with --attach FILE" } else { "" };
-            Err(format!("more than 4 MiB of JSON on stdin{instead}"))
-        }
-        Ok(_) if text.trim().is_empty() => {
-            Err("stdin is empty; `-` takes the arguments from there, as one JSON object".to_owned())
-        }
+        Ok(length) if length as u64 > MAX_STDIN => Err(ArgumentsError::LongStdin { attaches }),
+        Ok(_) if text.trim().is_empty() => Err(ArgumentsError::EmptyStdin),
         Ok(_) => Ok(text),
-        Err(error) => Err(format!("stdin can't be read: {error}")),
+        Err(error) => Err(ArgumentsError::Stdin(error)),
     }
 }
 
@@ -55,11 +89,7 @@ fn stdin(attaches: bool) -> Result<String, String> {
 /// may be an alias of an argument.
 ///
 /// If the schema takes a text, a value is a text, whatever it looks like.
-///
-/// # Errors
-///
-/// The error for the person who typed it.
-fn from_words(definition: &Definition, words: &[String]) -> Result<Value, String> {
+fn from_words(definition: &Definition, words: &[String]) -> Result<Value, ArgumentsError> {
     let schema = &definition.input_schema;
     if let [word] = words
         && let Some(argument) = bare_argument(definition, word)
@@ -74,7 +104,7 @@ fn from_words(definition: &Definition, words: &[String]) -> Result<Value, String
         let (key, value) = word
             .split_once('=')
             .filter(|(key, _)| !key.is_empty())
-            .ok_or_else(|| pair_error(schema, word))?;
+            .ok_or_else(|| not_a_pair(schema, word))?;
         let key = definition
             .argument_aliases()
             .find(|(alias, _)| *alias == key)
@@ -116,19 +146,15 @@ fn bare_argument<'d>(definition: &'d Definition, word: &str) -> Option<&'d str> 
 }
 
 /// The arguments in `text`, one JSON object; nothing is converted.
-///
-/// # Errors
-///
-/// The place and the reason why it isn't a JSON object.
-fn from_json(text: &str) -> Result<Value, String> {
+fn from_json(text: &str) -> Result<Value, ArgumentsError> {
     match serde_json::from_str(text) {
         Ok(object @ Value::Object(_)) => Ok(object),
-        Ok(_) => Err("the arguments have to be a JSON object: '{\"key\": \"value\"}'".to_owned()),
-        Err(error) => Err(format!("the arguments are not JSON: {error}")),
+        Ok(_) => Err(ArgumentsError::NotAnObject),
+        Err(error) => Err(ArgumentsError::NotJson(error)),
     }
 }
 
-fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, String> {
+fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, ArgumentsError> {
     let known = schema["properties"].as_object();
     let other = &schema["additionalProperties"];
     let property = match known.and_then(|known| known.get(key)) {
@@ -139,7 +165,7 @@ fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, String>
     let accepts = AcceptedTypes::for_schema(property, schema);
     let [value] = values else {
         if !accepts.array && !accepts.is_any() {
-            return Err(format!("`{key}` is given {} times, and takes one value", values.len()));
+            return Err(ArgumentsError::Repeated { key: key.to_owned(), count: values.len() });
         }
         return values
             .iter()
@@ -158,7 +184,7 @@ fn element(
     schema: &Value,
     key: &str,
     value: &str,
-) -> Result<Value, String> {
+) -> Result<Value, ArgumentsError> {
     let accepts =
         list.items.map(|items| AcceptedTypes::for_schema(items, schema)).unwrap_or_default();
     accepts.convert(value).ok_or_else(|| type_error(key, &accepts, value))
@@ -275,32 +301,26 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn type_error(key: &str, accepts: &AcceptedTypes<'_>, value: &str) -> String {
-    format!("`{key}` takes {}, not `{value}`", accepts.names().join(" or "))
+fn type_error(key: &str, accepts: &AcceptedTypes<'_>, value: &str) -> ArgumentsError {
+    let (key, value) = (key.to_owned(), value.to_owned());
+    ArgumentsError::Type { key, types: accepts.names(), value }
 }
 
-fn pair_error(schema: &Value, word: &str) -> String {
+fn not_a_pair(schema: &Value, word: &str) -> ArgumentsError {
     let meant =
         schema["required"].as_array().and_then(|required| required.first()).and_then(Value::as_str);
-    let quoted = shown::shell_word(word);
-    let hint = meant.map(|key| format!("; did you mean `{key}={quoted}`?")).unwrap_or_default();
-    format!("`{word}` is not KEY=VALUE{hint}")
+    ArgumentsError::NotAPair { word: word.to_owned(), meant: meant.map(str::to_owned) }
 }
 
-fn unknown(schema: &Value, key: &str) -> String {
+fn unknown(schema: &Value, key: &str) -> ArgumentsError {
     let known: Vec<&str> = schema["properties"]
         .as_object()
         .into_iter()
         .flatten()
         .map(|(name, _)| name.as_str())
         .collect();
-    let near = crate::nearest::nearest(key, known.iter().copied())
-        .map(|near| format!(" Did you mean `{near}`?"))
-        .unwrap_or_default();
-    format!(
-        "the tool has no argument `{key}`.{near} It takes: {}",
-        if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-    )
+    let near = crate::nearest::nearest(key, known.iter().copied()).map(str::to_owned);
+    ArgumentsError::Unknown { key: key.to_owned(), near, known: known.join(", ") }
 }
 
 #[cfg(test)]
@@ -332,7 +352,7 @@ mod tests {
         })
     }
 
-    fn convert(words: &[&str]) -> Result<Value, String> {
+    fn convert(words: &[&str]) -> Result<Value, ArgumentsError> {
         let mut definition = Definition::new("tool", "does it", schema());
         let (name, aliases) = ("limit".to_owned(), ["max", "path"].map(str::to_owned).to_vec());
         definition.arguments = vec![ToolArgument { name, aliases, ..ToolArgument::default() }];
@@ -341,8 +361,9 @@ mod tests {
 
     #[test]
     fn words_become_the_types_of_the_schema() {
-        let check =
-            |words: &[&str], expected: Value| assert_eq!(convert(words), Ok(expected), "{words:?}");
+        let check = |words: &[&str], expected: Value| {
+            assert_eq!(convert(words).expect("they are valid"), expected, "{words:?}");
+        };
         check(&[], json!({}));
         check(&["path=a=b"], json!({ "path": "a=b" }));
         check(&["path="], json!({ "path": "" }));
@@ -373,7 +394,8 @@ mod tests {
     #[test]
     fn invalid_words_are_explained() {
         let check = |words: &[&str], expected: &str| {
-            assert_eq!(convert(words), Err(expected.to_owned()), "{words:?}");
+            let error = convert(words).expect_err("they are invalid");
+            assert_eq!(error.to_string(), expected, "{words:?}");
         };
         check(&["a b", "limit=1"], "`a b` is not KEY=VALUE; did you mean `path='a b'`?");
         check(&["=x"], "`=x` is not KEY=VALUE; did you mean `path==x`?");
@@ -392,8 +414,12 @@ mod tests {
 
     #[test]
     fn json_arguments_are_not_converted() {
-        assert_eq!(from_json("{\"limit\": \"10\"}"), Ok(json!({ "limit": "10" })));
-        assert!(from_json("[1]").is_err_and(|why| why.contains("JSON object")));
-        assert!(from_json("{\"a\": }").is_err_and(|why| why.contains("line 1 column 7")));
+        let object = from_json("{\"limit\": \"10\"}").expect("it is an object");
+        assert_eq!(object, json!({ "limit": "10" }));
+        let is_refused = |text: &str, reason: &str| {
+            from_json(text).is_err_and(|error| error.to_string().contains(reason))
+        };
+        assert!(is_refused("[1]", "JSON object"));
+        assert!(is_refused("{\"a\": }", "line 1 column 7"));
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
     if in_place {
         let unchanged = |now: &str| match now == migration.before {
             true => Ok(migration.after.clone()),
-            false => Err("it was changed meanwhile".to_owned()),
+            false => Err("it was changed meanwhile"),
         };
         changed_file::change(&to, false, unchanged)?;
     } else {

@@ -1,9 +1,33 @@
 //! The acts of `toolhold demo`: its tasks and attacks, and the check of each result.
 
 use serde_json::{Value, json};
+use thiserror::Error;
 use toolhold_core::{Failure, Outcome};
 
 use crate::demo::scene::{README, Scene};
+
+/// An act that did not go as it should.
+#[derive(Debug, Error, PartialEq)]
+pub(crate) enum ActError {
+    #[error("{}", reason(.0))]
+    Failed(Box<Failure>),
+    #[error("not the right answer: {0}")]
+    WrongAnswer(String),
+    #[error("took {0} s")]
+    Late(u64),
+    #[error("it was allowed")]
+    Allowed,
+    #[error("the file outside was changed")]
+    OutsideChanged,
+    #[error("the file was changed")]
+    FileChanged,
+    #[error("the secret got out")]
+    Leaked,
+    #[error("Toolhold grew to {0} MiB")]
+    Memory(u64),
+    #[error("{0} bytes got through")]
+    Flooded(usize),
+}
 
 /// One call and the check of its result.
 pub(crate) struct Act {
@@ -13,8 +37,8 @@ pub(crate) struct Act {
     pub(crate) tool: &'static str,
     /// The arguments of the call.
     pub(crate) arguments: fn(&Scene) -> Value,
-    /// Checks the effect. `Ok` is the part of the answer to show, `Err` the error.
-    pub(crate) judge: fn(&Scene, &Outcome) -> Result<String, String>,
+    /// Checks the effect. Returns the part of the answer to show.
+    pub(crate) judge: fn(&Scene, &Outcome) -> Result<String, ActError>,
 }
 
 /// Real tools on real files; the second one runs again after the attacks.
@@ -106,11 +130,7 @@ pub(crate) const ATTACKS: &[Act] = &[
         arguments: |scene| json!({ "path": scene.secret_file }),
         judge: |scene, outcome| {
             let reason = failure_of(outcome)?;
-            if scene.secret_is_untouched() {
-                Ok(reason)
-            } else {
-                Err("the file outside was changed".to_owned())
-            }
+            if scene.secret_is_untouched() { Ok(reason) } else { Err(ActError::OutsideChanged) }
         },
     },
     Act {
@@ -120,7 +140,7 @@ pub(crate) const ATTACKS: &[Act] = &[
         judge: |scene, outcome| {
             let reason = failure_of(outcome)?;
             let text = std::fs::read_to_string(scene.project.join("README.md")).unwrap_or_default();
-            if text == README { Ok(reason) } else { Err("the file was changed".to_owned()) }
+            if text == README { Ok(reason) } else { Err(ActError::FileChanged) }
         },
     },
     Act {
@@ -137,7 +157,7 @@ pub(crate) const ATTACKS: &[Act] = &[
             let reason = failure_of(outcome)?;
             // The sandbox has 64 MiB; Toolhold itself needs clearly less than the rest.
             match peak_memory_mib() {
-                Some(mib) if mib > 512 => Err(format!("Toolhold grew to {mib} MiB")),
+                Some(mib) if mib > 512 => Err(ActError::Memory(mib)),
                 _ => Ok(reason),
             }
         },
@@ -151,37 +171,37 @@ pub(crate) const ATTACKS: &[Act] = &[
                 Ok(output) => json!(output).to_string().len(),
                 Err(failure) => json!(failure).to_string().len(),
             };
-            let told = format!("{kept} bytes got through");
             // The sandbox may answer with 1 MiB, which JSON's escapes make longer.
-            if kept > 4 << 20 { Err(told) } else { Ok(told) }
+            if kept > 4 << 20 {
+                Err(ActError::Flooded(kept))
+            } else {
+                Ok(format!("{kept} bytes got through"))
+            }
         },
     },
 ];
 
 /// The answer's text, if it is as expected.
-fn answered(outcome: &Outcome, right: impl Fn(&str) -> bool) -> Result<String, String> {
-    let text = outcome.as_ref().map_err(reason)?.joined_text();
-    if right(&text) { Ok(text) } else { Err(format!("not the right answer: {text}")) }
+fn answered(outcome: &Outcome, right: impl Fn(&str) -> bool) -> Result<String, ActError> {
+    let output = outcome.as_ref().map_err(|failure| ActError::Failed(failure.clone().into()))?;
+    let text = output.joined_text();
+    if right(&text) { Ok(text) } else { Err(ActError::WrongAnswer(text)) }
 }
 
 /// The rule or the bound that stopped a call, which must have failed.
-fn failure_of(outcome: &Outcome) -> Result<String, String> {
-    let failure = outcome.as_ref().err().ok_or_else(|| "it was allowed".to_owned())?;
+fn failure_of(outcome: &Outcome) -> Result<String, ActError> {
+    let failure = outcome.as_ref().err().ok_or(ActError::Allowed)?;
     let rule = failure.denial.as_ref().map(|denial| &denial.rule);
     Ok(rule.or(failure.code.as_ref()).cloned().unwrap_or_else(|| reason(failure)))
 }
 
 /// Checks that no part or form of the answer holds the secret.
-fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, String> {
+fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, ActError> {
     let whole = match outcome {
         Ok(output) => format!("{output:?}"),
         Err(failure) => format!("{failure:?}"),
     };
-    if whole.contains(&scene.secret) {
-        Err("the secret got out".to_owned())
-    } else {
-        failure_of(outcome)
-    }
+    if whole.contains(&scene.secret) { Err(ActError::Leaked) } else { failure_of(outcome) }
 }
 
 fn reason(failure: &Failure) -> String {

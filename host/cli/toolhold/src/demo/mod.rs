@@ -17,7 +17,7 @@ use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG};
 
-use crate::demo::acts::{ATTACKS, Act, TASKS};
+use crate::demo::acts::{ATTACKS, Act, ActError, TASKS};
 use crate::demo::scene::Scene;
 
 /// The configuration of the demo. Stricter than the defaults, so that nobody waits long for an
@@ -110,11 +110,14 @@ async fn perform(
     let start = Instant::now();
     let answer = host.call(Request::new(act.tool, (act.arguments)(scene))).await;
     let time = start.elapsed();
-    let late = (time > STOPPED_WITHIN).then(|| format!("took {} s", time.as_secs()));
-    let verdict = late.map_or_else(|| (act.judge)(scene, &answer.outcome), Err);
+    let verdict = if time > STOPPED_WITHIN {
+        Err(ActError::Late(time.as_secs()))
+    } else {
+        (act.judge)(scene, &answer.outcome)
+    };
     let (style, word, said) = match &verdict {
         Ok(said) => (GOOD, good, shown(&scene.shortened(said), SHOWN_BEHIND)),
-        Err(said) => (BAD, "FAILED", shown(&scene.shortened(said), SHOWN)),
+        Err(error) => (BAD, "FAILED", shown(&scene.shortened(&error.to_string()), SHOWN)),
     };
     let millis = time.as_secs_f64() * 1e3;
     writeln!(
@@ -143,18 +146,18 @@ async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
 struct ActResult {
     act: &'static Act,
     time: Duration,
-    /// The answer or the error.
-    verdict: Result<String, String>,
+    /// The part of the answer to show.
+    verdict: Result<String, ActError>,
 }
 
 impl ActResult {
     fn to_json(&self) -> Value {
         let (good, said) = match &self.verdict {
-            Ok(said) => (true, said),
-            Err(said) => (false, said),
+            Ok(said) => (true, said.clone()),
+            Err(error) => (false, error.to_string()),
         };
         let micros = u64::try_from(self.time.as_micros()).unwrap_or(u64::MAX);
-        json!({ "title": self.act.title, "tool": self.act.tool, "ok": good, "micros": micros, "said": shown(said, SHOWN) })
+        json!({ "title": self.act.title, "tool": self.act.tool, "ok": good, "micros": micros, "said": shown(&said, SHOWN) })
     }
 }
 

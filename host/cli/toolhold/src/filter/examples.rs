@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Deserialize;
 use serde_json::json;
 use toolhold_core::text::{counted, neutral};
-use toolhold_core::{Content, FilterInput, FilterState, FilterVerdict, Host};
+use toolhold_core::{Content, Failure, FilterInput, FilterState, FilterVerdict, Host};
 
 use crate::error::Error;
 use crate::exit::Exit;
@@ -119,28 +119,44 @@ impl Counts {
     }
 }
 
-async fn checked(host: &Host, name: &str, example: &Example) -> Result<(), String> {
+/// An example whose result isn't the expected one.
+#[derive(Debug, thiserror::Error)]
+enum ExampleError {
+    #[error("{}", .0.message)]
+    Failed(Box<Failure>),
+    #[error("it is withheld: {0}")]
+    Withheld(String),
+    #[error("what comes out is\n{0}")]
+    Different(String),
+    #[error("`{text}` is missing of what comes out:\n{output}")]
+    Missing { text: String, output: String },
+    #[error("`{text}` is in the result:\n{output}")]
+    Unwanted { text: String, output: String },
+}
+
+async fn checked(host: &Host, name: &str, example: &Example) -> Result<(), ExampleError> {
     let input = FilterInput {
         tool: "bash".to_owned(),
         exit_code: Some(example.exit),
         content: vec![Content::text(example.input.clone())],
         ..FilterInput::default()
     };
-    let left = match host.try_filter(name, input).await.map_err(|failure| failure.message)? {
+    let verdict = host.try_filter(name, input).await;
+    let left = match verdict.map_err(|failure| ExampleError::Failed(failure.into()))? {
         FilterVerdict::Keep => example.input.clone(),
         FilterVerdict::Replace { content, .. } => {
             content.iter().filter_map(Content::as_text).collect()
         }
-        FilterVerdict::Block(reason) => return Err(format!("it is withheld: {reason}")),
+        FilterVerdict::Block(reason) => return Err(ExampleError::Withheld(reason)),
     };
     if example.output.as_ref().is_some_and(|output| output.trim_end() != left.trim_end()) {
-        return Err(format!("what comes out is\n{left}"));
+        return Err(ExampleError::Different(left));
     }
     if let Some(missing) = example.contains.iter().find(|text| !left.contains(text.as_str())) {
-        return Err(format!("`{missing}` is missing of what comes out:\n{left}"));
+        return Err(ExampleError::Missing { text: missing.clone(), output: left });
     }
     match example.lacks.iter().find(|text| left.contains(text.as_str())) {
-        Some(there) => Err(format!("`{there}` is in the result:\n{left}")),
+        Some(there) => Err(ExampleError::Unwanted { text: there.clone(), output: left }),
         None => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
 //! `toolhold init`: three questions, and the configuration from the answers.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{BufRead, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use toolhold_core::config::{Config, Folders};
@@ -40,11 +40,9 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     }
     let here = toolhold_core::config::working_directory()?;
     let check = |written: &str| folder(written, &own, &here);
-    let given = arguments.folder.iter().map(|folder| {
-        let written = folder.to_str().ok_or_else(|| "its name is not UTF-8".to_owned());
-        written
-            .and_then(check)
-            .map_err(|reason| Error::Usage(format!("--folder {}: {reason}", folder.display())))
+    let given = arguments.folder.iter().map(|path| {
+        folder_at(path, &own, &here)
+            .map_err(|error| Error::Usage(format!("--folder {}: {error}", path.display())))
     });
     let folders = given.collect::<Result<Vec<_>, _>>()?;
     let said = |answer: Option<YesOrNo>| answer.map(|answer| answer == YesOrNo::Yes);
@@ -71,12 +69,12 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
 }
 
 /// Asks for what the options don't say.
-fn ask<R: BufRead, W: Write>(
+fn ask<R: BufRead, W: Write, E: Display>(
     dialogue: &mut Dialogue<R, W>,
     mut folders: Vec<String>,
     write: Option<bool>,
     network: Option<bool>,
-    check: impl Fn(&str) -> Result<String, String>,
+    check: impl Fn(&str) -> Result<String, E>,
 ) -> Result<Answers, Error> {
     if folders.is_empty() {
         dialogue.print("Which folders may tools use? Enter alone means \".\", the one in which toolhold is started, whichever that is.")?;
@@ -104,7 +102,9 @@ fn ask<R: BufRead, W: Write>(
                         }
                         folders.push(folder);
                     }
-                    Err(reason) => dialogue.print(&format!("  {}.", neutral_line(&reason)))?,
+                    Err(error) => {
+                        dialogue.print(&format!("  {}.", neutral_line(&error.to_string())))?;
+                    }
                 },
             }
         }
@@ -123,10 +123,42 @@ fn ask<R: BufRead, W: Write>(
     Ok(Answers { folders, write, network })
 }
 
-/// The form of a folder in the file, or the reason why it can't be granted.
-pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
+/// A folder that can't be granted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FolderError {
+    #[error("a name is missing")]
+    NoName,
+    #[error("{} can't be used: {error}", path.display())]
+    Unusable { path: PathBuf, error: std::io::Error },
+    #[error("{} isn't a folder; name the folder that contains it", .0.display())]
+    NotAFolder(PathBuf),
+    #[error(
+        "that is the whole machine, keys and passwords included; name the folders that tools have to use"
+    )]
+    WholeMachine,
+    #[error("{} holds no files, but the system itself", .0.display())]
+    System(PathBuf),
+    #[error("{} is Toolhold's own, which no tool reaches", .0.display())]
+    Own(PathBuf),
+    #[error("the name of {} is not UTF-8", .0.display())]
+    NotUtf8(PathBuf),
+    #[error("its name is not UTF-8")]
+    GivenNotUtf8,
+}
+
+/// As [`folder`], of a path.
+pub(crate) fn folder_at(path: &Path, own: &Folders, here: &Path) -> Result<String, FolderError> {
+    folder(path.to_str().ok_or(FolderError::GivenNotUtf8)?, own, here)
+}
+
+/// The form of a folder in the file.
+///
+/// # Errors
+///
+/// It can't be granted.
+pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, FolderError> {
     if written.is_empty() {
-        return Err("a name is missing".to_owned());
+        return Err(FolderError::NoName);
     }
     let path = match (&own.home, written.strip_prefix('~')) {
         (Some(home), Some(rest)) if rest.is_empty() || rest.starts_with('/') => {
@@ -134,30 +166,26 @@ pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String
         }
         _ => here.join(written),
     };
-    let real = path
-        .canonicalize()
-        .map_err(|error| format!("{} can't be used: {error}", path.display()))?;
+    let real = path.canonicalize().map_err(|error| FolderError::Unusable { path, error })?;
     if !real.is_dir() {
-        return Err(format!("{} isn't a folder; name the folder that contains it", real.display()));
+        return Err(FolderError::NotAFolder(real));
     }
     if real.parent().is_none() {
-        return Err("that is the whole machine, keys and passwords included; name the folders that tools have to use".to_owned());
+        return Err(FolderError::WholeMachine);
     }
     if ["/proc", "/sys", "/dev"].iter().any(|system| real.starts_with(system)) {
-        return Err(format!("{} holds no files, but the system itself", real.display()));
+        return Err(FolderError::System(real));
     }
     let is_own =
         |folder: &Path| real.starts_with(folder.canonicalize().as_deref().unwrap_or(folder));
     if own.own().iter().any(|own| is_own(&own.path)) {
-        return Err(format!("{} is Toolhold's own, which no tool reaches", real.display()));
+        return Err(FolderError::Own(real));
     }
     // The folder where toolhold is started.
     if written == "." {
         return Ok(written.to_owned());
     }
-    real.to_str()
-        .map(str::to_owned)
-        .ok_or_else(|| format!("the name of {} is not UTF-8", real.display()))
+    real.into_os_string().into_string().map_err(|name| FolderError::NotUtf8(name.into()))
 }
 
 /// The text of the file.
@@ -269,11 +297,11 @@ mod tests {
         std::os::unix::fs::symlink(real.join("own/data"), real.join("link"))
             .expect("a link is made");
         let check = |written: &str| folder(written, &own, &real);
-        assert_eq!(check("."), Ok(".".to_owned()));
+        assert_eq!(check(".").unwrap(), ".");
         for same in ["a", "~/a", "./a/../a/"] {
-            assert_eq!(check(same), Ok(real.join("a").display().to_string()), "{same}");
+            assert_eq!(check(same).unwrap(), real.join("a").display().to_string(), "{same}");
         }
-        assert_eq!(check("~"), Ok(real.display().to_string()));
+        assert_eq!(check("~").unwrap(), real.display().to_string());
         for (written, reason) in [
             ("", "missing"),
             ("/", "the whole machine"),
@@ -285,7 +313,7 @@ mod tests {
             ("own/data/plugins", "Toolhold's own"),
             ("link", "Toolhold's own"),
         ] {
-            let refused = check(written).expect_err(written);
+            let refused = check(written).expect_err(written).to_string();
             assert!(refused.contains(reason), "{written}: {refused}");
         }
     }

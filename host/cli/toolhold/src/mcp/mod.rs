@@ -17,7 +17,7 @@ use toolhold_core::config::Folders;
 use toolhold_core::text::neutral;
 use toolhold_core::{HostError, NAME};
 use toolhold_mcp_client::client_files::{
-    CLIENTS, Client, ServerConfig, edit, install_command, without,
+    CLIENTS, Client, ServerConfig, edit, install_command, servers, without,
 };
 
 use self::import::Moved;
@@ -69,7 +69,7 @@ fn list(as_json: bool) -> Result<Exit, Error> {
     if as_json {
         let mut all = Vec::new();
         for client in &CLIENTS {
-            let user = client.user_file().map_err(Error::Usage)?;
+            let user = client.user_file().map_err(Error::usage)?;
             all.push(json!({ "client": client.name, "title": client.title, "user": user, "project": client.project, "http": client.takes_http() }));
         }
         writeln!(std::io::stdout().lock(), "{:#}", Value::Array(all))?;
@@ -77,7 +77,7 @@ fn list(as_json: bool) -> Result<Exit, Error> {
     }
     let mut out = anstream::stdout().lock();
     for client in &CLIENTS {
-        let user = client.user_file().map_err(Error::Usage)?.map_or_else(
+        let user = client.user_file().map_err(Error::usage)?.map_or_else(
             || "by its own command".to_owned(),
             |file| neutral(&file.display().to_string()).into_owned(),
         );
@@ -98,11 +98,11 @@ fn show_client(
     options: &Options,
 ) -> Result<Exit, Error> {
     let server = server(config, options)?;
-    let entry = client.entry(&server).map_err(Error::Usage)?;
+    let entry = client.entry(&server).map_err(Error::usage)?;
     let file = if config.project {
-        Some(client.project_file().map_err(Error::Usage)?)
+        Some(client.project_file().map_err(Error::usage)?)
     } else {
-        client.user_file().map_err(Error::Usage)?
+        client.user_file().map_err(Error::usage)?
     };
     let Some(file) = file else {
         return run_client_command(client, config, &server);
@@ -121,7 +121,7 @@ fn show_client(
         write!(
             std::io::stdout().lock(),
             "{}",
-            edit(client.format, "", table, &config.name, &entry).map_err(Error::Usage)?
+            edit(client.format, "", table, &config.name, &entry).map_err(Error::usage)?
         )?;
         let file = neutral(&file.display().to_string()).into_owned();
         writeln!(
@@ -140,7 +140,7 @@ fn show_client(
     let ours = ours.as_ref().map(|(ours, folders)| (ours, folders));
     let mut moved = Moved::default();
     let changed = changed_file::change(&file, config.project, |before| {
-        moved = import::moved(client, before, ours)?;
+        moved = import::moved(servers(client, before)?, ours);
         let rest = without(client.format, before, table, &moved.names)?;
         edit(client.format, &rest, table, &config.name, &entry)
     })?;

@@ -1,7 +1,26 @@
 //! Adds and removes tables of `[mcp.servers]` in the text of a `toolhold.toml`.
 
-use toml_edit::{Array, DocumentMut, Item, Table, value};
+use thiserror::Error;
+use toml_edit::{Array, DocumentMut, Item, Table, TomlError, value};
 use toolhold_mcp_client::client_files::without_tables;
+
+/// A table of `[mcp.servers]` that can't be added or removed.
+#[derive(Debug, Error, PartialEq)]
+pub(crate) enum ServerTableError {
+    #[error("write `--url URL`, or `--` and the command that starts it")]
+    NoStart,
+    #[error("[mcp.servers.{0}] is there already")]
+    Exists(String),
+    #[error("it has no [mcp.servers.{0}]")]
+    Missing(String),
+    #[error("`mcp.servers` isn't a table")]
+    NotATable,
+    #[error(transparent)]
+    NotToml(#[from] TomlError),
+    /// The rest of the text would change.
+    #[error("{0}")]
+    NotRemovable(String),
+}
 
 /// What a new server is.
 pub(crate) enum Start<'a> {
@@ -16,7 +35,7 @@ pub(crate) enum Start<'a> {
 /// # Errors
 ///
 /// The text isn't TOML, or the server is there already.
-pub(crate) fn add(text: &str, name: &str, start: &Start<'_>) -> Result<String, String> {
+pub(crate) fn add(text: &str, name: &str, start: &Start<'_>) -> Result<String, ServerTableError> {
     let mut server = Table::new();
     match start {
         Start::Url(url) => {
@@ -28,9 +47,7 @@ pub(crate) fn add(text: &str, name: &str, start: &Start<'_>) -> Result<String, S
                 server.insert("args", value(arguments.iter().collect::<Array>()));
             }
         }
-        Start::Command([]) => {
-            return Err("write `--url URL`, or `--` and the command that starts it".to_owned());
-        }
+        Start::Command([]) => return Err(ServerTableError::NoStart),
     }
     add_tables(text, [(name, &server)])
 }
@@ -43,12 +60,12 @@ pub(crate) fn add(text: &str, name: &str, start: &Start<'_>) -> Result<String, S
 pub(crate) fn add_tables<'t>(
     text: &str,
     tables: impl IntoIterator<Item = (&'t str, &'t Table)>,
-) -> Result<String, String> {
-    let mut document = parsed(text)?;
+) -> Result<String, ServerTableError> {
+    let mut document: DocumentMut = text.parse()?;
     let servers = servers(&mut document)?;
     for (name, table) in tables {
         if servers.contains_key(name) {
-            return Err(format!("[mcp.servers.{name}] is there already"));
+            return Err(ServerTableError::Exists(name.to_owned()));
         }
         servers.insert(name, Item::Table(table.clone()));
     }
@@ -65,17 +82,18 @@ pub(crate) fn shown(name: &str, table: &Table) -> String {
 /// # Errors
 ///
 /// The text isn't TOML, or it has no such server.
-pub(crate) fn remove(text: &str, name: &str) -> Result<String, String> {
-    let mut document = parsed(text)?;
+pub(crate) fn remove(text: &str, name: &str) -> Result<String, ServerTableError> {
+    let mut document: DocumentMut = text.parse()?;
     if !servers(&mut document)?.contains_key(name) {
-        return Err(format!("it has no [mcp.servers.{name}]"));
+        return Err(ServerTableError::Missing(name.to_owned()));
     }
     without_tables(text, &["mcp", "servers"], &[name.to_owned()])
+        .map_err(|error| ServerTableError::NotRemovable(error.to_string()))
 }
 
 /// The files that the secrets of a server name.
 pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
-    let Ok(document) = parsed(text) else { return Vec::new() };
+    let Ok(document) = text.parse::<DocumentMut>() else { return Vec::new() };
     let server =
         ["mcp", "servers", name].iter().try_fold(document.as_item(), |it, key| it.get(key));
     let Some(server) = server else { return Vec::new() };
@@ -85,11 +103,7 @@ pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
     secrets.filter_map(|secret| secret.get("file")?.as_str().map(str::to_owned)).collect()
 }
 
-fn parsed(text: &str) -> Result<DocumentMut, String> {
-    text.parse().map_err(|error: toml_edit::TomlError| error.to_string())
-}
-
-fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, String> {
+fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, ServerTableError> {
     let implicit = || {
         let mut table = Table::new();
         table.set_implicit(true);
@@ -100,7 +114,7 @@ fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, 
         .or_insert_with(implicit)
         .as_table_like_mut()
         .and_then(|mcp| mcp.entry("servers").or_insert_with(implicit).as_table_like_mut())
-        .ok_or_else(|| "`mcp.servers` isn't a table".to_owned())
+        .ok_or(ServerTableError::NotATable)
 }
 
 #[cfg(test)]

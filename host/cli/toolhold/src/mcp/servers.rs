@@ -20,7 +20,7 @@ use toolhold_terminal::{ask, changed_file};
 use crate::arguments::servers::ServersCommand;
 use crate::mcp::import::{check_address, check_command, import, kept_files};
 use crate::mcp::login::{login, logout};
-use crate::mcp::server_tables::{self, Start};
+use crate::mcp::server_tables::{self, ServerTableError, Start};
 use crate::mcp::shown_tool;
 
 /// Most packages that are shown.
@@ -42,7 +42,7 @@ pub(crate) async fn run(
             check_name(name)?;
             let start = match (url, &command[..]) {
                 (Some(url), _) => {
-                    check_address(url).map_err(CommandError::Usage)?;
+                    check_address(url).map_err(CommandError::usage)?;
                     Start::Url(url)
                 }
                 (None, []) => {
@@ -50,7 +50,7 @@ pub(crate) async fn run(
                     return Err(CommandError::Usage(message.to_owned()));
                 }
                 (None, command) => {
-                    check_command(command).map_err(CommandError::Usage)?;
+                    check_command(command).map_err(CommandError::usage)?;
                     Start::Command(command)
                 }
             };
@@ -87,7 +87,7 @@ pub(crate) async fn run(
 /// Changes the user's file, and shows the change.
 fn change(
     file: &Path,
-    edited: impl FnOnce(&str) -> Result<String, String>,
+    edited: impl FnOnce(&str) -> Result<String, ServerTableError>,
 ) -> Result<(), CommandError> {
     if let Some(diff) = changed_file::change(file, false, edited)? {
         write!(std::io::stdout().lock(), "{}", neutral(&diff))?;

@@ -40,10 +40,10 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
                 folders: Folders::from_environment()?,
                 inputs: options.inputs()?,
                 builtins: toolhold_builtins::all(),
-                http: http.as_deref().map(str::parse).transpose().map_err(Error::Usage)?,
+                http: http.as_deref().map(str::parse).transpose().map_err(Error::usage)?,
                 call: call.clone(),
                 read: |words, tool, host| {
-                    arguments(words, tool, host).map_err(|error| error.end().1.unwrap_or_default())
+                    arguments(words, tool, host).map_err(|error| error.to_string())
                 },
                 approver: Arc::new(move |folders, loaded| Asker::approver(yes, folders, loaded)),
                 json: *json,

@@ -28,7 +28,8 @@ pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error>
     let session = call::session(check.session.as_deref(), &folders)?;
     let found = host::block_on(async {
         let host = host::build(options, folders, loaded, "toolhold call").await?;
-        let arguments = call::arguments(&check.arguments, &check.tool, &host)?;
+        let arguments = call::arguments(&check.arguments, &check.tool, &host);
+        let arguments = arguments.map_err(Error::usage)?;
         let (session, phase) = (Some(session), check.phase.map(Into::into));
         Ok(host.check(Request { session, phase, ..Request::new(&check.tool, arguments) }))
     })?;

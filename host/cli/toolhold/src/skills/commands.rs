@@ -68,8 +68,8 @@ fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
 
 fn show(skills: &Skills, name: &str, config: &Config, as_json: bool) -> Result<Exit, CommandError> {
     let skill = named(skills, name)?;
-    let folder = SkillFolder::open(&skill.folder, Owners::Any).map_err(CommandError::Usage)?;
-    let text = SkillText::read(&folder).map_err(CommandError::Usage)?;
+    let folder = SkillFolder::open(&skill.folder, Owners::Any).map_err(CommandError::usage)?;
+    let text = SkillText::read(&folder).map_err(CommandError::usage)?;
     let (findings, tree) = check(&folder, &skill.name);
     let files: Vec<String> = tree.files.iter().map(|file| neutral_line(&file.path)).collect();
     let variables = config.values.skills.env.get(&skill.name);
@@ -122,11 +122,11 @@ fn meant(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandEr
         // Whoever names the file means its folder.
         path.pop();
     }
-    let folder = SkillFolder::open(&path, Owners::Any).map_err(CommandError::Usage)?;
+    let folder = SkillFolder::open(&path, Owners::Any).map_err(CommandError::usage)?;
     if folder.has(SKILL_FILE) {
         return Ok(vec![path]);
     }
-    let (names, _) = folder.names(10_000).map_err(CommandError::Usage)?;
+    let (names, _) = folder.names(10_000).map_err(CommandError::usage)?;
     let has = |name: &&String| matches!(folder.folder(name), Some(Ok(it)) if it.has(SKILL_FILE));
     let below: Vec<PathBuf> = names.iter().filter(has).map(|name| path.join(name)).collect();
     match below.is_empty() {

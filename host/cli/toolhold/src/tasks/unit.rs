@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use thiserror::Error;
 use toolhold_core::HostError;
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral_line;
@@ -109,19 +110,24 @@ fn unit(
     if let Some(ceiling) = std::env::var_os(CEILING).filter(|path| !path.is_empty()) {
         variables.push((CEILING, absolute(Path::new(&ceiling))?));
     }
-    text(&words, &variables).map_err(CommandError::Usage)
+    text(&words, &variables).map_err(CommandError::usage)
 }
 
 fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
-/// # Errors
-///
-/// systemd couldn't read a word or a variable.
-fn text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, String> {
-    let words: Result<Vec<_>, _> =
-        words.iter().map(|word| Ok::<_, String>(quoted(word)?.replace('$', "$$"))).collect();
+/// A word that systemd couldn't read.
+#[derive(Debug, Error)]
+#[error(
+    "`{}` can't be in a unit: it has a control character, such as the end of a line, or isn't UTF-8",
+    neutral_line(&.0.to_string_lossy())
+)]
+struct UnitWordError(OsString);
+
+fn text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, UnitWordError> {
+    let words: Result<Vec<_>, UnitWordError> =
+        words.iter().map(|word| Ok(quoted(word)?.replace('$', "$$"))).collect();
     let mut environment = String::new();
     for (name, value) in variables {
         let mut variable = OsString::from(format!("{name}="));
@@ -146,18 +152,9 @@ fn text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, Str
 }
 
 /// A text as one word of a unit.
-///
-/// # Errors
-///
-/// systemd couldn't read it.
-fn quoted(word: &OsStr) -> Result<String, String> {
+fn quoted(word: &OsStr) -> Result<String, UnitWordError> {
     let text = word.to_str().filter(|text| !text.chars().any(char::is_control));
-    let text = text.ok_or_else(|| {
-        let shown = neutral_line(&word.to_string_lossy());
-        format!(
-            "`{shown}` can't be in a unit: it has a control character, such as the end of a line, or isn't UTF-8"
-        )
-    })?;
+    let text = text.ok_or_else(|| UnitWordError(word.to_owned()))?;
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     Ok(format!("\"{}\"", text.replace('%', "%%")))
 }
@@ -181,6 +178,7 @@ mod tests {
             "/a b/$x/50%%/\\\"q\\\"/\\\\",
         );
         let refused = unit("/a\nExecStart=/bin/evil").expect_err("it would be a line of its own");
+        let refused = refused.to_string();
         assert!(refused.contains("control character") && !refused.contains('\n'), "{refused}");
     }
 }

@@ -45,9 +45,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
         ..Inputs::default()
     };
     let loaded = config::load(&folders, &inputs).map_err(HostError::from)?;
-    let rules = loaded
-        .project_filter_rules(&folders, &directory)
-        .map_err(|error| Error::Usage(error.to_string()))?;
+    let rules = loaded.project_filter_rules(&folders, &directory).map_err(Error::usage)?;
     let skills = Skills::find(&loaded, &folders, &directory)?;
     let is_trusted = |skill: &&Skill| skill.origin == SkillOrigin::Trusted;
     let trusted: Vec<&Skill> = skills.usable.iter().filter(is_trusted).collect();

@@ -4,15 +4,37 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use thiserror::Error;
 use toolhold_core::text::neutral_line;
 use toolhold_core::{HostError, NAME};
 use toolhold_mcp_client::client_files::{Client, NamedServer, ReadServer, ServerEntry, servers};
+
+use super::table::ImportError;
 
 /// Largest file of a client, in bytes. Some keep their whole history in it.
 const LONGEST: u64 = 64 << 20;
 
 /// Servers of one file. Nobody reads more before they are imported.
 const MOST: usize = 200;
+
+/// A client's file that can't be read.
+#[derive(Debug, Error)]
+pub(super) enum ImportFileError {
+    #[error("it isn't a regular file but a link, which may lead to a file of yours: copy the file")]
+    Link,
+    #[error("it isn't UTF-8")]
+    NotUtf8,
+    #[error(transparent)]
+    Unreadable(#[from] std::io::Error),
+    /// It isn't in the client's format.
+    #[error("{0}")]
+    Format(String),
+    #[error("it names {0} servers, and the limit is {MOST}")]
+    TooMany(usize),
+}
+
+/// The name of a server in a client's file, and its entry.
+pub(super) type FoundServer = (String, Result<ServerEntry, ImportError>);
 
 /// The servers of a client's file by their names there: how each is reached, or why it can't be
 /// used. `None`: there is no such file. `is_of_project`: others may have written it, so a link in
@@ -21,20 +43,17 @@ pub(super) fn found(
     client: &Client,
     path: &Path,
     is_of_project: bool,
-) -> Result<Option<Vec<(String, ReadServer)>>, String> {
+) -> Result<Option<Vec<FoundServer>>, ImportFileError> {
     if is_of_project && path.is_symlink() {
-        return Err(
-            "it isn't a regular file but a link, which may lead to a file of yours: copy the file"
-                .to_owned(),
-        );
+        return Err(ImportFileError::Link);
     }
     let Some(text) = read(path)? else { return Ok(None) };
-    let all = servers(client, &text)?;
+    let all = servers(client, &text).map_err(|error| ImportFileError::Format(error.to_string()))?;
     if all.len() > MOST {
-        return Err(format!("it names {} servers, and the limit is {MOST}", all.len()));
+        return Err(ImportFileError::TooMany(all.len()));
     }
     let all = all.into_iter();
-    Ok(Some(all.map(|(name, server)| (name, server.and_then(not_toolhold))).collect()))
+    Ok(Some(all.map(|(name, server)| (name, not_toolhold(server))).collect()))
 }
 
 /// The names of the files in a folder.
@@ -64,25 +83,26 @@ pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
     there.map(|path| neutral_line(&path.display().to_string())).collect()
 }
 
-/// Refuses Toolhold itself, also by a package runner.
-fn not_toolhold(entry: ServerEntry) -> ReadServer {
+/// Refuses an entry that can't be read, and Toolhold itself, also by a package runner.
+fn not_toolhold(entry: ReadServer) -> Result<ServerEntry, ImportError> {
+    let entry = entry.map_err(|error| ImportError::Entry(error.to_string()))?;
     let is_toolhold = |word: &String| {
         let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.split(['@', '=']).next() == Some(NAME)
     };
     match &entry.server {
         NamedServer::Program { words, .. } if words.iter().take(3).any(is_toolhold) => {
-            Err("it is Toolhold itself".to_owned())
+            Err(ImportError::Toolhold)
         }
         _ => Ok(entry),
     }
 }
 
 /// The text of a file. `None`: it isn't there.
-fn read(path: &Path) -> Result<Option<String>, String> {
+fn read(path: &Path) -> Result<Option<String>, ImportFileError> {
     match toolhold_data_dir::read_regular(path, LONGEST) {
-        Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "it isn't UTF-8".to_owned()),
+        Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| ImportFileError::NotUtf8),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -19,7 +19,7 @@ use toolhold_terminal::{changed_file, nearest::nearest};
 
 use found::{files, found};
 use moved::listed;
-use table::{ImportContext, Imported, imported, may_hold_credential};
+use table::{ImportContext, ImportError, Imported, imported, may_hold_credential};
 
 use crate::arguments::servers::ImportArguments;
 use crate::mcp::server_tables;
@@ -110,8 +110,8 @@ fn read_all(
     for client in clients {
         let path = match arguments.project {
             true if arguments.client.is_none() && client.project.is_none() => None,
-            true => Some(client.project_file().map_err(CommandError::Usage)?),
-            false => client.read_file().map_err(CommandError::Usage)?,
+            true => Some(client.project_file().map_err(CommandError::usage)?),
+            false => client.read_file().map_err(CommandError::usage)?,
         };
         let Some(path) = path else { continue };
         let shown = neutral_line(&path.display().to_string());
@@ -121,8 +121,8 @@ fn read_all(
                 continue;
             }
             Ok(Some(all)) => all,
-            Err(reason) => {
-                read.broken.push(format!("{shown}: {reason}"));
+            Err(error) => {
+                read.broken.push(format!("{shown}: {error}"));
                 continue;
             }
         };
@@ -151,7 +151,9 @@ fn read_all(
                     }
                     read.tables.push(new);
                 }
-                Err(reason) => writeln!(out, "  {name} is left out: {}", neutral_line(&reason))?,
+                Err(error) => {
+                    writeln!(out, "  {name} is left out: {}", neutral_line(&error.to_string()))?;
+                }
             }
         }
     }
@@ -165,18 +167,11 @@ fn secrets_beside(file: &Path) -> PathBuf {
 
 /// A server that the configuration takes: a name of a variable that it doesn't know would keep the
 /// whole file from being read.
-fn checked(new: Imported, folders: &Folders) -> Result<Imported, String> {
-    let mut file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
-    file.write_all(server_tables::shown(&new.name, &new.table).as_bytes())
-        .map_err(|error| error.to_string())?;
+fn checked(new: Imported, folders: &Folders) -> Result<Imported, ImportError> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(server_tables::shown(&new.name, &new.table).as_bytes())?;
     let inputs = Inputs { file: Some(file.path().to_owned()), ..Inputs::default() };
-    match config::load(folders, &inputs) {
-        Ok(_) => Ok(new),
-        Err(problems) => {
-            let problem = problems.0.into_iter().next().map(|problem| problem.message);
-            Err(problem.unwrap_or_default())
-        }
-    }
+    config::load(folders, &inputs).map(|_| new).map_err(ImportError::Configuration)
 }
 
 /// The client with this name.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toolhold_core::config::{Config, Folders, McpServer, dotted_name};
 use toolhold_core::text::neutral_line;
-use toolhold_mcp_client::client_files::{Client, NamedServer, ServerEntry, servers};
+use toolhold_mcp_client::client_files::{NamedServer, ReadServer, ServerEntry};
 use toolhold_net::read;
 use toolhold_redaction::{Keys, text};
 
@@ -38,19 +38,14 @@ impl Moved {
     }
 }
 
-/// Looks for the servers of the configuration in the text of a client's file. Without one, no
+/// Looks for the servers of the configuration among those of a client's file. Without one, no
 /// server is found. Blocks: secrets are compared.
-///
-/// # Errors
-///
-/// The text isn't in the client's format.
 pub(crate) fn moved(
-    client: &Client,
-    text: &str,
+    servers: Vec<(String, ReadServer)>,
     config: Option<(&Config, &Folders)>,
-) -> Result<Moved, String> {
+) -> Moved {
     let mut moved = Moved::default();
-    for (own_name, entry) in servers(client, text)? {
+    for (own_name, entry) in servers {
         let Ok(entry) = entry else { continue };
         let found = credentials(&entry.server).into_iter();
         moved.credentials.extend(found.map(|(_, prefix, value)| format!("{prefix}{value}")));
@@ -77,7 +72,7 @@ pub(crate) fn moved(
         }
         moved.names.push(own_name);
     }
-    Ok(moved)
+    moved
 }
 
 fn is_same(ours: &McpServer, theirs: &NamedServer) -> bool {

@@ -4,11 +4,12 @@
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE,
 };
+use thiserror::Error;
 use toml_edit::{Array, InlineTable, Item, Table, Value, value};
-use toolhold_core::config::Config;
+use toolhold_core::config::{Config, Problems};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_mcp_client::client_files::{NamedServer, ServerEntry, variable};
-use toolhold_net::requests::check_url;
+use toolhold_net::requests::{OutboundError, check_url};
 use toolhold_redaction::{Keys, field, text};
 use toolhold_terminal::nearest::look_alike;
 
@@ -42,6 +43,60 @@ const SECRET_WORDS: [&str; 17] = [
     "token",
 ];
 
+/// A server that can't be imported.
+#[derive(Debug, Error)]
+pub(super) enum ImportError {
+    /// The client's entry can't be read.
+    #[error("{0}")]
+    Entry(String),
+    #[error("it is Toolhold itself")]
+    Toolhold,
+    #[error("its name doesn't fit: at most {MAX_NAME} of a-z, 0-9 and `-`, a letter first")]
+    Name,
+    #[error("your configuration has [mcp.servers.{0}] already")]
+    Configured(String),
+    #[error("a plugin is called `{0}`")]
+    Plugin(String),
+    #[error("it would be called `{name}`, as `{other}` of the same file is")]
+    SameFile { name: String, other: String },
+    #[error("{client} has a server `{name}` too")]
+    OtherClient { name: String, client: &'static str },
+    #[error("its name looks like `{0}`, which you have already")]
+    LooksLike(String),
+    #[error(transparent)]
+    Start(#[from] ServerStartError),
+    #[error("the client makes the value of `{0}` itself: write it into a secret")]
+    MadeVariable(String),
+    #[error("the client makes the header `{0}` itself: write it into a secret")]
+    MadeHeader(String),
+    #[error("no request may have the header `{}` with that value", neutral_line(cut(.0, 128)))]
+    Header(String),
+    #[error("{}", first_message(.0))]
+    Configuration(Problems),
+    #[error(transparent)]
+    Scratch(#[from] std::io::Error),
+}
+
+fn first_message(problems: &Problems) -> &str {
+    problems.0.first().map_or("", |problem| problem.message.as_str())
+}
+
+/// A command or an address that no server can have.
+#[derive(Debug, Error)]
+pub(crate) enum ServerStartError {
+    #[error("its command is empty")]
+    Empty,
+    #[error(
+        "its argument {0} looks like a credential, which a toolhold.toml is no place for: pass it in \
+         a variable"
+    )]
+    CredentialArgument(usize),
+    #[error("its address holds what looks like a credential: give it in a header")]
+    CredentialAddress,
+    #[error(transparent)]
+    Address(#[from] OutboundError),
+}
+
 /// A server as it is added to `toolhold.toml`.
 #[derive(Debug)]
 pub(super) struct Imported {
@@ -71,27 +126,27 @@ pub(super) fn imported(
     own_name: &str,
     entry: ServerEntry,
     place: &ImportContext<'_>,
-) -> Result<Imported, String> {
+) -> Result<Imported, ImportError> {
     let name = fitted(own_name)?;
     let config = &place.config.values;
     if config.mcp.servers.contains_key(&name) {
-        return Err(format!("your configuration has [mcp.servers.{name}] already"));
+        return Err(ImportError::Configured(name));
     }
     if config.plugins.contains_key(&name) {
-        return Err(format!("a plugin is called `{name}`"));
+        return Err(ImportError::Plugin(name));
     }
     if let Some(Imported { origin: (client, other), .. }) =
         place.others.iter().find(|other| other.name == name)
     {
         return Err(match *client == place.client {
-            true => format!("it would be called `{name}`, as `{other}` of the same file is"),
-            false => format!("{client} has a server `{name}` too"),
+            true => ImportError::SameFile { name, other: other.clone() },
+            false => ImportError::OtherClient { name, client },
         });
     }
     let servers = config.mcp.servers.keys().chain(config.plugins.keys()).map(String::as_str);
     let others = servers.chain(place.others.iter().map(|other| other.name.as_str()));
     if let Some(other) = look_alike(&name, others) {
-        return Err(format!("its name looks like `{other}`, which you have already"));
+        return Err(ImportError::LooksLike(other.to_owned()));
     }
     let mut imported = Imported {
         name,
@@ -103,7 +158,9 @@ pub(super) fn imported(
     match entry.server {
         NamedServer::Program { words, variables } => {
             check_command(&words)?;
-            let [program, arguments @ ..] = &words[..] else { return Err(EMPTY.to_owned()) };
+            let [program, arguments @ ..] = &words[..] else {
+                return Err(ServerStartError::Empty.into());
+            };
             imported.table.insert("command", value(program));
             if !arguments.is_empty() {
                 imported.table.insert("args", value(arguments.iter().collect::<Array>()));
@@ -130,12 +187,10 @@ pub(super) fn imported(
     Ok(imported)
 }
 
-const EMPTY: &str = "its command is empty";
-
 /// Refuses a command that names no program, or holds a credential.
-pub(crate) fn check_command(words: &[String]) -> Result<(), String> {
+pub(crate) fn check_command(words: &[String]) -> Result<(), ServerStartError> {
     if words.first().is_none_or(|program| program.trim().is_empty()) {
-        return Err(EMPTY.to_owned());
+        return Err(ServerStartError::Empty);
     }
     let value_at = |at: usize| match words[at].split_once('=') {
         Some((option, value)) if option.starts_with('-') => (option, value),
@@ -146,21 +201,17 @@ pub(crate) fn check_command(words: &[String]) -> Result<(), String> {
         has_secret(&words[*at]) || (is_secret_option(option) && is_long(value))
     };
     match (1..words.len()).find(is_secret_at) {
-        Some(at) => Err(format!(
-            "its argument {at} looks like a credential, which a toolhold.toml is no place for: pass it \
-             in a variable"
-        )),
+        Some(at) => Err(ServerStartError::CredentialArgument(at)),
         None => Ok(()),
     }
 }
 
 /// Refuses an address that can't be used, or holds a credential.
-pub(crate) fn check_address(url: &str) -> Result<(), String> {
+pub(crate) fn check_address(url: &str) -> Result<(), ServerStartError> {
     if has_secret(url) {
-        let reason = "its address holds what looks like a credential: give it in a header";
-        return Err(reason.to_owned());
+        return Err(ServerStartError::CredentialAddress);
     }
-    check_url(url).map_err(|error| error.to_string())?;
+    check_url(url)?;
     Ok(())
 }
 
@@ -224,7 +275,7 @@ impl Imported {
         name: &str,
         text: &str,
         place: &ImportContext<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), ImportError> {
         match variable(text) {
             Some(known) if known == name => {
                 let names = self.table.entry("env").or_insert(value(Array::new()));
@@ -234,9 +285,7 @@ impl Imported {
             }
             Some(known) => self.add_secret(name, [("env", known)]),
             None if text.contains("${") => {
-                return Err(format!(
-                    "the client makes the value of `{name}` itself: write it into a secret"
-                ));
+                return Err(ImportError::MadeVariable(name.to_owned()));
             }
             None if is_secret(name, text) => self.keep_secret(name, text, &[], place),
             None => self.add_pair("variables", name, text),
@@ -249,20 +298,17 @@ impl Imported {
         name: &str,
         text: &str,
         place: &ImportContext<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), ImportError> {
         let known = HeaderName::try_from(name).ok();
         if known.is_none_or(|name| OF_CONNECTION.contains(&name)) || !is_value(text) {
-            let shown = neutral_line(cut(name, 128));
-            return Err(format!("no request may have the header `{shown}` with that value"));
+            return Err(ImportError::Header(name.to_owned()));
         }
         let (prefix, rest) = split(name, text);
         let more = [("header", name), ("prefix", prefix)];
         match variable(rest) {
             Some(known) => self.add_secret(name, [("env", known), more[0], more[1]]),
             None if text.contains("${") => {
-                return Err(format!(
-                    "the client makes the header `{name}` itself: write it into a secret"
-                ));
+                return Err(ImportError::MadeHeader(name.to_owned()));
             }
             None if is_authorization(name) || is_secret(name, text) => {
                 self.keep_secret(name, rest, &more, place);
@@ -321,7 +367,7 @@ impl Imported {
 }
 
 /// A server's name in Toolhold: small letters, digits and `-`.
-pub(super) fn fitted(name: &str) -> Result<String, String> {
+pub(super) fn fitted(name: &str) -> Result<String, ImportError> {
     let is_other = name.contains("..") || name.chars().any(char::is_control) || !name.is_ascii();
     let fit = |letter: char| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9') => letter,
@@ -335,7 +381,7 @@ pub(super) fn fitted(name: &str) -> Result<String, String> {
     {
         return Ok(fitted.to_owned());
     }
-    Err(format!("its name doesn't fit: at most {MAX_NAME} of a-z, 0-9 and `-`, a letter first"))
+    Err(ImportError::Name)
 }
 
 /// Whether a value looks like a credential, by its name or by itself. It is kept as one also where
@@ -384,14 +430,14 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn read(name: &str, server: NamedServer, files: &[String]) -> Result<Imported, String> {
+    fn read(name: &str, server: NamedServer, files: &[String]) -> Result<Imported, ImportError> {
         let place =
             ImportContext { client: "A Client", config: &Config::default(), others: &[], files };
         let entry = ServerEntry { server, is_enabled: true, further: Vec::new() };
         imported(name, entry, &place)
     }
 
-    fn program(words: &[&str], variables: &[(&str, &str)]) -> Result<Imported, String> {
+    fn program(words: &[&str], variables: &[(&str, &str)]) -> Result<Imported, ImportError> {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
         read("GitHub Server", NamedServer::Program { words, variables: map(variables) }, &[])
     }
@@ -478,6 +524,6 @@ mod tests {
         assert!(fitted(&"a".repeat(25)).is_err());
         assert!(may_hold_credential("https://h.example/s/0a1b2c3d4e5f60718293/mcp"));
         assert!(!may_hold_credential("https://h.example/a-long-path-of-words/mcp2"));
-        assert_eq!(fitted("@acme/Server_1").as_deref(), Ok("acme-server-1"));
+        assert_eq!(fitted("@acme/Server_1").unwrap(), "acme-server-1");
     }
 }

@@ -17,6 +17,7 @@ use toolhold_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, 
 use crate::arguments::install::{AddArguments, InstallCommand};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::init::FolderError;
 use crate::options::Options;
 use crate::plugin::Setting;
 use crate::plugin::approve::tell_hosts;
@@ -133,7 +134,7 @@ impl Shop<'_> {
         mut grants: WrittenGrants,
         options: &Options,
     ) -> Result<Exit, Error> {
-        let written = Source::parse(source).map_err(|error| Error::Usage(error.to_string()))?;
+        let written = Source::parse(source).map_err(Error::usage)?;
         // The lock file is used from other directories.
         let source = match &written {
             Source::Path(path) => Source::Path(
@@ -244,7 +245,7 @@ impl Shop<'_> {
             let written = path
                 .to_str()
                 .ok_or_else(|| Error::Usage("a directory's name is not UTF-8".to_owned()))?;
-            directories.push((self.directory(written).map_err(Error::Usage)?, access));
+            directories.push((self.directory(written).map_err(Error::usage)?, access));
         }
         Ok(WrittenGrants {
             directories,
@@ -256,7 +257,7 @@ impl Shop<'_> {
     }
 
     /// The real path of a directory to grant.
-    fn directory(&self, written: &str) -> Result<String, String> {
+    fn directory(&self, written: &str) -> Result<String, FolderError> {
         let here = &self.setting.directory;
         let path = if written == "." { here.display().to_string() } else { written.to_owned() };
         init::folder(&path, &self.setting.folders, here)
@@ -281,11 +282,13 @@ impl Shop<'_> {
                 format!("Directories that it may {may}, separated by commas (Enter: none):");
             grants.directories = loop {
                 let answer = dialogue.ask(&question)?;
-                let found: Result<Vec<_>, String> =
+                let found: Result<Vec<_>, FolderError> =
                     items(&answer).map(|item| Ok((self.directory(item)?, access))).collect();
                 match found {
                     Ok(directories) => break directories,
-                    Err(why) => dialogue.print(&format!("  {}", neutral_line(&why)))?,
+                    Err(error) => {
+                        dialogue.print(&format!("  {}", neutral_line(&error.to_string())))?;
+                    }
                 }
             };
         }
@@ -396,7 +399,7 @@ impl Shop<'_> {
             return Ok(update(None, "bundle", None, None));
         }
         let given = now.source.as_ref().map(|source| source.given.clone()).unwrap_or_default();
-        let source = Source::parse(&given).map_err(|error| Error::Usage(error.to_string()))?;
+        let source = Source::parse(&given).map_err(Error::usage)?;
         if source.is_pinned() {
             return Ok(update(None, "same", None, None));
         }

@@ -145,7 +145,8 @@ impl<'a> Installer<'a> {
     pub(crate) fn check_name(&self, name: &str, others: &[&str]) -> Result<(), HostError> {
         let configured = self.loaded.values.plugins.keys().map(String::as_str);
         let others = others.iter().copied().chain(configured);
-        check_name(name, self.built_in.iter().copied(), others).map_err(|why| failed(name, &why))
+        check_name(name, self.built_in.iter().copied(), others)
+            .map_err(|error| failed(name, &error.to_string()))
     }
 
     /// Installs an offer that a person approved, with what they granted. The lock file is written

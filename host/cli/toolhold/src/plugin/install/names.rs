@@ -1,28 +1,36 @@
 //! Refuses the name of a new plugin that could be taken for another plugin's.
 
+use thiserror::Error;
 use toolhold_terminal::nearest::look_alike;
+
+/// A new name that could be taken for another plugin's.
+#[derive(Debug, Error, PartialEq)]
+pub(crate) enum NameError {
+    #[error("`{0}` is the name of a built-in plugin, and an installed one can't replace it")]
+    BuiltIn(String),
+    #[error(
+        "the name `{name}` looks like `{other}`, which is another plugin; remove that one first if you want this one"
+    )]
+    LooksLike { name: String, other: String },
+}
 
 /// Refuses a new name that another plugin has, or that looks like another plugin's name.
 ///
 /// # Errors
 ///
-/// The reason, and what to do.
+/// It has such a name.
 pub(crate) fn check_name<'a>(
     name: &str,
     built_in: impl IntoIterator<Item = &'a str>,
     others: impl IntoIterator<Item = &'a str>,
-) -> Result<(), String> {
+) -> Result<(), NameError> {
     let built_in: Vec<&str> = built_in.into_iter().collect();
     if built_in.contains(&name) {
-        return Err(format!(
-            "`{name}` is the name of a built-in plugin, and an installed one can't replace it"
-        ));
+        return Err(NameError::BuiltIn(name.to_owned()));
     }
     match look_alike(name, built_in.into_iter().chain(others)) {
         None => Ok(()),
-        Some(other) => Err(format!(
-            "the name `{name}` looks like `{other}`, which is another plugin; remove that one first if you want this one"
-        )),
+        Some(other) => Err(NameError::LooksLike { name: name.to_owned(), other: other.to_owned() }),
     }
 }
 
@@ -36,7 +44,7 @@ mod tests {
         for name in ["weather", "github", "files", "web-search"] {
             assert_eq!(check(name), Ok(()), "{name}");
         }
-        assert!(check("file").unwrap_err().contains("built-in"));
+        assert!(check("file").unwrap_err().to_string().contains("built-in"));
         for (name, other) in [
             ("f1le", "file"),
             ("flle", "file"),
@@ -48,7 +56,7 @@ mod tests {
             ("mem-t00ls", "mem-tools"),
             ("m3m-7ools", "mem-tools"),
         ] {
-            let refused = check(name).unwrap_err();
+            let refused = check(name).unwrap_err().to_string();
             assert!(refused.contains(&format!("looks like `{other}`")), "{name}: {refused}");
         }
     }

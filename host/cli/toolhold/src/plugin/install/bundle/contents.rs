@@ -7,11 +7,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use thiserror::Error;
 use toolhold_core::config::{Ceiling, Config, Folders, Source as ConfigSource};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{ApprovedPlugin, HostError, PluginSource};
 use toolhold_registry::bundle::{Bundle, BundleError, open};
-use toolhold_registry::{Fetched, Source};
+use toolhold_registry::{FetchError, Fetched, Source};
 use toolhold_signing::{SignatureRefusal, today};
 
 use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name, refused};
@@ -64,9 +65,10 @@ impl BundleContents {
     pub(crate) fn open(path: &Path, folders: &Folders, loaded: &Config) -> Result<Self, HostError> {
         let bundle = open(path, &keys(loaded), today(), &folders.data)
             .map_err(|error| unopened(path, error, loaded))?;
-        let read = |name: &str| read(&bundle, name).transpose().map_err(|why| refused(path, &why));
+        let read =
+            |name: &str| read(&bundle, name).transpose().map_err(|error| refused(path, error));
         let lock = read(LOCK)?.unwrap_or_else(|| b"{}".to_vec());
-        let plugins = check_lock(&bundle, &lock).map_err(|why| refused(path, &why))?;
+        let plugins = check_lock(&bundle, &lock).map_err(|error| refused(path, error))?;
         let (filters, ceiling) = (read(FILTERS)?, read(CEILING)?);
         let ceiling_signature = read(CEILING_SIGNATURE)?;
         if ceiling_signature.is_some() && ceiling.is_none() {
@@ -155,60 +157,72 @@ fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
         ),
         None => format!("{refusal}; to trust it, {own} needs {entry}"),
     };
-    refused(path, &remedy)
+    refused(path, remedy)
 }
 
 fn absent() -> std::io::Error {
     std::io::ErrorKind::NotFound.into()
 }
 
+/// A part of a bundle that can't be read or doesn't fit the others. `plugin` is a name to show.
+#[derive(Debug, Error)]
+enum ContentsError {
+    #[error("`{name}` can't be read: {error}")]
+    Unreadable { name: String, error: std::io::Error },
+    #[error("`{0}` is larger than {MAX_TEXT} bytes, which is the limit")]
+    TooLarge(String),
+    #[error("its `{LOCK}` isn't valid: {}", neutral_line(cut(&.0.to_string(), 200)))]
+    InvalidLock(serde_json::Error),
+    #[error("its `{LOCK}` doesn't have the plugin of `{0}`")]
+    NotInLock(String),
+    #[error("it doesn't have the component of `{plugin}`")]
+    NoComponent { plugin: String },
+    #[error("its `{LOCK}` has another digest for `{plugin}` than the component")]
+    OtherDigest { plugin: String },
+    #[error("its `{LOCK}` doesn't say where `{plugin}` came from")]
+    NoSource { plugin: String },
+    #[error("the source of `{plugin}`: {error}")]
+    Source { plugin: String, error: FetchError },
+}
+
 /// A small file of the bundle.
-fn read(bundle: &Bundle, name: &str) -> Option<Result<Vec<u8>, String>> {
-    let failed = |error| format!("`{name}` can't be read: {error}");
-    let file = match bundle.file(name)? {
-        Ok(file) => file,
-        Err(error) => return Some(Err(failed(error))),
-    };
+fn read(bundle: &Bundle, name: &str) -> Option<Result<Vec<u8>, ContentsError>> {
     let mut bytes = Vec::new();
-    Some(match file.take(MAX_TEXT + 1).read_to_end(&mut bytes) {
-        Err(error) => Err(failed(error)),
-        Ok(_) if bytes.len() as u64 > MAX_TEXT => {
-            Err(format!("`{name}` is larger than {MAX_TEXT} bytes, which is the limit"))
-        }
+    let file = bundle.file(name)?;
+    Some(match file.and_then(|file| file.take(MAX_TEXT + 1).read_to_end(&mut bytes)) {
+        Err(error) => Err(ContentsError::Unreadable { name: name.to_owned(), error }),
+        Ok(_) if bytes.len() as u64 > MAX_TEXT => Err(ContentsError::TooLarge(name.to_owned())),
         Ok(_) => Ok(bytes),
     })
 }
 
 /// The plugins of the lock, each of which has exactly its component.
-fn check_lock(bundle: &Bundle, lock: &[u8]) -> Result<Vec<BundledPlugin>, String> {
-    let lock: BTreeMap<String, ApprovedPlugin> = serde_json::from_slice(lock).map_err(|error| {
-        format!("its `{LOCK}` isn't valid: {}", neutral_line(cut(&error.to_string(), 200)))
-    })?;
+fn check_lock(bundle: &Bundle, lock: &[u8]) -> Result<Vec<BundledPlugin>, ContentsError> {
+    let lock: BTreeMap<String, ApprovedPlugin> =
+        serde_json::from_slice(lock).map_err(ContentsError::InvalidLock)?;
     let digests: BTreeMap<&str, &str> =
         bundle.entries().iter().map(|entry| (&*entry.name, &*entry.sha256)).collect();
     for name in digests.keys().filter_map(|name| name.strip_prefix("plugins/")) {
         // A component's name has no dot.
         let plugin = name.split('.').next().unwrap_or_default();
         if !lock.contains_key(plugin) {
-            return Err(format!("its `{LOCK}` doesn't have the plugin of `{name}`"));
+            return Err(ContentsError::NotInLock(name.to_owned()));
         }
     }
     let plugins = lock.into_iter().map(|(name, locked)| {
-        let shown = neutral_line(cut(&name, 80));
+        let shown = || neutral_line(cut(&name, 80));
         let ApprovedPlugin { digest, version, source } = locked;
         match digests.get(&*component_name(&name)) {
-            None => return Err(format!("it doesn't have the component of `{shown}`")),
+            None => return Err(ContentsError::NoComponent { plugin: shown() }),
             Some(found) if **found != *digest => {
-                return Err(format!(
-                    "its `{LOCK}` has another digest for `{shown}` than the component"
-                ));
+                return Err(ContentsError::OtherDigest { plugin: shown() });
             }
             Some(_) => {}
         }
         let PluginSource { given, resolved, .. } =
-            source.ok_or_else(|| format!("its `{LOCK}` doesn't say where `{shown}` came from"))?;
+            source.ok_or_else(|| ContentsError::NoSource { plugin: shown() })?;
         let parse = |text: &str| {
-            Source::parse(text).map_err(|error| format!("the source of `{shown}`: {error}"))
+            Source::parse(text).map_err(|error| ContentsError::Source { plugin: shown(), error })
         };
         Ok(BundledPlugin {
             given: parse(&given)?,

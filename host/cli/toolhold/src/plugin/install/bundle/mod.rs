@@ -5,6 +5,7 @@ mod create;
 mod files;
 mod plan;
 
+use std::fmt::Display;
 use std::path::Path;
 
 use toolhold_core::HostError;
@@ -36,6 +37,6 @@ fn bundle_failed(path: &Path, error: BundleError) -> HostError {
     }
 }
 
-fn refused(path: &Path, reason: &str) -> HostError {
-    bundle_failed(path, BundleError::Refused(reason.to_owned()))
+fn refused(path: &Path, reason: impl Display) -> HostError {
+    bundle_failed(path, BundleError::Refused(reason.to_string()))
 }

@@ -183,7 +183,7 @@ async fn examine(
             offer.name(),
             offer.version()
         );
-        return Err(refused(&contents.path, &toolhold_core::text::neutral_line(&why)));
+        return Err(refused(&contents.path, toolhold_core::text::neutral_line(&why)));
     }
     let change = match installed {
         None => PlannedChange::New,
