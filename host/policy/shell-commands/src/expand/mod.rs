@@ -1,8 +1,10 @@
 //! Expands a command to all programs that it starts, directly or through another program.
 
+mod builtins;
+
 use std::collections::VecDeque;
 
-use super::calculated::{CALCULATED, Rule, Variables, applies};
+use super::calculated::{CALCULATED, Variables};
 use super::grammar::{MAX_STEPS, Part, Redirect, TOO_MUCH, parse};
 use super::inert::starts_nothing;
 use super::options::without_options;
@@ -339,240 +341,106 @@ impl Reading {
         depth: usize,
         certain: bool,
     ) -> bool {
-        let first = arguments.first();
         match name {
             "su" | "runuser" | "script" | "sg" => {
-                let typescript = (name == "script").then(|| Typescript::read(arguments)).flatten();
-                if let Some(script) = typescript.filter(|script| !script.commands.is_empty()) {
-                    for command in script.commands {
-                        self.queue_evaluated(&[command], depth);
-                    }
-                    return true;
-                }
-                let takes = |word: &Word| {
-                    let short = word.text.starts_with('-')
-                        && !word.text.starts_with("--")
-                        && word.text.ends_with('c');
-                    short || word.text == "--command"
-                };
-                for pair in arguments.windows(2).filter(|pair| takes(&pair[0])) {
-                    self.queue_evaluated(&pair[1..2], depth);
-                }
-                self.unclear("it starts a shell that may read its commands from elsewhere");
-            }
-            "." | "source" if first.is_some_and(is_stream) => self.unclear(ELSEWHERE),
-            "." | "source" => {}
-            "eval" if applies(Rule::Eval) => self.queue_evaluated(without_dashes(arguments), depth),
-            "trap"
-                if first.is_some_and(|word| {
-                    word.text == "-" || word.text == "-p" || word.text == "-l"
-                }) => {}
-            "trap" if applies(Rule::Trap) => {
-                self.queue_evaluated(without_dashes(arguments).get(..1).unwrap_or_default(), depth);
-            }
-            "alias" => {
-                for (name, value, word) in arguments.iter().filter_map(pair) {
-                    self.variables.add_function(name);
-                    if applies(Rule::Alias) {
-                        self.queue_evaluated(
-                            &[Word { text: value.to_owned(), ..word.clone() }],
-                            depth,
-                        );
-                    }
-                }
-            }
-            "hash" if arguments.iter().any(|word| has_letter(word, 'p')) => {
-                self.unclear("it makes a name stand for another program");
-            }
-            "enable" if arguments.iter().any(|word| has_letter(word, 'f')) => {
-                self.unclear("it loads a command from a file");
-            }
-            "fc" if !arguments.iter().any(|word| has_letter(word, 'l')) => {
-                self.unclear("it runs earlier commands again");
-            }
-            "jobs"
-                if first.is_some_and(|word| word.text == "-x" || word.open)
-                    && applies(Rule::Jobs) =>
-            {
-                self.queue_words(&arguments[1..], depth + 1, certain);
-            }
-            "mapfile" | "readarray" | "complete" | "compgen" => {
-                // The value of an option follows its letter, or is the next word.
-                let after = |letter: char| {
-                    let at = arguments.iter().position(|word| has_letter(word, letter))?;
-                    match arguments[at].text.split_once(letter)?.1 {
-                        "" => arguments.get(at + 1).cloned(),
-                        script => Some(Word { text: script.to_owned(), ..arguments[at].clone() }),
-                    }
-                };
-                if let Some(script) = after('C').filter(|_| applies(Rule::Callback)) {
-                    self.queue_evaluated(&[script], depth);
-                }
-                // The words of `-W` are expanded again.
-                let evaluated =
-                    |words: &Word| words.is_unknown() || words.text.contains(['$', '`', '<', '>']);
-                if name == "compgen"
-                    && after('W').as_ref().is_some_and(evaluated)
-                    && applies(Rule::Words)
-                {
-                    self.unclear(EVALUATED);
-                }
-                if matches!(name, "mapfile" | "readarray") {
-                    arguments
-                        .iter()
-                        .filter(|word| !word.text.starts_with('-'))
-                        .for_each(|word| self.variables.add_unknown_value(&word.raw));
-                }
-            }
-            "let" if applies(Rule::Let) => {
-                arguments.iter().for_each(|word| self.variables.add_arithmetic(&word.raw));
-            }
-            "test" | "[" => self
-                .variables
-                .add_test(arguments.strip_suffix(&[Word::plain("]")]).unwrap_or(arguments)),
-            "declare" | "typeset" | "local" | "export" | "readonly" => {
-                self.variables.add_declaration(name, arguments);
-                // The variable is only known when it runs, and may be `PATH`.
-                if arguments
-                    .iter()
-                    .any(|word| word.text.split('=').next().unwrap_or_default().contains(UNKNOWN))
-                {
-                    self.unclear(EVALUATED);
-                }
-                for (name, value, word) in arguments.iter().filter_map(pair) {
-                    self.add_assignment(
-                        name,
-                        &Word { text: value.to_owned(), ..word.clone() },
-                        depth,
-                    );
-                }
-            }
-            "unset" if applies(Rule::UnsetName) => {
-                arguments
-                    .iter()
-                    .filter(|word| !word.text.starts_with('-'))
-                    .for_each(|word| self.variables.add_name(&word.raw));
-            }
-            "read" => {
-                if applies(Rule::ReadName) {
-                    read_names(arguments).for_each(|word| self.variables.add_name(&word.raw));
-                }
-                read_names(arguments).for_each(|word| self.variables.add_unknown_value(&word.raw));
-                if arguments.iter().any(|word| variables::affects_programs(&word.text)) {
-                    self.unclear(EVALUATED);
-                }
-            }
-            "printf" | "wait" => {
-                let option = if name == "printf" { "-v" } else { "-p" };
-                let rule = if name == "printf" { Rule::PrintfName } else { Rule::WaitName };
-                // An unknown first word may be the option with a name and an index. A word that
-                // only begins with unknown text would have to end in an index.
-                let first = arguments.first().filter(|word| word.text.starts_with(UNKNOWN));
-                if first.is_some_and(|word| word.splits || word.text.ends_with([UNKNOWN, ']']))
-                    && applies(rule)
-                {
-                    self.variables.add_arithmetic(&arguments[0].raw);
-                }
-                let at = arguments.iter().position(|word| word.text.starts_with(option));
-                let target = at.and_then(|at| {
-                    match arguments[at]
-                        .raw
-                        .trim_start_matches(['"', '\''])
-                        .trim_start_matches(option)
-                    {
-                        "" => arguments.get(at + 1).map(|word| word.raw.as_str()),
-                        attached => Some(attached),
-                    }
-                });
-                if let Some(target) = target {
-                    if applies(rule) {
-                        self.variables.add_name(target);
-                    }
-                    self.variables.add_unknown_value(target);
-                    if variables::affects_programs(target.trim_matches(['"', '\''])) {
-                        self.unclear(EVALUATED);
-                    }
-                }
-            }
-            "getopts" => {
-                arguments
-                    .get(1)
-                    .into_iter()
-                    .for_each(|word| self.variables.add_unknown_value(&word.raw));
+                self.expand_user_shell(name, arguments, depth);
+                true
             }
             "find" | "fd" | "fdfind" => {
-                let marks =
-                    ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
-                for (at, word) in arguments.iter().enumerate() {
-                    let attached = word
-                        .text
-                        .strip_prefix("--exec=")
-                        .or_else(|| word.text.strip_prefix("--exec-batch="));
-                    attached
-                        .into_iter()
-                        .for_each(|script| self.queue_script(script.to_owned(), depth + 1));
-                    if marks.contains(&word.text.as_str()) {
-                        let command = &arguments[at + 1..];
-                        let end = command
-                            .iter()
-                            .position(|word| word.text == ";" || word.text == "+")
-                            .unwrap_or(command.len());
-                        self.add(&command[..end]);
-                        self.queue_words(&command[..end], depth + 1, certain);
-                    }
-                }
+                self.expand_find(arguments, depth, certain);
+                true
             }
-            "env" => {
-                // `-S` splits one text into words.
-                let split = arguments.iter().enumerate().find_map(|(at, word)| {
-                    let text = word
-                        .text
-                        .strip_prefix("--split-string")
-                        .map(|rest| rest.trim_start_matches('='))
-                        .or_else(|| {
-                            let letters = word
-                                .text
-                                .strip_prefix('-')
-                                .filter(|letters| !letters.starts_with('-'))?;
-                            letters.split_once('S').map(|(_, rest)| rest)
-                        })?;
-                    Some((at, text.to_owned()))
-                });
-                let Some((at, mut text)) = split else { return false };
-                if !arguments[..at]
-                    .iter()
-                    .all(|word| word.text.starts_with('-') || word.text.contains('='))
-                {
-                    return false;
-                }
-                for word in &arguments[at + 1..] {
-                    text.push(' ');
-                    text.push_str(&word.text);
-                }
-                if text.contains(['\\', '$', UNKNOWN]) {
-                    self.unclear(WHICH);
-                }
-                let rest = text
-                    .split_whitespace()
-                    .skip_while(|word| word.contains('=') || word.starts_with('-'))
-                    .collect::<Vec<_>>();
-                self.queue_script(rest.join(" "), depth + 1);
-            }
+            "env" => self.expand_split_string(arguments, depth),
             _ => {
-                let started = programs::started(name, arguments);
-                started
-                    .scripts
-                    .into_iter()
-                    .for_each(|script| self.queue_evaluated(&[script], depth));
-                for words in started.words {
-                    self.add(&words);
-                    self.queue_words(&words, depth + 1, certain);
+                let is_builtin = self.expand_builtin(name, arguments, depth, certain);
+                if !is_builtin {
+                    self.expand_options(name, arguments, depth, certain);
                 }
-                started.unclear.into_iter().for_each(|why| self.unclear(why));
-                return false;
+                is_builtin
             }
         }
+    }
+
+    /// Expands a program that starts the shell of a user: `su`, `runuser`, `script`, `sg`.
+    fn expand_user_shell(&mut self, name: &str, arguments: &[Word], depth: usize) {
+        let typescript = (name == "script").then(|| Typescript::read(arguments)).flatten();
+        if let Some(script) = typescript.filter(|script| !script.commands.is_empty()) {
+            for command in script.commands {
+                self.queue_evaluated(&[command], depth);
+            }
+            return;
+        }
+        for pair in arguments.windows(2).filter(|pair| is_command_option(&pair[0])) {
+            self.queue_evaluated(&pair[1..2], depth);
+        }
+        self.unclear("it starts a shell that may read its commands from elsewhere");
+    }
+
+    /// Expands the actions of `find` and `fd`.
+    fn expand_find(&mut self, arguments: &[Word], depth: usize, certain: bool) {
+        let marks = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+        for (at, word) in arguments.iter().enumerate() {
+            let attached = word
+                .text
+                .strip_prefix("--exec=")
+                .or_else(|| word.text.strip_prefix("--exec-batch="));
+            attached.into_iter().for_each(|script| self.queue_script(script.to_owned(), depth + 1));
+            if marks.contains(&word.text.as_str()) {
+                let command = &arguments[at + 1..];
+                let end = command
+                    .iter()
+                    .position(|word| word.text == ";" || word.text == "+")
+                    .unwrap_or(command.len());
+                self.add(&command[..end]);
+                self.queue_words(&command[..end], depth + 1, certain);
+            }
+        }
+    }
+
+    /// Expands `env -S`, which splits one text into words. Returns false if `env` has no such
+    /// option.
+    fn expand_split_string(&mut self, arguments: &[Word], depth: usize) -> bool {
+        let split = arguments.iter().enumerate().find_map(|(at, word)| {
+            let text = word
+                .text
+                .strip_prefix("--split-string")
+                .map(|rest| rest.trim_start_matches('='))
+                .or_else(|| {
+                    let letters =
+                        word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+                    letters.split_once('S').map(|(_, rest)| rest)
+                })?;
+            Some((at, text.to_owned()))
+        });
+        let Some((at, mut text)) = split else { return false };
+        if !arguments[..at].iter().all(|word| word.text.starts_with('-') || word.text.contains('='))
+        {
+            return false;
+        }
+        for word in &arguments[at + 1..] {
+            text.push(' ');
+            text.push_str(&word.text);
+        }
+        if text.contains(['\\', '$', UNKNOWN]) {
+            self.unclear(WHICH);
+        }
+        let rest = text
+            .split_whitespace()
+            .skip_while(|word| word.contains('=') || word.starts_with('-'))
+            .collect::<Vec<_>>();
+        self.queue_script(rest.join(" "), depth + 1);
         true
+    }
+
+    /// Expands the options of other programs that take commands.
+    fn expand_options(&mut self, name: &str, arguments: &[Word], depth: usize, certain: bool) {
+        let started = programs::started(name, arguments);
+        started.scripts.into_iter().for_each(|script| self.queue_evaluated(&[script], depth));
+        for words in started.words {
+            self.add(&words);
+            self.queue_words(&words, depth + 1, certain);
+        }
+        started.unclear.into_iter().for_each(|why| self.unclear(why));
     }
 
     /// Expands an unknown program, which may start a shell that its arguments name.
@@ -580,11 +448,7 @@ impl Reading {
         if starts_nothing(name) {
             return;
         }
-        let starts = |word: &Word| {
-            let name = word.text.rsplit('/').next().unwrap_or_default();
-            !word.open && (SHELLS.contains(&name) || ["busybox", "xargs", "eval"].contains(&name))
-        };
-        if let Some(at) = arguments.iter().position(starts) {
+        if let Some(at) = arguments.iter().position(is_shell) {
             self.add(&arguments[at..]);
             self.queue_words(&arguments[at..], depth + 1, false);
         }
@@ -592,7 +456,8 @@ impl Reading {
 
     /// Expands the arguments of a shell.
     fn expand_shell(&mut self, arguments: &[Word], depth: usize) {
-        let (mut rest, mut is_next) = (arguments.iter(), false);
+        let mut rest = arguments.iter();
+        let mut is_next = false;
         while let Some(word) = rest.next() {
             let text = word.text.as_str();
             let option = text.starts_with(['-', '+']) && text.len() > 1;
@@ -628,38 +493,17 @@ impl Reading {
     }
 }
 
-/// Whether a word is a group of short options with this letter.
-fn has_letter(word: &Word, letter: char) -> bool {
-    word.text
-        .strip_prefix('-')
-        .is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
+/// Whether a word is the option before a command for a shell.
+fn is_command_option(word: &Word) -> bool {
+    let short =
+        word.text.starts_with('-') && !word.text.starts_with("--") && word.text.ends_with('c');
+    short || word.text == "--command"
 }
 
-/// The arguments without a `--` at their beginning.
-fn without_dashes(arguments: &[Word]) -> &[Word] {
-    match arguments.split_first() {
-        Some((first, rest)) if first.text == "--" => rest,
-        _ => arguments,
-    }
-}
-
-/// The name and the value of `NAME=value`, and the whole word.
-fn pair(word: &Word) -> Option<(&str, &str, &Word)> {
-    word.text.split_once('=').map(|(name, value)| (name, value, word))
-}
-
-/// The variables that `read` sets.
-fn read_names(arguments: &[Word]) -> impl Iterator<Item = &Word> {
-    let mut is_value = false;
-    arguments.iter().filter(move |word| {
-        let was_value = std::mem::take(&mut is_value);
-        let is_option = !was_value && word.text.starts_with('-') && word.text.len() > 1;
-        // These options take the next word. The value of `-a` is a name, so it counts.
-        is_value = is_option
-            && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u'])
-            && !word.text.starts_with("--");
-        !was_value && !is_option
-    })
+/// Whether a word certainly names a shell, or a program that may start one.
+fn is_shell(word: &Word) -> bool {
+    let name = word.text.rsplit('/').next().unwrap_or_default();
+    !word.open && (SHELLS.contains(&name) || ["busybox", "xargs", "eval"].contains(&name))
 }
 
 fn raw(words: &[Word]) -> String {
@@ -696,12 +540,12 @@ fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
         })
         .filter(|mark| !mark.is_empty())
         .collect();
-    let replaced = |word: &Word| {
+    let replaced = command.iter().map(|word| {
         if marks.iter().any(|mark| word.text.contains(mark)) {
             Word::unknown(&word.raw)
         } else {
             word.clone()
         }
-    };
-    command.iter().map(replaced).chain([Word::unknown("…")]).collect()
+    });
+    replaced.chain([Word::unknown("…")]).collect()
 }
