@@ -1,24 +1,20 @@
 //! Decides which values apply of a file that may only narrow: the working directory's
 //! `toolhold.toml`, or a ceiling.
 
+mod directories;
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
-use toolhold_contract::text::cut;
-use toolhold_system::files::real_or_given;
-
 use toolhold_config_keys::Narrowing;
+use toolhold_contract::text::cut;
 
 use super::keys::{dotted, rule};
 use super::leaf::{Leaf, document};
-use super::resolved::{Resolved, expand, resolve};
-use super::{
-    AllowedPath, Bounded, Config, ConfigValues, FileTools, Folders, Ignored, PathAccess, Problem,
-    Source,
-};
+use super::{AllowedPath, Bounded, Config, ConfigValues, Folders, Ignored, Problem, Source};
+use directories::Granted;
 
 /// Bytes of an untrusted value that a notice shows.
 const MAX_SHOWN: usize = 80;
@@ -65,7 +61,8 @@ pub(super) fn narrow(
     narrower: Narrower,
 ) -> Result<Narrowed, Vec<Problem>> {
     let current = serde_json::to_value(effective(base)).unwrap_or_default();
-    let (mut narrowed, mut problems) = (Narrowed::default(), Vec::new());
+    let mut narrowed = Narrowed::default();
+    let mut problems = Vec::new();
     let (known, unknown): (Vec<&Leaf>, Vec<&Leaf>) =
         proposed.iter().partition(|leaf| is_known(&leaf.path, &current));
     for leaf in known {
@@ -102,9 +99,8 @@ pub(super) fn narrow(
 /// The values of a trusted file. Its denials are added to the operator's, so that trusting a file
 /// never takes away a denial. Its other values count as they are written.
 pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Config) -> Vec<Leaf> {
-    let adds = |leaf: &Leaf| matches!(rule(&leaf.path), Some(Narrowing::Adds));
     let current = serde_json::to_value(&base.values).unwrap_or_default();
-    let whole = proposed.iter().filter(|leaf| !adds(leaf)).map(|leaf| {
+    let whole = proposed.iter().filter(|leaf| !is_addition(leaf)).map(|leaf| {
         let mut leaf = leaf.clone();
         if let (Some(Narrowing::Denials(_) | Narrowing::InCeiling(Narrowing::Adds)), Some(items)) =
             (rule(&leaf.path), leaf.value.as_array_mut())
@@ -123,7 +119,12 @@ pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Config) -> 
         }
         leaf
     });
-    whole.chain(narrowed.into_iter().filter(adds)).collect()
+    whole.chain(narrowed.into_iter().filter(is_addition)).collect()
+}
+
+/// Whether a value of the file is added to the operator's.
+fn is_addition(leaf: &Leaf) -> bool {
+    matches!(rule(&leaf.path), Some(Narrowing::Adds))
 }
 
 /// The elements of a current list, each with its source.
@@ -186,22 +187,23 @@ fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
         let depth = named(&leaf.path).unwrap_or_default();
         tables.entry(&leaf.path[..=depth]).or_default().push((*leaf).clone());
     }
-    let ignored = |(path, leaves): (&[String], Vec<Leaf>)| {
-        let whole = document(&leaves)
-            .ok()
-            .and_then(|document| serde_json::to_value(document).ok())
-            .unwrap_or_default();
-        let what = if path[0] == "plugins" { "a plugin" } else { "this table" };
-        Ignored {
-            key: dotted(path),
-            rules: false,
-            source: leaves[0].sources[path.len() - 1].clone(),
-            current: Value::Null,
-            proposed: path.iter().fold(&whole, |value, part| &value[part]).clone(),
-            reasons: vec![format!("only your own configuration can add {what}")],
-        }
-    };
-    tables.into_iter().map(ignored).collect()
+    tables.into_iter().map(|(path, leaves)| new_table(path, &leaves)).collect()
+}
+
+fn new_table(path: &[String], leaves: &[Leaf]) -> Ignored {
+    let whole = document(leaves)
+        .ok()
+        .and_then(|document| serde_json::to_value(document).ok())
+        .unwrap_or_default();
+    let what = if path[0] == "plugins" { "a plugin" } else { "this table" };
+    Ignored {
+        key: dotted(path),
+        rules: false,
+        source: leaves[0].sources[path.len() - 1].clone(),
+        current: Value::Null,
+        proposed: path.iter().fold(&whole, |value, part| &value[part]).clone(),
+        reasons: vec![format!("only your own configuration can add {what}")],
+    }
 }
 
 /// One key of the file, compared with the current value.
@@ -320,13 +322,11 @@ impl Comparison<'_> {
     /// The smaller number, where 0 stands for `zero`. Whole numbers of the configuration are far
     /// below those that a float can't have.
     fn smaller(&self, zero: f64) -> Result<Outcome, Vec<Problem>> {
-        let effective = |number: f64| if number == 0.0 { zero } else { number };
-        let proposed = &self.leaf.value;
-        let whole = proposed.as_integer().map(|number| number as f64);
-        let proposed = whole.or_else(|| proposed.as_float()).filter(|number| *number >= 0.0);
-        let current = self.current.as_f64().filter(|number| *number >= 0.0);
-        let (Some(proposed), Some(current)) = (proposed.map(effective), current.map(effective))
-        else {
+        let whole = self.leaf.value.as_integer().map(|number| number as f64);
+        let proposed = whole.or_else(|| self.leaf.value.as_float());
+        let proposed = proposed.and_then(|number| effective_number(number, zero));
+        let current = self.current.as_f64().and_then(|number| effective_number(number, zero));
+        let (Some(proposed), Some(current)) = (proposed, current) else {
             return self.uncomparable(
                 "it can't be compared",
                 "it can't be compared with the current value; remove it",
@@ -335,9 +335,10 @@ impl Comparison<'_> {
         Ok(match proposed.total_cmp(&current) {
             std::cmp::Ordering::Less => Outcome::counts(self.leaf.clone()),
             std::cmp::Ordering::Equal => Outcome::default(),
-            std::cmp::Ordering::Greater => Outcome::ignored(match proposed.is_infinite() {
-                true => format!("0 (no limit) is more than {current}"),
-                false => format!("{proposed} is more than {current}"),
+            std::cmp::Ordering::Greater => Outcome::ignored(if proposed.is_infinite() {
+                format!("0 (no limit) is more than {current}")
+            } else {
+                format!("{proposed} is more than {current}")
             }),
         })
     }
@@ -351,11 +352,8 @@ impl Comparison<'_> {
     }
 
     fn stricter(&self, words: &[&str]) -> Result<Outcome, Vec<Problem>> {
-        // Behind a `|` is an older name of the same value.
-        let rank = |word: Option<&str>| {
-            words.iter().position(|known| known.split('|').any(|known| Some(known) == word))
-        };
-        let (proposed, current) = (rank(self.leaf.value.as_str()), rank(self.current.as_str()));
+        let proposed = rank(words, self.leaf.value.as_str());
+        let current = rank(words, self.current.as_str());
         Ok(match (proposed, current) {
             (Some(proposed), Some(current)) if proposed == current => Outcome::default(),
             (Some(proposed), Some(current)) if proposed < current => {
@@ -390,50 +388,47 @@ impl Comparison<'_> {
 
     fn adds(&self) -> Outcome {
         let current = self.current_list();
-        let is_new =
-            |item: &toml::Value| !current.iter().any(|(known, _)| known.as_str() == item.as_str());
         let new: Vec<_> = self
             .elements()
-            .filter(|(item, _)| is_new(item))
+            .filter(|(item, _)| !current.iter().any(|(known, _)| known.as_str() == item.as_str()))
             .map(|(item, source)| (item.clone(), source.clone()))
             .collect();
         if new.is_empty() {
             return Outcome::default();
         }
-        let text =
-            |value: &Value| toml::Value::String(value.as_str().unwrap_or_default().to_owned());
-        Outcome::counts(
-            self.list(current.iter().map(|(item, source)| (text(item), source.clone())).chain(new)),
-        )
+        let known = current.iter().map(|(item, source)| {
+            (toml::Value::from(item.as_str().unwrap_or_default()), source.clone())
+        });
+        Outcome::counts(self.list(known.chain(new)))
     }
 
     /// Adds rules that deny or ask. They come before the current rules, so that no current rule
     /// hides them.
     fn denials(&self, key: &str) -> Outcome {
         let current = self.current_list();
-        let value = |item: &toml::Value| serde_json::to_value(item).unwrap_or_default();
-        let is_new = |item: &toml::Value| !current.iter().any(|(known, _)| **known == value(item));
         let (allowing, denying): (Vec<_>, Vec<_>) = self
             .elements()
-            .filter(|(item, _)| is_new(item))
+            .filter(|(item, _)| {
+                let item = serde_json::to_value(item).unwrap_or_default();
+                !current.iter().any(|(known, _)| **known == item)
+            })
+            .map(|(item, source)| (item.clone(), source.clone()))
             .partition(|(item, _)| item.get(key).and_then(toml::Value::as_str) == Some("allow"));
-        let pattern = |item: &toml::Value| {
-            item.get("pattern")
-                .and_then(toml::Value::as_str)
-                .map_or_else(|| "something".to_owned(), shown)
-        };
         let reasons = allowing
             .iter()
-            .map(|(item, _)| format!("only your own configuration can allow {}", pattern(item)))
+            .map(|(item, _)| {
+                let pattern = item.get("pattern").and_then(toml::Value::as_str);
+                let pattern = pattern.map_or_else(|| "something".to_owned(), shown);
+                format!("only your own configuration can allow {pattern}")
+            })
             .collect();
-        let copied = |(item, source): (&toml::Value, &Source)| (item.clone(), source.clone());
         let leaf = (!denying.is_empty()).then(|| {
             let known = current.iter().filter_map(|(item, source)| {
                 Some((toml::Value::try_from(item).ok()?, source.clone()))
             });
-            self.list(denying.into_iter().map(copied).chain(known))
+            self.list(denying.into_iter().chain(known))
         });
-        Outcome { leaf, reasons, rules: Some(self.list(allowing.into_iter().map(copied))) }
+        Outcome { leaf, reasons, rules: Some(self.list(allowing)) }
     }
 
     /// The grants that are in both lists. `covers` tells whether its first entry grants everything
@@ -447,10 +442,12 @@ impl Comparison<'_> {
         let more = written
             .iter()
             .filter(|(_, item, _)| !current.iter().any(|(known, _)| covers(known, item)));
-        let text =
-            |item: &Value| shown(&item.as_str().map_or_else(|| super::inline(item), str::to_owned));
-        let reasons =
-            more.map(|(_, item, _)| format!("{} is not in your list", text(item))).collect();
+        let reasons = more
+            .map(|(_, item, _)| {
+                let text = item.as_str().map_or_else(|| super::inline(item), str::to_owned);
+                format!("{} is not in your list", shown(&text))
+            })
+            .collect();
         let (kept, lost): (Vec<_>, Vec<_>) = current
             .iter()
             .partition(|(known, _)| written.iter().any(|(_, item, _)| covers(item, known)));
@@ -472,10 +469,9 @@ impl Comparison<'_> {
     fn restricts(&self) -> Result<Outcome, Vec<Problem>> {
         let current = self.current_list();
         let written: Vec<_> = self.elements().collect();
-        let is_known = |item: &toml::Value| {
+        let (kept, more): (Vec<_>, Vec<_>) = written.iter().partition(|(item, _)| {
             current.is_empty() || current.iter().any(|(known, _)| known.as_str() == item.as_str())
-        };
-        let (kept, more): (Vec<_>, Vec<_>) = written.iter().partition(|(item, _)| is_known(item));
+        });
         if written.is_empty() {
             let reason = "an empty list would allow everything";
             return Ok(if current.is_empty() {
@@ -493,206 +489,27 @@ impl Comparison<'_> {
             );
             return Err(vec![Problem::new(self.leaf.source(), message)]);
         }
-        let text = |item: &toml::Value| shown(item.as_str().unwrap_or_default());
-        let reasons =
-            more.iter().map(|(item, _)| format!("{} is not in your list", text(item))).collect();
-        let is_kept = |known: &Value| kept.iter().any(|(item, _)| item.as_str() == known.as_str());
-        let same = !current.is_empty() && current.iter().all(|(known, _)| is_kept(known));
+        let texts = more.iter().map(|(item, _)| shown(item.as_str().unwrap_or_default()));
+        let reasons = texts.map(|text| format!("{text} is not in your list")).collect();
+        let same = !current.is_empty()
+            && current
+                .iter()
+                .all(|(known, _)| kept.iter().any(|(item, _)| item.as_str() == known.as_str()));
         let leaf = (!kept.is_empty() && !same).then(|| {
             self.list(kept.into_iter().map(|(item, source)| (item.clone(), source.clone())))
         });
         Ok(Outcome { leaf, reasons, rules: None })
     }
-
-    /// The intersection of the file's directories and the current ones. A directory of either list
-    /// counts if it is in a directory of the other list, with the lesser access. Every path then
-    /// has the lesser access of both lists, since in each list the longest directory decides.
-    fn directories(&self) -> Result<Outcome, Vec<Problem>> {
-        let mut proposed = self
-            .elements()
-            .map(|(item, source)| Ok((AllowedPath::deserialize(item.clone())?, source.clone())))
-            .collect::<Result<Vec<_>, toml::de::Error>>()
-            .unwrap_or_default();
-        let is_tools_key = self.leaf.path[0] == "tools";
-        if proposed.is_empty() {
-            if !is_tools_key {
-                // For a plugin, the empty list means no directory at all.
-                let changes = self.current.as_array().is_some_and(|list| !list.is_empty());
-                return Ok(if changes {
-                    Outcome::counts(self.leaf.clone())
-                } else {
-                    Outcome::default()
-                });
-            }
-            proposed = FileTools::default()
-                .allowed_paths
-                .into_iter()
-                .map(|path| (path, self.leaf.source()))
-                .collect();
-        }
-        let current = self
-            .current_list()
-            .into_iter()
-            .filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source)));
-        let resolve = |(written, source)| Granted::new(written, source, self.bases);
-        let (current, missing): (Vec<_>, Vec<_>) =
-            current.map(resolve).partition(|granted| granted.exists);
-        let proposed = proposed.into_iter().map(resolve);
-
-        let (existing, absent): (Vec<Granted>, Vec<Granted>) =
-            proposed.partition(|granted| granted.exists);
-        // A missing directory isn't skipped: if somebody makes it later, it would have the access
-        // of the directory that contains it.
-        let matters = |granted: &&Granted| match self.narrower {
-            Narrower::Project => access(&current, &granted.real).is_some(),
-            Narrower::Ceiling => {
-                access(&existing, &granted.real).is_some_and(|above| above > granted.written.access)
-            }
-        };
-        let lost = absent.iter().filter(matters);
-        // A missing directory of the operator is reported where it is granted. A ceiling can't be
-        // compared with it, so here it is an error.
-        let lost = lost.chain(missing.iter().filter(|_| self.narrower == Narrower::Ceiling));
-        let problem = |granted: &Granted| {
-            let why = match &granted.link {
-                Some(link) => format!("leads through the link {}; name its target", link.display()),
-                None => "isn't an existing directory; create it, or remove the entry".to_owned(),
-            };
-            Problem::new(granted.source.clone(), format!("{granted} {why}"))
-        };
-        let problems: Vec<Problem> = lost.map(problem).collect();
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-
-        let (mut kept, mut refused): (Vec<(&Granted, PathAccess)>, _) = (Vec::new(), Vec::new());
-        // What leads through a link isn't asked for: whoever exchanges the link would choose.
-        let linked = absent.iter().filter(|granted| granted.link.is_some());
-        refused.extend(linked.map(|granted| format!("{granted} leads through a link")));
-        let absent = absent.into_iter().filter(|granted| granted.link.is_none());
-        let proposed: Vec<Granted> = match self.narrower {
-            Narrower::Project => existing.into_iter().chain(absent).collect(),
-            Narrower::Ceiling => existing,
-        };
-        // In the file's order. A directory in both lists has the file's line.
-        for granted in proposed.iter().chain(&current) {
-            let (Some(asked), held) =
-                (access(&proposed, &granted.real), access(&current, &granted.real))
-            else {
-                continue;
-            };
-            match held {
-                None if current.iter().any(|held| held.real.starts_with(&granted.real)) => {
-                    refused.push(format!("{granted} is wider than the granted directories"));
-                }
-                None => refused.push(format!("{granted} isn't in a granted directory")),
-                Some(_) if kept.iter().any(|(known, _)| known.real == granted.real) => {}
-                Some(held) => {
-                    if held < asked {
-                        refused.push(format!("{granted} is granted for reading only"));
-                    }
-                    kept.push((granted, held.min(asked)));
-                }
-            }
-        }
-
-        if kept.is_empty() && self.narrower == Narrower::Ceiling {
-            return Ok(if current.is_empty() {
-                Outcome::default()
-            } else {
-                Outcome::counts(self.nothing_left())
-            });
-        }
-        // A ceiling compares real paths. The path that is opened has to be the one that was
-        // compared.
-        let real = |held: &Granted| {
-            self.narrower == Narrower::Project || held.real.to_str() == Some(&held.written.path)
-        };
-        let is_kept = |held: &Granted| {
-            kept.iter().any(|(granted, access)| {
-                granted.real == held.real && *access == held.written.access
-            })
-        };
-        let same =
-            kept.len() == current.len() && current.iter().all(|held| is_kept(held) && real(held));
-        let leaf = (!kept.is_empty() && !same).then(|| {
-            // Missing directories stay in the list, so that they are reported where they are
-            // granted.
-            let missing =
-                missing.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
-            let kept = kept.iter().map(|(granted, access)| {
-                // The real path was compared. The written path could lead to another directory by
-                // now.
-                let path = granted
-                    .real
-                    .to_str()
-                    .map_or_else(|| granted.written.path.clone(), str::to_owned);
-                (AllowedPath { path, access: *access }, granted.source.clone())
-            });
-            let written = |path: AllowedPath| {
-                toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false))
-            };
-            self.list(kept.chain(missing).map(|(path, source)| (written(path), source)))
-        });
-        Ok(Outcome { leaf, reasons: refused, rules: None })
-    }
-
-    /// The leaf for no directory at all. For the file tools and the shell, the empty list means the
-    /// working directory, so they are disabled instead.
-    fn nothing_left(&self) -> Leaf {
-        if self.leaf.path[0] != "tools" {
-            return self.list([]);
-        }
-        let path = vec!["tools".to_owned(), self.leaf.path[1].clone(), "enabled".to_owned()];
-        Leaf::new(path, toml::Value::Boolean(false), &self.leaf.source())
-    }
 }
 
-/// A directory that one of the two lists grants.
-struct Granted {
-    written: AllowedPath,
-    source: Source,
-    real: PathBuf,
-    /// Whether it is a directory whose path no tool could have led elsewhere.
-    exists: bool,
-    /// The link on its way that a tool could exchange.
-    link: Option<PathBuf>,
-    /// Whether `real` differs from the written path, so that a message has to show it.
-    leads_elsewhere: bool,
+/// A number where 0 stands for `zero`. `None`: it is negative.
+fn effective_number(number: f64, zero: f64) -> Option<f64> {
+    (number >= 0.0).then_some(if number == 0.0 { zero } else { number })
 }
 
-impl Granted {
-    fn new(
-        written: AllowedPath,
-        source: Source,
-        Bases { folders, working_directory }: Bases<'_>,
-    ) -> Self {
-        let path = expand(&written.path, working_directory, folders);
-        let (real, link) = match resolve(&path) {
-            Ok(Resolved { real, link }) => (real, link),
-            Err(_) => (real_or_given(&path), None),
-        };
-        // A path that isn't UTF-8 can't be written to a list.
-        let exists = link.is_none() && real.is_dir() && real.to_str().is_some();
-        Self { leads_elsewhere: real != path, exists, link, real, written, source }
-    }
-}
-
-impl fmt::Display for Granted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&self.written.path))?;
-        if self.leads_elsewhere { write!(f, ", which is {},", self.real.display()) } else { Ok(()) }
-    }
-}
-
-/// The access to `path`: that of the longest directory above it, and the lesser one if the
-/// directory is listed twice.
-fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
-    let over = granted.iter().filter(|granted| path.starts_with(&granted.real));
-    let longest = over.max_by_key(|granted| {
-        (granted.real.components().count(), std::cmp::Reverse(granted.written.access))
-    });
-    longest.map(|granted| granted.written.access)
+/// How strict a word is: its place among `words`. Behind a `|` is an older name of the same value.
+fn rank(words: &[&str], word: Option<&str>) -> Option<usize> {
+    words.iter().position(|known| known.split('|').any(|known| Some(known) == word))
 }
 
 /// An untrusted value in a notice, quoted and cut.

@@ -1,0 +1,241 @@
+//! Narrows a list of directories: those that the file grants and those that are granted already.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toolhold_system::files::real_or_given;
+
+use super::super::leaf::Leaf;
+use super::super::resolved::{Resolved, expand, resolve};
+use super::super::{AllowedPath, FileTools, PathAccess, Problem, Source};
+use super::{Bases, Comparison, Narrower, Outcome, shown};
+
+impl Comparison<'_> {
+    /// The intersection of the file's directories and the current ones. A directory of either list
+    /// counts if it is in a directory of the other list, with the lesser access. Every path then
+    /// has the lesser access of both lists, since in each list the longest directory decides.
+    pub(super) fn directories(&self) -> Result<Outcome, Vec<Problem>> {
+        let written = self.written_directories();
+        if written.is_empty() {
+            // For a plugin, the empty list means no directory at all.
+            let changes = self.current.as_array().is_some_and(|list| !list.is_empty());
+            return Ok(if changes {
+                Outcome::counts(self.leaf.clone())
+            } else {
+                Outcome::default()
+            });
+        }
+        let current = self
+            .current_list()
+            .into_iter()
+            .filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source)));
+        let current = self.resolve_directories(current);
+        let mut proposed = self.resolve_directories(written);
+        let problems = self.missing_directories(&proposed, &current);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+
+        // What leads through a link isn't asked for: whoever exchanges the link would choose.
+        let (linked, absent): (Vec<_>, Vec<_>) =
+            proposed.absent.into_iter().partition(|granted| granted.link.is_some());
+        let mut refused: Vec<String> =
+            linked.iter().map(|granted| format!("{granted} leads through a link")).collect();
+        if self.narrower == Narrower::Project {
+            proposed.existing.extend(absent);
+        }
+        let kept = intersection(&proposed.existing, &current.existing, &mut refused);
+        if kept.is_empty() && self.narrower == Narrower::Ceiling {
+            return Ok(if current.existing.is_empty() {
+                Outcome::default()
+            } else {
+                Outcome::counts(self.nothing_left())
+            });
+        }
+        let leaf = self.changed_directories(&kept, &current);
+        Ok(Outcome { leaf, reasons: refused, rules: None })
+    }
+
+    /// The directories of the file's list. For the file tools and the shell, the empty list means
+    /// the working directory.
+    fn written_directories(&self) -> Vec<(AllowedPath, Source)> {
+        let written = self
+            .elements()
+            .map(|(item, source)| Ok((AllowedPath::deserialize(item.clone())?, source.clone())))
+            .collect::<Result<Vec<_>, toml::de::Error>>()
+            .unwrap_or_default();
+        if !written.is_empty() || self.leaf.path[0] != "tools" {
+            return written;
+        }
+        let default = FileTools::default().allowed_paths.into_iter();
+        default.map(|path| (path, self.leaf.source())).collect()
+    }
+
+    fn resolve_directories(
+        &self,
+        written: impl IntoIterator<Item = (AllowedPath, Source)>,
+    ) -> ResolvedList {
+        let (existing, absent) = written
+            .into_iter()
+            .map(|(path, source)| Granted::new(path, source, self.bases))
+            .partition(|granted| granted.exists);
+        ResolvedList { existing, absent }
+    }
+
+    /// The problems with directories that don't exist. Such a directory isn't skipped: if somebody
+    /// makes it later, it would have the access of the directory that contains it.
+    fn missing_directories(&self, proposed: &ResolvedList, current: &ResolvedList) -> Vec<Problem> {
+        let absent = proposed.absent.iter();
+        match self.narrower {
+            Narrower::Project => {
+                let lost =
+                    absent.filter(|granted| access(&current.existing, &granted.real).is_some());
+                lost.map(Granted::problem).collect()
+            }
+            Narrower::Ceiling => {
+                let lost = absent.filter(|granted| {
+                    access(&proposed.existing, &granted.real)
+                        .is_some_and(|above| above > granted.written.access)
+                });
+                // A missing directory of the operator is reported where it is granted. A ceiling
+                // can't be compared with it, so here it is an error.
+                lost.chain(&current.absent).map(Granted::problem).collect()
+            }
+        }
+    }
+
+    /// The leaf with the directories that are in both lists. `None` if the current list has the
+    /// same, or nothing is left.
+    fn changed_directories(
+        &self,
+        kept: &[(&Granted, PathAccess)],
+        current: &ResolvedList,
+    ) -> Option<Leaf> {
+        let same = kept.len() == current.existing.len()
+            && current.existing.iter().all(|held| {
+                let is_kept = kept.iter().any(|(granted, access)| {
+                    granted.real == held.real && *access == held.written.access
+                });
+                // A ceiling compares real paths. The path that is opened has to be the one that
+                // was compared.
+                is_kept
+                    && (self.narrower == Narrower::Project
+                        || held.real.to_str() == Some(&held.written.path))
+            });
+        if kept.is_empty() || same {
+            return None;
+        }
+        let kept = kept.iter().map(|(granted, access)| {
+            // The real path was compared. The written path could lead to another directory by now.
+            let path =
+                granted.real.to_str().map_or_else(|| granted.written.path.clone(), str::to_owned);
+            (AllowedPath { path, access: *access }, granted.source.clone())
+        });
+        // Missing directories stay in the list, so that they are reported where they are granted.
+        let missing =
+            current.absent.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
+        Some(self.list(kept.chain(missing).map(|(path, source)| {
+            (toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false)), source)
+        })))
+    }
+
+    /// The leaf for no directory at all. For the file tools and the shell, the empty list means the
+    /// working directory, so they are disabled instead.
+    fn nothing_left(&self) -> Leaf {
+        if self.leaf.path[0] != "tools" {
+            return self.list([]);
+        }
+        let path = vec!["tools".to_owned(), self.leaf.path[1].clone(), "enabled".to_owned()];
+        Leaf::new(path, toml::Value::Boolean(false), &self.leaf.source())
+    }
+}
+
+/// The directories of one list.
+struct ResolvedList {
+    existing: Vec<Granted>,
+    absent: Vec<Granted>,
+}
+
+/// A directory that one of the two lists grants.
+pub(super) struct Granted {
+    written: AllowedPath,
+    source: Source,
+    pub(super) real: PathBuf,
+    /// Whether it is a directory whose path no tool could have led elsewhere.
+    exists: bool,
+    /// The link on its way that a tool could exchange.
+    link: Option<PathBuf>,
+    /// Whether `real` differs from the written path, so that a message has to show it.
+    leads_elsewhere: bool,
+}
+
+impl Granted {
+    pub(super) fn new(
+        written: AllowedPath,
+        source: Source,
+        Bases { folders, working_directory }: Bases<'_>,
+    ) -> Self {
+        let path = expand(&written.path, working_directory, folders);
+        let (real, link) = match resolve(&path) {
+            Ok(Resolved { real, link }) => (real, link),
+            Err(_) => (real_or_given(&path), None),
+        };
+        // A path that isn't UTF-8 can't be written to a list.
+        let exists = link.is_none() && real.is_dir() && real.to_str().is_some();
+        Self { leads_elsewhere: real != path, exists, link, real, written, source }
+    }
+
+    /// The problem with a directory that doesn't exist.
+    fn problem(&self) -> Problem {
+        let why = match &self.link {
+            Some(link) => format!("leads through the link {}; name its target", link.display()),
+            None => "isn't an existing directory; create it, or remove the entry".to_owned(),
+        };
+        Problem::new(self.source.clone(), format!("{self} {why}"))
+    }
+}
+
+impl fmt::Display for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.written.path))?;
+        if self.leads_elsewhere { write!(f, ", which is {},", self.real.display()) } else { Ok(()) }
+    }
+}
+
+/// The directories that are in both lists, with the lesser access, in the order of the file. A
+/// directory in both lists has the file's line.
+fn intersection<'g>(
+    proposed: &'g [Granted],
+    current: &'g [Granted],
+    refused: &mut Vec<String>,
+) -> Vec<(&'g Granted, PathAccess)> {
+    let mut kept: Vec<(&Granted, PathAccess)> = Vec::new();
+    for granted in proposed.iter().chain(current) {
+        let Some(asked) = access(proposed, &granted.real) else { continue };
+        match access(current, &granted.real) {
+            None if current.iter().any(|held| held.real.starts_with(&granted.real)) => {
+                refused.push(format!("{granted} is wider than the granted directories"));
+            }
+            None => refused.push(format!("{granted} isn't in a granted directory")),
+            Some(_) if kept.iter().any(|(known, _)| known.real == granted.real) => {}
+            Some(held) => {
+                if held < asked {
+                    refused.push(format!("{granted} is granted for reading only"));
+                }
+                kept.push((granted, held.min(asked)));
+            }
+        }
+    }
+    kept
+}
+
+/// The access to `path`: that of the longest directory above it, and the lesser one if the
+/// directory is listed twice.
+fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
+    let over = granted.iter().filter(|granted| path.starts_with(&granted.real));
+    let longest = over.max_by_key(|granted| {
+        (granted.real.components().count(), std::cmp::Reverse(granted.written.access))
+    });
+    longest.map(|granted| granted.written.access)
+}
