@@ -55,13 +55,15 @@ impl Embedder {
             (0..keys.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
         let mut texts = vec![text.to_owned()];
         texts.extend(missing.iter().map(|at| tools[*at].clone()));
-        let mut made = self.model.embed(&texts, TIME).await?;
+        let made = self.model.embed(&texts, TIME).await;
+        let mut made = made.map_err(|error| error.to_string())?;
         let own = made.remove(0);
         if known.values().any(|vector| vector.len() != own.len()) {
             // The model of that name is another one now.
             known.clear();
             missing = (0..keys.len()).collect();
-            made = self.model.embed(&tools, TIME).await?;
+            let again = self.model.embed(&tools, TIME).await;
+            made = again.map_err(|error| error.to_string())?;
         }
         for (at, vector) in missing.iter().zip(made) {
             known.insert(keys[*at], vector);

@@ -40,11 +40,10 @@ impl ModelEndpoint {
     ///
     /// The URL can't be used.
     pub fn new(name: &str, format: WireFormat, base_url: &str) -> Result<Self, ModelError> {
-        let failed = |why: String| {
-            let why = format!("its base URL can't be used: {why}");
+        let mut base = check_url(base_url).map_err(|error| {
+            let why = format!("its base URL can't be used: {error}");
             ModelError::new(ModelErrorKind::Request, name, why)
-        };
-        let mut base = check_url(base_url).map_err(|error| failed(error.to_string()))?;
+        })?;
         base.set_fragment(None);
         let path = base.path().trim_end_matches('/').to_owned();
         let last = path.rsplit('/').next().unwrap_or_default();
@@ -66,8 +65,15 @@ impl ModelEndpoint {
             completion_tokens: is_openai,
             ..WireOptions::default()
         };
-        let (name, headers) = (name.to_owned(), HeaderMap::new());
-        Ok(Self { name, format, base, keys: Vec::new(), headers, options, dimensions: 0 })
+        Ok(Self {
+            name: name.to_owned(),
+            format,
+            base,
+            keys: Vec::new(),
+            headers: HeaderMap::new(),
+            options,
+            dimensions: 0,
+        })
     }
 
     /// With a key, which goes to the origin of the base URL and nowhere else. A second one has a
@@ -227,19 +233,17 @@ impl ModelKey {
     ///
     /// # Errors
     ///
-    /// It can't be a key. The text names the secret, and never its value.
-    pub fn new(secret: &str, value: &str) -> Result<Self, String> {
-        let shown = neutral_line(cut(secret, 100));
+    /// It can't be a key.
+    pub fn new(secret: &str, value: &str) -> Result<Self, ModelKeyError> {
+        let secret = neutral_line(cut(secret, 100));
         let value = value.trim();
         if value.len() < MIN_KEY {
-            return Err(format!("the secret `{shown}` has fewer than {MIN_KEY} bytes, the least"));
+            return Err(ModelKeyError::Short(secret));
         }
         if !value.bytes().all(|byte| (b'!'..=b'~').contains(&byte)) {
-            return Err(format!(
-                "the secret `{shown}` has spaces or other characters that no key has"
-            ));
+            return Err(ModelKeyError::Characters(secret));
         }
-        Ok(Self { secret: shown, value: value.into(), header: None })
+        Ok(Self { secret, value: value.into(), header: None })
     }
 
     /// In another header than the usual one of the format, after a text such as `Bearer `.
@@ -276,4 +280,15 @@ impl fmt::Debug for ModelKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ModelKey").field("secret", &self.secret).finish_non_exhaustive()
     }
+}
+
+/// A secret that can't be a key. Its text names the secret, and never its value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelKeyError {
+    /// The value is too short.
+    #[error("the secret `{0}` has fewer than {MIN_KEY} bytes, the least")]
+    Short(String),
+    /// The value has characters that no header may have.
+    #[error("the secret `{0}` has spaces or other characters that no key has")]
+    Characters(String),
 }

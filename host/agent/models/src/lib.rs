@@ -23,7 +23,7 @@ mod wire;
 mod wire_types;
 
 pub use driver::{AnswerTimes, ModelClient};
-pub use endpoint::{ModelEndpoint, ModelKey};
+pub use endpoint::{ModelEndpoint, ModelKey, ModelKeyError};
 pub use failure::{ModelError, ModelErrorKind};
 pub use list::ListedModel;
 pub use raw::RawJson;

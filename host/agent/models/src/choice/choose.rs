@@ -1,5 +1,6 @@
 //! Chooses the model that the command line or the configuration means.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub async fn choose_model(
     front_end: &str,
     wanted: Option<&str>,
 ) -> Result<ChosenModel, ChoiceError> {
-    let (agent, providers) = (&config.values.agent, &config.values.providers);
+    let agent = &config.values.agent;
+    let providers = &config.values.providers;
     let named = match wanted {
         Some(wanted) if providers.contains_key(wanted) => Some((wanted, None)),
         Some(wanted) => match wanted.split_once('/') {
@@ -60,7 +62,8 @@ pub async fn choose_model(
     let mut client = ModelClient::new(door(config, folders, front_end));
     // Also what never begins to answer sends no byte.
     let idle = Duration::from_secs(settings.idle_secs.get());
-    (client.times.first, client.times.idle) = (idle, idle);
+    client.times.first = idle;
+    client.times.idle = idle;
     Ok(ChosenModel { client, provider, model: model.to_owned() })
 }
 
@@ -74,7 +77,7 @@ async fn provider(
     let Some((format, base_url)) = settings.place(name) else {
         let by_name = settings.format == ModelFormat::ByName;
         let missing = if by_name { "format" } else { "base_url" };
-        return Err(wrong(name, &format!("has no `{missing}`, and isn't a known provider")));
+        return Err(wrong(name, format_args!("has no `{missing}`, and isn't a known provider")));
     };
     let format = match format {
         ModelFormat::ByName => {
@@ -89,12 +92,12 @@ async fn provider(
         ModelFormat::Ollama => WireFormat::Ollama,
     };
     let provider = ModelEndpoint::new(name, format, base_url);
-    let mut provider = provider.map_err(|error| wrong(name, &error.to_string()))?;
+    let mut provider = provider.map_err(|error| wrong(name, error))?;
     for (header, value) in &settings.headers {
         let header = HeaderName::try_from(header.as_str());
-        let header = header.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
+        let header = header.map_err(|error| wrong_header(name, error))?;
         let value = HeaderValue::from_str(value);
-        let value = value.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
+        let value = value.map_err(|error| wrong_header(name, error))?;
         provider = provider.header(header, value);
     }
     provider = provider.context(context(settings)).dimensions(settings.dimensions.get());
@@ -104,16 +107,16 @@ async fn provider(
     let table = format!("providers.{name}.secrets.{}", dotted_name(secret_name));
     let source = config.source_of(&table, secret, folders, directory);
     let value = tokio::task::spawn_blocking(move || read(&source)).await;
-    let value = value.map_err(|error| wrong(name, &error.to_string()))?;
-    let value = value.map_err(|why| wrong(name, &format!("secret `{secret_name}`: {why}")))?;
-    let key =
-        ModelKey::new(secret_name, value.expose()).map_err(|why: String| wrong(name, &why))?;
+    let value = value.map_err(|error| wrong(name, error))?;
+    let value =
+        value.map_err(|error| wrong(name, format_args!("secret `{secret_name}`: {error}")))?;
+    let key = ModelKey::new(secret_name, value.expose()).map_err(|error| wrong(name, error))?;
     if secret.header.is_none() {
         return Ok(provider.key(key));
     }
     let (header, prefix) = secret.placement();
     let header = HeaderName::try_from(header);
-    let header = header.map_err(|error| wrong(name, &format!("has a header: {error}")))?;
+    let header = header.map_err(|error| wrong_header(name, error))?;
     Ok(provider.key(key.in_header(header, &prefix)))
 }
 
@@ -132,19 +135,23 @@ fn context(settings: &ProviderSettings) -> Option<u64> {
     Some(settings.context_tokens.get()).filter(|tokens| *tokens > 0)
 }
 
-fn wrong(name: &str, why: &str) -> ChoiceError {
+fn wrong(name: &str, why: impl fmt::Display) -> ChoiceError {
     HostError::Config(format!("[providers.{name}] {why}")).into()
+}
+
+fn wrong_header(name: &str, error: impl fmt::Display) -> ChoiceError {
+    wrong(name, format_args!("has a header: {error}"))
 }
 
 /// No model is chosen.
 fn unchosen(config: &Config) -> ChoiceError {
     let names: Vec<&str> = config.values.providers.keys().map(String::as_str).collect();
-    match names.is_empty() {
-        true => ChoiceError::NoProvider,
-        false => HostError::Config(format!(
-            "[providers] has several tables ({}); write `provider` in [agent], or use `--model NAME`",
-            names.join(", ")
-        ))
-        .into(),
+    if names.is_empty() {
+        return ChoiceError::NoProvider;
     }
+    HostError::Config(format!(
+        "[providers] has several tables ({}); write `provider` in [agent], or use `--model NAME`",
+        names.join(", ")
+    ))
+    .into()
 }

@@ -9,10 +9,11 @@ use tokio::sync::OnceCell;
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::{BoxFuture, CancellationToken, EmbeddingModel};
 
+use crate::ModelErrorKind;
 use crate::choice::choose::choose_model;
+use crate::choice::error::{ChoiceError, EmbeddingError};
 use crate::choice::model::ChosenModel;
 use crate::choice::rest::Rest;
-use crate::{ModelError, ModelErrorKind};
 
 /// The models that `embeddings` of tools and plugins names, by their tables of `[providers]`. None
 /// is asked before its first texts, and its key is read then. `front_end` stands in the records of
@@ -26,19 +27,20 @@ pub fn embedding_models(
     let named = config.embedding_providers().into_iter();
     // Another name would be taken for a model of the agent's provider.
     let known = named.filter(|name| config.values.providers.contains_key(*name));
-    let model = |name: &str| {
-        let choice = Choice {
-            config: config.clone(),
-            folders: folders.clone(),
-            directory: directory.to_owned(),
-            front_end: front_end.to_owned(),
-            name: name.to_owned(),
-        };
-        let model: Arc<dyn EmbeddingModel> =
-            Arc::new(NamedModel { choice, model: Arc::default(), rest: Rest::default() });
-        (name.to_owned(), model)
-    };
-    known.map(model).collect()
+    known
+        .map(|name| {
+            let choice = Choice {
+                config: config.clone(),
+                folders: folders.clone(),
+                directory: directory.to_owned(),
+                front_end: front_end.to_owned(),
+                name: name.to_owned(),
+            };
+            let model: Arc<dyn EmbeddingModel> =
+                Arc::new(NamedModel { choice, model: Arc::default(), rest: Rest::default() });
+            (name.to_owned(), model)
+        })
+        .collect()
 }
 
 /// The model of one table, chosen when it is first asked.
@@ -61,10 +63,29 @@ struct Choice {
 }
 
 impl Choice {
-    async fn choose(&self) -> Result<ChosenModel, String> {
+    async fn choose(&self) -> Result<ChosenModel, ChoiceError> {
         let Self { config, folders, directory, front_end, name } = self;
-        let chosen = choose_model(config, folders, directory, front_end, Some(name)).await;
-        chosen.map_err(|error| error.to_string())
+        choose_model(config, folders, directory, front_end, Some(name)).await
+    }
+}
+
+impl NamedModel {
+    /// The vector of each text.
+    async fn vectors(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
+        self.rest.check()?;
+        let model = Arc::clone(&self.model);
+        let choice = self.choice.clone();
+        // A program that prints the key may take longer than a request.
+        let chosen =
+            tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });
+        let ChosenModel { client, provider, model } = chosen.await??;
+        let request = self.rest.begin();
+        let made = client.embed(&provider, &model, texts, &CancellationToken::new()).await;
+        let unanswered = made.as_ref().err().filter(|error| {
+            matches!(error.kind, ModelErrorKind::Unreachable | ModelErrorKind::Time)
+        });
+        request.end(unanswered.map(ToString::to_string));
+        Ok(made?)
     }
 }
 
@@ -83,23 +104,6 @@ impl EmbeddingModel for NamedModel {
     }
 
     fn embed(&self, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<Vec<f32>>, String>> {
-        Box::pin(async move {
-            self.rest.check()?;
-            let (model, choice) = (Arc::clone(&self.model), self.choice.clone());
-            // A program that prints the key may take longer than a request.
-            let chosen =
-                tokio::spawn(
-                    async move { model.get_or_try_init(|| choice.choose()).await.cloned() },
-                );
-            let ChosenModel { client, provider, model } =
-                chosen.await.map_err(|error| error.to_string())??;
-            let request = self.rest.begin();
-            let made = client.embed(&provider, &model, &texts, &CancellationToken::new()).await;
-            let is_gone = |error: &&ModelError| {
-                matches!(error.kind, ModelErrorKind::Unreachable | ModelErrorKind::Time)
-            };
-            request.end(made.as_ref().err().filter(is_gone).map(ToString::to_string));
-            made.map_err(|error| error.to_string())
-        })
+        Box::pin(async move { self.vectors(&texts).await.map_err(|error| error.to_string()) })
     }
 }

@@ -1,6 +1,13 @@
-//! Why no model can be asked, as the person is told.
+//! Why no model can be asked, and why a chosen one gave no list or no vectors, as the person is
+//! told.
 
+use std::time::Duration;
+
+use tokio::task::JoinError;
 use toolhold_core::HostError;
+
+use crate::ModelError;
+use crate::choice::rest::RestError;
 
 /// Why no model can be asked.
 #[derive(Debug, thiserror::Error)]
@@ -11,4 +18,32 @@ pub enum ChoiceError {
     /// The configuration is wrong, or a key can't be read.
     #[error(transparent)]
     Host(#[from] HostError),
+}
+
+/// Why a chosen model gave no list or no vectors.
+#[derive(Debug, thiserror::Error)]
+pub enum ChosenModelError {
+    /// The provider gave no list of its models in time.
+    #[error("no whole list within {} s", .0.as_secs())]
+    NoList(Duration),
+    /// The model made no vectors in time.
+    #[error("no vectors within {} s", .0.as_secs())]
+    NoVectors(Duration),
+    /// The model or its provider failed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+/// Why a model that the configuration names for embeddings made no vectors.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EmbeddingError {
+    #[error(transparent)]
+    Rest(#[from] RestError),
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    /// Choosing the model panicked.
+    #[error(transparent)]
+    Task(#[from] JoinError),
+    #[error(transparent)]
+    Model(#[from] ModelError),
 }

@@ -10,7 +10,7 @@ mod rest;
 
 pub use choose::{choose_model, thinking_level};
 pub use embeddings::embedding_models;
-pub use error::ChoiceError;
+pub use error::{ChoiceError, ChosenModelError};
 pub use local::{LocalServer, find_local_servers};
 pub use model::ChosenModel;
 pub use qdrant::vector_database;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use toolhold_core::CancellationToken;
 
+use crate::choice::error::ChosenModelError;
 use crate::{
     AnswerTimes, ListedModel, ModelAnswer, ModelClient, ModelEndpoint, ModelError, ModelEvent,
     ModelRetries, Turn, WireCaps,
@@ -82,11 +83,10 @@ impl ChosenModel {
     /// # Errors
     ///
     /// It can't be asked.
-    pub async fn list(&self) -> Result<Vec<ListedModel>, String> {
+    pub async fn list(&self) -> Result<Vec<ListedModel>, ChosenModelError> {
         let never = CancellationToken::new();
         let listed = tokio::time::timeout(LIST, self.client.list(&self.provider, &never)).await;
-        let listed = listed.map_err(|_| format!("no whole list within {} s", LIST.as_secs()))?;
-        listed.map_err(|error| error.to_string())
+        Ok(listed.map_err(|_| ChosenModelError::NoList(LIST))??)
     }
 
     /// The vector of each text, if it is a model that makes vectors.
@@ -94,12 +94,15 @@ impl ChosenModel {
     /// # Errors
     ///
     /// There isn't one for each.
-    pub async fn embed(&self, texts: &[String], time: Duration) -> Result<Vec<Vec<f32>>, String> {
+    pub async fn embed(
+        &self,
+        texts: &[String],
+        time: Duration,
+    ) -> Result<Vec<Vec<f32>>, ChosenModelError> {
         let never = CancellationToken::new();
         let asked = self.client.embed(&self.provider, &self.model, texts, &never);
         let asked = tokio::time::timeout(time, asked).await;
-        let asked = asked.map_err(|_| format!("no vectors within {} s", time.as_secs()))?;
-        asked.map_err(|error| error.to_string())
+        Ok(asked.map_err(|_| ChosenModelError::NoVectors(time))??)
     }
 
     /// Tokens that it reads at once. `None`: its provider doesn't say.

@@ -3,18 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, InvalidHeaderName, InvalidHeaderValue};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
+use tokio::task::JoinError;
 use toolhold_core::config::{Config, Folders, VectorBackend, dotted_name};
 use toolhold_core::{BoxFuture, VectorDatabase, VectorPoint, VectorSet, door};
 use toolhold_net::requests::{Credential, Limits, OutboundClient, OutboundError, Request};
 use toolhold_net::{SecretSource, read};
 
-use crate::choice::rest::Rest;
+use crate::choice::rest::{Rest, RestError};
 
 /// The header that carries the key, unless the configuration names one.
 const KEY: &str = "api-key";
@@ -80,15 +81,55 @@ struct Secret {
 
 impl Secret {
     /// The header with the key. Blocks: a program may have to print it.
-    fn header(&self) -> Result<(HeaderName, HeaderValue), String> {
-        let wrong = |why: String| format!("secret `{}`: {why}", self.name);
-        let key = read(&self.source).map_err(|error| wrong(error.to_string()))?;
-        let name = HeaderName::try_from(&self.header).map_err(|error| wrong(error.to_string()))?;
-        let value = HeaderValue::try_from(format!("{}{}", self.prefix, key.expose()));
-        // The error would not show the key, and says nothing that helps.
-        let value = value.map_err(|_| wrong("it can't stand in a header".to_owned()))?;
+    fn header(&self) -> Result<(HeaderName, HeaderValue), QdrantError> {
+        self.read_header().map_err(|error| QdrantError::Secret { secret: self.name.clone(), error })
+    }
+
+    fn read_header(&self) -> Result<(HeaderName, HeaderValue), SecretError> {
+        let key = read(&self.source).map_err(|error| SecretError::Unread(error.to_string()))?;
+        let name = HeaderName::try_from(&self.header)?;
+        let value = HeaderValue::try_from(format!("{}{}", self.prefix, key.expose()))?;
         Ok((name, value))
     }
+}
+
+/// A failure to keep or search vectors in Qdrant.
+#[derive(Debug, thiserror::Error)]
+enum QdrantError {
+    #[error("secret `{secret}`: {error}")]
+    Secret { secret: String, error: SecretError },
+    /// Reading the secret panicked.
+    #[error(transparent)]
+    Task(#[from] JoinError),
+    #[error(transparent)]
+    Rest(#[from] RestError),
+    #[error(transparent)]
+    Request(#[from] OutboundError),
+    // Without the text of the answer, which may say anything and would reach a model.
+    #[error("it answered with status {0}")]
+    Status(u16),
+    #[error("it answered with status {0}; its key is that of [index.qdrant.secrets]")]
+    Key(u16),
+    #[error("it has no collection `{0}`")]
+    NoCollection(String),
+    #[error(
+        "its collection `{collection}` isn't for vectors of {numbers} numbers by cosine; remove it, or write another `collection` in [index.qdrant]"
+    )]
+    Collection { collection: String, numbers: usize },
+    #[error("its answer has another form than those of Qdrant")]
+    Answer(#[from] serde_json::Error),
+}
+
+/// Why a secret can't be the key.
+#[derive(Debug, thiserror::Error)]
+enum SecretError {
+    #[error("{0}")]
+    Unread(String),
+    #[error(transparent)]
+    Header(#[from] InvalidHeaderName),
+    // The source doesn't show the key, and says nothing that helps.
+    #[error("it can't stand in a header")]
+    Value(#[from] InvalidHeaderValue),
 }
 
 #[derive(Deserialize)]
@@ -136,9 +177,9 @@ impl Qdrant {
         set: &VectorSet,
         path: &str,
         body: Option<Value>,
-    ) -> Result<Option<Vec<u8>>, String> {
+    ) -> Result<Option<Vec<u8>>, QdrantError> {
         let url = format!("{}/collections/{}{path}", self.url, self.name_of(set));
-        let request = Request::new("qdrant", method, &url).map_err(|error| error.to_string())?;
+        let request = Request::new("qdrant", method, &url)?;
         let credential = self
             .key()
             .await?
@@ -158,17 +199,15 @@ impl Qdrant {
             let bytes = if is_read { answer.bytes(&|_, _| ()).await? } else { Vec::new() };
             Ok((status, bytes))
         };
-        let read = read.await.map_err(|error: OutboundError| error.to_string());
-        asked.end(read.as_ref().err().cloned());
+        let read: Result<_, OutboundError> = read.await;
+        asked.end(read.as_ref().err().map(ToString::to_string));
         match read? {
             (StatusCode::NOT_FOUND, _) => Ok(None),
             (status, bytes) if status.is_success() => Ok(Some(bytes)),
-            // Its text may say anything, and would reach a model.
-            (status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _) => Err(format!(
-                "it answered with status {}; its key is that of [index.qdrant.secrets]",
-                status.as_u16()
-            )),
-            (status, _) => Err(format!("it answered with status {}", status.as_u16())),
+            (status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _) => {
+                Err(QdrantError::Key(status.as_u16()))
+            }
+            (status, _) => Err(QdrantError::Status(status.as_u16())),
         }
     }
 
@@ -179,22 +218,22 @@ impl Qdrant {
         set: &VectorSet,
         path: &str,
         body: Value,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, QdrantError> {
         let answer = self.ask(method, set, path, Some(body)).await?;
-        answer.ok_or_else(|| format!("it has no collection `{}`", self.name_of(set)))
+        answer.ok_or_else(|| QdrantError::NoCollection(self.name_of(set)))
     }
 
-    async fn key(&self) -> Result<Option<(HeaderName, HeaderValue)>, String> {
+    async fn key(&self) -> Result<Option<(HeaderName, HeaderValue)>, QdrantError> {
         let Some(secret) = self.secret.clone() else { return Ok(None) };
         let key = Arc::clone(&self.key);
         let read = async move {
-            let read = || async {
-                let read = tokio::task::spawn_blocking(move || secret.header()).await;
-                read.map_err(|error| error.to_string())?.map(Some)
-            };
-            key.get_or_try_init(read).await.cloned()
+            let key = key.get_or_try_init(|| async {
+                let header = tokio::task::spawn_blocking(move || secret.header()).await?;
+                header.map(Some)
+            });
+            key.await.cloned()
         };
-        tokio::spawn(read).await.map_err(|error| error.to_string())?
+        tokio::spawn(read).await?
     }
 
     fn name_of(&self, set: &VectorSet) -> String {
@@ -202,7 +241,7 @@ impl Qdrant {
     }
 
     /// Makes the collection of a set, if it is missing.
-    async fn ensure(&self, set: &VectorSet) -> Result<(), String> {
+    async fn ensure(&self, set: &VectorSet) -> Result<(), QdrantError> {
         if let Some(found) = self.ask(Method::GET, set, "", None).await? {
             return self.check(set, &found);
         }
@@ -216,18 +255,17 @@ impl Qdrant {
     }
 
     /// Whether a collection is one for vectors of a set.
-    fn check(&self, set: &VectorSet, found: &[u8]) -> Result<(), String> {
-        let vectors = parsed::<Collection>(found)?.config.params.vectors;
+    fn check(&self, set: &VectorSet, found: &[u8]) -> Result<(), QdrantError> {
+        let vectors = parse::<Collection>(found)?.config.params.vectors;
         let is_right = vectors["size"].as_u64() == u64::try_from(set.numbers).ok()
             && vectors["distance"].as_str() == Some("Cosine");
-        match is_right {
-            true => Ok(()),
-            false => Err(format!(
-                "its collection `{}` isn't for vectors of {} numbers by cosine; remove it, or write another `collection` in [index.qdrant]",
-                self.name_of(set),
-                set.numbers
-            )),
+        if !is_right {
+            return Err(QdrantError::Collection {
+                collection: self.name_of(set),
+                numbers: set.numbers,
+            });
         }
+        Ok(())
     }
 }
 
@@ -241,16 +279,16 @@ impl VectorDatabase for Qdrant {
     }
 
     fn count<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<u64, String>> {
-        Box::pin(async move {
+        with_text_errors(async move {
             self.ensure(set).await?;
             let body = json!({ "filter": filter(set), "exact": true });
             let answer = self.ask_existing(Method::POST, set, "/points/count", body).await?;
-            Ok(parsed::<Count>(&answer)?.count)
+            Ok(parse::<Count>(&answer)?.count)
         })
     }
 
     fn clear<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move {
+        with_text_errors(async move {
             let body = json!({ "filter": filter(set) });
             self.ask_existing(Method::POST, set, "/points/delete?wait=true", body).await.map(drop)
         })
@@ -261,7 +299,7 @@ impl VectorDatabase for Qdrant {
         set: &'a VectorSet,
         points: Vec<VectorPoint>,
     ) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move {
+        with_text_errors(async move {
             let points = points.iter().map(|point| {
                 let payload = json!({ "index": index(set), "group": group(set) });
                 json!({ "id": point_id(set, point.id), "vector": point.vector, "payload": payload })
@@ -276,7 +314,7 @@ impl VectorDatabase for Qdrant {
         set: &'a VectorSet,
         ids: Vec<i64>,
     ) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move {
+        with_text_errors(async move {
             let ids: Vec<String> = ids.into_iter().map(|id| point_id(set, id)).collect();
             let body = json!({ "points": ids });
             self.ask_existing(Method::POST, set, "/points/delete?wait=true", body).await.map(drop)
@@ -289,29 +327,37 @@ impl VectorDatabase for Qdrant {
         vector: &'a [i8],
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<i64>, String>> {
-        Box::pin(async move {
+        with_text_errors(async move {
             let body = json!({
                 "query": vector, "filter": filter(set), "limit": limit,
                 "with_payload": false,
             });
             let answer = self.ask_existing(Method::POST, set, "/points/query", body).await?;
-            let near = parsed::<Nearest>(&answer)?.points.into_iter();
+            let near = parse::<Nearest>(&answer)?.points.into_iter();
             Ok(near.filter_map(|near| id_of_point(set, near.id.as_str()?)).take(limit).collect())
         })
     }
 }
 
-fn parsed<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, String> {
-    let answer = serde_json::from_slice::<Answer<T>>(answer);
-    answer
-        .map(|answer| answer.result)
-        .map_err(|_| "its answer has another form than those of Qdrant".to_owned())
+/// A task of [`VectorDatabase`], whose errors are texts.
+fn with_text_errors<'a, T>(
+    task: impl Future<Output = Result<T, QdrantError>> + Send + 'a,
+) -> BoxFuture<'a, Result<T, String>> {
+    Box::pin(async move { task.await.map_err(|error| error.to_string()) })
+}
+
+fn parse<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, serde_json::Error> {
+    serde_json::from_slice::<Answer<T>>(answer).map(|answer| answer.result)
 }
 
 /// The points of a set.
 fn filter(set: &VectorSet) -> Value {
-    let has = |key: &str, value: String| json!({ "key": key, "match": { "value": value } });
     json!({ "must": [has("index", index(set)), has("group", group(set))] })
+}
+
+/// The points whose payload has a value.
+fn has(key: &str, value: String) -> Value {
+    json!({ "key": key, "match": { "value": value } })
 }
 
 /// What all points of an index have in common, and those of no other one.

@@ -19,8 +19,8 @@ impl Rest {
     ///
     /// # Errors
     ///
-    /// It failed before, and how, and when it is asked again.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// It failed before, and isn't asked yet.
+    pub(crate) fn check(&self) -> Result<(), RestError> {
         self.lock().check(Instant::now())
     }
 
@@ -33,6 +33,16 @@ impl Rest {
     fn lock(&self) -> MutexGuard<'_, Until> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A server that isn't asked yet.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("it failed before, and is asked again in {seconds} s: {failure}")]
+pub(crate) struct RestError {
+    /// Until it is asked again.
+    seconds: f64,
+    /// Why it didn't answer before.
+    failure: String,
 }
 
 /// A request that is under way. Its caller drops it if it takes too long.
@@ -63,11 +73,11 @@ impl Drop for Asked<'_> {
 struct Until(Option<(Instant, String)>);
 
 impl Until {
-    fn check(&self, now: Instant) -> Result<(), String> {
-        let Some((until, why)) = &self.0 else { return Ok(()) };
+    fn check(&self, now: Instant) -> Result<(), RestError> {
+        let Some((until, failure)) = &self.0 else { return Ok(()) };
         match until.saturating_duration_since(now).as_secs_f64().ceil() {
             0.0 => Ok(()),
-            left => Err(format!("it failed before, and is asked again in {left} s: {why}")),
+            seconds => Err(RestError { seconds, failure: failure.clone() }),
         }
     }
 
@@ -92,7 +102,7 @@ mod tests {
         assert_eq!(rest.check(now + SLOW), Ok(()), "a quick failure costs nothing");
         let failed = now + SLOW;
         rest.take_failure(now, failed, "no answer");
-        let why = rest.check(failed + REST / 2).unwrap_err();
+        let why = rest.check(failed + REST / 2).unwrap_err().to_string();
         assert_eq!(why, "it failed before, and is asked again in 30 s: no answer");
         assert!(rest.check(failed + REST - Duration::from_millis(1)).is_err());
         assert_eq!(rest.check(failed + REST), Ok(()));

@@ -215,7 +215,7 @@ fn answer_with_the_key_is_not_used() {
 #[test]
 fn texts_that_are_no_keys_are_refused_without_showing_them() {
     for invalid in ["", "short", "with space-1", "line\nend-12", "caf\u{e9}-secret"] {
-        let error = ModelKey::new("MY_KEY", invalid).expect_err("it is none");
+        let error = ModelKey::new("MY_KEY", invalid).expect_err("it is none").to_string();
         assert!(error.contains("`MY_KEY`"), "{error}");
         assert!(invalid.is_empty() || !error.contains(invalid), "{error}");
     }

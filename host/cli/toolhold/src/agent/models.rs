@@ -78,7 +78,7 @@ async fn list(model: &ChosenModel) -> Value {
                 .collect();
             json!({ "ok": true, "models": listed })
         }
-        Err(error) => json!({ "ok": false, "error": error }),
+        Err(error) => json!({ "ok": false, "error": error.to_string() }),
     };
     merged(own, report)
 }
