@@ -17,40 +17,35 @@ const MAX_CALLS: usize = 16;
 const MAX_NAME: usize = 128;
 
 /// The calls in a block, or why there are none.
-pub(super) fn read_block(block: &Block, offered: &OfferedTools) -> Result<Vec<TextCall>, String> {
+pub(super) fn read_block(
+    block: &Block,
+    offered: &OfferedTools,
+) -> Result<Vec<TextCall>, BlockError> {
     let body = &block.raw[block.body..block.body_end.max(block.body)];
     match &block.kind {
-        _ if block.is_ambiguous => Err("it is unclear which code block ends where, since one \
-            contains a line that opens another. Use a longer fence (````) around code with \
-            fences, or write the call in a message without other code"
-            .to_owned()),
-        _ if block.is_quoted => {
-            Err("it may belong to the quotation before it: leave an empty line".to_owned())
-        }
-        _ if block.is_too_deep => Err("its tags are nested too deeply: use one".to_owned()),
+        _ if block.is_ambiguous => Err(BlockError::Ambiguous),
+        _ if block.is_quoted => Err(BlockError::Quoted),
+        _ if block.is_too_deep => Err(BlockError::TooDeep),
         BlockKind::Fence(_) | BlockKind::JsonFence if !block.is_closed => {
-            Err("the block isn't closed: end it with a line of ```".to_owned())
+            Err(BlockError::OpenFence)
         }
-        BlockKind::JsonFence => Err("a block of JSON is no call".to_owned()),
+        BlockKind::JsonFence => Err(BlockError::JsonFence),
         BlockKind::Fence(info) => read_fence(info, &without_indentation(block, body), offered),
-        BlockKind::Tag(Family::Tools) if !block.is_closed => Err(NO_CANONICAL_CALL.to_owned()),
+        BlockKind::Tag(Family::Tools) if !block.is_closed => Err(BlockError::Tools),
         BlockKind::Tag(Family::Tools) => {
             let body = body.rfind('<').map_or("", |end| &body[..end]);
-            let call = canonical_call(body, offered).ok_or(NO_CANONICAL_CALL)?;
+            let call = canonical_call(body, offered).ok_or(BlockError::Tools)?;
             Ok(vec![TextCall { form: CallForm::Tag, ..call }])
         }
         BlockKind::Tag(_) => {
-            let (text, calls) = (&block.raw, Vec::new());
-            Tags { text, at: 0, offered, calls, has_attributes: false }.read()
+            Tags { text: &block.raw, at: 0, offered, calls: Vec::new(), has_attributes: false }
+                .read()
         }
         BlockKind::Line => {
-            read_line(block.raw.trim(), offered).map(|call| vec![call]).ok_or_else(String::new)
+            read_line(block.raw.trim(), offered).map(|call| vec![call]).ok_or(BlockError::Line)
         }
     }
 }
-
-const NO_CANONICAL_CALL: &str = "<tools> has to contain one call and nothing else: \
-    {\"name\": …, \"arguments\": {…}}. Use <tool_call> instead";
 
 /// A call in the one form that needs no mark: an object with the name of an offered tool and its
 /// arguments, and no other field that means anything.
@@ -81,17 +76,17 @@ fn call(
     name: &str,
     arguments: Value,
     form: CallForm,
-) -> Result<TextCall, String> {
+) -> Result<TextCall, CallError> {
     let name = name.trim();
     if name.is_empty() || name.len() > MAX_NAME {
-        return Err(format!("the tool's name has {} bytes; 1 to {MAX_NAME} are valid", name.len()));
+        return Err(CallError::NameLength(name.len()));
     }
     let tool = offered.named(name);
     let arguments = match arguments {
         Value::Object(_) => arguments,
         Value::Null => Value::Object(Map::new()),
         Value::String(text) => text_arguments(tool, text)?,
-        _ => return Err(format!("the arguments of `{name}` have to be a JSON object")),
+        _ => return Err(CallError::Arguments { tool: name.to_owned() }),
     };
     let is_offered = tool.is_some();
     let name = tool.map_or(name, |tool| &tool.name).to_owned();
@@ -99,33 +94,35 @@ fn call(
 }
 
 /// Arguments that were written as one text: a JSON object, or the argument that takes a text.
-fn text_arguments(tool: Option<&OfferedTool>, text: String) -> Result<Value, String> {
-    let has_all = |fields: &Map<String, Value>| {
-        tool.is_none_or(|tool| fields.keys().all(|name| tool.has_argument(name)))
-    };
+fn text_arguments(tool: Option<&OfferedTool>, text: String) -> Result<Value, CallError> {
     match (serde_json::from_str(&text), tool.and_then(OfferedTool::bare_argument)) {
         // For a tool that takes a text, an object with other fields is such a text.
-        (Ok(Value::Object(fields)), bare) if bare.is_none() || has_all(&fields) => {
+        (Ok(Value::Object(fields)), bare)
+            if bare.is_none() || tool.is_none_or(|tool| has_all(tool, &fields)) =>
+        {
             Ok(Value::Object(fields))
         }
         (_, Some(argument)) => {
             Ok(Value::Object(Map::from_iter([(argument.to_owned(), Value::String(text))])))
         }
-        _ => {
-            Err("the arguments have to be a JSON object, such as {\"path\": \"a.txt\"}".to_owned())
-        }
+        _ => Err(CallError::ArgumentText),
     }
 }
 
+/// Whether the fields are all arguments of a tool.
+fn has_all(tool: &OfferedTool, fields: &Map<String, Value>) -> bool {
+    fields.keys().all(|name| tool.has_argument(name))
+}
+
 /// ```` ```tool_call ````, ```` ```tool NAME ````, or the tag of a tool.
-fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<TextCall>, String> {
+fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<TextCall>, BlockError> {
     if info == "tool_call" {
         let mut calls = Vec::new();
         for value in serde_json::Deserializer::from_str(body).into_iter::<Value>() {
-            let value = value.map_err(|error| invalid_json(&error))?;
+            let value = value.map_err(BlockError::Json)?;
             add_json(&mut calls, value, offered, CallForm::ToolFence)?;
         }
-        return if calls.is_empty() { Err(EMPTY.to_owned()) } else { Ok(calls) };
+        return if calls.is_empty() { Err(BlockError::Empty) } else { Ok(calls) };
     }
     let own = offered.fenced(info);
     let (name, form) = match own {
@@ -136,7 +133,7 @@ fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<Text
     if text.trim().is_empty() {
         // A tool without arguments needs none. A command, for example, can't be empty.
         return match own {
-            Some(_) => Err(EMPTY.to_owned()),
+            Some(_) => Err(BlockError::Empty),
             None => Ok(vec![call(offered, name, Value::Null, form)?]),
         };
     }
@@ -147,9 +144,10 @@ fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<Text
 /// ends of Unix: a command isn't written for another system.
 fn without_indentation<'a>(block: &Block, body: &'a str) -> Cow<'a, str> {
     let indentation = block.raw.bytes().take_while(|byte| *byte == b' ').count();
-    let body = match body.contains("\r\n") {
-        true => Cow::Owned(body.replace("\r\n", "\n")),
-        false => Cow::Borrowed(body),
+    let body = if body.contains("\r\n") {
+        Cow::Owned(body.replace("\r\n", "\n"))
+    } else {
+        Cow::Borrowed(body)
     };
     if indentation == 0 {
         return body;
@@ -161,57 +159,46 @@ fn without_indentation<'a>(block: &Block, body: &'a str) -> Cow<'a, str> {
     Cow::Owned(lines.collect())
 }
 
-const EMPTY: &str = "the block is empty";
-
-/// Why a tag that says all in its attributes is no call.
-const IN_ATTRIBUTES: &str = "attributes of a tag are no call: write a block ```tool_call that \
-    contains {\"name\": …, \"arguments\": {…}}";
-
-fn invalid_json(error: &serde_json::Error) -> String {
-    format!("the JSON of the call isn't valid: {error}")
-}
-
 /// Adds the calls in a JSON value: one call, a list of calls, or `{"tool_calls": […]}`.
 fn add_json(
     calls: &mut Vec<TextCall>,
     value: Value,
     offered: &OfferedTools,
     form: CallForm,
-) -> Result<(), String> {
+) -> Result<(), BlockError> {
     let values = match value {
         Value::Array(values) => values,
         Value::Object(mut fields) => match fields.remove("tool_calls") {
             Some(Value::Array(values)) if !fields.contains_key("name") => values,
-            Some(_) => return Err("`tool_calls` has to be a list of calls".to_owned()),
+            Some(_) => return Err(BlockError::ToolCalls),
             None => vec![Value::Object(fields)],
         },
-        _ => return Err("the call has to be a JSON object".to_owned()),
+        _ => return Err(BlockError::NoObject),
     };
     if values.is_empty() {
-        return Err(EMPTY.to_owned());
+        return Err(BlockError::Empty);
     }
     for value in values {
         if calls.len() == MAX_CALLS {
-            return Err(format!("the block has too many calls; the limit is {MAX_CALLS}"));
+            return Err(BlockError::TooManyCalls);
         }
         calls.push(json_call(value, offered, form)?);
     }
     Ok(())
 }
 
-fn json_call(value: Value, offered: &OfferedTools, form: CallForm) -> Result<TextCall, String> {
-    let expected = || "the call has to be {\"name\": …, \"arguments\": {…}}".to_owned();
-    let Value::Object(mut fields) = value else { return Err(expected()) };
+fn json_call(value: Value, offered: &OfferedTools, form: CallForm) -> Result<TextCall, CallError> {
+    let Value::Object(mut fields) = value else { return Err(CallError::Fields) };
     if let Some(Value::Object(function)) = fields.remove("function") {
         fields = function;
     }
     let name = fields.remove("name").or_else(|| fields.remove("tool_id"));
-    let Some(Value::String(name)) = name else { return Err(expected()) };
+    let Some(Value::String(name)) = name else { return Err(CallError::Fields) };
     let mut arguments =
         ["arguments", "parameters", "params"].into_iter().filter_map(|key| fields.remove(key));
     let first = arguments.next();
     if arguments.next().is_some() {
-        return Err(format!("`{name}` has its arguments under two names: use `arguments` alone"));
+        return Err(CallError::ArgumentsTwice { tool: name });
     }
     call(offered, &name, first.unwrap_or(Value::Null), form)
 }
@@ -223,7 +210,7 @@ pub(super) fn read_line(line: &str, offered: &OfferedTools) -> Option<TextCall> 
     let tool = offered.named(name)?;
     let arguments = if rest.starts_with('{') {
         let fields: Map<String, Value> = serde_json::from_str(rest).ok()?;
-        fields.keys().all(|name| tool.has_argument(name)).then_some(Value::Object(fields))?
+        has_all(tool, &fields).then_some(Value::Object(fields))?
     } else {
         let (argument, value) = rest.split_once('>')?;
         let is_known = tool.has_argument(argument) && !value.trim().is_empty();
@@ -244,7 +231,7 @@ struct Tags<'a> {
 }
 
 impl<'a> Tags<'a> {
-    fn read(mut self) -> Result<Vec<TextCall>, String> {
+    fn read(mut self) -> Result<Vec<TextCall>, BlockError> {
         loop {
             self.skip_space();
             let rest = self.rest();
@@ -252,11 +239,11 @@ impl<'a> Tags<'a> {
                 break;
             }
             if self.calls.len() >= MAX_CALLS {
-                return Err(format!("the block has too many calls; the limit is {MAX_CALLS}"));
+                return Err(BlockError::TooManyCalls);
             }
             if rest.starts_with(['{', '[']) {
                 let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-                let value = values.next().ok_or(EMPTY)?.map_err(|error| invalid_json(&error))?;
+                let value = values.next().ok_or(BlockError::Empty)?.map_err(BlockError::Json)?;
                 let length = values.byte_offset();
                 add_json(&mut self.calls, value, self.offered, CallForm::Tag)?;
                 self.at += length;
@@ -266,11 +253,10 @@ impl<'a> Tags<'a> {
                 self.read_name_and_pairs()?;
             }
         }
-        match self.calls.is_empty() {
-            true if self.has_attributes => Err(IN_ATTRIBUTES.to_owned()),
-            true => Err(EMPTY.to_owned()),
-            false => Ok(self.calls),
+        if !self.calls.is_empty() {
+            return Ok(self.calls);
         }
+        Err(if self.has_attributes { BlockError::Attributes } else { BlockError::Empty })
     }
 
     fn rest(&self) -> &'a str {
@@ -281,12 +267,11 @@ impl<'a> Tags<'a> {
         self.at = self.text.len() - self.rest().trim_start().len();
     }
 
-    fn read_tag(&mut self) -> Result<(), String> {
+    fn read_tag(&mut self) -> Result<(), BlockError> {
         let Ok((tag, length)) = read_tag(self.rest()) else { return Err(unexpected(self.rest())) };
         match tag {
             Tag::Open(Family::Invoke, attributes) if !attributes.is_empty() => {
-                let name = attribute(attributes)
-                    .ok_or("<invoke> has to name its tool: <invoke name=\"…\">")?;
+                let name = attribute(attributes).ok_or(BlockError::NamelessInvoke)?;
                 self.at += length;
                 let arguments = self.read_parameters(name, "</invoke>")?;
                 self.calls.push(call(self.offered, name, arguments, CallForm::Invoke)?);
@@ -308,7 +293,7 @@ impl<'a> Tags<'a> {
     }
 
     /// `<parameter name="…">…</parameter>` or `<parameter=…>…</parameter>`, until `end`.
-    fn read_parameters(&mut self, tool: &str, end: &str) -> Result<Value, String> {
+    fn read_parameters(&mut self, tool: &str, end: &'static str) -> Result<Value, BlockError> {
         let tool = self.offered.named(tool);
         let mut arguments = Map::new();
         loop {
@@ -326,14 +311,14 @@ impl<'a> Tags<'a> {
                 }
                 _ => None,
             };
-            let name = name.ok_or_else(|| unclosed(end))?.trim();
-            let value = self.take_until("</parameter>").ok_or_else(|| unclosed("</parameter>"))?;
+            let name = name.ok_or(BlockError::NoTag(end))?.trim();
+            let value = self.take_until("</parameter>")?;
             self.insert(&mut arguments, tool, name, value)?;
         }
     }
 
     /// A tool's name, then `<arg_key>…</arg_key><arg_value>…</arg_value>`, until the tag is closed.
-    fn read_name_and_pairs(&mut self) -> Result<(), String> {
+    fn read_name_and_pairs(&mut self) -> Result<(), BlockError> {
         let rest = self.rest();
         let name = rest.find(['<', '\n']).map_or(rest, |end| &rest[..end]).trim();
         let tool = self.offered.named(name).ok_or_else(|| unexpected(rest))?;
@@ -343,30 +328,29 @@ impl<'a> Tags<'a> {
             self.skip_space();
             if self.rest().starts_with("<arg_key>") {
                 self.at += "<arg_key>".len();
-                let key = self.take_until("</arg_key>").ok_or_else(|| unclosed("</arg_key>"))?;
+                let key = self.take_until("</arg_key>")?;
                 self.skip_space();
                 if !self.rest().starts_with("<arg_value>") {
-                    return Err(unclosed("<arg_value>"));
+                    return Err(BlockError::NoTag("<arg_value>"));
                 }
                 self.at += "<arg_value>".len();
-                let value =
-                    self.take_until("</arg_value>").ok_or_else(|| unclosed("</arg_value>"))?;
+                let value = self.take_until("</arg_value>")?;
                 self.insert(&mut arguments, Some(tool), key.trim(), value)?;
             } else if matches!(read_tag(self.rest()), Ok((Tag::Close(_), _))) {
                 let call = call(self.offered, name, Value::Object(arguments), CallForm::Invoke)?;
                 self.calls.push(call);
                 return Ok(());
             } else {
-                return Err(unclosed("</tool_call>"));
+                return Err(BlockError::NoTag("</tool_call>"));
             }
         }
     }
 
-    fn take_until(&mut self, end: &str) -> Option<&'a str> {
+    fn take_until(&mut self, end: &'static str) -> Result<&'a str, BlockError> {
         let rest = self.rest();
-        let length = rest.find(end)?;
+        let length = rest.find(end).ok_or(BlockError::NoTag(end))?;
         self.at += length + end.len();
-        Some(&rest[..length])
+        Ok(&rest[..length])
     }
 
     fn insert(
@@ -375,13 +359,13 @@ impl<'a> Tags<'a> {
         tool: Option<&OfferedTool>,
         name: &str,
         value: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), CallError> {
         // Models write the value on lines of its own.
         let value = value.strip_prefix('\n').unwrap_or(value);
         let value = value.strip_suffix('\n').unwrap_or(value);
         let value = tool.map_or_else(|| Value::from(value), |tool| tool.value(name, value));
         match arguments.insert(name.to_owned(), value) {
-            Some(_) => Err(format!("`{name}` is given more than once")),
+            Some(_) => Err(CallError::RepeatedArgument(name.to_owned())),
             None => Ok(()),
         }
     }
@@ -394,11 +378,74 @@ fn attribute(attributes: &str) -> Option<&str> {
     quoted[1..].strip_suffix(quote).filter(|name| !name.contains(quote))
 }
 
-fn unexpected(rest: &str) -> String {
-    let shown = super::excerpt(rest, 40);
-    format!("the call has to be {{\"name\": …, \"arguments\": {{…}}}}, and begins `{shown}`")
+fn unexpected(rest: &str) -> BlockError {
+    BlockError::Unexpected(super::excerpt(rest, 40))
 }
 
-fn unclosed(tag: &str) -> String {
-    format!("`{tag}` is missing")
+/// Why a block contains no calls, for the model: what is wrong, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BlockError {
+    #[error(
+        "it is unclear which code block ends where, since one contains a line that opens another. \
+         Use a longer fence (````) around code with fences, or write the call in a message without \
+         other code"
+    )]
+    Ambiguous,
+    #[error("it may belong to the quotation before it: leave an empty line")]
+    Quoted,
+    #[error("its tags are nested too deeply: use one")]
+    TooDeep,
+    #[error("the block is empty")]
+    Empty,
+    #[error("the block has too many calls; the limit is {MAX_CALLS}")]
+    TooManyCalls,
+    #[error("the message has too many calls; the limit is {}", super::MAX_CALLS)]
+    TooManyCallsInMessage,
+    #[error("the block isn't closed: end it with a line of ```")]
+    OpenFence,
+    #[error("a block of JSON is no call")]
+    JsonFence,
+    #[error("the line is no call")]
+    Line,
+    #[error(
+        "<tools> has to contain one call and nothing else: {{\"name\": …, \"arguments\": {{…}}}}. \
+         Use <tool_call> instead"
+    )]
+    Tools,
+    #[error(
+        "attributes of a tag are no call: write a block ```tool_call that contains \
+         {{\"name\": …, \"arguments\": {{…}}}}"
+    )]
+    Attributes,
+    #[error("<invoke> has to name its tool: <invoke name=\"…\">")]
+    NamelessInvoke,
+    #[error("`{0}` is missing")]
+    NoTag(&'static str),
+    #[error("the call has to be {{\"name\": …, \"arguments\": {{…}}}}, and begins `{0}`")]
+    Unexpected(String),
+    #[error("the JSON of the call isn't valid: {0}")]
+    Json(serde_json::Error),
+    #[error("the call has to be a JSON object")]
+    NoObject,
+    #[error("`tool_calls` has to be a list of calls")]
+    ToolCalls,
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// What is wrong with one call.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallError {
+    #[error("the call has to be {{\"name\": …, \"arguments\": {{…}}}}")]
+    Fields,
+    #[error("the tool's name has {0} bytes; 1 to {MAX_NAME} are valid")]
+    NameLength(usize),
+    #[error("the arguments of `{tool}` have to be a JSON object")]
+    Arguments { tool: String },
+    #[error("the arguments have to be a JSON object, such as {{\"path\": \"a.txt\"}}")]
+    ArgumentText,
+    #[error("`{tool}` has its arguments under two names: use `arguments` alone")]
+    ArgumentsTwice { tool: String },
+    #[error("`{0}` is given more than once")]
+    RepeatedArgument(String),
 }

@@ -2,9 +2,8 @@
 //! call.
 
 use super::block::{Block, BlockKind};
-use super::echo::EarlierTexts;
 use super::offered_tools::OfferedTools;
-use super::read::{canonical_call, read_block};
+use super::read::{BlockError, canonical_call, read_block};
 use super::scan::{Scanner, Segment};
 use super::{
     CallForm, FindOptions, FormHint, FoundCalls, MAX_CALLS, MAX_REJECTED, RejectedText, TextCall,
@@ -70,11 +69,11 @@ impl<'a> CallSplitter<'a> {
         }
         let found = &mut self.found;
         if found.calls.is_empty() && found.rejected.is_empty() && found.hint.is_none() {
-            found.hint = match () {
-                () if self.scanner.has_result => Some(FormHint::MadeUpResult),
-                () if self.scanner.has_mark_in_line => Some(FormHint::WithinLine),
-                () => None,
-            };
+            if self.scanner.has_result {
+                found.hint = Some(FormHint::MadeUpResult);
+            } else if self.scanner.has_mark_in_line {
+                found.hint = Some(FormHint::WithinLine);
+            }
         }
         (shown, self.found)
     }
@@ -127,9 +126,8 @@ impl<'a> CallSplitter<'a> {
     fn add_block(&mut self, shown: &mut ShownText, block: Block) {
         self.release(shown);
         let calls = read_block(&block, self.offered).and_then(|calls| {
-            let too_many = self.found.calls.len() + calls.len() > MAX_CALLS;
-            let error = || format!("the message has too many calls; the limit is {MAX_CALLS}");
-            if too_many { Err(error()) } else { Ok(calls) }
+            let is_too_many = self.found.calls.len() + calls.len() > MAX_CALLS;
+            if is_too_many { Err(BlockError::TooManyCallsInMessage) } else { Ok(calls) }
         });
         self.is_refused = calls.is_err();
         match calls {
@@ -137,8 +135,8 @@ impl<'a> CallSplitter<'a> {
                 self.tags.extend(calls.iter().map(|call| mark(call, &block.kind)));
                 self.found.calls.extend(calls);
             }
-            Err(why) => {
-                self.reject(&why, &block.raw);
+            Err(error) => {
+                self.reject(&error.to_string(), &block.raw);
                 self.show(shown, block.raw);
             }
         }
@@ -188,8 +186,7 @@ impl<'a> CallSplitter<'a> {
             return false;
         }
         // Without the earlier texts, nothing says that it isn't a quotation.
-        let is_echo = |earlier: &EarlierTexts| earlier.have(&call, None);
-        if options.earlier.is_none_or(is_echo) {
+        if options.earlier.is_none_or(|earlier| earlier.have(&call, None)) {
             let why = "it stands in an earlier result, file or message, and may be a quotation: \
                 write it as a block ```tool_call";
             self.found.rejected.push(RejectedText::new(why, whole));
