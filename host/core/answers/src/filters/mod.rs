@@ -132,80 +132,40 @@ impl FilterPipeline {
         let name = output_of.map_or(&*tool.definition.name, |output| &*output.tool);
         let length = length(outcome);
         let says = length > 0 || Streams::structured(outcome).is_some();
-        if let Some((plugin, reason)) = chain.missing().filter(|_| says) {
+        if says && let Some((plugin, reason)) = chain.missing() {
             return Err(unfiltered(plugin, reason));
         }
         let shorten =
             shorten && self.enabled && context.audience == Audience::Model && length >= SHORT;
-        let looks = |link: &&Link| is_for_security(link) || shorten;
-        if !says || !chain.links().iter().any(|link| looks(&link)) {
+        if !says || !chain.links().iter().any(|link| shorten || is_for_security(&link)) {
             return Ok(None);
         }
         let own = subjects::commands(tool, &context.arguments).next();
         let line = output_of.map(|output| &*output.command).or(own);
-        let last = line.and_then(last_command);
-        let among_others = last.as_ref().is_some_and(|last| !last.alone);
-        let subject = match line {
-            Some(_) => last.map(|last| last.line),
-            None => context.subjects.first().map(|subject| subject.text.clone()),
-        };
-        let fits = |link: &&Link| match line {
-            Some(line) => link.fits_any(name, line),
-            None => link.fits(name, subject.as_deref()),
-        };
-        let security: Vec<&Link> =
-            chain.links().iter().filter(is_for_security).filter(fits).collect();
-        let cosmetic = if shorten { chain.cosmetic(name, subject.as_deref()) } else { Vec::new() };
+        let subject = FilterSubject::new(name, line, context);
+        let security = subject.security(chain);
+        let cosmetic =
+            if shorten { chain.cosmetic(name, subject.text.as_deref()) } else { Vec::new() };
         if security.is_empty() && cosmetic.is_empty() {
             return Ok(None);
         }
         let streams = Streams::from_outcome(outcome, own.is_some() && tool.is_built_in());
         let input = FilterInput {
             tool: name.to_owned(),
-            subject: subject.clone(),
+            subject: subject.text,
             failed: outcome.as_ref().err().map(|failure| failure.category),
             exit_code: Streams::exit_code(outcome),
-            among_others,
+            among_others: subject.is_among_others,
             content: streams.parts.clone(),
         };
         let end = Instant::now() + PATIENCE;
-        let mut asked = FilterRun { input, session: &context.session, cancel, end, by: Vec::new() };
-        let mut structured = None;
-        if !security.is_empty() {
-            asked.input.content.extend(streams.value(outcome));
-            for link in &security {
-                asked.ask(link, &self.counts).await?;
-            }
-            if asked.input.content.len() > streams.parts.len() {
-                let value = asked.input.content.pop();
-                structured = Some(
-                    value
-                        .as_ref()
-                        .and_then(Content::as_text)
-                        .and_then(|text| serde_json::from_str(text).ok())
-                        .ok_or_else(invalid_value)?,
-                );
-            }
-        }
-        let (for_security, safe) = (asked.by.len(), asked.input.content.clone());
-        let pieces = self.filter_spooled(&asked, [&security, &cosmetic], spooled).await?;
-        let (mut content, mut by) = match pieces {
-            Some(FilteredPieces { texts, by }) => {
-                let content = texts.into_iter().map(Content::text).collect();
-                (content, asked.by.into_iter().chain(by).collect())
-            }
-            None if spooled.output.is_some() => (safe.clone(), asked.by),
-            None => {
-                asked.ask_in_time(&cosmetic, self).await?;
-                (asked.input.content, asked.by)
-            }
-        };
+        let mut run = FilterRun { input, session: &context.session, cancel, end, by: Vec::new() };
+        let structured = run.ask_for_security(&security, &streams, outcome, &self.counts).await?;
+        let for_security = run.by.len();
+        let safe = run.input.content.clone();
         let whole = streams.with_parts(&safe).text();
-        if let Some(kept) =
-            self.kept.as_ref().filter(|_| by.len() > for_security && spooled.output.is_none())
-        {
-            content = with_security_lines(kept, &whole, content).await;
-        }
+        let (mut content, mut by) =
+            self.shorten_answer(run, [&security, &cosmetic], spooled, &whole).await?;
         let before = match &spooled.output {
             Some(output) => [output.lines() as u64, output.bytes()],
             None => size_of(&whole),
@@ -232,6 +192,73 @@ impl FilterPipeline {
         });
         Ok(Some(FilterChange { filtered, whole, streams, content, structured }))
     }
+
+    /// Makes an answer shorter: the spooled output if there is one, or the text that filters for
+    /// security left, which is `whole`. Returns what is left, and all filters that changed
+    /// something. `links`: for security, and others.
+    ///
+    /// # Errors
+    ///
+    /// The answer is withheld.
+    async fn shorten_answer<'a>(
+        &self,
+        mut run: FilterRun<'a>,
+        [security, cosmetic]: [&[&'a Link]; 2],
+        spooled: &mut SpooledAnswer,
+        whole: &str,
+    ) -> Result<(Vec<Content>, Vec<(&'a Link, Confidence)>), Failure> {
+        let pieces = self.filter_spooled(&run, [security, cosmetic], spooled).await?;
+        if let Some(FilteredPieces { texts, by }) = pieces {
+            run.by.extend(by);
+            return Ok((texts.into_iter().map(Content::text).collect(), run.by));
+        }
+        if spooled.output.is_some() {
+            return Ok((run.input.content, run.by));
+        }
+        let for_security = run.by.len();
+        run.ask_in_time(cosmetic, self).await?;
+        let mut content = run.input.content;
+        if let Some(kept) = &self.kept
+            && run.by.len() > for_security
+        {
+            content = with_security_lines(kept, whole, content).await;
+        }
+        Ok((content, run.by))
+    }
+}
+
+/// What the filters for an answer are chosen by.
+struct FilterSubject<'a> {
+    tool: &'a str,
+    /// The command line of the call.
+    line: Option<&'a str>,
+    /// The last command of the line, or what else the call acts on first.
+    text: Option<String>,
+    /// Whether the last command isn't alone on its line.
+    is_among_others: bool,
+}
+
+impl<'a> FilterSubject<'a> {
+    fn new(tool: &'a str, line: Option<&'a str>, context: &CallContext) -> Self {
+        let last = line.and_then(last_command);
+        let is_among_others = last.as_ref().is_some_and(|last| !last.alone);
+        let text = match line {
+            Some(_) => last.map(|last| last.line),
+            None => context.subjects.first().map(|subject| subject.text.clone()),
+        };
+        Self { tool, line, text, is_among_others }
+    }
+
+    /// The filters for security.
+    fn security<'c>(&self, chain: &'c Chain) -> Vec<&'c Link> {
+        let links = chain.links().iter().filter(is_for_security);
+        links
+            .filter(|link| match self.line {
+                Some(line) => link.fits_any(self.tool, line),
+                None => link.fits(self.tool, self.text.as_deref()),
+            })
+            .collect()
+    }
 }
 
 /// Lines and bytes.
@@ -255,6 +282,37 @@ struct FilterRun<'a> {
 }
 
 impl<'a> FilterRun<'a> {
+    /// Runs the filters for security, also on a structured answer. Returns what they leave of that.
+    ///
+    /// # Errors
+    ///
+    /// The answer is withheld.
+    async fn ask_for_security(
+        &mut self,
+        links: &[&'a Link],
+        streams: &Streams,
+        outcome: &Outcome,
+        counts: &FilterCountTable,
+    ) -> Result<Option<Value>, Failure> {
+        if links.is_empty() {
+            return Ok(None);
+        }
+        self.input.content.extend(streams.value(outcome));
+        for link in links {
+            self.ask(link, counts).await?;
+        }
+        if self.input.content.len() <= streams.parts.len() {
+            return Ok(None);
+        }
+        let value = self.input.content.pop();
+        value
+            .as_ref()
+            .and_then(Content::as_text)
+            .and_then(|text| serde_json::from_str(text).ok())
+            .map(Some)
+            .ok_or_else(invalid_value)
+    }
+
     /// Runs filters until the time for making the answer shorter is over. Returns whether it was
     /// enough.
     ///
@@ -318,7 +376,8 @@ impl<'a> FilterRun<'a> {
             Err(failure) => failure.message,
         };
         counts.count_failure(&link.name);
-        let (plugin, name) = (&link.plugin.info().manifest.name, &link.definition.name);
+        let plugin = &link.plugin.info().manifest.name;
+        let name = &link.definition.name;
         if security {
             tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{failed}; the answer is withheld");
             return Err(withheld(link, "the filter failed, and the log says how"));
@@ -359,17 +418,17 @@ fn withheld(link: &Link, reason: &str) -> Failure {
 
 /// The reason why a replacement is refused.
 fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'static str> {
-    let text = |parts: &[Content]| {
-        parts.iter().filter_map(Content::as_text).any(|text| !text.trim().is_empty())
-    };
     if security {
         return None;
     }
-    if text(before) && !text(after) {
+    if has_text(before) && !has_text(after) {
         return Some("it would drop everything");
     }
-    let (before, after) = (size(before), size(after));
-    (after > before).then_some("it would make the answer longer")
+    (size(after) > size(before)).then_some("it would make the answer longer")
+}
+
+fn has_text(parts: &[Content]) -> bool {
+    parts.iter().filter_map(Content::as_text).any(|text| !text.trim().is_empty())
 }
 
 /// [`put_back`] on a thread on which a long text delays no other call.
@@ -382,7 +441,8 @@ async fn with_security_lines(
         put_back(kept, whole, &mut content);
         return content;
     }
-    let (kept, whole) = (kept.clone(), whole.to_owned());
+    let kept = kept.clone();
+    let whole = whole.to_owned();
     blocking(move || {
         put_back(&kept, &whole, &mut content);
         content

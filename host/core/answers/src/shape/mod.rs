@@ -12,10 +12,12 @@ mod flagged;
 mod live_events;
 mod marks;
 mod media;
+mod model_answer;
 mod shortened;
 mod sources;
 mod structured;
 
+use std::io;
 use std::sync::{Arc, Once};
 
 use serde_json::{Value, json};
@@ -23,8 +25,8 @@ use toolhold_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use toolhold_config::Redaction;
 use toolhold_contract::text::counted;
 use toolhold_contract::{
-    CancellationToken, Category, Content, Definition, Events, Failure, Outcome, Output, Report,
-    Role, SubjectKind, UntrustedText,
+    CancellationToken, Category, Content, Definition, Events, Failure, HostError, Outcome, Output,
+    Report, Role, SubjectKind, UntrustedText,
 };
 use toolhold_policy::last_command;
 use toolhold_redaction as redaction;
@@ -37,8 +39,7 @@ use crate::overflow::{
     TextRules,
 };
 use crate::terminal::Kind;
-use clean::{clean_in_time, is_longer};
-use fence::Fence;
+use clean::clean_in_time;
 pub use fence::{fenced, without_fence_keys};
 use live_events::{EventReceiver, LiveEvents};
 use sources::Source;
@@ -72,13 +73,18 @@ impl Shaper {
     ) -> (Outcome, ShapeReport) {
         let mut shape = ShapeReport::default();
         let source = self.redacts(context).then(|| Source::for_call(context));
-        let (store, keys) = (Arc::clone(&self.overflow), source.map(Source::keys));
-        let mut spooled = SpooledAnswer { store, keys, output: None };
+        let mut spooled = SpooledAnswer {
+            store: Arc::clone(&self.overflow),
+            keys: source.map(Source::keys),
+            output: None,
+        };
         let mut kept = None;
-        if let Some(spool) = spool.filter(|_| shortened::is_truncated(&outcome)) {
+        if let Some(spool) = spool
+            && shortened::is_truncated(&outcome)
+        {
             match blocking(move || spool.finish()).await {
                 Ok(output) => spooled.output = Some(Arc::new(output)),
-                Err(error) => kept = Some(Err(error.to_string())),
+                Err(error) => kept = Some(Err(KeepError::Spool(error))),
             }
         }
         let (outcome, truncated) =
@@ -132,11 +138,7 @@ impl Shaper {
             Some(Notice { text, rest: remainder(&kept, 0) })
         });
         if let Some(Notice { text, rest }) = notice {
-            let content = match &mut outcome {
-                Ok(output) => &mut output.content,
-                Err(failure) => &mut failure.content,
-            };
-            content.push(Content::text(bracketed(&text)));
+            content_of(&mut outcome).push(Content::text(bracketed(&text)));
             shape.notices.push(text);
             shape.rest = shape.rest.take().or(rest);
         }
@@ -171,8 +173,11 @@ impl Shaper {
         };
         let (mut outcome, _) =
             clean_in_time(outcome, source, kind(context), self.result, &cancel).await;
-        let (store, keys) = (Arc::clone(&self.overflow), source.map(Source::keys));
-        let mut spooled = SpooledAnswer { store, keys, output: None };
+        let mut spooled = SpooledAnswer {
+            store: Arc::clone(&self.overflow),
+            keys: source.map(Source::keys),
+            output: None,
+        };
         let change = self
             .filtering
             .apply(chain, context, None, true, &outcome, &mut spooled, &cancel)
@@ -225,7 +230,7 @@ impl Shaper {
                 (Whole::Spooled, Some(output)) => {
                     self.keep_spooled(context, output).await.map(|kept| (kept.id, kept.extent))
                 }
-                (Whole::Spooled, None) => Err("it is gone".to_owned()),
+                (Whole::Spooled, None) => Err(KeepError::Gone),
                 (Whole::Text(text), _) => self.keep(context, text, untrusted).await,
             };
             let kept = match kept {
@@ -263,8 +268,8 @@ impl Shaper {
         events: Arc<dyn Events>,
         on_untrusted: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<dyn Events> {
-        let (untrusted, told) = (is_untrusted(context), Once::new());
-        let receiver = EventReceiver { events, untrusted, on_untrusted, told };
+        let untrusted = is_untrusted(context);
+        let receiver = EventReceiver { events, untrusted, on_untrusted, told: Once::new() };
         Arc::new(LiveEvents::new(receiver, self.rules(context)))
     }
 
@@ -285,7 +290,10 @@ impl Shaper {
 
     /// Removes secrets from the arguments that their tool keeps after the call.
     pub fn redact_kept(&self, context: &mut CallContext) {
-        let Some(tool) = context.tool.as_ref().filter(|_| self.redacts(context)) else { return };
+        if !self.redacts(context) {
+            return;
+        }
+        let Some(tool) = &context.tool else { return };
         for argument in tool.definition.arguments_with(Role::Kept) {
             let Some(value) = context.arguments.get(&argument.name) else { continue };
             let redacted = redaction::json(value.clone(), redaction::Keys::Text);
@@ -297,124 +305,9 @@ impl Shaper {
 
     /// Whether secrets are searched in what the call says.
     pub fn redacts(&self, context: &CallContext) -> bool {
-        let exempt = |name: &String| self.redaction.exempt.contains(name);
-        let tool = context.tool.as_ref().map(|tool| &tool.definition);
-        self.redaction.enabled
-            && !tool.is_some_and(|tool| exempt(&tool.name) || tool.aliases.iter().any(exempt))
-    }
-
-    /// Cuts a text that is too long for a model, stores the complete text, and fences untrusted
-    /// text: all of it, or the parts that the tool marked. Of a text that is cut, all.
-    async fn for_model(
-        &self,
-        context: &CallContext,
-        shape: &mut ShapeReport,
-        outcome: &mut Outcome,
-        spooled: &mut Option<Result<KeptOutput, String>>,
-        whole_is_untrusted: bool,
-    ) {
-        let Some(tool) = &context.tool else { return };
-        let (rest, untrusted) = (reads_stored_answers(tool), shape.untrusted);
-        if untrusted {
-            flagged::set_meta(outcome, "toolhold:untrusted", json!(true));
-        }
-        let warning = flagged::warning(&shape.injections);
-        let before = warning.as_deref().map(|warning| Content::text(bracketed(warning)));
-        let (content, structured, meta) = match outcome {
-            Ok(output) => (&mut output.content, &mut output.structured, &mut output.meta),
-            Err(failure) => (&mut failure.content, &mut failure.structured, &mut failure.meta),
-        };
-        let fence = untrusted.then(|| Fence::new(&tool.definition.name));
-        if let Some(fence) = fence.as_ref().filter(|_| whole_is_untrusted) {
-            // They name files and hosts, and stand in the fenced text too.
-            shape.notices.iter_mut().for_each(|notice| *notice = fence.wrap(notice));
-        }
-        shape.notices.extend(warning);
-        let around =
-            |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.wrap(text));
-        // The rest of an answer has its own limit.
-        let threshold = if self.threshold == 0 || rest { usize::MAX } else { self.threshold };
-        let is_long = content.iter().map(|part| part.as_text().map_or(0, str::len)).sum::<usize>()
-            > threshold;
-        let long_value = structured.as_mut().filter(|value| is_longer(value, threshold));
-        let mut whole = String::new();
-        if is_long || long_value.is_some() {
-            whole = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
-        }
-        let shortened = long_value.and_then(|value| {
-            if whole.is_empty() {
-                whole = value.to_string();
-            }
-            shortened::shorten(value, threshold)
-        });
-        if structured.as_ref().is_some_and(|value| is_longer(value, threshold)) {
-            let whole = structured.take().unwrap_or_default().to_string();
-            let (total, kept) = (whole.chars().count(), self.keep(context, whole, untrusted).await);
-            let notice = format!(
-                "The structured answer of {total} characters is left out. {}",
-                describe_rest(&kept, 0)
-            );
-            content.push(Content::text(bracketed(&notice)));
-            shape.notices.push(notice);
-            shape.rest = remainder(&kept, 0);
-            shape.truncated = true;
-        }
-        let ends = if is_long { cut::ends(&whole, threshold) } else { None };
-        if ends.is_some() || shortened.is_some() {
-            // The shown part of a field may end before the shown part of the text.
-            let offset = shortened.or(ends.as_ref().map(|ends| ends.offset)).unwrap_or_default();
-            let mut total = ends.as_ref().map(|ends| ends.total).unwrap_or_default();
-            let kept = match spooled.take() {
-                Some(kept) => kept.map(|kept| {
-                    total = kept.characters;
-                    (kept.id, kept.extent)
-                }),
-                None => self.keep(context, whole.clone(), untrusted).await,
-            };
-            shape.notices.push(format!(
-                "A part of the answer is left out here. {}",
-                describe_rest(&kept, offset)
-            ));
-            shape.rest = remainder(&kept, offset);
-            shape.truncated = true;
-            if let Some(ends) = ends {
-                let left_out = total.saturating_sub(ends.total - ends.left_out);
-                let notice = format!(
-                    "[{left_out} of {total} characters are left out here. {}]\n",
-                    describe_rest(&kept, ends.offset)
-                );
-                let break_line = if ends.head.is_empty() || ends.head.ends_with('\n') || untrusted {
-                    ""
-                } else {
-                    "\n"
-                };
-                let text =
-                    format!("{}{break_line}{notice}{}", around(ends.head), around(ends.tail));
-                content.retain(|part| part.as_text().is_none());
-                if let Some(fence) = &fence {
-                    content.iter_mut().for_each(|part| fence.enclose(part));
-                }
-                content.insert(0, Content::text(text));
-                content.splice(0..0, before);
-                let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
-                let told = json!({ "id": id, "offset": ends.offset, "left_out": left_out, "total": total });
-                match meta {
-                    Some(Value::Object(fields)) => {
-                        drop(fields.insert("toolhold:overflow".to_owned(), told));
-                    }
-                    meta => *meta = Some(json!({ "toolhold:overflow": told })),
-                }
-                return;
-            }
-        }
-        if let Some(fence) = &fence {
-            for part in content.iter_mut() {
-                if whole_is_untrusted || part.is_untrusted() {
-                    fence.enclose(part);
-                }
-            }
-        }
-        content.splice(0..0, before);
+        let tool = context.tool.iter().map(|tool| &tool.definition);
+        let mut names = tool.flat_map(|tool| tool.aliases.iter().chain([&tool.name]));
+        self.redaction.enabled && !names.any(|name| self.redaction.exempt.contains(name))
     }
 
     /// Stores an answer for `read_overflow`. Returns the ID and whether everything is stored, or
@@ -424,17 +317,15 @@ impl Shaper {
         context: &CallContext,
         text: String,
         untrusted: bool,
-    ) -> Result<(OverflowId, Extent), String> {
-        let (overflow, session) = (Arc::clone(&self.overflow), Arc::clone(&context.session));
-        let keep = move || {
+    ) -> Result<(OverflowId, Extent), KeepError> {
+        let overflow = Arc::clone(&self.overflow);
+        let session = Arc::clone(&context.session);
+        blocking(move || {
             let is_whole = text.len() <= overflow.answer_bytes();
-            let whole = if is_whole { Extent::Whole } else { Extent::Beginning };
-            overflow
-                .keep(&session, &text, untrusted)
-                .map(|id| (id, whole))
-                .map_err(|error| error.to_string())
-        };
-        blocking(keep).await
+            let extent = if is_whole { Extent::Whole } else { Extent::Beginning };
+            Ok((overflow.keep(&session, &text, untrusted)?, extent))
+        })
+        .await
     }
 
     /// Gives a spooled output its ID.
@@ -442,10 +333,10 @@ impl Shaper {
         &self,
         context: &CallContext,
         output: Arc<SpooledOutput>,
-    ) -> Result<KeptOutput, String> {
+    ) -> Result<KeptOutput, KeepError> {
         let session = Arc::clone(&context.session);
-        let output = Arc::into_inner(output).ok_or("it is still read")?;
-        blocking(move || output.keep(&session)).await.map_err(|error| error.to_string())
+        let output = Arc::into_inner(output).ok_or(KeepError::StillRead)?;
+        Ok(blocking(move || output.keep(&session)).await?)
     }
 
     /// Makes text of what a command writes that goes on after its call.
@@ -462,6 +353,19 @@ impl Shaper {
         }
         Some(Arc::new(Spool::new(Arc::clone(&self.overflow), self.rules(context))))
     }
+}
+
+/// Why the complete text of an answer isn't kept.
+#[derive(Debug, thiserror::Error)]
+enum KeepError {
+    #[error("it is gone")]
+    Gone,
+    #[error("it is still read")]
+    StillRead,
+    #[error(transparent)]
+    Spool(#[from] io::Error),
+    #[error(transparent)]
+    Store(#[from] HostError),
 }
 
 /// What shaping did to an answer.
@@ -489,13 +393,21 @@ struct Notice {
     rest: Option<Remainder>,
 }
 
+/// The parts of an outcome.
+fn content_of(outcome: &mut Outcome) -> &mut Vec<Content> {
+    match outcome {
+        Ok(output) => &mut output.content,
+        Err(failure) => &mut failure.content,
+    }
+}
+
 /// A notice in the form of the text.
 fn bracketed(notice: &str) -> String {
     format!("[{notice}]\n")
 }
 
 /// Where to read on from `offset`.
-fn remainder(kept: &Result<(OverflowId, Extent), String>, offset: usize) -> Option<Remainder> {
+fn remainder(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> Option<Remainder> {
     kept.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
 }
 
@@ -513,13 +425,12 @@ fn reads_stored_answers(tool: &Tool) -> bool {
 
 /// Whether the answer of a call is untrusted.
 fn is_untrusted(context: &CallContext) -> bool {
-    context.tool.as_ref().is_some_and(|tool| match reads_stored_answers(tool) {
-        true => context.arguments["id"]
-            .as_str()
-            .and_then(OverflowId::parse)
-            .is_some_and(|id| id.is_untrusted()),
-        false => tool.definition.annotations.open_world,
-    })
+    let Some(tool) = &context.tool else { return false };
+    if reads_stored_answers(tool) {
+        let id = context.arguments["id"].as_str().and_then(OverflowId::parse);
+        return id.is_some_and(|id| id.is_untrusted());
+    }
+    tool.definition.annotations.open_world
 }
 
 /// What a third-party tool says of its failure becomes a part of the answer, which is fenced. The
@@ -552,7 +463,7 @@ pub fn holds_secret(value: &Value) -> bool {
 }
 
 /// How to read the part that was left out.
-fn describe_rest(kept: &Result<(OverflowId, Extent), String>, offset: usize) -> String {
+fn describe_rest(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> String {
     match kept {
         Ok((id, Extent::Whole)) => format!(
             "To see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.",
