@@ -299,15 +299,15 @@ pub use toolhold_catalogue::plugins::{
 pub use toolhold_catalogue::schema::compile as compile_schema;
 pub use toolhold_config as config;
 pub use toolhold_contract::{
-    Access, Annotations, Body, BoxFuture, Call, CallId, CallerInfo, CallerSource,
-    CancellationToken, Category, ChangeArguments, Confidence, Content, Definition, Denial,
-    EmbeddingModel, Events, Failure, FileState, FilterDefinition, FilterInput, FilterVerdict,
-    HOST_CODES, HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NAME, NoEvents,
-    Offers, Outcome, Output, PathState, Pattern, PreviewArguments, ProgramState, Progress,
-    PromptOffer, PromptOfferArgument, Purpose, ReadFile, ReadFiles, Report, ReportEntries,
-    ResourceOffer, Role, Rollback, Snapshot, Subject, SubjectKind, TaskAction, TaskBook, TaskError,
-    TaskOrder, TaskRun, TaskState, ToolArgument, ToolSource, ToolSourceState, UntrustedText,
-    VectorDatabase, VectorPoint, VectorSet, Wanted, text,
+    Access, Annotations, Body, BoxFuture, Call, CallCommands, CallId, CallRequests, CallerInfo,
+    CallerSource, CancellationToken, Category, ChangeArguments, Confidence, Content, Definition,
+    Denial, EmbeddingModel, Events, Failure, FileState, FilterDefinition, FilterInput,
+    FilterVerdict, HOST_CODES, HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NAME,
+    NoEvents, Offers, Outcome, Output, PathState, Pattern, PreviewArguments, ProgramState,
+    Progress, PromptOffer, PromptOfferArgument, Purpose, ReadFile, ReadFiles, Report,
+    ReportEntries, ResourceOffer, Role, Rollback, Snapshot, Subject, SubjectKind, TaskAction,
+    TaskBook, TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, ToolSource, ToolSourceState,
+    UntrustedText, VectorDatabase, VectorPoint, VectorSet, Wanted, text,
 };
 pub use toolhold_data_dir::state;
 pub use toolhold_engine::{

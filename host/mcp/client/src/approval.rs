@@ -12,7 +12,7 @@ use toolhold_core::{HostError, ToolSourceState, provider_states};
 use crate::START;
 use crate::connection::{Connection, Era};
 use crate::definitions::{checked, offered};
-use crate::launch::{Launch, Surroundings};
+use crate::launch::{Launch, LaunchError, Surroundings};
 use crate::listed_tools::ListedTools;
 use crate::listing::Listing;
 use crate::oauth::TokenFile;
@@ -113,7 +113,8 @@ fn of_server(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostState
 pub fn unpinned(server: &McpServer) -> Option<String> {
     // One at a URL fetches nothing.
     let is_program = !server.command.is_empty();
-    is_program.then(|| Line::parse(&server.command, &server.args).err()).flatten()
+    let error = is_program.then(|| Line::parse(&server.command, &server.args).err()).flatten();
+    error.map(|error| error.to_string())
 }
 
 /// What a server offers now.
@@ -157,13 +158,14 @@ pub async fn inspect(
 ) -> Result<Inspection, HostError> {
     let fail = |reason: String| HostError::Config(format!("the server `{name}`: {reason}"));
     let server = config.values.mcp.servers.get(name);
-    let server = server.ok_or_else(|| fail("the configuration doesn't have it".to_owned()))?;
+    let server = server.ok_or_else(|| fail(LaunchError::NotConfigured.to_string()))?;
     let known = Pins::load(folders, name)?;
     let start = start_digest(server);
     let around = Arc::new(Surroundings::new(config, folders, directory, "toolhold mcp"));
     let launch = Launch::new(&around, name, server, String::new());
     let launch = tokio::task::spawn_blocking(move || launch.resolved()).await;
-    let launch = launch.map_err(|error| fail(error.to_string()))?.map_err(fail)?;
+    let launch = launch.unwrap_or_else(|error| Err(error.into()));
+    let launch = launch.map_err(|error| fail(error.to_string()))?;
     let (lock, launch) = (launch.lock().to_owned(), Arc::new(launch));
     let look = async {
         let connection = match Connection::open(Arc::clone(&launch), Era::Unknown).await {
@@ -195,7 +197,7 @@ pub async fn inspect(
         Ok::<_, Reason>((pins, left_out))
     };
     let looked = tokio::time::timeout(START, look).await.unwrap_or_else(|_| {
-        Err(format!("it didn't list its tools within {} s", START.as_secs()).into())
+        Err(Reason::new(format!("it didn't list its tools within {} s", START.as_secs())))
     });
     let (pins, mut left_out) = looked.map_err(|reason| fail(reason.for_person()))?;
     let (tools, left_out_too) = offered(name, &pins, server.trust_annotations);

@@ -92,8 +92,12 @@ impl ClientHandler for Client {
             return Err(ErrorData::invalid_params("the user can't be asked", None));
         }
         // A question that the server takes back is no longer shown.
-        let answer = context.ct.run_until_cancelled(self.running.ask(request)).await;
-        answer.unwrap_or_else(|| Err(ErrorData::invalid_params("it was taken back", None)))
+        match context.ct.run_until_cancelled(self.running.ask(request)).await {
+            Some(answer) => {
+                answer.map_err(|error| ErrorData::invalid_params(error.to_string(), None))
+            }
+            None => Err(ErrorData::invalid_params("it was taken back", None)),
+        }
     }
 
     fn get_info(&self) -> ClientConfig {

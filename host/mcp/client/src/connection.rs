@@ -27,10 +27,10 @@ use toolhold_system::process::{Child, Ending};
 
 use crate::MAX_TOOLS;
 use crate::client::Client;
-use crate::gate::{ConnectionEnd, ENDED};
+use crate::gate::{ConnectionEnd, EndError};
 use crate::http::Http;
 use crate::inquiries::MAX_QUESTIONS;
-use crate::launch::{Launch, Secrets};
+use crate::launch::{Launch, LaunchError, Secrets};
 use crate::listed_tools::ListedTools;
 use crate::pipe::Pipe;
 use crate::program_end::{how_it_ended, last_words};
@@ -87,7 +87,7 @@ impl Process {
     ) -> (Option<String>, Option<String>) {
         let Some(mut child) = self.0.take() else { return (None, None) };
         let (launch, complaint) = (Arc::clone(launch), ended.complaint());
-        let has_ended = ended.reason() == Some(ENDED);
+        let has_ended = matches!(ended.reason(), Some(EndError::Ended));
         let looked = tokio::task::spawn_blocking(move || {
             let wait = if has_ended { GRACE } else { Duration::ZERO };
             child.wait_for_output(Some(Instant::now() + wait), &mut |_, _| {});
@@ -140,9 +140,9 @@ impl Connection {
             let secrets = starting.secrets()?;
             let place = starting.place(&secrets)?;
             let child = if place.is_none() { Some(starting.start(&secrets)?) } else { None };
-            Ok::<_, String>((child, place, secrets.known()))
+            Ok::<_, LaunchError>((child, place, secrets.known()))
         });
-        let (child, place, known) = started.await.map_err(|error| error.to_string())??;
+        let (child, place, known) = started.await.map_err(LaunchError::from)??;
         let ended = Arc::new(known);
         match (child, place) {
             (_, Some(mut place)) => {
@@ -151,14 +151,12 @@ impl Connection {
                 Self::begin(http, Process(None), &launch, era, ended, asks).await
             }
             (Some(mut child), None) => {
-                let streams =
-                    child.take_streams().ok_or_else(|| "its pipes are missing".to_owned())?;
+                let streams = child.take_streams().ok_or(LaunchError::NoPipes)?;
                 let process = Process(Some(child));
-                let pipe = Pipe::new(streams, Arc::clone(&ended));
-                let pipe = pipe.map_err(|error| error.to_string())?;
+                let pipe = Pipe::new(streams, Arc::clone(&ended)).map_err(LaunchError::Pipes)?;
                 Self::begin(pipe, process, &launch, era, ended, asks).await
             }
-            (None, None) => Err("it has neither a program nor a URL".to_owned().into()),
+            (None, None) => Err(LaunchError::NoProgram.into()),
         }
     }
 
@@ -168,7 +166,7 @@ impl Connection {
     /// # Errors
     ///
     /// It can't be asked, for people.
-    pub(crate) async fn challenge(launch: &Arc<Launch>) -> Result<Option<String>, String> {
+    pub(crate) async fn challenge(launch: &Arc<Launch>) -> Result<Option<String>, LaunchError> {
         let Some(place) = launch.place(&Secrets::default())? else { return Ok(None) };
         let ended = Arc::new(ConnectionEnd::default());
         let http = Http::new(place, Arc::clone(&ended));
@@ -198,7 +196,7 @@ impl Connection {
                 if process.0.is_some() {
                     ended.wait_for_complaint().await;
                 }
-                let reason = ended.reason().map(str::to_owned);
+                let reason = ended.reason().map(EndError::to_string);
                 let (how, hint) = process.ending(launch, &ended).await;
                 let reason = match how.or(reason) {
                     Some(own) => with_complaint(&own, &ended),
@@ -238,8 +236,8 @@ impl Connection {
     /// Why it can't be used any more.
     pub(crate) fn ended(&self) -> Option<Reason> {
         let is_over = self.service.is_closed() || self.peer().is_transport_closed();
-        let reason = self.ended.reason().or(is_over.then_some(ENDED))?;
-        Some(with_complaint(reason, &self.ended))
+        let reason = self.ended.reason().or(is_over.then_some(&EndError::Ended))?;
+        Some(with_complaint(&reason.to_string(), &self.ended))
     }
 
     /// Whether it ended because the server doesn't know the session any more, as one that was
@@ -343,7 +341,7 @@ impl Connection {
                 return Ok(listed);
             }
         }
-        Err(format!("its list of tools has more than {MAX_PAGES} pages, the limit").into())
+        Err(Reason::new(format!("its list of tools has more than {MAX_PAGES} pages, the limit")))
     }
 
     /// Calls a tool. Dropping the future tells the server that the call is cancelled.
@@ -367,8 +365,8 @@ impl Connection {
         match answer {
             ServerResult::CallToolResult(result) => Ok(result),
             ServerResult::CustomResult(CustomResult(value)) => with_known_content(value)
-                .ok_or_else(|| CallError::Refused("its answer isn't the result of a tool".into())),
-            _ => Err(CallError::Refused("its answer isn't the result of a tool".into())),
+                .ok_or_else(|| CallError::refused("its answer isn't the result of a tool")),
+            _ => Err(CallError::refused("its answer isn't the result of a tool")),
         }
     }
 
@@ -391,7 +389,7 @@ impl Connection {
             .await?;
         match answer {
             ServerResult::ReadResourceResult(result) => Ok(result),
-            _ => Err(CallError::Refused("its answer isn't a resource".into())),
+            _ => Err(CallError::refused("its answer isn't a resource")),
         }
     }
 
@@ -414,7 +412,7 @@ impl Connection {
             .await?;
         match answer {
             ServerResult::GetPromptResult(result) => Ok(result),
-            _ => Err(CallError::Refused("its answer isn't a prompt".into())),
+            _ => Err(CallError::refused("its answer isn't a prompt")),
         }
     }
 
@@ -437,21 +435,19 @@ impl Connection {
             match answer {
                 ServerResult::InputRequiredResult(required) => {
                     if required.input_requests.is_some() && !self.client.asks {
-                        return Err(CallError::Refused(
-                            "it needs an answer of the user, which `elicitation = false` rules out"
-                                .into(),
+                        return Err(CallError::refused(
+                            "it needs an answer of the user, which `elicitation = false` rules out",
                         ));
                     }
                     let requests = required.input_requests.unwrap_or_default();
                     let answers = running.answers(requests).await;
-                    let answers = answers.map_err(|why| CallError::Refused(why.into()))?;
+                    let answers = answers.map_err(|error| CallError::Refused(error.into()))?;
                     (responses, state) = (Some(answers), required.request_state);
                 }
                 result => return Ok(result),
             }
         }
-        let reason = format!("it asked for input more than {MAX_QUESTIONS} times");
-        Err(CallError::Refused(reason.into()))
+        Err(CallError::refused(format!("it asked for input more than {MAX_QUESTIONS} times")))
     }
 
     async fn send(&self, request: ClientRequest, call: &Call) -> Result<ServerResult, CallError> {
@@ -477,7 +473,7 @@ impl Connection {
             Err(ServiceError::TransportClosed)
                 if self.process.0.is_none() && self.ended().is_none() =>
             {
-                Err(CallError::Refused("its stream ended before the answer".into()))
+                Err(CallError::refused("its stream ended before the answer"))
             }
             Err(error) => {
                 if self.process.0.is_some() && self.ended().is_some() {
@@ -511,9 +507,9 @@ pub(crate) struct OpenError {
     pub(crate) may_be_era: bool,
 }
 
-impl From<String> for OpenError {
-    fn from(reason: String) -> Self {
-        Self { reason: reason.into(), may_be_era: false }
+impl From<LaunchError> for OpenError {
+    fn from(error: LaunchError) -> Self {
+        Self { reason: error.into(), may_be_era: false }
     }
 }
 
@@ -533,6 +529,12 @@ pub(crate) enum CallError {
     Unheard(Reason),
 }
 
+impl CallError {
+    fn refused(reason: impl Into<String>) -> Self {
+        Self::Refused(Reason::new(reason))
+    }
+}
+
 /// A request that was sent. Dropped before its answer came, it is cancelled.
 struct SentCall(Option<RequestHandle<RoleClient>>);
 
@@ -549,7 +551,7 @@ impl Drop for SentCall {
 fn with_complaint(reason: &str, ended: &ConnectionEnd) -> Reason {
     let reason = neutral_line(cut(reason, 1024));
     match ended.complaint() {
-        complaint if complaint.is_empty() => reason.into(),
+        complaint if complaint.is_empty() => Reason::new(reason),
         complaint => Reason::said(format!("{reason}; its last words"), &last_words(&complaint)),
     }
 }

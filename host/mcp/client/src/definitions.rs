@@ -121,7 +121,7 @@ pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>
                 format!("its output schema has more than {MAX_WEIGHT} values, the limit")
             }
             () => match compile(schema, output) {
-                Err(reason) => reason,
+                Err(error) => error.to_string(),
                 Ok(()) => {
                     bytes += size;
                     pins.push(pin);
@@ -152,13 +152,21 @@ fn portable(mut schema: Value) -> Value {
     schema
 }
 
+/// A schema that doesn't compile, and what is wrong with it.
+#[derive(Debug, thiserror::Error)]
+enum SchemaError {
+    #[error("its input schema can't be used: {0}")]
+    Input(String),
+    #[error("its output schema can't be used: {0}")]
+    Output(String),
+}
+
 /// Compiles the schemas of a tool, as they are offered.
-fn compile(input: Value, output: Option<Value>) -> Result<(), String> {
-    compile_schema(&neutral_json(input))
-        .map_err(|reason| format!("its input schema can't be used: {reason}"))?;
+fn compile(input: Value, output: Option<Value>) -> Result<(), SchemaError> {
+    compile_schema(&neutral_json(input)).map_err(|why| SchemaError::Input(why.to_string()))?;
     if let Some(output) = output {
         compile_schema(&neutral_json(output))
-            .map_err(|reason| format!("its output schema can't be used: {reason}"))?;
+            .map_err(|why| SchemaError::Output(why.to_string()))?;
     }
     Ok(())
 }

@@ -65,22 +65,43 @@ const SECRET_PAIRS: [(&str, &str); 5] = [
     ("recovery", "code"),
 ];
 
+/// A fault of a form that keeps it from being shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FormError {
+    #[error(transparent)]
+    Schema(#[from] serde_json::Error),
+    #[error("the form is {0} bytes; the limit is {MAX_FORM}")]
+    TooLarge(usize),
+    #[error("the form has no fields")]
+    NoFields,
+    #[error("the form has {0} fields; the limit is {MAX_FIELDS}")]
+    TooManyFields(usize),
+    #[error("the form requires a field that it doesn't have")]
+    MissingField,
+    #[error("a field's name isn't 1 to {MAX_NAME} of A-Za-z0-9_.-")]
+    FieldName,
+    #[error("the field `{0}` seems to ask for a secret, for which forms aren't made")]
+    AsksForSecret(String),
+    #[error("a field has {0} choices; the limit is {MAX_CHOICES}")]
+    TooManyChoices(usize),
+    #[error("a choice is too long, or has characters that steer a terminal")]
+    Choice,
+}
+
 /// The form with neutral texts. What it may have is given by the type.
 ///
 /// # Errors
 ///
 /// Why it isn't shown to a person.
-pub(crate) fn checked(schema: &ElicitationSchema) -> Result<Value, String> {
-    let schema = serde_json::to_value(schema).map_err(|error| error.to_string())?;
+pub(crate) fn checked(schema: &ElicitationSchema) -> Result<Value, FormError> {
+    let schema = serde_json::to_value(schema)?;
     let size = schema.to_string().len();
     if size > MAX_FORM {
-        return Err(format!("the form is {size} bytes; the limit is {MAX_FORM}"));
+        return Err(FormError::TooLarge(size));
     }
-    let Some(fields) = schema["properties"].as_object() else {
-        return Err("the form has no fields".to_owned());
-    };
+    let fields = schema["properties"].as_object().ok_or(FormError::NoFields)?;
     if fields.len() > MAX_FIELDS {
-        return Err(format!("the form has {} fields; the limit is {MAX_FIELDS}", fields.len()));
+        return Err(FormError::TooManyFields(fields.len()));
     }
     let mut shown = Map::new();
     for (name, field) in fields {
@@ -89,17 +110,17 @@ pub(crate) fn checked(schema: &ElicitationSchema) -> Result<Value, String> {
     let mut form = serde_json::json!({ "type": "object", "properties": shown });
     if let Some(required) = schema["required"].as_array() {
         if required.iter().any(|name| !fields.contains_key(name.as_str().unwrap_or_default())) {
-            return Err("the form requires a field that it doesn't have".to_owned());
+            return Err(FormError::MissingField);
         }
         form["required"] = required.clone().into();
     }
     Ok(form)
 }
 
-fn checked_field(name: &str, field: &Value) -> Result<Value, String> {
+fn checked_field(name: &str, field: &Value) -> Result<Value, FormError> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
-        return Err(format!("a field's name isn't 1 to {MAX_NAME} of A-Za-z0-9_.-"));
+        return Err(FormError::FieldName);
     }
     let is_choice = ["enum", "oneOf", "items"].iter().any(|key| field.get(key).is_some());
     let is_free = !is_choice && field["type"] != "boolean";
@@ -108,13 +129,13 @@ fn checked_field(name: &str, field: &Value) -> Result<Value, String> {
         if let Some(text) = field.get(key).and_then(Value::as_str) {
             let asks = if key == "title" { asks_for_secret } else { tells_to_enter_secret };
             if is_free && asks(text) {
-                return Err(no_secrets(name));
+                return Err(FormError::AsksForSecret(name.to_owned()));
             }
             field[key] = neutral_line(cut(text, MAX_TEXT)).into();
         }
     }
     if is_free && asks_for_secret(name) {
-        return Err(no_secrets(name));
+        return Err(FormError::AsksForSecret(name.to_owned()));
     }
     check_choices(&mut field)?;
     if let Some(default) = field.get("default").and_then(Value::as_str) {
@@ -123,28 +144,19 @@ fn checked_field(name: &str, field: &Value) -> Result<Value, String> {
     Ok(field)
 }
 
-fn no_secrets(name: &str) -> String {
-    format!("the field `{name}` seems to ask for a secret, for which forms aren't made")
-}
-
 /// Checks the choices of a field, wherever they stand in its schema.
-fn check_choices(field: &mut Value) -> Result<(), String> {
+fn check_choices(field: &mut Value) -> Result<(), FormError> {
     for list in ["enum", "oneOf", "anyOf", "enumNames"] {
         let Some(choices) = field.get_mut(list).and_then(Value::as_array_mut) else { continue };
         if choices.len() > MAX_CHOICES {
-            return Err(format!(
-                "a field has {} choices; the limit is {MAX_CHOICES}",
-                choices.len()
-            ));
+            return Err(FormError::TooManyChoices(choices.len()));
         }
         for choice in choices {
             let value = if choice.is_object() { &mut choice["const"] } else { &mut *choice };
             let text = value.as_str().unwrap_or_default();
             // It is an answer as it is, so it can't be changed.
             if list != "enumNames" && (text.len() > MAX_TEXT || neutral_line(text) != text) {
-                return Err(
-                    "a choice is too long, or has characters that steer a terminal".to_owned()
-                );
+                return Err(FormError::Choice);
             }
             if list == "enumNames" {
                 *value = neutral_line(cut(text, MAX_TEXT)).into();
@@ -199,31 +211,49 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
+/// A fault of an answer to a form.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnswerError {
+    #[error("the form has no field `{0}`")]
+    UnknownField(String),
+    #[error("it is {0} bytes; the limit is {MAX_ANSWER}")]
+    TooLarge(usize),
+    /// The form isn't a schema that answers can be checked with.
+    #[error("{0}")]
+    Form(String),
+    /// A value doesn't fit its field.
+    #[error("{0}")]
+    Value(String),
+    #[error("`{name}` doesn't have the format `{format}`")]
+    Format { name: String, format: String },
+}
+
 /// Checks an answer against the form.
 ///
 /// # Errors
 ///
 /// Why it doesn't fit.
-pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<(), String> {
+pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<(), AnswerError> {
     let fields = &form["properties"];
     if let Some(name) = answer.keys().find(|name| fields.get(*name).is_none()) {
-        return Err(format!("the form has no field `{}`", neutral_line(cut(name, MAX_NAME))));
+        return Err(AnswerError::UnknownField(neutral_line(cut(name, MAX_NAME))));
     }
     let value = Value::Object(answer.clone());
     let size = value.to_string().len();
     if size > MAX_ANSWER {
-        return Err(format!("it is {size} bytes; the limit is {MAX_ANSWER}"));
+        return Err(AnswerError::TooLarge(size));
     }
-    let schema = compile_schema(form)?;
+    let schema = compile_schema(form).map_err(|why| AnswerError::Form(why.to_string()))?;
     if let Err(error) = schema.validate(&value) {
-        return Err(neutral_line(cut(&error.to_string(), MAX_TEXT)));
+        return Err(AnswerError::Value(neutral_line(cut(&error.to_string(), MAX_TEXT))));
     }
     for (name, value) in answer {
         let (format, text) = (fields[name]["format"].as_str(), value.as_str());
         if let (Some(format), Some(text)) = (format, text)
             && !has_format(text, format)
         {
-            return Err(format!("`{name}` doesn't have the format `{format}`"));
+            let (name, format) = (name.clone(), format.to_owned());
+            return Err(AnswerError::Format { name, format });
         }
     }
     Ok(())
@@ -261,9 +291,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn form(fields: Value) -> Result<Value, String> {
+    fn form(fields: Value) -> Result<Value, FormError> {
         let schema = json!({ "type": "object", "properties": fields });
-        checked(&serde_json::from_value(schema).map_err(|error| error.to_string())?)
+        checked(&serde_json::from_value(schema)?)
     }
 
     #[test]

@@ -14,15 +14,15 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 use toolhold_core::text::neutral;
 use toolhold_core::{
-    BoxFuture, Call, CallId, CancellationToken, Inquirer, Inquiry, InquiryAnswer, NoEvents,
-    compile_schema,
+    BoxFuture, Call, CallCommands, CallId, CallRequests, CancellationToken, Inquirer, Inquiry,
+    InquiryAnswer, NoEvents, compile_schema,
 };
 use toolhold_fuzz::{NAMES, Result, Target, Unstructured, json, json_text, schema};
 
 use crate::connection::{Connection, Era};
 use crate::definitions::{OfferedTool, checked, offered};
 use crate::events::Parser;
-use crate::gate::ConnectionEnd;
+use crate::gate::{ConnectionEnd, LimitError};
 use crate::listed_tools::ListedTools;
 use crate::listing::Listing;
 use crate::offers::{ServerOffers, pin};
@@ -98,7 +98,7 @@ fn soak_any_bytes_of_a_server_are_read() {
 
 /// Reads the events of a server at a URL, whole and in pieces.
 fn check_events(input: &[u8]) {
-    let parse = |size: usize| -> std::result::Result<Vec<_>, String> {
+    let parse = |size: usize| -> std::result::Result<Vec<_>, LimitError> {
         let mut parser = Parser::default();
         let pieces = input.chunks(size).map(|piece| parser.take(piece));
         pieces.collect::<std::result::Result<Vec<_>, _>>().map(|all| all.concat())
@@ -264,22 +264,13 @@ fn call() -> Call {
         caller: None,
         session: "session".into(),
         caller_info: None,
-        commands: Vec::new(),
-        network: false,
-        origins: Vec::new(),
         read_only: false,
         path_rules: None,
         changes: None,
-        command_changes: None,
-        judge: None,
-        output: None,
-        jobs: None,
-        services: None,
-        job_servers: None,
+        commands: CallCommands::default(),
+        requests: CallRequests::default(),
         tasks: None,
         inquirer: Some(Arc::new(Accepting)),
-        shell: None,
-        variables: Vec::new(),
         report: Arc::default(),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),

@@ -2,6 +2,7 @@
 //! asked for.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,9 @@ use rmcp::model::{
 use tokio::sync::Notify;
 use toolhold_core::CancellationToken;
 use toolhold_net::{Echoes, SecretValue};
+
+use crate::http::{HttpError, MAX_EVENTS, MAX_STREAMS, STREAMS_TIME};
+use crate::pipe::MAX_PIECES;
 
 /// Most bytes of one message.
 pub(crate) const MAX_MESSAGE: usize = 8 << 20;
@@ -24,9 +28,6 @@ pub(crate) const LARGE: usize = 64 * 1024;
 /// Most messages in one second that answer no request.
 const MAX_UNASKED: u32 = 500;
 
-/// Why a program is told to have ended that closed its pipes.
-pub(crate) const ENDED: &str = "it ended";
-
 /// Time for the last words of a server that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -36,10 +37,50 @@ const MAX_COMPLAINT: usize = 2 * 1024;
 /// Bytes that are kept before them, so that a secret isn't cut in two before it is looked for.
 const BEFORE_COMPLAINT: usize = 16 * 1024;
 
+/// The cause of a connection's end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EndError {
+    /// A program has closed its pipes.
+    #[error("it ended")]
+    Ended,
+    #[error("it doesn't know the session any more")]
+    Forgotten,
+    #[error("the connection was closed")]
+    Closed,
+    #[error("it can't be read: {0}")]
+    Read(io::Error),
+    #[error(transparent)]
+    Write(Arc<io::Error>),
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    #[error(transparent)]
+    Http(Arc<HttpError>),
+}
+
+/// A limit that the messages of a server exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LimitError {
+    #[error("it sent a message of more than {} MiB, the limit", MAX_MESSAGE >> 20)]
+    Size,
+    #[error("it sent a message with more than {MAX_VALUES} values, the limit")]
+    Values,
+    #[error("it sent more than {MAX_UNASKED} messages in one second that answer nothing")]
+    Unasked,
+    #[error("it sent more than {MAX_PIECES} pieces of lines in one second")]
+    Pieces,
+    #[error("it sent more than {MAX_EVENTS} events in one second, the limit")]
+    Events,
+    #[error(
+        "it ended more than {MAX_STREAMS} streams within {} s, the limit",
+        STREAMS_TIME.as_secs()
+    )]
+    Streams,
+}
+
 /// Why a connection ended, the last words of the server, and the secrets that it knows.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionEnd {
-    reason: OnceLock<String>,
+    reason: OnceLock<EndError>,
     challenge: OnceLock<Option<String>>,
     over: CancellationToken,
     forgot: OnceLock<()>,
@@ -69,14 +110,14 @@ impl ConnectionEnd {
     }
 
     /// Keeps the first reason.
-    pub(crate) fn set(&self, reason: impl Into<String>) {
+    pub(crate) fn set(&self, reason: impl Into<EndError>) {
         let _ = self.reason.set(reason.into());
         self.over.cancel();
     }
 
     /// Why it ended. `None`: it hasn't, as far as is known.
-    pub(crate) fn reason(&self) -> Option<&str> {
-        self.reason.get().map(String::as_str)
+    pub(crate) fn reason(&self) -> Option<&EndError> {
+        self.reason.get()
     }
 
     /// The server refused a request for want of authorization. Keeps the first header in which it
@@ -102,7 +143,7 @@ impl ConnectionEnd {
             self.unheard.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
         }
         let _ = self.forgot.set(());
-        self.set("it doesn't know the session any more");
+        self.set(EndError::Forgotten);
     }
 
     /// Whether it ended because the server doesn't know the session any more.
@@ -233,7 +274,7 @@ impl MessageLimits {
     /// # Errors
     ///
     /// The server sent too much that answers nothing.
-    pub(crate) fn passes(&mut self, message: &ServerJsonRpcMessage) -> Result<bool, String> {
+    pub(crate) fn passes(&mut self, message: &ServerJsonRpcMessage) -> Result<bool, LimitError> {
         let is_answer = match message {
             ServerJsonRpcMessage::Response(response) => self.pending.answers(&response.id),
             ServerJsonRpcMessage::Error(error) => match &error.id {
@@ -263,11 +304,8 @@ impl MessageLimits {
     }
 
     /// Counts a message that answers nothing.
-    pub(crate) fn count(&mut self) -> Result<(), String> {
-        if self.unasked.count() {
-            return Ok(());
-        }
-        Err(format!("it sent more than {MAX_UNASKED} messages in one second that answer nothing"))
+    pub(crate) fn count(&mut self) -> Result<(), LimitError> {
+        if self.unasked.count() { Ok(()) } else { Err(LimitError::Unasked) }
     }
 }
 
@@ -276,11 +314,8 @@ impl MessageLimits {
 /// # Errors
 ///
 /// It has too many values.
-pub(crate) fn check(message: &[u8]) -> Result<(), String> {
-    if values(message) > MAX_VALUES {
-        return Err(format!("it sent a message with more than {MAX_VALUES} values, the limit"));
-    }
-    Ok(())
+pub(crate) fn check(message: &[u8]) -> Result<(), LimitError> {
+    if values(message) > MAX_VALUES { Err(LimitError::Values) } else { Ok(()) }
 }
 
 /// A message, or `None` if it isn't one. A large one is parsed on a thread for blocking work.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_core::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, CONTENT_TYPE, InvalidHeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -29,8 +29,10 @@ use toolhold_net::requests::{
 use url::Url;
 
 use crate::events::{Events, Parser};
-use crate::gate::{ConnectionEnd, MAX_MESSAGE, MessageLimits, Pending, Rate, check, parse};
-use crate::oauth::Tokens;
+use crate::gate::{
+    ConnectionEnd, EndError, LimitError, MAX_MESSAGE, MessageLimits, Pending, Rate, check, parse,
+};
+use crate::oauth::{OAuthError, Tokens};
 
 /// What the requests are for, in their records.
 const PURPOSE: &str = "mcp server";
@@ -39,11 +41,11 @@ const PURPOSE: &str = "mcp server";
 const MAX_STREAM: u64 = 64 << 20;
 
 /// Most events in one second.
-const MAX_EVENTS: u32 = 5000;
+pub(crate) const MAX_EVENTS: u32 = 5000;
 
 /// Most streams that are opened again in [`STREAMS_TIME`].
-const MAX_STREAMS: u32 = 30;
-const STREAMS_TIME: Duration = Duration::from_secs(10);
+pub(crate) const MAX_STREAMS: u32 = 30;
+pub(crate) const STREAMS_TIME: Duration = Duration::from_secs(10);
 
 /// How long a stream without a call may last, and be silent.
 const LISTENING: Duration = Duration::from_secs(24 * 3600);
@@ -82,26 +84,46 @@ pub(crate) struct ServerAddress {
     pub(crate) remedy: String,
 }
 
-/// A request failed, for people.
-#[derive(Debug)]
-pub(crate) struct HttpError(String);
-
-impl std::fmt::Display for HttpError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
+/// The failure of a request.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpError {
+    #[error(transparent)]
+    Outbound(#[from] OutboundError),
+    #[error("{origin} wants another authorization (401): {remedy}")]
+    Unauthorized { origin: String, remedy: String },
+    #[error("{error}; {remedy}")]
+    Token { error: OAuthError, remedy: String },
+    #[error(transparent)]
+    Scope(#[from] ScopeError),
+    #[error("the name of its session isn't 1 to {MAX_SESSION} visible ASCII characters")]
+    SessionName,
+    #[error(transparent)]
+    Header(#[from] InvalidHeaderValue),
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    #[error("it answered with {0}")]
+    Status(StatusCode),
 }
 
-impl std::error::Error for HttpError {}
-
-type Error = StreamableHttpError<HttpError>;
-
-fn failed(why: impl Into<String>) -> Error {
-    StreamableHttpError::Client(HttpError(why.into()))
+/// A scope that the tokens of a login lack.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScopeError {
+    #[error("it needs the scope `{0}`, which your login has brought")]
+    Brought(String),
+    #[error("it needs the scope `{needed}`: write `{line}` into its `oauth` table, then {remedy}")]
+    Missing { needed: String, line: String, remedy: String },
+    /// The line with all scopes is too long to be shown.
+    #[error(
+        "it needs the scope `{needed}`: add it to `scopes` of its `oauth` table, then {remedy}"
+    )]
+    OneOfMany { needed: String, remedy: String },
 }
 
-fn from_door(error: &OutboundError) -> Error {
-    failed(error.to_string())
+// Shared with the connection, which keeps the error that ends it.
+type Error = StreamableHttpError<Arc<HttpError>>;
+
+fn failed(error: impl Into<HttpError>) -> Error {
+    StreamableHttpError::Client(Arc::new(error.into()))
 }
 
 /// Sends the messages of one connection.
@@ -125,7 +147,7 @@ impl HttpClient {
     ) -> Result<Request, Error> {
         let place = &self.0.place;
         let mut request = Request::new(PURPOSE, method, place.url.as_str())
-            .map_err(|error| from_door(&error))?
+            .map_err(failed)?
             .stay()
             .limits(limits)
             .credential(place.credential.clone());
@@ -134,8 +156,8 @@ impl HttpClient {
             request = request.header(name, value);
         }
         if let Some(session) = session {
-            let value = HeaderValue::from_str(session);
-            request = request.header(SESSION, value.map_err(|error| failed(error.to_string()))?);
+            let value = HeaderValue::from_str(session).map_err(failed)?;
+            request = request.header(SESSION, value);
         }
         Ok(request)
     }
@@ -154,19 +176,19 @@ impl HttpClient {
             return Ok(answer);
         }
         ended.refused(challenge(answer.headers()));
-        let remedy = &place.remedy;
-        ended.set(format!("{} wants another authorization (401): {remedy}", answer.origin()));
-        Err(failed(ended.reason().unwrap_or_default()))
+        let (origin, remedy) = (answer.origin().to_owned(), place.remedy.clone());
+        Err(self.end(HttpError::Unauthorized { origin, remedy }))
     }
 
     async fn send_with_token(&self, mut request: Request) -> Result<Response, Error> {
         let Inner { place, ended, .. } = &*self.0;
         if let Some(tokens) = &place.tokens {
-            let token = tokens.current(ended).await;
-            let token = token.map_err(|why| self.end(format!("{why}; {}", place.remedy)))?;
+            let token = tokens.current(ended).await.map_err(|error| {
+                self.end(HttpError::Token { error, remedy: place.remedy.clone() })
+            })?;
             request = request.credential(Some(Credential::new(&place.url, token)));
         }
-        place.door.send(request).await.map_err(|error| from_door(&error))
+        place.door.send(request).await.map_err(failed)
     }
 
     /// Reads the events of an answer in a task, until nobody wants them.
@@ -177,17 +199,16 @@ impl HttpClient {
             let read = async {
                 let mut parser = Parser::default();
                 while let Some(piece) = answer.chunk().await.map_err(|error| match error {
-                    OutboundError::TooLarge(..) => Some(error.to_string()),
+                    OutboundError::TooLarge(..) => Some(EndError::Http(Arc::new(error.into()))),
                     // The connection of one stream broke: others may go on.
                     _ => None,
                 })? {
-                    for (mut event, data) in parser.take(&piece).map_err(Some)? {
+                    for (mut event, data) in parser.take(&piece).map_err(EndError::from)? {
                         if !inner.events.lock().unwrap_or_else(PoisonError::into_inner).count() {
-                            let why = "it sent more than {} events in one second, the limit";
-                            return Err(Some(why.replace("{}", &MAX_EVENTS.to_string())));
+                            return Err(Some(EndError::from(LimitError::Events)));
                         }
                         if let Some(data) = data {
-                            check(&data).map_err(Some)?;
+                            check(&data).map_err(EndError::from)?;
                             let data = inner.ended.without_secrets(data);
                             event.data = String::from_utf8(data).ok();
                         }
@@ -196,7 +217,7 @@ impl HttpClient {
                 }
                 Ok(())
             };
-            let result: Result<(), Option<String>> = tokio::select! {
+            let result: Result<(), Option<EndError>> = tokio::select! {
                 result = read => result,
                 () = to.closed() => Ok(()),
             };
@@ -247,13 +268,13 @@ impl HttpClient {
         let refused = |why: String| {
             Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session.clone()))
         };
-        if let Some(why) = self.missing_scope(&answer).await {
+        if let Some(missing) = self.missing_scope(&answer).await {
             if is_discovery(request) {
                 // Otherwise it would be asked in the way of older revisions.
                 self.0.ended.refused(None);
-                return Err(self.end(why));
+                return Err(self.end(missing));
             }
-            return refused(why);
+            return refused(missing.to_string());
         }
         match media_type(&answer).as_str() {
             "text/event-stream" if status.is_success() => {
@@ -279,7 +300,7 @@ impl HttpClient {
     }
 
     /// What is told of an answer that a token has too small a scope.
-    async fn missing_scope(&self, answer: &Response) -> Option<String> {
+    async fn missing_scope(&self, answer: &Response) -> Option<ScopeError> {
         let place = &self.0.place;
         let tokens = place.tokens.as_ref()?;
         if answer.status() != StatusCode::FORBIDDEN {
@@ -298,18 +319,13 @@ impl HttpClient {
             }
         }
         if all.len() == held {
-            return Some(format!("it needs the scope `{needed}`, which your login has brought"));
+            return Some(ScopeError::Brought(needed));
         }
         let line = format!("scopes = {}", json!(all));
-        let remedy = &place.remedy;
+        let remedy = place.remedy.clone();
         Some(match line.len() <= MAX_SCOPES {
-            true => format!(
-                "it needs the scope `{needed}`: write `{}` into its `oauth` table, then {remedy}",
-                neutral_line(&line)
-            ),
-            false => format!(
-                "it needs the scope `{needed}`: add it to `scopes` of its `oauth` table, then {remedy}"
-            ),
+            true => ScopeError::Missing { needed, line: neutral_line(&line), remedy },
+            false => ScopeError::OneOfMany { needed, remedy },
         })
     }
 
@@ -322,25 +338,20 @@ impl HttpClient {
         });
         match name {
             Some(name) => Ok(Some(name.to_owned())),
-            None => Err(failed(format!(
-                "the name of its session isn't 1 to {MAX_SESSION} visible ASCII characters"
-            ))),
+            None => Err(failed(HttpError::SessionName)),
         }
     }
 
     /// The whole body of an answer, within the limits of a message.
     async fn message(&self, mut answer: Response) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
-        while let Some(piece) = answer.chunk().await.map_err(|error| from_door(&error))? {
+        while let Some(piece) = answer.chunk().await.map_err(failed)? {
             if bytes.len() + piece.len() > MAX_MESSAGE {
-                let limit = MAX_MESSAGE >> 20;
-                return Err(
-                    self.end(format!("it sent a message of more than {limit} MiB, the limit"))
-                );
+                return Err(self.end(LimitError::Size));
             }
             bytes.extend_from_slice(&piece);
         }
-        check(&bytes).map_err(|reason| self.end(reason))?;
+        check(&bytes).map_err(|error| self.end(error))?;
         Ok(self.0.ended.without_secrets(bytes))
     }
 
@@ -383,9 +394,10 @@ impl HttpClient {
     }
 
     /// Ends the connection.
-    fn end(&self, reason: String) -> Error {
-        self.0.ended.set(reason.clone());
-        failed(reason)
+    fn end(&self, error: impl Into<HttpError>) -> Error {
+        let error = Arc::new(error.into());
+        self.0.ended.set(EndError::Http(Arc::clone(&error)));
+        StreamableHttpError::Client(error)
     }
 }
 
@@ -445,7 +457,7 @@ fn unknown_method(
 }
 
 impl StreamableHttpClient for HttpClient {
-    type Error = HttpError;
+    type Error = Arc<HttpError>;
 
     async fn post_message(
         &self,
@@ -459,7 +471,7 @@ impl StreamableHttpClient for HttpClient {
         let posted = self.post(message, session_id, custom_headers).await;
         if let (true, Err(StreamableHttpError::Client(error))) = (is_request, &posted) {
             // Nothing says more to people than this.
-            self.0.ended.set(error.to_string());
+            self.0.ended.set(EndError::Http(Arc::clone(error)));
         }
         posted
     }
@@ -485,18 +497,14 @@ impl StreamableHttpClient for HttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
         if !self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).count() {
-            let time = STREAMS_TIME.as_secs();
-            return Err(self.end(format!(
-                "it ended more than {MAX_STREAMS} streams within {time} s, the limit"
-            )));
+            return Err(self.end(LimitError::Streams));
         }
         let limits = Limits { time: LISTENING, idle: LISTENING, bytes: MAX_STREAM };
         let mut request = self
             .request(Method::GET, session_id.as_deref(), custom_headers, limits)?
             .header(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(id) = last_event_id {
-            let value = HeaderValue::from_str(&id).map_err(|error| failed(error.to_string()))?;
-            request = request.header(LAST_EVENT, value);
+            request = request.header(LAST_EVENT, HeaderValue::from_str(&id).map_err(failed)?);
         }
         let answer = self.send(request).await?;
         let status = answer.status();
@@ -505,7 +513,7 @@ impl StreamableHttpClient for HttpClient {
             _ if status.is_client_error() || status.is_success() => {
                 Err(StreamableHttpError::ServerDoesNotSupportSse)
             }
-            _ => Err(failed(format!("it answered with {status}"))),
+            _ => Err(failed(HttpError::Status(status))),
         }
     }
 }
@@ -562,7 +570,7 @@ impl Transport<RoleClient> for Http {
             match self.gate.passes(&message) {
                 Ok(true) => return Some(message),
                 Ok(false) => {}
-                Err(reason) => self.ended.set(reason),
+                Err(error) => self.ended.set(error),
             }
         }
     }

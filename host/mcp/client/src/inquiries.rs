@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rmcp::ErrorData;
 use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequests,
     InputResponses,
@@ -18,7 +17,7 @@ use serde_json::Value;
 use toolhold_core::text::{cut, neutral_owned};
 use toolhold_core::{BoxFuture, Call, Inquirer, Inquiry, InquiryAnswer, Wanted};
 
-use crate::form;
+use crate::form::{self, FormError};
 
 /// Most questions of one call.
 pub(crate) const MAX_QUESTIONS: u32 = 8;
@@ -28,6 +27,25 @@ const MAX_MESSAGE: usize = 2 * 1024;
 
 /// Most bytes of an address.
 const MAX_ADDRESS: usize = 2 * 1024;
+
+/// The reason against passing on a question.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QuestionError {
+    #[error("questions are only passed on while a call runs")]
+    NoCall,
+    #[error("calls of several callers run, so nobody can be asked")]
+    SeveralCallers,
+    #[error("a call may ask {MAX_QUESTIONS} questions at most")]
+    TooMany,
+    #[error("it asks for a model or for directories, which Toolhold doesn't pass on")]
+    NotAQuestion,
+    #[error("questions of this mode aren't passed on")]
+    UnknownMode,
+    #[error(transparent)]
+    Form(#[from] FormError),
+    #[error(transparent)]
+    Address(#[from] AddressError),
+}
 
 /// The calls that run on a connection, the newest last.
 #[derive(Clone, Default)]
@@ -73,14 +91,15 @@ impl RunningCalls {
     /// # Errors
     ///
     /// The question can't be passed on, for the server.
-    pub(crate) async fn ask(&self, params: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
+    pub(crate) async fn ask(
+        &self,
+        params: ElicitRequestParams,
+    ) -> Result<ElicitResult, QuestionError> {
         let newest = {
             let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(newest) = calls.last() else {
-                return Err(refused("questions are only passed on while a call runs"));
-            };
+            let newest = calls.last().ok_or(QuestionError::NoCall)?;
             if calls.iter().any(|call| call.session != newest.session) {
-                return Err(refused("calls of several callers run, so nobody can be asked"));
+                return Err(QuestionError::SeveralCallers);
             }
             Arc::clone(newest)
         };
@@ -107,16 +126,16 @@ impl RunningGuard {
     /// # Errors
     ///
     /// They can't be answered, for people.
-    pub(crate) async fn answers(&self, requests: InputRequests) -> Result<InputResponses, String> {
+    pub(crate) async fn answers(
+        &self,
+        requests: InputRequests,
+    ) -> Result<InputResponses, QuestionError> {
         let mut answers = BTreeMap::new();
         for (name, request) in requests {
             let InputRequest::Elicitation(request) = request else {
-                return Err(
-                    "it asks for a model or for directories, which Toolhold doesn't pass on"
-                        .to_owned(),
-                );
+                return Err(QuestionError::NotAQuestion);
             };
-            let answer = self.running.ask(request.params).await.map_err(|error| error.message)?;
+            let answer = self.running.ask(request.params).await?;
             answers.insert(name, serde_json::to_value(answer).unwrap_or_default());
         }
         Ok(answers)
@@ -124,20 +143,19 @@ impl RunningGuard {
 }
 
 impl RunningCall {
-    async fn ask(&self, params: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
+    async fn ask(&self, params: ElicitRequestParams) -> Result<ElicitResult, QuestionError> {
         if self.asked.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
-            return Err(refused(&format!("a call may ask {MAX_QUESTIONS} questions at most")));
+            return Err(QuestionError::TooMany);
         }
         let (message, wanted) = match params {
             ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
-                let schema = form::checked(&requested_schema).map_err(|why| refused(&why))?;
-                (message, Wanted::Form(schema))
+                (message, Wanted::Form(form::checked(&requested_schema)?))
             }
             ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
-                check_address(&url).map_err(|why| refused(&why))?;
+                check_address(&url)?;
                 (message, Wanted::Visit(url))
             }
-            _ => return Err(refused("questions of this mode aren't passed on")),
+            _ => return Err(QuestionError::UnknownMode),
         };
         let message = neutral_owned(cut(&message, MAX_MESSAGE).to_owned());
         let schema = match &wanted {
@@ -154,8 +172,8 @@ impl RunningCall {
                 match form::check_answer(&schema, &content) {
                     Ok(()) => ElicitResult::new(ElicitationAction::Accept)
                         .with_content(Value::Object(content)),
-                    Err(reason) => {
-                        tracing::warn!("the answer to {} isn't passed on: {reason}", self.asker);
+                    Err(error) => {
+                        tracing::warn!("the answer to {} isn't passed on: {error}", self.asker);
                         ElicitResult::new(ElicitationAction::Cancel)
                     }
                 }
@@ -167,25 +185,28 @@ impl RunningCall {
     }
 }
 
-fn refused(why: &str) -> ErrorData {
-    ErrorData::invalid_params(why.to_owned(), None)
+/// A fault of an address that a person would be shown.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum AddressError {
+    #[error("the address is {0} bytes; the limit is {MAX_ADDRESS}")]
+    TooLong(usize),
+    #[error("the address has spaces, or characters that aren't ASCII")]
+    Letters,
+    #[error("the address doesn't begin with https:// and a host")]
+    NoHost,
+    #[error("the address has a user name in front of its host")]
+    UserName,
 }
 
 /// Checks an address that a person is shown: what they see has to be where it leads.
-fn check_address(address: &str) -> Result<(), String> {
+fn check_address(address: &str) -> Result<(), AddressError> {
     let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
     let host = rest.map(|rest| rest.split(['/', '?', '#', '\\']).next().unwrap_or_default());
     match host {
-        _ if address.len() > MAX_ADDRESS => {
-            Err(format!("the address is {} bytes; the limit is {MAX_ADDRESS}", address.len()))
-        }
-        _ if !address.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Err("the address has spaces, or characters that aren't ASCII".to_owned())
-        }
-        None | Some("") => Err("the address doesn't begin with https:// and a host".to_owned()),
-        Some(host) if host.contains('@') => {
-            Err("the address has a user name in front of its host".to_owned())
-        }
+        _ if address.len() > MAX_ADDRESS => Err(AddressError::TooLong(address.len())),
+        _ if !address.bytes().all(|byte| byte.is_ascii_graphic()) => Err(AddressError::Letters),
+        None | Some("") => Err(AddressError::NoHost),
+        Some(host) if host.contains('@') => Err(AddressError::UserName),
         Some(_) => Ok(()),
     }
 }

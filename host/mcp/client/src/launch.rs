@@ -1,27 +1,65 @@
 //! How an upstream server is started: its command, secrets, tokens and packages.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use http::header::AUTHORIZATION;
+use http::header::{InvalidHeaderName, InvalidHeaderValue};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::task::JoinError;
 use toolhold_core::config::{Config, Folders, McpServer, OwnFolder, ServerSecret, dotted_name};
-use toolhold_core::{CancellationToken, ServerPlaces, door, own_helper, server_places};
-use toolhold_net::requests::{Credential, OutboundClient, check_url};
+use toolhold_core::{CancellationToken, HostError, ServerPlaces, door, own_helper, server_places};
+use toolhold_net::requests::{Credential, OutboundClient, OutboundError, check_url};
 use toolhold_net::{SecretValue, read};
 use toolhold_system::confine::{Tree, TreeAccess};
-use toolhold_system::process::{Child, Command, CommandResult};
+use toolhold_system::process::{Child, Command, CommandResult, StartError};
 
 use crate::START;
 use crate::gate::ConnectionEnd;
 use crate::http::ServerAddress;
-use crate::oauth::{TokenFile, Tokens};
-use crate::packages::{self, Line};
+use crate::oauth::{OAuthError, TokenFile, Tokens};
+use crate::packages::{self, Line, PackageError};
 use crate::program_end::Missing;
 
 /// The latest time of a process: no server lasts so long.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The obstacle to starting a server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LaunchError {
+    #[error("the configuration doesn't have it")]
+    NotConfigured,
+    #[error("it has neither `command` nor `url`; write one")]
+    NoCommand,
+    #[error(transparent)]
+    Places(#[from] HostError),
+    #[error(transparent)]
+    Packages(#[from] PackageError),
+    #[error("its secret `{name}`: {why}")]
+    Secret { name: String, why: String },
+    #[error(transparent)]
+    Program(#[from] StartError),
+    #[error("it has neither a program nor a URL")]
+    NoProgram,
+    #[error("its pipes are missing")]
+    NoPipes,
+    #[error(transparent)]
+    Pipes(#[from] io::Error),
+    #[error(transparent)]
+    Url(#[from] OutboundError),
+    #[error("its header `{name}` can't be used: {error}")]
+    HeaderName { name: String, error: InvalidHeaderName },
+    #[error("its header `{name}` can't be used: {error}")]
+    HeaderValue { name: String, error: InvalidHeaderValue },
+    #[error("its header `{0}` can't be used: Toolhold sets it")]
+    OwnHeader(String),
+    #[error(transparent)]
+    Tokens(#[from] OAuthError),
+    #[error(transparent)]
+    Task(#[from] JoinError),
+}
 
 /// What all servers of a host have in common.
 #[derive(Debug)]
@@ -101,7 +139,7 @@ impl Launch {
     /// # Errors
     ///
     /// Its packages can't be resolved.
-    pub(crate) fn resolved(self) -> Result<Self, String> {
+    pub(crate) fn resolved(self) -> Result<Self, LaunchError> {
         let Some(line) = self.line() else { return Ok(self) };
         let lock = packages::resolve(&line, self.places()?, &self.folder())?;
         packages::fetch(&line, &lock, || self.places(), &self.folder())?;
@@ -128,11 +166,10 @@ impl Launch {
         self.around.folders.server_packages(&self.name)
     }
 
-    fn places(&self) -> Result<ServerPlaces, String> {
+    fn places(&self) -> Result<ServerPlaces, LaunchError> {
         let Surroundings { config, folders, directory, .. } = &*self.around;
-        let places = server_places(config, folders, directory, own_helper(), &self.name);
-        let places = places.map_err(|error| error.to_string())?;
-        places.ok_or_else(|| "the configuration doesn't have it".to_owned())
+        let places = server_places(config, folders, directory, own_helper(), &self.name)?;
+        places.ok_or(LaunchError::NotConfigured)
     }
 
     /// Where the server starts: the working directory, if it may see that.
@@ -148,14 +185,14 @@ impl Launch {
     /// # Errors
     ///
     /// One can't be read.
-    pub(crate) fn secrets(&self) -> Result<Secrets, String> {
+    pub(crate) fn secrets(&self) -> Result<Secrets, LaunchError> {
         let table = format!("mcp.servers.{}.secrets", self.name);
         let values = self
             .server
             .secrets
             .iter()
             .map(|(name, secret)| Ok((name.clone(), self.value(&table, name, secret)?)));
-        Ok(Secrets(values.collect::<Result<_, String>>()?))
+        Ok(Secrets(values.collect::<Result<_, LaunchError>>()?))
     }
 
     /// The secret that belongs to the operator's `oauth.client_id`. Blocks: a program may have to
@@ -164,7 +201,7 @@ impl Launch {
     /// # Errors
     ///
     /// It can't be read.
-    pub(crate) fn client_secret(&self) -> Result<Option<Arc<SecretValue>>, String> {
+    pub(crate) fn client_secret(&self) -> Result<Option<Arc<SecretValue>>, LaunchError> {
         let table = format!("mcp.servers.{}.oauth.secrets", self.name);
         let Some((name, secret)) = self.server.oauth.secrets.iter().next() else { return Ok(None) };
         self.value(&table, name, secret).map(Some)
@@ -176,11 +213,11 @@ impl Launch {
         table: &str,
         name: &str,
         secret: &ServerSecret,
-    ) -> Result<Arc<SecretValue>, String> {
+    ) -> Result<Arc<SecretValue>, LaunchError> {
         let Surroundings { config, folders, directory, .. } = &*self.around;
         let key = format!("{table}.{}", dotted_name(name));
         let value = read(&config.source_of(&key, secret, folders, directory));
-        value.map_err(|why| format!("its secret `{name}`: {why}"))
+        value.map_err(|why| LaunchError::Secret { name: name.to_owned(), why: why.to_string() })
     }
 
     /// Starts the process. Blocks until the program runs. What it is granted is looked at here and
@@ -190,7 +227,7 @@ impl Launch {
     ///
     /// A grant isn't an existing directory, its packages can't be fetched, or the program doesn't
     /// start.
-    pub(crate) fn start(&self, secrets: &Secrets) -> Result<Child, String> {
+    pub(crate) fn start(&self, secrets: &Secrets) -> Result<Child, LaunchError> {
         let mut places = self.places()?;
         let arguments = match self.line() {
             Some(line) => {
@@ -219,8 +256,7 @@ impl Launch {
             shell: None,
         };
         let end = Instant::now() + FOREVER;
-        Child::start(&places.places, &command, 0, end, &CancellationToken::new())
-            .map_err(|error| error.to_string())
+        Ok(Child::start(&places.places, &command, 0, end, &CancellationToken::new())?)
     }
 
     /// Its program, with the home folder in place of `~`.
@@ -254,34 +290,25 @@ impl Launch {
     /// # Errors
     ///
     /// The URL or a header can't be used.
-    pub(crate) fn place(&self, secrets: &Secrets) -> Result<Option<ServerAddress>, String> {
+    pub(crate) fn place(&self, secrets: &Secrets) -> Result<Option<ServerAddress>, LaunchError> {
         if self.server.url.is_empty() {
             return match self.server.command.is_empty() {
-                true => Err("it has neither `command` nor `url`; write one".to_owned()),
+                true => Err(LaunchError::NoCommand),
                 false => Ok(None),
             };
         }
-        let url = check_url(&self.server.url).map_err(|error| error.to_string())?;
+        let url = check_url(&self.server.url)?;
         let mut headers = HeaderMap::new();
-        let mut set = |name: &str, value: &str, is_secret: bool| {
-            let wrong = |why: String| format!("its header `{name}` can't be used: {why}");
-            let key = HeaderName::try_from(name).map_err(|error| wrong(error.to_string()))?;
-            if is_own(&key) {
-                return Err(wrong("Toolhold sets it".to_owned()));
-            }
-            let mut value =
-                HeaderValue::from_str(value).map_err(|error| wrong(error.to_string()))?;
-            value.set_sensitive(is_secret);
-            headers.insert(key, value);
-            Ok(())
-        };
         for (name, value) in &self.server.headers {
-            set(name, value, false)?;
+            let (name, value) = header(name, value)?;
+            headers.insert(name, value);
         }
         for (name, value) in &secrets.0 {
             if let Some(secret) = self.server.secrets.get(name) {
                 let (name, prefix) = secret.placement();
-                set(&name, &format!("{prefix}{}", value.expose()), true)?;
+                let (name, mut value) = header(&name, &format!("{prefix}{}", value.expose()))?;
+                value.set_sensitive(true);
+                headers.insert(name, value);
             }
         }
         let credential = headers.remove(AUTHORIZATION).map(|value| Credential::new(&url, value));
@@ -312,16 +339,28 @@ impl Launch {
     /// # Errors
     ///
     /// They can't be used.
-    pub(crate) async fn tokens(self: &Arc<Self>) -> Result<Option<Tokens>, String> {
+    pub(crate) async fn tokens(self: &Arc<Self>) -> Result<Option<Tokens>, LaunchError> {
         let file = TokenFile::new(&self.around.folders, &self.name, &self.server.url);
         if !file.may_be() || !self.server.secrets.is_empty() {
             return Ok(None);
         }
         let this = Arc::clone(self);
-        let secret = tokio::task::spawn_blocking(move || this.client_secret()).await;
-        let secret = secret.map_err(|error| error.to_string())??;
-        Tokens::load(self.door(), &self.name, &self.server, file, secret).await
+        let secret = tokio::task::spawn_blocking(move || this.client_secret()).await??;
+        Ok(Tokens::load(self.door(), &self.name, &self.server, file, secret).await?)
     }
+}
+
+/// A header of the configuration.
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), LaunchError> {
+    let own_name = || name.to_owned();
+    let key = HeaderName::try_from(name)
+        .map_err(|error| LaunchError::HeaderName { name: own_name(), error })?;
+    if is_own(&key) {
+        return Err(LaunchError::OwnHeader(own_name()));
+    }
+    let value = HeaderValue::from_str(value)
+        .map_err(|error| LaunchError::HeaderValue { name: own_name(), error })?;
+    Ok((key, value))
 }
 
 /// Headers that the requests have of themselves.

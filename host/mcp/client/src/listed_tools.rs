@@ -6,6 +6,11 @@ use serde_json::{Value, json};
 
 use crate::naming::shown;
 
+/// An answer that has to be a page of tools.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("its answer isn't a list of tools")]
+pub(crate) struct NotToolsError;
+
 /// The tools that a server lists.
 #[derive(Debug, Default)]
 pub(crate) struct ListedTools {
@@ -20,15 +25,15 @@ impl ListedTools {
     /// # Errors
     ///
     /// It isn't a page of tools.
-    pub(crate) fn add_page(&mut self, mut page: Value) -> Result<Option<String>, String> {
+    pub(crate) fn add_page(&mut self, mut page: Value) -> Result<Option<String>, NotToolsError> {
         let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) else {
-            return Err("its answer isn't a list of tools".to_owned());
+            return Err(NotToolsError);
         };
         for tool in tools {
             let name = tool["name"].as_str().map_or_else(|| "(no name)".to_owned(), shown);
             match repaired(tool) {
                 Ok(tool) => self.tools.push(tool),
-                Err(reason) => self.unreadable.push((name, reason)),
+                Err(error) => self.unreadable.push((name, format!("it can't be read: {error}"))),
             }
         }
         Ok(page["nextCursor"].as_str().map(str::to_owned))
@@ -36,7 +41,7 @@ impl ListedTools {
 }
 
 /// A tool without the parts of it that are wrong and that it doesn't need.
-fn repaired(mut tool: Value) -> Result<Tool, String> {
+fn repaired(mut tool: Value) -> serde_json::Result<Tool> {
     const NEEDED: [&str; 4] = ["name", "description", "inputSchema", "outputSchema"];
     if let Value::Object(fields) = &mut tool {
         if fields.get("inputSchema").is_none_or(Value::is_null) {
@@ -50,7 +55,7 @@ fn repaired(mut tool: Value) -> Result<Tool, String> {
     if let Value::Object(fields) = &mut tool {
         fields.retain(|name, _| NEEDED.contains(&name.as_str()));
     }
-    serde_json::from_value(tool).map_err(|error| format!("it can't be read: {error}"))
+    serde_json::from_value(tool)
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use url::Url;
 
 use crate::START;
 use crate::connection::Connection;
-use crate::launch::{Launch, Surroundings};
-use crate::oauth::{TokenFile, Way, explain, find};
+use crate::launch::{Launch, LaunchError, Surroundings};
+use crate::oauth::{OAuthError, TokenFile, Way, find};
 
 /// Time for a person to agree in the browser.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -44,24 +44,14 @@ pub struct LoginPage {
 }
 
 /// Why a login failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     /// The server, the authorization server or the person refused it.
-    Host(HostError),
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// The browser can't come back, or the page can't be shown.
-    Io(std::io::Error),
-}
-
-impl From<HostError> for LoginError {
-    fn from(error: HostError) -> Self {
-        Self::Host(error)
-    }
-}
-
-impl From<std::io::Error> for LoginError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
 }
 
 /// Lets a person log in at the server's authorization server, and keeps the tokens. `show` shows
@@ -80,7 +70,8 @@ pub async fn login(
     let fail = |why: String| {
         LoginError::Host(HostError::Config(format!("the login at `{name}` failed: {why}")))
     };
-    let refused = |error| fail(explain(&error));
+    let refused = |error: OAuthError| fail(error.to_string());
+    let not_launched = |error: LaunchError| fail(error.to_string());
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let back = format!("http://127.0.0.1:{}{PATH}", listener.local_addr()?.port());
     let tokens = TokenFile::new(folders, name, &server.url);
@@ -90,10 +81,10 @@ pub async fn login(
     // A server may name its authorization server and its scopes only when it refuses a request.
     let challenge = tokio::time::timeout(START, Connection::challenge(&launch)).await;
     let challenge = challenge
-        .unwrap_or_else(|_| Err(format!("it didn't answer within {} s", START.as_secs())))
-        .map_err(fail)?;
+        .map_err(|_| fail(format!("it didn't answer within {} s", START.as_secs())))?
+        .map_err(not_launched)?;
     let found = find(launch.door(), name, server, tokens.clone(), challenge.as_deref()).await;
-    let (mut manager, metadata) = found.map_err(fail)?;
+    let (mut manager, metadata) = found.map_err(refused)?;
     let mut scopes = server.oauth.scopes.clone();
     if scopes.is_empty() {
         scopes = manager.select_initial_scopes(&[]).await;
@@ -106,14 +97,14 @@ pub async fn login(
     let (client_id, secret) = match &*server.oauth.client_id {
         "" => {
             let named: Vec<&str> = scopes.iter().map(String::as_str).collect();
-            let client =
-                manager.register_client("Toolhold", &back, &named).await.map_err(refused)?;
+            let client = manager.register_client("Toolhold", &back, &named).await;
+            let client = client.map_err(|error| refused(error.into()))?;
             way.client_secret.clone_from(&client.client_secret);
             (client.client_id, client.client_secret)
         }
         written => {
             let secret = tokio::task::spawn_blocking(move || launch.client_secret()).await;
-            let secret = secret.map_err(|error| fail(error.to_string()))?.map_err(fail)?;
+            let secret = secret.unwrap_or_else(|error| Err(error.into())).map_err(not_launched)?;
             (written.to_owned(), secret.map(|secret| secret.expose().to_owned()))
         }
     };
@@ -125,9 +116,9 @@ pub async fn login(
         request = request.with_client_secret(secret);
     }
     let session = AuthorizationSession::new(manager, request).await;
-    let session = session.map_err(|(_, error)| refused(error))?;
+    let session = session.map_err(|(_, error)| refused(error.into()))?;
     let issuer = metadata.issuer.unwrap_or_default();
-    let address = browser_address(session.get_authorization_url(), server).map_err(fail)?;
+    let address = browser_address(session.get_authorization_url(), server).map_err(refused)?;
     let state = query(&address, "state").ok_or_else(|| fail("there is no state".to_owned()))?;
     let page = LoginPage { issuer, address, back };
     show(&page)?;
@@ -137,21 +128,22 @@ pub async fn login(
     if let Some(refusal) = query(&returned, "error") {
         return Err(fail(format!("it was refused: {}", neutral_line(cut(&refusal, 200)))));
     }
-    session.handle_callback_url(returned.as_str()).await.map_err(refused)?;
+    let done = session.handle_callback_url(returned.as_str()).await;
+    done.map_err(|error| refused(error.into()))?;
     tokens.write_way(way)?;
     Ok(())
 }
 
 /// The address for the browser: https, unless the operator named its place on this machine.
-fn browser_address(address: &str, server: &McpServer) -> Result<Url, String> {
-    let url = check_url(address).map_err(|error| error.to_string())?;
+fn browser_address(address: &str, server: &McpServer) -> Result<Url, OAuthError> {
+    let url = check_url(address)?;
     let is_named = |named: &String| {
         Url::parse(named).is_ok_and(|named| toolhold_net::requests::same_origin(&named, &url))
     };
     if url.scheme() == "https" || [&server.url, &server.oauth.issuer].into_iter().any(is_named) {
         return Ok(url);
     }
-    Err(format!("its page {} isn't at https", neutral_line(cut(address, 200))))
+    Err(OAuthError::PageWithoutTls(neutral_line(cut(address, 200))))
 }
 
 fn query(url: &Url, name: &str) -> Option<String> {

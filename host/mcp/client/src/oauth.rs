@@ -37,6 +37,35 @@ const METADATA: &str = "/.well-known/oauth-authorization-server";
 /// The same for metadata of OpenID, which may also follow the path.
 const OPENID: &str = "/.well-known/openid-configuration";
 
+/// The obstacle to getting or using the tokens of a server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OAuthError {
+    #[error(transparent)]
+    Url(#[from] OutboundError),
+    #[error("{}", explain(.0))]
+    Library(AuthError),
+    #[error("it names no authorization server")]
+    NoIssuer,
+    #[error("{place} can't speak for the authorization server {issuer}")]
+    MetadataElsewhere { place: String, issuer: String },
+    #[error(
+        "its authorization server is {issuer}; `issuer` in [mcp.servers.{name}.oauth] allows {expected}"
+    )]
+    OtherIssuer { issuer: String, name: String, expected: String },
+    #[error("its page {0} isn't at https")]
+    PageWithoutTls(String),
+    #[error("the authorization server's token is empty")]
+    EmptyToken,
+    #[error("the authorization server's token has characters that no header may have")]
+    InvalidToken,
+}
+
+impl From<AuthError> for OAuthError {
+    fn from(error: AuthError) -> Self {
+        Self::Library(error)
+    }
+}
+
 /// The tokens of one server, in Toolhold's data folder, which no tool reaches.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenFile {
@@ -133,43 +162,43 @@ impl TokenFile {
     }
 
     /// Runs something that blocks.
-    async fn blocking<T: Send + 'static>(
+    async fn blocking<T: Send + 'static, E: std::error::Error + Send + 'static>(
         &self,
-        work: impl FnOnce(Self) -> Result<T, String> + Send + 'static,
+        work: impl FnOnce(Self) -> Result<T, E> + Send + 'static,
     ) -> Result<T, AuthError> {
         let file = self.clone();
-        tokio::task::spawn_blocking(move || work(file))
-            .await
-            .unwrap_or_else(|error| Err(error.to_string()))
-            .map_err(AuthError::CredentialStoreError)
+        let done = tokio::task::spawn_blocking(move || work(file)).await;
+        done.map_err(store_error)?.map_err(store_error)
     }
+}
+
+/// An error of the credential store in the library's form.
+fn store_error(error: impl std::error::Error) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
 }
 
 #[async_trait]
 impl CredentialStore for TokenFile {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        self.blocking(|file| file.read().map_err(|error| error.to_string())).await
+        self.blocking(|file| file.read()).await
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let tokens = serde_json::to_value(&credentials.token_response);
-        let tokens = tokens.map_err(|error| AuthError::CredentialStoreError(error.to_string()))?;
+        let tokens = serde_json::to_value(&credentials.token_response).map_err(store_error)?;
         if let Some(token) = tokens["access_token"].as_str() {
-            check_token(token).map_err(|why| AuthError::CredentialStoreError(why.to_owned()))?;
+            check_token(token).map_err(store_error)?;
         }
-        self.blocking(|file| file.write(Some(credentials)).map_err(|error| error.to_string())).await
+        self.blocking(|file| file.write(Some(credentials))).await
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        self.blocking(|file| file.write(None).map_err(|error| error.to_string())).await
+        self.blocking(|file| file.write(None)).await
     }
 
     /// One host at a time: of two that use the same refresh token, one would lose the tokens.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        let lock = |file: Self| {
-            let folder = PrivateFolder::make(&file.folder).map_err(|error| error.to_string())?;
-            folder.lock(&format!("{}.refresh", file.name)).map_err(|error| error.to_string())
-        };
+        let lock =
+            |file: Self| PrivateFolder::make(&file.folder)?.lock(&format!("{}.refresh", file.name));
         Ok(Some(CredentialRefreshGuard::new(self.blocking(lock).await?)))
     }
 }
@@ -179,12 +208,11 @@ impl CredentialStore for TokenFile {
 /// # Errors
 ///
 /// Why it can't, for people.
-fn check_token(token: &str) -> Result<HeaderValue, &'static str> {
+fn check_token(token: &str) -> Result<HeaderValue, OAuthError> {
     if token.is_empty() {
-        return Err("the authorization server's token is empty");
+        return Err(OAuthError::EmptyToken);
     }
-    HeaderValue::from_str(&format!("Bearer {token}"))
-        .map_err(|_| "the authorization server's token has characters that no header may have")
+    HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| OAuthError::InvalidToken)
 }
 
 /// The door, for the library.
@@ -270,38 +298,36 @@ pub(crate) async fn find(
     server: &McpServer,
     tokens: TokenFile,
     challenge: Option<&str>,
-) -> Result<(AuthorizationManager, AuthorizationMetadata), String> {
+) -> Result<(AuthorizationManager, AuthorizationMetadata), OAuthError> {
     let mut named = Vec::new();
     for url in [&server.url, &server.oauth.issuer] {
         if !url.is_empty() {
-            named.push(check_url(url).map_err(|error| error.to_string())?);
+            named.push(check_url(url)?);
         }
     }
     let last = Arc::new(Mutex::new(String::new()));
     let client = ByDoor { door, name: name.to_owned(), named, last: Arc::clone(&last) };
     let client = Arc::new(client);
     let manager = AuthorizationManager::new_with_oauth_http_client(server.url.as_str(), client);
-    let mut manager = manager.await.map_err(|error| explain(&error))?;
+    let mut manager = manager.await?;
     manager.set_credential_store(tokens);
-    let found = manager.resolve_metadata_from_challenge(challenge).await;
-    let found = found.map_err(|error| explain(&error))?;
+    let found = manager.resolve_metadata_from_challenge(challenge).await?;
     // The others are guessed, at the server's own origin: it would get what is for another one.
     if !found.source.is_discovered() {
-        return Err("it names no authorization server".to_owned());
+        return Err(OAuthError::NoIssuer);
     }
     let issuer = found.metadata.issuer.as_deref().unwrap_or_default();
     let place = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // The library believes metadata at other places, whatever issuer they name.
     if !may_speak_for(&place, issuer) {
         let (issuer, place) = (neutral_line(cut(issuer, 200)), neutral_line(cut(&place, 200)));
-        return Err(format!("{place} can't speak for the authorization server {issuer}"));
+        return Err(OAuthError::MetadataElsewhere { place, issuer });
     }
     let expected = &server.oauth.issuer;
     if !expected.is_empty() && issuer.trim_end_matches('/') != expected.trim_end_matches('/') {
         let issuer = neutral_line(cut(issuer, 200));
-        return Err(format!(
-            "its authorization server is {issuer}; `issuer` in [mcp.servers.{name}.oauth] allows {expected}"
-        ));
+        let (name, expected) = (name.to_owned(), expected.clone());
+        return Err(OAuthError::OtherIssuer { issuer, name, expected });
     }
     manager.set_metadata(found.metadata.clone());
     Ok((manager, found.metadata))
@@ -343,21 +369,20 @@ impl Tokens {
         server: &McpServer,
         file: TokenFile,
         secret: Option<Arc<SecretValue>>,
-    ) -> Result<Option<Self>, String> {
-        let kept = file.blocking(|file| file.read_kept().map_err(|error| error.to_string())).await;
-        let Kept { credentials, way, .. } = kept.map_err(|error| explain(&error))?;
+    ) -> Result<Option<Self>, OAuthError> {
+        let Kept { credentials, way, .. } = file.blocking(|file| file.read_kept()).await?;
         let Some(credentials) = credentials else { return Ok(None) };
         let challenge = way.challenge.as_deref();
         let (mut manager, _) = find(door, name, server, file.clone(), challenge).await?;
         // Tokens of another issuer are forgotten here.
-        if !manager.initialize_from_store().await.map_err(|error| explain(&error))? {
+        if !manager.initialize_from_store().await? {
             return Ok(None);
         }
         let secret = secret.map(|secret| secret.expose().to_owned()).or(way.client_secret);
         if let Some(secret) = secret {
             let client = OAuthClientConfig::new(credentials.client_id, server.url.clone());
             let client = client.with_client_secret(secret);
-            manager.configure_client(client).map_err(|error| explain(&error))?;
+            manager.configure_client(client)?;
         }
         Ok(Some(Self { manager, file, is_refreshed: AtomicBool::new(false) }))
     }
@@ -373,9 +398,9 @@ impl Tokens {
     /// # Errors
     ///
     /// There is no token any more, for people.
-    pub(crate) async fn current(&self, ended: &ConnectionEnd) -> Result<HeaderValue, String> {
-        let token = self.manager.get_access_token().await.map_err(|error| explain(&error))?;
-        let mut value = check_token(&token).map_err(str::to_owned)?;
+    pub(crate) async fn current(&self, ended: &ConnectionEnd) -> Result<HeaderValue, OAuthError> {
+        let token = self.manager.get_access_token().await?;
+        let mut value = check_token(&token)?;
         value.set_sensitive(true);
         ended.learns("token", &Arc::new(SecretValue::new(token)));
         Ok(value)
@@ -389,7 +414,7 @@ impl Tokens {
 }
 
 /// What went wrong, for people, with the innermost cause.
-pub(crate) fn explain(error: &AuthError) -> String {
+fn explain(error: &AuthError) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {

@@ -29,13 +29,25 @@ const MAX_ARGUMENTS: usize = 32;
 /// Most bytes of an address.
 const MAX_ADDRESS: usize = 2 * 1024;
 
+/// The reason against offering a prompt or a resource.
+#[derive(Debug, thiserror::Error)]
+enum OfferError {
+    #[error("it has more than {MAX_ARGUMENTS} arguments")]
+    Arguments,
+    #[error("its address is {0} bytes; the limit is {MAX_ADDRESS}")]
+    LongAddress(usize),
+    #[error("its address has no scheme")]
+    NoScheme,
+    #[error("its address has spaces, or characters that steer a terminal")]
+    SteeringAddress,
+}
+
 /// Pins what can be pinned, and says what of the rest is left out.
 pub(crate) fn pin(listing: &Listing) -> (PinnedOffers, Vec<(String, String)>) {
     let mut left_out = Vec::new();
     let prompts = listing.prompts.iter().map(|prompt: &Prompt| {
         let many = prompt.arguments.as_ref().map_or(0, Vec::len) > MAX_ARGUMENTS;
-        let reason = many.then(|| format!("it has more than {MAX_ARGUMENTS} arguments"));
-        (PinnedTool::pin(&prompt.name, prompt), reason)
+        (PinnedTool::pin(&prompt.name, prompt), many.then_some(OfferError::Arguments))
     });
     let prompts = pinned(prompts, &mut left_out);
     let resources = listing.resources.iter().map(|resource: &Resource| {
@@ -51,11 +63,11 @@ pub(crate) fn pin(listing: &Listing) -> (PinnedOffers, Vec<(String, String)>) {
 }
 
 fn pinned(
-    offers: impl Iterator<Item = (PinnedTool, Option<String>)>,
+    offers: impl Iterator<Item = (PinnedTool, Option<OfferError>)>,
     left_out: &mut Vec<(String, String)>,
 ) -> Vec<PinnedTool> {
     let (mut pins, mut bytes) = (Vec::<PinnedTool>::new(), 0);
-    for (pin, reason) in offers {
+    for (pin, error) in offers {
         let size = pin.definition.len();
         let reason = match () {
             () if pins.len() >= MAX_OFFERS => format!("more than {MAX_OFFERS}, the limit"),
@@ -68,8 +80,8 @@ fn pinned(
             () if pins.iter().any(|known| known.name == pin.name) => {
                 "another one has that name".to_owned()
             }
-            () => match reason {
-                Some(reason) => reason,
+            () => match error {
+                Some(error) => error.to_string(),
                 None => {
                     bytes += size;
                     pins.push(pin);
@@ -83,20 +95,18 @@ fn pinned(
 }
 
 /// Checks the server's own address of a resource, or a template of some.
-fn check_address(address: &str) -> Result<(), String> {
+fn check_address(address: &str) -> Result<(), OfferError> {
     let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
     let in_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
     match () {
-        () if address.len() > MAX_ADDRESS => {
-            Err(format!("its address is {} bytes; the limit is {MAX_ADDRESS}", address.len()))
-        }
+        () if address.len() > MAX_ADDRESS => Err(OfferError::LongAddress(address.len())),
         () if !scheme.starts_with(|first: char| first.is_ascii_alphabetic())
             || !scheme.chars().all(in_scheme) =>
         {
-            Err("its address has no scheme".to_owned())
+            Err(OfferError::NoScheme)
         }
         () if neutral_line(address) != address || address.contains(char::is_whitespace) => {
-            Err("its address has spaces, or characters that steer a terminal".to_owned())
+            Err(OfferError::SteeringAddress)
         }
         () => Ok(()),
     }
@@ -174,7 +184,10 @@ impl ServerOffers {
         if call.tool == self.offers.reader {
             let address = text("uri");
             let checked = check_address(&address).map(|()| Asked::Resource(address));
-            return Some(checked.map_err(|why| Failure::new(Category::InvalidParameters, why)));
+            return Some(
+                checked
+                    .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string())),
+            );
         }
         (call.tool == self.offers.prompter).then(|| {
             let mut params = GetPromptRequestParams::new(text("name"));

@@ -16,7 +16,8 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
 use crate::gate::{
-    ConnectionEnd, ENDED, LARGE, MAX_MESSAGE, MessageLimits, Pending, Rate, check, parse,
+    ConnectionEnd, EndError, LARGE, LimitError, MAX_MESSAGE, MessageLimits, Pending, Rate, check,
+    parse,
 };
 
 /// Time for one message to be taken by the server.
@@ -31,7 +32,7 @@ const STACK: usize = 128 * 1024;
 /// Bytes of a read that is a small piece of a line, and the most of them in a second: each wakes
 /// the thread that waits for everybody's answers.
 const PIECE: usize = 512;
-const MAX_PIECES: u32 = 10_000;
+pub(crate) const MAX_PIECES: u32 = 10_000;
 
 /// A connection over pipes.
 pub(crate) struct Pipe {
@@ -80,17 +81,17 @@ impl Drop for Pipe {
 }
 
 impl Transport<RoleClient> for Pipe {
-    type Error = io::Error;
+    type Error = Arc<io::Error>;
 
     fn send(
         &mut self,
         message: ClientJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), Arc<io::Error>>> + Send + 'static {
         self.pending.sent(&message);
         let (writer, ended) = (Arc::clone(&self.writer), Arc::clone(&self.ended));
         let stop = self.reading.abort_handle();
         async move {
-            let mut line = serde_json::to_vec(&message)?;
+            let mut line = serde_json::to_vec(&message).map_err(io::Error::from)?;
             line.push(b'\n');
             let write = async { writer.lock().await.write_all(&line).await };
             let written = match tokio::time::timeout(TAKE, write).await {
@@ -98,10 +99,10 @@ impl Transport<RoleClient> for Pipe {
                 Err(_) => Err(io::Error::other("it doesn't read what Toolhold sends")),
             };
             // Half a message may be in the pipe, so nothing can follow.
-            written.inspect_err(|error| {
+            written.map_err(Arc::new).inspect_err(|error| {
                 ended.set(match error.kind() {
-                    io::ErrorKind::BrokenPipe => ENDED.to_owned(),
-                    _ => error.to_string(),
+                    io::ErrorKind::BrokenPipe => EndError::Ended,
+                    _ => EndError::Write(Arc::clone(error)),
                 });
                 stop.abort();
             })
@@ -112,7 +113,7 @@ impl Transport<RoleClient> for Pipe {
         self.messages.recv().await
     }
 
-    async fn close(&mut self) -> Result<(), io::Error> {
+    async fn close(&mut self) -> Result<(), Arc<io::Error>> {
         self.reading.abort();
         Ok(())
     }
@@ -128,25 +129,22 @@ struct Reader {
 
 impl Reader {
     /// Reads until the end. Returns why it ended.
-    async fn read(&mut self, mut stdout: Receiver) -> String {
+    async fn read(&mut self, mut stdout: Receiver) -> EndError {
         let mut line = Vec::new();
         let mut buffer = vec![0; LARGE];
         loop {
             let read = match stdout.read(&mut buffer).await {
-                Ok(0) => return ENDED.to_owned(),
+                Ok(0) => return EndError::Ended,
                 Ok(read) => read,
-                Err(error) => return format!("it can't be read: {error}"),
+                Err(error) => return EndError::Read(error),
             };
             if read < PIECE && !buffer[..read].contains(&b'\n') && !self.pieces.count() {
-                return format!("it sent more than {MAX_PIECES} pieces of lines in one second");
+                return LimitError::Pieces.into();
             }
             for piece in buffer[..read].split_inclusive(|byte| *byte == b'\n') {
                 line.extend_from_slice(piece);
                 if line.len() > MAX_MESSAGE {
-                    return format!(
-                        "it sent a message of more than {} MiB, the limit",
-                        MAX_MESSAGE >> 20
-                    );
+                    return LimitError::Size.into();
                 }
                 if line.ends_with(b"\n") {
                     let whole = std::mem::take(&mut line);
@@ -159,17 +157,17 @@ impl Reader {
     }
 
     /// Takes one line.
-    async fn take(&mut self, line: Vec<u8>) -> Result<(), String> {
+    async fn take(&mut self, line: Vec<u8>) -> Result<(), EndError> {
         if line.trim_ascii().is_empty() {
-            return self.gate.count();
+            return Ok(self.gate.count()?);
         }
         check(&line)?;
         let line = self.ended.without_secrets(line);
-        let Some(message) = parse(line).await else { return self.gate.count() };
+        let Some(message) = parse(line).await else { return Ok(self.gate.count()?) };
         if !self.gate.passes(&message)? {
             return Ok(());
         }
-        self.to.send(message).await.map_err(|_| "the connection was closed".to_owned())
+        self.to.send(message).await.map_err(|_| EndError::Closed)
     }
 }
 
@@ -207,7 +205,7 @@ mod tests {
         // A reader that gives up closes the pipe.
         let _ = sender.write_all(text).await;
         drop(sender);
-        let reason = reading.await.expect("the reader ends");
+        let reason = reading.await.expect("the reader ends").to_string();
         let mut all = Vec::new();
         while let Some(message) = messages.recv().await {
             all.push(message);
@@ -252,7 +250,8 @@ mod tests {
         let (gate, pieces) =
             (MessageLimits::new(Pending::default()), Rate::new(100, Duration::from_secs(600)));
         let mut reader = Reader { to, gate, pieces, ended: Arc::default() };
-        assert!(reader.read(receiver).await.contains("pieces of lines in one second"));
+        let reason = reader.read(receiver).await.to_string();
+        assert!(reason.contains("pieces of lines in one second"), "{reason}");
         dripping.await.expect("it ends");
         let large = "a".repeat(MAX_MESSAGE + 1);
         assert!(read(large.as_bytes(), &[]).await.1.contains("more than 8 MiB"));

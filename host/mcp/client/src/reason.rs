@@ -16,6 +16,11 @@ pub(crate) struct Reason {
 }
 
 impl Reason {
+    /// A reason of the host alone.
+    pub(crate) fn new(own: impl Into<String>) -> Self {
+        Self { own: own.into(), ..Self::default() }
+    }
+
     /// A reason that the server gave. `own`: the host's words before it.
     pub(crate) fn said(own: impl Into<String>, said: &str) -> Self {
         let said = UntrustedText::new(neutral_line(cut(said, MAX_WORDS)));
@@ -50,14 +55,8 @@ impl Reason {
     }
 }
 
-impl From<String> for Reason {
-    fn from(own: String) -> Self {
-        Self { own, ..Self::default() }
-    }
-}
-
-impl From<&str> for Reason {
-    fn from(own: &str) -> Self {
-        own.to_owned().into()
+impl<E: std::error::Error> From<E> for Reason {
+    fn from(error: E) -> Self {
+        Self::new(error.to_string())
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
+use tokio::task::JoinError;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{ProgramState, ToolSourceState};
 
@@ -102,10 +103,10 @@ impl Running {
         &self,
         state: OwnedMutexGuard<State>,
         now: Instant,
-    ) -> Result<OwnedMutexGuard<State>, String> {
+    ) -> Result<OwnedMutexGuard<State>, JoinError> {
         let era = Era::from_protocol(&self.pins.protocol);
         let starting = start(Arc::clone(&self.launch), era, state, now);
-        tokio::spawn(starting).await.map_err(|error| error.to_string())
+        tokio::spawn(starting).await
     }
 
     /// Which approved tools it offered otherwise, or no longer, when it was asked the last time.
@@ -193,14 +194,12 @@ async fn start(
             }
         };
         // Hashing and compiling schemas takes time.
-        let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools.tools))
-            .await
-            .map_err(|error| error.to_string())?;
+        let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools.tools)).await?;
         Ok::<_, Reason>((connection, is_new, pins))
     };
-    let opened = tokio::time::timeout(START, open)
-        .await
-        .unwrap_or_else(|_| Err(format!("it didn't start within {} s", START.as_secs()).into()));
+    let opened = tokio::time::timeout(START, open).await.unwrap_or_else(|_| {
+        Err(Reason::new(format!("it didn't start within {} s", START.as_secs())))
+    });
     match opened {
         Ok((connection, is_new, pins)) => {
             state.current = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();

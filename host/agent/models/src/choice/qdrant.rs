@@ -86,7 +86,7 @@ impl Secret {
     }
 
     fn read_header(&self) -> Result<(HeaderName, HeaderValue), SecretError> {
-        let key = read(&self.source).map_err(|error| SecretError::Unread(error.to_string()))?;
+        let key = read(&self.source)?;
         let name = HeaderName::try_from(&self.header)?;
         let value = HeaderValue::try_from(format!("{}{}", self.prefix, key.expose()))?;
         Ok((name, value))
@@ -123,8 +123,8 @@ enum QdrantError {
 /// Why a secret can't be the key.
 #[derive(Debug, thiserror::Error)]
 enum SecretError {
-    #[error("{0}")]
-    Unread(String),
+    #[error(transparent)]
+    Unread(#[from] toolhold_net::SecretError),
     #[error(transparent)]
     Header(#[from] InvalidHeaderName),
     // The source doesn't show the key, and says nothing that helps.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use toml_edit::{Array, DocumentMut, Item, Table, TomlError, value};
-use toolhold_mcp_client::client_files::without_tables;
+use toolhold_mcp_client::client_files::{ClientFileError, without_tables};
 
 /// A table of `[mcp.servers]` that can't be added or removed.
 #[derive(Debug, Error, PartialEq)]
@@ -17,9 +17,8 @@ pub(crate) enum ServerTableError {
     NotATable,
     #[error(transparent)]
     NotToml(#[from] TomlError),
-    /// The rest of the text would change.
-    #[error("{0}")]
-    NotRemovable(String),
+    #[error(transparent)]
+    NotRemovable(#[from] ClientFileError),
 }
 
 /// What a new server is.
@@ -87,8 +86,7 @@ pub(crate) fn remove(text: &str, name: &str) -> Result<String, ServerTableError>
     if !servers(&mut document)?.contains_key(name) {
         return Err(ServerTableError::Missing(name.to_owned()));
     }
-    without_tables(text, &["mcp", "servers"], &[name.to_owned()])
-        .map_err(|error| ServerTableError::NotRemovable(error.to_string()))
+    Ok(without_tables(text, &["mcp", "servers"], &[name.to_owned()])?)
 }
 
 /// The files that the secrets of a server name.

@@ -8,6 +8,7 @@ use jsonc_parser::cst::{CstInputValue, CstObject};
 use serde_json::{Map, Value};
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
+use crate::client_files::error::ClientFileError;
 use crate::client_files::known::Format;
 use crate::client_files::remove::without_tables;
 use crate::client_files::values::{json_values, parsed, toml_values};
@@ -27,14 +28,14 @@ pub fn edit(
     table: &str,
     name: &str,
     entry: &Value,
-) -> Result<String, String> {
+) -> Result<String, ClientFileError> {
     match format {
         Format::Json => json(before, table, name, entry),
         Format::Toml => toml(before, table, name, entry),
     }
 }
 
-fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
+fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, ClientFileError> {
     let root = parsed(before)?;
     let was = json_values(before)?;
     let wanted =
@@ -57,9 +58,7 @@ fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
     }
     match parsed(&after)?.to_serde_value() {
         Some(is) if is == wanted => Ok(after),
-        _ => Err(format!(
-            "it can't be changed without changing something else: `{table}` or `{name}` may stand in it twice"
-        )),
+        _ => Err(ClientFileError::PutJson { table: table.to_owned(), name: name.to_owned() }),
     }
 }
 
@@ -73,7 +72,7 @@ pub fn without(
     before: &str,
     table: &str,
     names: &[String],
-) -> Result<String, String> {
+) -> Result<String, ClientFileError> {
     if format == Format::Toml {
         return without_tables(before, &[table], names);
     }
@@ -91,9 +90,7 @@ pub fn without(
     let after = root.to_string();
     match json_values(&after) {
         Ok(is) if is == wanted => Ok(after),
-        _ => {
-            Err(format!("servers can't be taken out of `{table}` without changing something else"))
-        }
+        _ => Err(ClientFileError::TakeOut { what: "servers", table: table.to_owned() }),
     }
 }
 
@@ -131,8 +128,8 @@ fn with_server(mut was: Value, table: &str, name: &str, entry: &Value) -> Option
     Some(was)
 }
 
-fn not_an_object(table: &str) -> String {
-    format!("the file, or `{table}` in it, isn't an object")
+fn not_an_object(table: &str) -> ClientFileError {
+    ClientFileError::NotAnObject { table: table.to_owned() }
 }
 
 fn input(value: &Value) -> CstInputValue {
@@ -148,15 +145,14 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
-fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
+fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, ClientFileError> {
     let was = toml_values(before)?;
     let wanted =
         with_server(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
     if was == wanted {
         return Ok(before.to_owned());
     }
-    let mut document: DocumentMut =
-        before.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+    let mut document: DocumentMut = before.parse()?;
     let is_empty = document.is_empty();
     let mut missing = Table::new();
     missing.set_implicit(true);
@@ -185,7 +181,7 @@ fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, 
     let after = document.to_string();
     match toml_values(&after) {
         Ok(is) if is == wanted => Ok(after),
-        _ => Err(format!("[{table}.{name}] can't be put in without changing something else")),
+        _ => Err(ClientFileError::PutToml { table: table.to_owned(), name: name.to_owned() }),
     }
 }
 
@@ -235,10 +231,10 @@ mod tests {
     fn gives(before: &str, after: &str) {
         let edited = json_of(before).unwrap_or_else(|why| panic!("{why}: {before}"));
         assert_eq!(edited, after);
-        assert_eq!(json_of(&edited).as_deref(), Ok(after), "it is done once");
+        assert_eq!(json_of(&edited).expect("it is changed"), after, "it is done once");
     }
 
-    fn json_of(before: &str) -> Result<String, String> {
+    fn json_of(before: &str) -> Result<String, ClientFileError> {
         json(before, "mcpServers", "toolhold", &entry())
     }
 
@@ -277,13 +273,16 @@ mod tests {
         let before = "{\n  // mine\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" },\n    \"b\": {}, // stays\n    \"c\": {}\n  }\n}\n";
         let after = without(Format::Json, before, "mcpServers", &names).expect("it is changed");
         assert!(after.contains("// mine") && after.contains("// stays"), "{after}");
-        assert_eq!(json_values(&after), Ok(json!({ "mcpServers": { "b": {} } })));
-        assert_eq!(without(Format::Json, "{}", "mcpServers", &names).as_deref(), Ok("{}"));
+        let left = json_values(&after).expect("it is JSON");
+        assert_eq!(left, json!({ "mcpServers": { "b": {} } }));
+        let none = without(Format::Json, "{}", "mcpServers", &names).expect("it is JSON");
+        assert_eq!(none, "{}");
         let before = "# mine\nx = 1\n[mcp_servers.a]\ncommand = \"x\"\n[mcp_servers.a.env]\nK = \"v\"\n[mcp_servers.b]\n";
         let after = without(Format::Toml, before, "mcp_servers", &names).expect("it is changed");
         assert_eq!(after, "# mine\nx = 1\n[mcp_servers.b]\n");
         let last = "x = 1\n[mcp_servers.a]\ncommand = \"x\"\n";
-        assert_eq!(without(Format::Toml, last, "mcp_servers", &names).as_deref(), Ok("x = 1\n"));
+        let none = without(Format::Toml, last, "mcp_servers", &names).expect("it is TOML");
+        assert_eq!(none, "x = 1\n");
     }
 
     #[test]
@@ -293,7 +292,7 @@ mod tests {
             ("{\n\"a\": 'x' }", "line 2"),
             ("{\n\"a\": 1", "line 1"),
         ] {
-            let why = json_of(wrong).expect_err(wrong);
+            let why = json_of(wrong).expect_err(wrong).to_string();
             assert!(why.starts_with(line), "{wrong}: {why}");
         }
         for wrong in ["[]", "7", "{ \"mcpServers\": [] }"] {
@@ -306,17 +305,15 @@ mod tests {
         assert!(json_of(&"[".repeat(100_000)).is_err());
         let why =
             toml("a = 1\nb = \n", "mcp_servers", "toolhold", &entry()).expect_err("it is no TOML");
-        assert!(why.starts_with("line 2"), "{why}");
+        assert!(why.to_string().starts_with("line 2"), "{why}");
     }
 
     #[test]
     fn new_transport_replaces_the_old_one_in_toml() {
         let before = "[mcp_servers.toolhold] # mine\ncommand = \"old\" # here\nurl = \"http://x\"\nenabled = true\n\n[mcp_servers.other]\n";
         assert_eq!(
-            toml(before, "mcp_servers", "toolhold", &entry()).as_deref(),
-            Ok(
-                "[mcp_servers.toolhold] # mine\ncommand = \"/usr/bin/toolhold\" # here\nenabled = true\nargs = [\"serve\"]\n\n[mcp_servers.other]\n"
-            )
+            toml(before, "mcp_servers", "toolhold", &entry()).expect("it is changed"),
+            "[mcp_servers.toolhold] # mine\ncommand = \"/usr/bin/toolhold\" # here\nenabled = true\nargs = [\"serve\"]\n\n[mcp_servers.other]\n"
         );
     }
 
@@ -324,21 +321,19 @@ mod tests {
     fn table_is_appended() {
         let of = |before: &str| toml(before, "mcp_servers", "toolhold", &entry());
         let own = "[mcp_servers.toolhold]\ncommand = \"/usr/bin/toolhold\"\nargs = [\"serve\"]\n";
-        assert_eq!(of("").as_deref(), Ok(own));
+        assert_eq!(of("").expect("it is put in"), own);
         let before = "# mine\nmodel = \"x\" # so\n[mcp_servers.other]\ncommand = \"o\"";
         let after = of(before).expect("it is put behind");
         assert_eq!(after, format!("{before}\n\n{own}"));
-        assert_eq!(of(&after), Ok(after.clone()), "it is done once");
+        assert_eq!(of(&after).expect("it is there"), after, "it is done once");
         assert!(of("mcp_servers = 3\n").is_err());
         assert_eq!(
-            of("mcp_servers = { other = { command = \"o\" } } # so\n").as_deref(),
-            Ok(
-                "mcp_servers = { other = { command = \"o\" } , toolhold = { command = \"/usr/bin/toolhold\", args = [\"serve\"] } } # so\n"
-            )
+            of("mcp_servers = { other = { command = \"o\" } } # so\n").expect("it is put in"),
+            "mcp_servers = { other = { command = \"o\" } , toolhold = { command = \"/usr/bin/toolhold\", args = [\"serve\"] } } # so\n"
         );
         assert_eq!(
-            of("a = 1\n\n# the end").as_deref(),
-            Ok(format!("a = 1\n\n# the end\n\n{own}").as_str())
+            of("a = 1\n\n# the end").expect("it is put in"),
+            format!("a = 1\n\n# the end\n\n{own}")
         );
         let odd = json!({ "command": "a\"b\\c\nd", "args": [] });
         let odd = toml("", "mcp_servers", "toolhold", &odd).expect("it can be written");

@@ -1,6 +1,7 @@
 //! The known MCP clients: where each stores its servers, and in which form. From their own
 //! documentation.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -177,18 +178,31 @@ pub const CLIENTS: [Client; 10] = [
     },
 ];
 
+/// The obstacle to finding a client's file, or to writing a server into it.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The folder of the user's files isn't known.
+    #[error("HOME isn't set to a folder, so the client's file can't be found")]
+    NoHome,
+    /// This client reads no file of a project.
+    #[error("{0} has no file in a project")]
+    NoProjectFile(&'static str),
+    /// The project's folder can't be determined.
+    #[error("finding the working directory: {0}")]
+    WorkingDirectory(io::Error),
+    /// This client can't take the server's token from a variable.
+    #[error("{0}'s file would have to hold the server's token; let it start `toolhold serve`")]
+    HoldsToken(&'static str),
+}
+
 impl Client {
     /// Its user's file. `None`: only its own command can change it.
     ///
     /// # Errors
     ///
     /// The folder of the user's files isn't known.
-    pub fn user_file(&self) -> Result<Option<PathBuf>, String> {
-        let home = || {
-            folder("HOME").ok_or_else(|| {
-                "HOME isn't set to a folder, so the client's file can't be found".to_owned()
-            })
-        };
+    pub fn user_file(&self) -> Result<Option<PathBuf>, ClientError> {
+        let home = || folder("HOME").ok_or(ClientError::NoHome);
         Ok(match self.user {
             User::Home(file) => Some(home()?.join(file)),
             User::Config(file) => {
@@ -210,7 +224,7 @@ impl Client {
     /// # Errors
     ///
     /// The folder of the user's files isn't known.
-    pub fn read_file(&self) -> Result<Option<PathBuf>, String> {
+    pub fn read_file(&self) -> Result<Option<PathBuf>, ClientError> {
         let User::Command(file) = self.user else { return self.user_file() };
         Ok(folder("HOME").map(|home| home.join(file)))
     }
@@ -220,11 +234,9 @@ impl Client {
     /// # Errors
     ///
     /// It has none.
-    pub fn project_file(&self) -> Result<PathBuf, String> {
-        let file =
-            self.project.ok_or_else(|| format!("{} has no file in a project", self.title))?;
-        let here = std::env::current_dir()
-            .map_err(|error| format!("finding the working directory: {error}"))?;
+    pub fn project_file(&self) -> Result<PathBuf, ClientError> {
+        let file = self.project.ok_or(ClientError::NoProjectFile(self.title))?;
+        let here = std::env::current_dir().map_err(ClientError::WorkingDirectory)?;
         Ok(here.join(file))
     }
 
@@ -238,7 +250,7 @@ impl Client {
     /// # Errors
     ///
     /// It can't use such a server.
-    pub fn entry(&self, server: &ServerConfig) -> Result<Value, String> {
+    pub fn entry(&self, server: &ServerConfig) -> Result<Value, ClientError> {
         Ok(match server {
             ServerConfig::Stdio { program, arguments } => match self.words {
                 Words::Plain(_) | Words::Windsurf | Words::Gemini | Words::Codex => {
@@ -262,12 +274,7 @@ impl Client {
                     Words::Plain(Some(token)) => {
                         json!({ "url": url, "headers": headers(token(variable)) })
                     }
-                    Words::Plain(None) => {
-                        let title = self.title;
-                        return Err(format!(
-                            "{title}'s file would have to hold the server's token; let it start `toolhold serve`"
-                        ));
-                    }
+                    Words::Plain(None) => return Err(ClientError::HoldsToken(self.title)),
                     Words::Typed(_, token) => {
                         json!({ "type": "http", "url": url, "headers": headers(token(variable)) })
                     }

@@ -3,6 +3,7 @@
 
 mod cached;
 mod edit;
+mod error;
 mod known;
 mod read;
 mod remove;
@@ -10,6 +11,7 @@ mod values;
 
 pub use cached::install_command;
 pub use edit::{edit, without};
-pub use known::{CLIENTS, Client, Format, ServerConfig};
-pub use read::{NamedServer, ReadServer, ServerEntry, servers, variable};
+pub use error::ClientFileError;
+pub use known::{CLIENTS, Client, ClientError, Format, ServerConfig};
+pub use read::{EntryError, NamedServer, ReadServer, ServerEntry, servers, variable};
 pub use remove::without_tables;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::client_files::error::ClientFileError;
 use crate::client_files::known::{Client, Format};
 use crate::client_files::values::{json_values, toml_values};
 
@@ -43,14 +44,34 @@ pub struct ServerEntry {
 }
 
 /// A server of a client's file, or why it can't be used elsewhere.
-pub type ReadServer = Result<ServerEntry, String>;
+pub type ReadServer = Result<ServerEntry, EntryError>;
+
+/// The reason against using a server of a client's file elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EntryError {
+    /// The entry is of the transport before streamable HTTP.
+    #[error("it speaks the old transport with SSE")]
+    OldTransport,
+    /// The entry doesn't say how the server is reached.
+    #[error("it has neither a command nor an address")]
+    Unreachable,
+    /// The command has a word that isn't a string, or no word.
+    #[error("its command isn't a list of texts")]
+    Command,
+    /// The command is an object without the program.
+    #[error("its command has no path")]
+    NoPath,
+    /// The value of this variable or header isn't a string.
+    #[error("the value of `{0}` isn't a text")]
+    Value(String),
+}
 
 /// The servers in a client's file, by name.
 ///
 /// # Errors
 ///
 /// The text isn't in the client's format, with the line.
-pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>, String> {
+pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>, ClientFileError> {
     let all = match client.format {
         Format::Json => json_values(text)?,
         Format::Toml => toml_values(text)?,
@@ -64,7 +85,7 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
         let read = match (of_gemini, &entry["url"]) {
             // There, streamable HTTP is `httpUrl`, or has its type.
             (true, Value::String(_)) if entry["httpUrl"].is_null() && entry["type"] != "http" => {
-                Err(OLD_TRANSPORT.to_owned())
+                Err(EntryError::OldTransport)
             }
             _ => server(entry),
         };
@@ -79,13 +100,11 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
     Ok(named.map(read).collect())
 }
 
-const OLD_TRANSPORT: &str = "it speaks the old transport with SSE";
-
 fn server(entry: &Value) -> ReadServer {
     let text = |key: &str| entry[key].as_str().map(str::to_owned);
     let url = ["url", "serverUrl", "httpUrl"].into_iter().rev().find(|key| entry[key].is_string());
     if entry["type"] == "sse" {
-        return Err(OLD_TRANSPORT.to_owned());
+        return Err(EntryError::OldTransport);
     }
     let is_enabled = entry["enabled"] != false && entry["disabled"] != true;
     if let Some(key) = url {
@@ -110,10 +129,9 @@ fn server(entry: &Value) -> ReadServer {
             inner.further.extend(further(entry, &["command"]));
             return Ok(inner);
         }
-        _ => return Err("it has neither a command nor an address".to_owned()),
+        _ => return Err(EntryError::Unreachable),
     };
-    let words =
-        words.filter(|words| !words.is_empty()).ok_or("its command isn't a list of texts")?;
+    let words = words.filter(|words| !words.is_empty()).ok_or(EntryError::Command)?;
     let (key, variables) = match &entry["environment"] {
         Value::Null => ("env", texts(&entry["env"])?),
         variables => ("environment", texts(variables)?),
@@ -127,7 +145,7 @@ fn server_of_object(command: &Value) -> ReadServer {
     entry["command"] = entry["path"].take();
     match entry["command"] {
         Value::String(_) => server(&entry),
-        _ => Err("its command has no path".to_owned()),
+        _ => Err(EntryError::NoPath),
     }
 }
 
@@ -149,11 +167,11 @@ fn further(entry: &Value, read: &[&str]) -> Vec<String> {
 }
 
 /// Texts by name. Numbers and booleans are texts too.
-fn texts(value: &Value) -> Result<BTreeMap<String, String>, String> {
+fn texts(value: &Value) -> Result<BTreeMap<String, String>, EntryError> {
     let text = |(name, value): (&String, &Value)| match value {
         Value::String(text) => Ok((name.clone(), text.clone())),
         Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
-        _ => Err(format!("the value of `{name}` isn't a text")),
+        _ => Err(EntryError::Value(name.clone())),
     };
     value.as_object().into_iter().flatten().map(text).collect()
 }
@@ -198,7 +216,7 @@ mod tests {
                 ((*name).to_owned(), Ok(ServerEntry { server, is_enabled: true, further }))
             })
             .collect();
-        assert_eq!(servers(client(name), text), Ok(expected));
+        assert_eq!(servers(client(name), text).expect("it is read"), expected);
     }
 
     #[test]
@@ -255,10 +273,9 @@ mod tests {
             let read = servers(cursor, &text).expect("it is JSON");
             assert!(matches!(&read[..], [(_, Err(_))]), "{entry}: {read:?}");
         }
-        assert!(
-            servers(cursor, "{\n \"a\": b }").expect_err("it is no JSON").starts_with("line 2")
-        );
-        assert_eq!(servers(cursor, "[]"), Ok(Vec::new()));
+        let error = servers(cursor, "{\n \"a\": b }").expect_err("it is no JSON").to_string();
+        assert!(error.starts_with("line 2"), "{error}");
+        assert_eq!(servers(cursor, "[]").expect("it is JSON"), []);
     }
 
     #[test]

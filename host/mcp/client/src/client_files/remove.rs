@@ -3,8 +3,9 @@
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
-use toml_edit::{Document, DocumentMut, Item, TableLike};
+use toml_edit::{Document, DocumentMut, Item, TableLike, TomlError};
 
+use crate::client_files::error::ClientFileError;
 use crate::client_files::values::toml_values;
 
 /// The text without the tables of these names in the table at `path`. The comment directly above a
@@ -13,7 +14,11 @@ use crate::client_files::values::toml_values;
 /// # Errors
 ///
 /// It isn't TOML, with the line; or something else would change.
-pub fn without_tables(before: &str, path: &[&str], names: &[String]) -> Result<String, String> {
+pub fn without_tables(
+    before: &str,
+    path: &[&str],
+    names: &[String],
+) -> Result<String, ClientFileError> {
     let mut wanted = toml_values(before)?;
     let mut servers = Some(&mut wanted);
     for key in path {
@@ -37,10 +42,7 @@ pub fn without_tables(before: &str, path: &[&str], names: &[String]) -> Result<S
     let after = by_values(before, path, names)?;
     match fits(&after) {
         true => Ok(after),
-        false => Err(format!(
-            "tables can't be taken out of `{}` without changing something else",
-            path.join(".")
-        )),
+        false => Err(ClientFileError::TakeOut { what: "tables", table: path.join(".") }),
     }
 }
 
@@ -56,9 +58,8 @@ fn without_empty(values: &mut Value, path: &[&str]) {
     }
 }
 
-fn by_values(before: &str, path: &[&str], names: &[String]) -> Result<String, String> {
-    let mut document: DocumentMut =
-        before.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+fn by_values(before: &str, path: &[&str], names: &[String]) -> Result<String, TomlError> {
+    let mut document: DocumentMut = before.parse()?;
     let mut table: Option<&mut dyn TableLike> = Some(document.as_table_mut());
     for key in path {
         table =
@@ -72,8 +73,8 @@ fn by_values(before: &str, path: &[&str], names: &[String]) -> Result<String, St
     Ok(document.to_string())
 }
 
-fn by_lines(before: &str, path: &[&str], names: &[String]) -> Result<String, String> {
-    let document = Document::parse(before).map_err(|error| error.to_string())?;
+fn by_lines(before: &str, path: &[&str], names: &[String]) -> Result<String, TomlError> {
+    let document = Document::parse(before)?;
     let mut table: Option<&dyn TableLike> = Some(document.as_table());
     for key in path {
         table = table.and_then(|table| table.get(key)).and_then(Item::as_table_like);
@@ -156,7 +157,8 @@ mod tests {
     #[track_caller]
     fn gives(before: &str, after: &str) {
         let names = ["a".to_owned()];
-        assert_eq!(without_tables(before, &["s"], &names).as_deref(), Ok(after), "{before}");
+        let left = without_tables(before, &["s"], &names).expect("it is TOML");
+        assert_eq!(left, after, "{before}");
     }
 
     #[test]

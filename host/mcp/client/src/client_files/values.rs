@@ -4,13 +4,15 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::CstRootNode;
 use serde_json::{Map, Value};
 
+use crate::client_files::error::ClientFileError;
+
 /// The values of a JSON file. One without text is empty.
-pub(crate) fn json_values(text: &str) -> Result<Value, String> {
+pub(crate) fn json_values(text: &str) -> Result<Value, ClientFileError> {
     Ok(parsed(text)?.to_serde_value().unwrap_or_else(|| Value::Object(Map::new())))
 }
 
 /// JSON with comments and trailing commas, and nothing else.
-pub(crate) fn parsed(text: &str) -> Result<CstRootNode, String> {
+pub(crate) fn parsed(text: &str) -> Result<CstRootNode, ClientFileError> {
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -23,18 +25,16 @@ pub(crate) fn parsed(text: &str) -> Result<CstRootNode, String> {
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
     };
-    CstRootNode::parse(text, &options).map_err(|error| {
-        format!("line {}: it isn't valid JSON: {}", error.line_display(), error.kind())
-    })
+    CstRootNode::parse(text, &options).map_err(ClientFileError::Json)
 }
 
 /// The values of a TOML file.
-pub(crate) fn toml_values(text: &str) -> Result<Value, String> {
+pub(crate) fn toml_values(text: &str) -> Result<Value, ClientFileError> {
     let values: ::toml::Table = ::toml::from_str(text).map_err(|error| {
         let line = error
             .span()
             .map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        format!("line {line}: it isn't valid TOML: {}", error.message())
+        ClientFileError::Toml { line, error }
     })?;
-    serde_json::to_value(values).map_err(|error| error.to_string())
+    Ok(serde_json::to_value(values)?)
 }

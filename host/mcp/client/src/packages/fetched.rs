@@ -13,10 +13,10 @@ use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{CancellationToken, ServerPlaces};
 use toolhold_data_dir::PrivateFolder;
 use toolhold_system::confine::{Tree, TreeAccess};
-use toolhold_system::process::{Child, Command};
+use toolhold_system::process::{Child, Command, StartError};
 
 use super::line::{Line, Manager, npm_name};
-use super::lock;
+use super::lock::{self, LockError};
 use crate::pins::digest;
 
 /// Time for one run of a package manager.
@@ -39,6 +39,32 @@ const PACKAGE_LOCK: &str = "package-lock.json";
 const WANTED: &str = "requirements.in";
 const REQUIREMENTS: &str = "requirements.txt";
 
+/// The obstacle to resolving, fetching or removing packages.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PackageError {
+    #[error("{}: {error}", .path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{} is larger than {MAX_FILE} bytes, the limit", .0.display())]
+    TooLarge(PathBuf),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("`{program}`: {error}")]
+    Start { program: String, error: StartError },
+    #[error(
+        "`{program}`, which fetches its packages, didn't end within {} s: {complaint}",
+        PATIENCE.as_secs()
+    )]
+    Unended { program: String, complaint: String },
+    #[error("`{program}`, which fetches its packages, ended with {code}: {complaint}")]
+    Failed { program: String, code: i32, complaint: String },
+    #[error("the packages have no program `{0}`")]
+    NoProgram(String),
+    #[error("it isn't clear which program of `{0}` is meant: name it with `-p`")]
+    UnclearProgram(String),
+}
+
 /// The lock of what a command line means now: each package with the digest of its archive. Fetches
 /// no package of npm, and of Python none but what is needed to know it. Blocks, for minutes
 /// perhaps.
@@ -46,7 +72,11 @@ const REQUIREMENTS: &str = "requirements.txt";
 /// # Errors
 ///
 /// The package manager fails, or can't pin everything.
-pub(crate) fn resolve(line: &Line, places: ServerPlaces, folder: &Path) -> Result<String, String> {
+pub(crate) fn resolve(
+    line: &Line,
+    places: ServerPlaces,
+    folder: &Path,
+) -> Result<String, PackageError> {
     PrivateFolder::make(folder).map_err(at(folder))?;
     let place = Builder::new().prefix(".new-").tempdir_in(folder).map_err(at(folder))?;
     let mut run = Run::new(places, place.path());
@@ -89,13 +119,13 @@ pub(crate) struct Fetched {
 ///
 /// # Errors
 ///
-/// The package manager fails, or the packages lack the program.
-pub(crate) fn fetch(
+/// The package manager fails, or the packages lack the program; or the error of `places`.
+pub(crate) fn fetch<E: From<PackageError>>(
     line: &Line,
     lock: &str,
-    places: impl FnOnce() -> Result<ServerPlaces, String>,
+    places: impl FnOnce() -> Result<ServerPlaces, E>,
     folder: &Path,
-) -> Result<Fetched, String> {
+) -> Result<Fetched, E> {
     let root = PrivateFolder::make(folder).map_err(at(folder))?;
     let _turn = root.lock("lock").map_err(at(folder))?;
     // The sandbox takes real paths only.
@@ -126,11 +156,16 @@ pub fn forget(folder: &Path, kept: Option<&str>) {
     }
 }
 
-fn install(line: &Line, lock: &str, places: ServerPlaces, place: &Path) -> Result<(), String> {
+fn install(
+    line: &Line,
+    lock: &str,
+    places: ServerPlaces,
+    place: &Path,
+) -> Result<(), PackageError> {
     let mut run = Run::new(places, place);
     match line.manager {
         Manager::Npm => {
-            let parsed: Value = serde_json::from_str(lock).map_err(|error| error.to_string())?;
+            let parsed: Value = serde_json::from_str(lock)?;
             let wanted = &parsed["packages"][""]["dependencies"];
             write(
                 place,
@@ -157,15 +192,14 @@ fn install(line: &Line, lock: &str, places: ServerPlaces, place: &Path) -> Resul
 }
 
 /// The program that a command line means.
-fn program(line: &Line, place: &Path) -> Result<PathBuf, String> {
+fn program(line: &Line, place: &Path) -> Result<PathBuf, PackageError> {
     let (folder, name) = match (line.manager, &line.program) {
         (Manager::Uv, program) => ("venv/bin", program.clone().unwrap_or_default()),
         (Manager::Npm, Some(program)) => ("node_modules/.bin", program.clone()),
         (Manager::Npm, None) => {
             let package = line.wanted.first().map_or("", |wanted| npm_name(wanted).0);
             let file = place.join("node_modules").join(package).join(PACKAGE);
-            let described: Value =
-                serde_json::from_str(&read(&file)?).map_err(|error| error.to_string())?;
+            let described: Value = serde_json::from_str(&read(&file)?)?;
             ("node_modules/.bin", npm_program(package, &described["bin"])?)
         }
     };
@@ -174,11 +208,11 @@ fn program(line: &Line, place: &Path) -> Result<PathBuf, String> {
     if is_inside && fs::symlink_metadata(&program).is_ok() {
         return Ok(program);
     }
-    Err(format!("the packages have no program `{}`", neutral_line(cut(&name, 128))))
+    Err(PackageError::NoProgram(neutral_line(cut(&name, 128))))
 }
 
 /// The program of a package, as `npx` chooses it: the only one, or the one with its name.
-fn npm_program(package: &str, programs: &Value) -> Result<String, String> {
+fn npm_program(package: &str, programs: &Value) -> Result<String, PackageError> {
     let own = package.rsplit('/').next().unwrap_or(package);
     match programs {
         Value::String(_) => Ok(own.to_owned()),
@@ -186,9 +220,7 @@ fn npm_program(package: &str, programs: &Value) -> Result<String, String> {
         Value::Object(programs) if programs.len() == 1 => {
             Ok(programs.keys().next().cloned().unwrap_or_default())
         }
-        _ => {
-            Err(format!("it isn't clear which program of `{package}` is meant: name it with `-p`"))
-        }
+        _ => Err(PackageError::UnclearProgram(package.to_owned())),
     }
 }
 
@@ -223,7 +255,12 @@ impl<'r> Run<'r> {
     }
 
     /// Runs the package manager of a line until it ends.
-    fn manager(&mut self, line: &Line, words: &[&str], more: &[String]) -> Result<(), String> {
+    fn manager(
+        &mut self,
+        line: &Line,
+        words: &[&str],
+        more: &[String],
+    ) -> Result<(), PackageError> {
         let program = line.manager_program();
         let words = words.iter().map(|word| (*word).to_owned()).chain(more.iter().cloned());
         let command = Command {
@@ -241,52 +278,53 @@ impl<'r> Run<'r> {
         let end = Instant::now() + PATIENCE;
         let cancel = CancellationToken::new();
         let started = Child::start(&self.places.places, &command, MAX_COMPLAINT, end, &cancel);
-        let mut child = started.map_err(|error| format!("`{program}`: {error}"))?;
+        let mut child = match started {
+            Ok(child) => child,
+            Err(error) => return Err(PackageError::Start { program, error }),
+        };
         child.close_input();
         let result = child.wait_for_end(&mut |_, _| {}).clone();
         if result.code == Some(0) {
             return Ok(());
         }
         let complaint = child.output().stderr.take();
-        let code = result.code.map_or_else(
-            || format!("didn't end within {} s", PATIENCE.as_secs()),
-            |code| format!("ended with {code}"),
-        );
         let complaint = neutral_line(String::from_utf8_lossy(&complaint).trim());
-        Err(format!("`{program}`, which fetches its packages, {code}: {complaint}"))
+        Err(match result.code {
+            None => PackageError::Unended { program, complaint },
+            Some(code) => PackageError::Failed { program, code, complaint },
+        })
     }
 }
 
 /// Reads a file that a package manager wrote. It can't lead elsewhere.
-fn read(path: &Path) -> Result<String, String> {
+fn read(path: &Path) -> Result<String, PackageError> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
     let mut text = String::new();
     file.and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text)).map_err(at(path))?;
     if text.len() as u64 > MAX_FILE {
-        return Err(format!("{} is larger than {MAX_FILE} bytes, the limit", path.display()));
+        return Err(PackageError::TooLarge(path.to_owned()));
     }
     Ok(text)
 }
 
 /// Writes a new file.
-fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), PackageError> {
     let path = folder.join(name);
     // A package manager may have put a link there.
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(at(&path))
 }
 
-fn remove(path: &Path) -> Result<(), String> {
+fn remove(path: &Path) -> Result<(), PackageError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
         _ => Ok(()),
     }
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> String {
-    let path = path.display().to_string();
-    move |error| format!("{path}: {error}")
+fn at(path: &Path) -> impl FnOnce(io::Error) -> PackageError {
+    move |error| PackageError::Io { path: path.to_owned(), error }
 }
 
 #[cfg(test)]
@@ -314,6 +352,6 @@ mod tests {
         fs::write(&secret, "secret").expect("a file is written");
         std::os::unix::fs::symlink(&secret, &link).expect("a link is made");
         assert!(read(&link).is_err());
-        assert_eq!(read(&secret).as_deref(), Ok("secret"));
+        assert_eq!(read(&secret).expect("it is a file"), "secret");
     }
 }

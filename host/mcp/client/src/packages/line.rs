@@ -32,35 +32,53 @@ pub(crate) struct Line {
     pub(crate) arguments: Vec<String>,
 }
 
+/// The obstacle to pinning what a command line fetches.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LineError {
+    #[error("`{0}` may fetch what it runs, and Toolhold pins only what `npx` and `uvx` fetch")]
+    OtherRunner(String),
+    #[error("`{0}` names no package")]
+    NoPackage(&'static str),
+    #[error("Toolhold doesn't know the option `{option}` of `{runner}`")]
+    UnknownOption { runner: &'static str, option: String },
+    #[error("`{0}` isn't a package of a registry")]
+    NotOfRegistry(String),
+    #[error("`{0}` isn't the name of a program")]
+    NotAProgram(String),
+}
+
 impl Line {
     /// Reads a command line. `Ok(None)`: it fetches nothing, as far as its program's name tells.
     ///
     /// # Errors
     ///
     /// Why Toolhold can't pin what it fetches.
-    pub(crate) fn parse(command: &str, arguments: &[String]) -> Result<Option<Self>, String> {
+    pub(crate) fn parse(command: &str, arguments: &[String]) -> Result<Option<Self>, LineError> {
         let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or(command);
         let line = match name {
             "npx" => Self::of_npx(command, arguments),
             "uvx" => Self::of_uvx(command, arguments),
-            name if OTHERS.contains(&name) => Err(format!(
-                "`{name}` may fetch what it runs, and Toolhold pins only what `npx` and `uvx` fetch"
-            )),
+            name if OTHERS.contains(&name) => Err(LineError::OtherRunner(name.to_owned())),
             _ => return Ok(None),
         };
         line.map(Some)
     }
 
-    fn of_npx(runner: &str, arguments: &[String]) -> Result<Self, String> {
+    fn of_npx(runner: &str, arguments: &[String]) -> Result<Self, LineError> {
         let mut wanted = Vec::new();
         let mut words = arguments.iter();
         let first = loop {
-            let word = words.next().ok_or("`npx` names no package")?.as_str();
+            let word = words.next().ok_or(LineError::NoPackage("npx"))?.as_str();
             match word.split_once('=') {
                 _ if matches!(word, "-y" | "--yes" | "--") => {}
                 _ if matches!(word, "-p" | "--package") => wanted.extend(words.next().cloned()),
                 Some(("-p" | "--package", package)) => wanted.push(package.to_owned()),
-                _ if word.starts_with('-') => return Err(unknown("npx", word)),
+                _ if word.starts_with('-') => {
+                    return Err(LineError::UnknownOption {
+                        runner: "npx",
+                        option: word.to_owned(),
+                    });
+                }
                 _ => break word.to_owned(),
             }
         };
@@ -71,7 +89,7 @@ impl Line {
             Some(first)
         };
         if let Some(odd) = wanted.iter().find(|package| !is_npm_package(package)) {
-            return Err(not_of_registry(odd));
+            return Err(LineError::NotOfRegistry(odd.clone()));
         }
         Ok(Self {
             manager: Manager::Npm,
@@ -83,11 +101,11 @@ impl Line {
         })
     }
 
-    fn of_uvx(runner: &str, arguments: &[String]) -> Result<Self, String> {
+    fn of_uvx(runner: &str, arguments: &[String]) -> Result<Self, LineError> {
         let (mut from, mut with, mut python) = (None, Vec::new(), None);
         let mut words = arguments.iter();
         let first = loop {
-            let word = words.next().ok_or("`uvx` names no package")?.as_str();
+            let word = words.next().ok_or(LineError::NoPackage("uvx"))?.as_str();
             let (option, value) = match word.split_once('=') {
                 Some((option, value)) if word.starts_with("--") => (option, Some(value.to_owned())),
                 _ => (word, None),
@@ -101,7 +119,10 @@ impl Line {
                     with.extend(more.split(',').map(|part| part.trim().to_owned()));
                 }
                 "-p" | "--python" => python = value(),
-                _ if option.starts_with('-') => return Err(unknown("uvx", option)),
+                _ if option.starts_with('-') => {
+                    let option = option.to_owned();
+                    return Err(LineError::UnknownOption { runner: "uvx", option });
+                }
                 _ => break word.to_owned(),
             }
         };
@@ -111,10 +132,10 @@ impl Line {
         };
         let wanted: Vec<String> = std::iter::once(own).chain(with).collect();
         if let Some(odd) = wanted.iter().find(|package| !is_python_package(package)) {
-            return Err(not_of_registry(odd));
+            return Err(LineError::NotOfRegistry(odd.clone()));
         }
         if !is_name(&program) {
-            return Err(format!("`{program}` isn't the name of a program"));
+            return Err(LineError::NotAProgram(program));
         }
         Ok(Self {
             manager: Manager::Uv,
@@ -135,14 +156,6 @@ impl Line {
         let beside = Path::new(&self.runner).with_file_name(name);
         beside.to_str().unwrap_or(name).to_owned()
     }
-}
-
-fn unknown(runner: &str, option: &str) -> String {
-    format!("Toolhold doesn't know the option `{option}` of `{runner}`")
-}
-
-fn not_of_registry(package: &str) -> String {
-    format!("`{package}` isn't a package of a registry")
 }
 
 /// The program and the package of `uvx PROGRAM@VERSION`, or of a requirement.
@@ -198,7 +211,7 @@ fn is_python_package(package: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Option<Line>, String> {
+    fn parsed(line: &str) -> Result<Option<Line>, LineError> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         Line::parse(&words[0], &words[1..])
     }

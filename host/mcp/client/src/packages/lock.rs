@@ -18,21 +18,30 @@ pub(crate) fn packages(lock: &str) -> BTreeMap<String, String> {
     }
 }
 
-/// Why a lock doesn't pin everything that it names by the digest of an archive.
+/// The gap in a lock that doesn't pin everything.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum LockError {
+    #[error("the package manager named no package")]
+    Empty,
+    #[error("no digest of an archive is known for `{0}`")]
+    Unpinned(String),
+}
+
+/// Checks that a lock pins everything that it names by the digest of an archive.
 ///
 /// # Errors
 ///
 /// The package that isn't pinned, or what the text lacks.
-pub(super) fn check(manager: Manager, lock: &str) -> Result<(), String> {
+pub(super) fn check(manager: Manager, lock: &str) -> Result<(), LockError> {
     let all: Vec<(String, String, bool)> = match manager {
         Manager::Npm => of_npm(lock),
         Manager::Uv => of_uv(lock).collect(),
     };
     if all.is_empty() {
-        return Err("the package manager named no package".to_owned());
+        return Err(LockError::Empty);
     }
-    match all.iter().find(|(_, _, pinned)| !pinned) {
-        Some((name, _, _)) => Err(format!("no digest of an archive is known for `{name}`")),
+    match all.into_iter().find(|(_, _, pinned)| !pinned) {
+        Some((name, _, _)) => Err(LockError::Unpinned(name)),
         None => Ok(()),
     }
 }

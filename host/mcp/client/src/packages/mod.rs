@@ -6,6 +6,6 @@ mod line;
 mod lock;
 
 pub use fetched::forget;
-pub(crate) use fetched::{fetch, resolve};
+pub(crate) use fetched::{PackageError, fetch, resolve};
 pub(crate) use line::Line;
 pub(crate) use lock::packages;

@@ -7,7 +7,9 @@ use std::path::Path;
 use thiserror::Error;
 use toolhold_core::text::neutral_line;
 use toolhold_core::{HostError, NAME};
-use toolhold_mcp_client::client_files::{Client, NamedServer, ReadServer, ServerEntry, servers};
+use toolhold_mcp_client::client_files::{
+    Client, ClientFileError, NamedServer, ReadServer, ServerEntry, servers,
+};
 
 use super::table::ImportError;
 
@@ -26,9 +28,8 @@ pub(super) enum ImportFileError {
     NotUtf8,
     #[error(transparent)]
     Unreadable(#[from] std::io::Error),
-    /// It isn't in the client's format.
-    #[error("{0}")]
-    Format(String),
+    #[error(transparent)]
+    Format(#[from] ClientFileError),
     #[error("it names {0} servers, and the limit is {MOST}")]
     TooMany(usize),
 }
@@ -48,7 +49,7 @@ pub(super) fn found(
         return Err(ImportFileError::Link);
     }
     let Some(text) = read(path)? else { return Ok(None) };
-    let all = servers(client, &text).map_err(|error| ImportFileError::Format(error.to_string()))?;
+    let all = servers(client, &text)?;
     if all.len() > MOST {
         return Err(ImportFileError::TooMany(all.len()));
     }
@@ -85,7 +86,7 @@ pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
 
 /// Refuses an entry that can't be read, and Toolhold itself, also by a package runner.
 fn not_toolhold(entry: ReadServer) -> Result<ServerEntry, ImportError> {
-    let entry = entry.map_err(|error| ImportError::Entry(error.to_string()))?;
+    let entry = entry?;
     let is_toolhold = |word: &String| {
         let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.split(['@', '=']).next() == Some(NAME)

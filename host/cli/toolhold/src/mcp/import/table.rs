@@ -8,7 +8,7 @@ use thiserror::Error;
 use toml_edit::{Array, InlineTable, Item, Table, Value, value};
 use toolhold_core::config::{Config, Problems};
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_mcp_client::client_files::{NamedServer, ServerEntry, variable};
+use toolhold_mcp_client::client_files::{EntryError, NamedServer, ServerEntry, variable};
 use toolhold_net::requests::{OutboundError, check_url};
 use toolhold_redaction::{Keys, field, text};
 use toolhold_terminal::nearest::look_alike;
@@ -46,9 +46,8 @@ const SECRET_WORDS: [&str; 17] = [
 /// A server that can't be imported.
 #[derive(Debug, Error)]
 pub(super) enum ImportError {
-    /// The client's entry can't be read.
-    #[error("{0}")]
-    Entry(String),
+    #[error(transparent)]
+    Entry(#[from] EntryError),
     #[error("it is Toolhold itself")]
     Toolhold,
     #[error("its name doesn't fit: at most {MAX_NAME} of a-z, 0-9 and `-`, a letter first")]
