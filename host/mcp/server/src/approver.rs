@@ -14,8 +14,8 @@ use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
     Implementation, InputRequest, InputRequiredResult, InputResponses, LegacyEnumSchema,
-    PrimitiveSchemaDefinition, ProtocolVersion, RequestId, RequestStateCodec, SealOptions,
-    ServerRequest, SingleSelectEnumSchema, TitledSingleSelectEnumSchema,
+    PrimitiveSchemaDefinition, ProtocolVersion, RequestId, RequestStateCodec, RequestStateError,
+    SealOptions, ServerRequest, SingleSelectEnumSchema, TitledSingleSelectEnumSchema,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServiceError};
@@ -58,6 +58,21 @@ pub(crate) struct QuestionMeans {
     pub(crate) parked: ParkedCalls,
 }
 
+/// The obstacle to sealing or opening a ticket.
+#[derive(Debug, thiserror::Error)]
+enum TicketError {
+    #[error(transparent)]
+    Random(#[from] std::io::Error),
+    #[error(transparent)]
+    Seal(#[from] RequestStateError),
+    #[error(transparent)]
+    Fingerprint(#[from] serde_json::Error),
+    #[error(transparent)]
+    State(#[from] HostError),
+    #[error("it was used before, or too many were used lately")]
+    Used,
+}
+
 /// Seals tickets and knows the used ones: for all servers of one user, so that a client can bring
 /// its ticket to any of them.
 pub(crate) struct Tickets {
@@ -80,22 +95,17 @@ impl Tickets {
         Ok(Self { codec, folder, lasting })
     }
 
-    fn sealed(&self, session: &str, fingerprint: Fingerprint) -> Result<String, String> {
-        let nonce = random::name().map_err(|error| error.to_string())?;
-        let ticket = json!([fingerprint, nonce]);
+    fn sealed(&self, session: &str, fingerprint: Fingerprint) -> Result<String, TicketError> {
+        let ticket = json!([fingerprint, random::name()?]);
         let options = SealOptions::new().associated_data(session.as_bytes()).ttl(self.lasting);
-        self.codec.seal_json_with(&ticket, &options).map_err(|error| error.to_string())
+        Ok(self.codec.seal_json_with(&ticket, &options)?)
     }
 
     /// The question of a ticket, if the ticket is this server's, for this session, not expired and
     /// not used yet.
-    fn opened(&self, session: &str, sealed: &str) -> Result<Fingerprint, String> {
-        let ticket: Value = self
-            .codec
-            .open_json_with(sealed, session.as_bytes())
-            .map_err(|error| error.to_string())?;
-        let fingerprint =
-            serde_json::from_value(ticket[0].clone()).map_err(|error| error.to_string())?;
+    fn opened(&self, session: &str, sealed: &str) -> Result<Fingerprint, TicketError> {
+        let ticket: Value = self.codec.open_json_with(sealed, session.as_bytes())?;
+        let fingerprint = serde_json::from_value(ticket[0].clone())?;
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
         let now = seconds();
         let first =
@@ -105,9 +115,9 @@ impl Tickets {
                 // It has expired before it is forgotten.
                 Ok(room && used.insert(nonce, now + self.lasting.as_secs() + 1).is_none())
             });
-        match first.map_err(|error| error.to_string())? {
+        match first? {
             true => Ok(fingerprint),
-            false => Err("it was used before, or too many were used lately".to_owned()),
+            false => Err(TicketError::Used),
         }
     }
 }
@@ -441,7 +451,8 @@ async fn answered(
     let response = serde_json::from_value(response).map_err(|error| wrong(error.to_string()))?;
     let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
     let opened = tokio::task::spawn_blocking(move || tickets.opened(&session, &ticket)).await;
-    let fingerprint = opened.map_err(|error| wrong(error.to_string()))?.map_err(wrong)?;
+    let opened = opened.map_err(|error| wrong(error.to_string()))?;
+    let fingerprint = opened.map_err(|error| wrong(error.to_string()))?;
     Ok(Some((fingerprint, response)))
 }
 

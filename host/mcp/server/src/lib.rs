@@ -35,7 +35,7 @@ mod tools;
 
 pub use error::ServeError;
 pub use extras::Extras;
-pub use http::{Http, ListenAddress, problems, serve_http};
+pub use http::{Http, ListenAddress, ListenAddressError, problems, serve_http};
 pub use live::LiveHost;
 /// The protocol's own types, which [`Extras`] uses.
 pub use rmcp::{ErrorData, model};

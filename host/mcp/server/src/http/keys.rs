@@ -1,9 +1,11 @@
 //! Fetches the keys of an authorization server, and decides which may have signed a token.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::{
@@ -12,7 +14,8 @@ use jsonwebtoken::jwk::{
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
-use toolhold_net::requests::{Limits, OutboundClient, Request, check_url};
+use tokio::task::JoinError;
+use toolhold_net::requests::{Limits, OutboundClient, OutboundError, Request, check_url};
 
 use crate::error::ServeError;
 
@@ -46,6 +49,31 @@ const BYTES: usize = 256 << 10;
 /// What the requests are for, in their records.
 const PURPOSE: &str = "oauth keys";
 
+/// The obstacle to using the keys of an authorization server.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeysError {
+    #[error("it names no JSON Web Key Set: give its address or a file")]
+    NoSource,
+    #[error("it isn't an absolute path")]
+    RelativePath,
+    #[error(transparent)]
+    File(#[from] io::Error),
+    #[error(transparent)]
+    Request(#[from] OutboundError),
+    #[error("{origin} answered {status}")]
+    Status { origin: String, status: StatusCode },
+    #[error("it is larger than {} KiB", BYTES >> 10)]
+    TooLarge,
+    #[error("it isn't valid JSON: {0}")]
+    Json(serde_json::Error),
+    #[error("it isn't a JSON Web Key Set: it has no `keys`")]
+    NotASet,
+    #[error("it has no key that checks signatures")]
+    NoKey,
+    #[error(transparent)]
+    Task(#[from] JoinError),
+}
+
 /// The keys.
 pub(super) struct Keys {
     source: Source,
@@ -72,11 +100,9 @@ impl Keys {
     ///
     /// They aren't available or aren't valid.
     pub(super) async fn new(keys: &str, door: OutboundClient) -> Result<Self, ServeError> {
-        let source = source(keys).map_err(|why| ServeError::Settings(setting_error(keys, &why)))?;
-        let set = source
-            .read(&door)
-            .await
-            .map_err(|why| ServeError::Settings(setting_error(keys, &why)))?;
+        let wrong = |error: KeysError| ServeError::Settings(setting_error(keys, &error));
+        let source = source(keys).map_err(wrong)?;
+        let set = source.read(&door).await.map_err(wrong)?;
         let set = Set { keys: set, since: Instant::now() };
         Ok(Self { source, door, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
     }
@@ -151,28 +177,29 @@ fn checks(key: &Jwk, algorithm: Algorithm) -> bool {
 /// # Errors
 ///
 /// The reason why it isn't valid.
-pub(super) fn source(keys: &str) -> Result<Source, String> {
+pub(super) fn source(keys: &str) -> Result<Source, KeysError> {
     installed();
     if keys.is_empty() {
-        return Err("it names no JSON Web Key Set: give its address or a file".to_owned());
+        return Err(KeysError::NoSource);
     }
     if !keys.contains("://") {
         return match Path::new(keys).is_absolute() {
             true => Ok(Source::File(PathBuf::from(keys))),
-            false => Err("it isn't an absolute path".to_owned()),
+            false => Err(KeysError::RelativePath),
         };
     }
     // Who answers decides who is let in, so http is for this machine alone.
-    check_url(keys).map(|_| Source::Url(keys.to_owned())).map_err(|error| error.to_string())
+    check_url(keys)?;
+    Ok(Source::Url(keys.to_owned()))
 }
 
 /// The error in the setting.
-pub(super) fn setting_error(keys: &str, why: &str) -> String {
-    format!("`keys = {keys:?}` in [serve.oauth]: {why}")
+pub(super) fn setting_error(keys: &str, error: &KeysError) -> String {
+    format!("`keys = {keys:?}` in [serve.oauth]: {error}")
 }
 
 impl Source {
-    async fn read(&self, door: &OutboundClient) -> Result<Arc<[Jwk]>, String> {
+    async fn read(&self, door: &OutboundClient) -> Result<Arc<[Jwk]>, KeysError> {
         let bytes = match self {
             Self::File(path) => {
                 use tokio::task::spawn_blocking;
@@ -185,31 +212,30 @@ impl Source {
                         .read_to_end(&mut bytes)
                         .map(|_| bytes)
                 });
-                read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?
+                read.await??
             }
             Self::Url(url) => {
                 let limits = Limits { time: PATIENCE, idle: PATIENCE, bytes: BYTES as u64 };
-                let request = Request::get(PURPOSE, url).map_err(|error| error.to_string())?;
-                let answer =
-                    door.send(request.limits(limits)).await.map_err(|error| error.to_string())?;
-                if !answer.status().is_success() {
-                    return Err(format!("{} answered {}", answer.origin(), answer.status()));
+                let request = Request::get(PURPOSE, url)?.limits(limits);
+                let answer = door.send(request).await?;
+                let status = answer.status();
+                if !status.is_success() {
+                    return Err(KeysError::Status { origin: answer.origin().to_owned(), status });
                 }
-                answer.bytes(&|_, _| {}).await.map_err(|error| error.to_string())?
+                answer.bytes(&|_, _| {}).await?
             }
         };
         if bytes.len() > BYTES {
-            return Err(format!("it is larger than {} KiB", BYTES >> 10));
+            return Err(KeysError::TooLarge);
         }
         keys_in(&bytes)
     }
 }
 
 /// The keys of a set for signatures. Other and unknown kinds are skipped.
-fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, String> {
-    let set: Value =
-        serde_json::from_slice(bytes).map_err(|error| format!("it isn't valid JSON: {error}"))?;
-    let listed = set["keys"].as_array().ok_or("it isn't a JSON Web Key Set: it has no `keys`")?;
+fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, KeysError> {
+    let set: Value = serde_json::from_slice(bytes).map_err(KeysError::Json)?;
+    let listed = set["keys"].as_array().ok_or(KeysError::NotASet)?;
     let keys = listed.iter().filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok());
     let keys = JwkSet { keys: keys.collect() }.keys.into_iter();
     let keys: Arc<[Jwk]> = keys
@@ -218,7 +244,7 @@ fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, String> {
         })
         .collect();
     match keys.is_empty() {
-        true => Err("it has no key that checks signatures".to_owned()),
+        true => Err(KeysError::NoKey),
         false => Ok(keys),
     }
 }

@@ -19,15 +19,28 @@ pub enum ListenAddress {
     Unix(PathBuf),
 }
 
-impl FromStr for ListenAddress {
-    type Err = String;
+/// A text that isn't an address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListenAddressError {
+    /// The path of a socket is relative.
+    #[error("a socket's path starts with `/`")]
+    RelativeSocket,
+    /// The text has none of the forms.
+    #[error(
+        "give an address with a port (`127.0.0.1:8000`), a port (`8000`), or a socket (`unix:/path/to/socket`)"
+    )]
+    Form,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for ListenAddress {
+    type Err = ListenAddressError;
+
+    fn from_str(text: &str) -> Result<Self, ListenAddressError> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = PathBuf::from(path);
             return match path.is_absolute() {
                 true => Ok(Self::Unix(path)),
-                false => Err("a socket's path starts with `/`".to_owned()),
+                false => Err(ListenAddressError::RelativeSocket),
             };
         }
         if let Ok(port) = text.parse() {
@@ -36,8 +49,7 @@ impl FromStr for ListenAddress {
         let text = text
             .strip_prefix("localhost:")
             .map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
-        let wrong = "give an address with a port (`127.0.0.1:8000`), a port (`8000`), or a socket (`unix:/path/to/socket`)";
-        text.parse().map(Self::Tcp).map_err(|_| wrong.to_owned())
+        text.parse().map(Self::Tcp).map_err(|_| ListenAddressError::Form)
     }
 }
 

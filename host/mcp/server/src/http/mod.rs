@@ -26,7 +26,7 @@ use connections::Listener;
 
 use crate::error::ServeError;
 use crate::server::Server;
-pub use listen_address::ListenAddress;
+pub use listen_address::{ListenAddress, ListenAddressError};
 pub use settings::problems;
 
 /// The path of the protocol's endpoint.

@@ -32,7 +32,7 @@ pub fn problems(settings: &Serve) -> Vec<String> {
             );
         }
         problems.extend(
-            keys::source(&oauth.keys).err().map(|why| keys::setting_error(&oauth.keys, &why)),
+            keys::source(&oauth.keys).err().map(|error| keys::setting_error(&oauth.keys, &error)),
         );
     }
     problems
