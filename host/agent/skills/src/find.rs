@@ -1,6 +1,7 @@
 //! Finds the skills of the user and of a project, and which of a project's are trusted.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,9 @@ use toolhold_core::config::{self, Config, Folders};
 use toolhold_core::text::neutral_line;
 
 use crate::folder::{Owners, SkillFolder};
-use crate::skill::{SKILL_FILE, Skill, SkillOrigin, SkillText, is_name, name_problem, read_whole};
+use crate::skill::{
+    SKILL_FILE, Skill, SkillError, SkillOrigin, SkillText, is_name, name_problem, read_whole,
+};
 
 /// Skills that count.
 const MAX_SKILLS: usize = 200;
@@ -95,10 +98,11 @@ impl Skills {
         self
     }
 
-    fn leave_out(&mut self, path: &Path, why: &str) {
+    fn leave_out(&mut self, path: &Path, why: impl Display) {
         if self.left_out.len() < MAX_SKILLS {
             let path = neutral_line(&path.display().to_string());
-            self.left_out.push(format!("{path} is left out: {}", neutral_line(why)));
+            let why = neutral_line(&why.to_string());
+            self.left_out.push(format!("{path} is left out: {why}"));
         }
     }
 
@@ -112,23 +116,21 @@ impl Skills {
             Ok(real) => Some(real),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
-                self.leave_out(path, &error.to_string());
+                self.leave_out(path, error);
                 None
             }
         }
     }
 
     fn open(&mut self, path: &Path, owners: Owners) -> Option<SkillFolder> {
-        SkillFolder::open(path, owners).map_err(|why| self.leave_out(path, &why)).ok()
+        SkillFolder::open(path, owners).map_err(|error| self.leave_out(path, error)).ok()
     }
 
     /// Adds the skills of a folder. `trusted`: what a person has seen, if it is a project's.
     fn add_all(&mut self, root: &SkillFolder, trusted: Option<&BTreeMap<String, String>>) {
         let (names, is_cut) = match root.names(MAX_ENTRIES) {
             Ok(names) => names,
-            Err(why) => {
-                return self.leave_out(&root.path, &why);
-            }
+            Err(error) => return self.leave_out(&root.path, error),
         };
         let (mut more, mut looked_at) = (0, 0);
         for name in names {
@@ -137,8 +139,8 @@ impl Skills {
                 None => continue,
                 Some(Ok(folder)) if folder.has(SKILL_FILE) => folder,
                 Some(Ok(_)) => continue,
-                Some(Err(why)) => {
-                    self.leave_out(&path, &why);
+                Some(Err(error)) => {
+                    self.leave_out(&path, error);
                     continue;
                 }
             };
@@ -149,7 +151,7 @@ impl Skills {
                 continue;
             }
             if !is_name(&name) {
-                self.leave_out(&path, &name_problem(&name));
+                self.leave_out(&path, name_problem(&name));
                 continue;
             }
             if self.usable.iter().chain(&self.untrusted).any(|known| known.name == name) {
@@ -158,8 +160,8 @@ impl Skills {
             }
             let (origin, digest, text) = match read(&folder, trusted) {
                 Ok(read) => read,
-                Err(why) => {
-                    self.leave_out(&path, &why);
+                Err(error) => {
+                    self.leave_out(&path, error);
                     continue;
                 }
             };
@@ -173,7 +175,7 @@ impl Skills {
         if more > 0 || is_cut {
             let why =
                 format!("{more} or more of its skills are too many: at most {MAX_SKILLS} count");
-            self.leave_out(&root.path, &why);
+            self.leave_out(&root.path, why);
         }
     }
 }
@@ -182,7 +184,7 @@ impl Skills {
 fn read(
     folder: &SkillFolder,
     trusted: Option<&BTreeMap<String, String>>,
-) -> Result<(SkillOrigin, Option<String>, SkillText), String> {
+) -> Result<(SkillOrigin, Option<String>, SkillText), SkillError> {
     let (origin, known) = match trusted {
         None => (SkillOrigin::User, None),
         Some(trusted) => {

@@ -22,6 +22,68 @@ const MAX_DEPTH: usize = 16;
 /// Most bytes of a path in a skill.
 const MAX_PATH: usize = 1024;
 
+/// The obstacle to reading a skill's folder, or a file in it.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// It belongs to this user, who may not own it.
+    #[error("it belongs to user {0}, who is neither you nor root")]
+    Owner(u32),
+    /// Other users may write to it.
+    #[error("others may write to it; check it, then run `chmod -R go-w` on its folder")]
+    Writable,
+    /// It is a link.
+    #[error("it is a link, which isn't followed")]
+    Link,
+    /// It isn't there.
+    #[error("it doesn't exist")]
+    Missing,
+    /// It is neither a regular file nor a link.
+    #[error("it isn't a regular file")]
+    NotAFile,
+    /// The system's answer.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A path is too long, or can't be a path.
+    #[error("a path has at most {MAX_PATH} bytes, and no NUL byte")]
+    InvalidPath,
+    /// A path may lead out of the folder.
+    #[error("a path has to stay in the skill's folder: no `..`, and no `/` first")]
+    Outside,
+    /// A path has no name in it.
+    #[error("it names no file")]
+    EmptyPath,
+    /// Folders are in folders too often.
+    #[error("it has more than {MAX_DEPTH} levels of folders, the limit")]
+    TooDeep,
+    /// There are too many files.
+    #[error("it has more than {MAX_FILES} files and folders, the limit")]
+    TooManyFiles,
+    /// The files have too many bytes.
+    #[error("its files have more than {MAX_TREE} bytes, the limit")]
+    TooLarge,
+    /// A file has a name that isn't text.
+    #[error("a name in it isn't UTF-8")]
+    NotUtf8,
+    /// A file among all of them can't be read.
+    #[error("{path}: {error}")]
+    File {
+        /// Its path in the folder.
+        path: String,
+        /// The obstacle.
+        error: Box<Self>,
+    },
+}
+
+impl From<Errno> for FolderError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::LOOP => Self::Link,
+            Errno::NOENT => Self::Missing,
+            error => Self::Io(error.into()),
+        }
+    }
+}
+
 /// Who may own and write the files of a skill.
 #[derive(Clone, Copy, Debug)]
 pub enum Owners {
@@ -32,17 +94,14 @@ pub enum Owners {
 }
 
 impl Owners {
-    fn check(self, stat: &Stat) -> Result<(), String> {
+    fn check(self, stat: &Stat) -> Result<(), FolderError> {
         let user = rustix::process::geteuid().as_raw();
         match self {
             Self::Any => Ok(()),
             Self::User if stat.st_uid != user && stat.st_uid != 0 => {
-                Err(format!("it belongs to user {}, who is neither you nor root", stat.st_uid))
+                Err(FolderError::Owner(stat.st_uid))
             }
-            Self::User if stat.st_mode & 0o022 != 0 => {
-                Err("others may write to it; check it, then run `chmod -R go-w` on its folder"
-                    .to_owned())
-            }
+            Self::User if stat.st_mode & 0o022 != 0 => Err(FolderError::Writable),
             Self::User => Ok(()),
         }
     }
@@ -113,31 +172,32 @@ impl FileTree {
 
 impl SkillFolder {
     /// Opens a folder by its real path.
-    pub fn open(path: &Path, owners: Owners) -> Result<Self, String> {
+    pub fn open(path: &Path, owners: Owners) -> Result<Self, FolderError> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let dir = rustix::fs::open(path, flags, Mode::empty()).map_err(in_words)?;
-        owners.check(&fstat(&dir).map_err(in_words)?)?;
+        let dir = rustix::fs::open(path, flags, Mode::empty())?;
+        owners.check(&fstat(&dir)?)?;
         Ok(Self { dir, path: path.to_owned(), owners })
     }
 
     /// Opens a folder of it. `None`: it isn't there, or is something else.
-    pub fn folder(&self, name: &str) -> Option<Result<Self, String>> {
+    pub fn folder(&self, name: &str) -> Option<Result<Self, FolderError>> {
         let dir = match open_folder(self.dir.as_fd(), name) {
             Ok(dir) => dir,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return None,
-            Err(error) => return Some(Err(in_words(error))),
+            Err(error) => return Some(Err(error.into())),
         };
-        let checked = fstat(&dir).map_err(in_words).and_then(|stat| self.owners.check(&stat));
+        let stat = fstat(&dir).map_err(FolderError::from);
+        let checked = stat.and_then(|stat| self.owners.check(&stat));
         let path = self.path.join(name);
         Some(checked.map(|()| Self { dir, path, owners: self.owners }))
     }
 
     /// The names in it, in order, without those that begin with a dot and those that aren't UTF-8.
     /// At most `most`, and whether there are more.
-    pub fn names(&self, most: usize) -> Result<(Vec<String>, bool), String> {
+    pub fn names(&self, most: usize) -> Result<(Vec<String>, bool), FolderError> {
         let (mut names, mut is_cut) = (Vec::new(), false);
-        for entry in Dir::read_from(&self.dir).map_err(in_words)? {
-            let entry = entry.map_err(in_words)?;
+        for entry in Dir::read_from(&self.dir)? {
+            let entry = entry?;
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name.starts_with('.') {
                 continue;
@@ -158,35 +218,34 @@ impl SkillFolder {
     }
 
     /// The first bytes of a file, by its path in the folder.
-    pub(crate) fn read(&self, path: &str, most: u64) -> Result<FileBytes, String> {
+    pub(crate) fn read(&self, path: &str, most: u64) -> Result<FileBytes, FolderError> {
         let path = plain_path(path)?;
         let mut names: Vec<&str> = path.split('/').collect();
         let last = names.pop().unwrap_or_default();
         let mut dir = None;
         for name in names {
             let above = dir.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
-            let below = open_folder(above, name).map_err(in_words)?;
-            self.owners.check(&fstat(&below).map_err(in_words)?)?;
+            let below = open_folder(above, name)?;
+            self.owners.check(&fstat(&below)?)?;
             dir = Some(below);
         }
         let dir = dir.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
         let mut file = self.file(dir, last)?;
         let mut bytes = Vec::new();
-        let read = (&mut file).take(most + 1).read_to_end(&mut bytes);
-        read.map_err(|error| error.to_string())?;
+        (&mut file).take(most + 1).read_to_end(&mut bytes)?;
         let is_cut = bytes.len() as u64 > most;
         bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         Ok(FileBytes { bytes, is_cut })
     }
 
     /// Opens a regular file. Whatever stands there, it waits for nothing.
-    fn file(&self, dir: BorrowedFd<'_>, name: &str) -> Result<File, String> {
+    fn file(&self, dir: BorrowedFd<'_>, name: &str) -> Result<File, FolderError> {
         // To open a device may do something.
-        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(in_words)?;
+        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         regular(&stat)?;
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::RDONLY;
-        let file = openat(dir, name, flags, Mode::empty()).map_err(in_words)?;
-        let stat = fstat(&file).map_err(in_words)?;
+        let file = openat(dir, name, flags, Mode::empty())?;
+        let stat = fstat(&file)?;
         regular(&stat)?;
         self.owners.check(&stat)?;
         Ok(File::from(file))
@@ -197,7 +256,7 @@ impl SkillFolder {
     /// # Errors
     ///
     /// There are too many files, bytes or levels, or one can't be read.
-    pub(crate) fn tree(&self, reads: bool) -> Result<FileTree, String> {
+    pub(crate) fn tree(&self, reads: bool) -> Result<FileTree, FolderError> {
         let mut walk = Walk { tree: FileTree::default(), entries: 0, bytes: 0, reads };
         self.walk(self.dir.as_fd(), "", 0, &mut walk)?;
         walk.tree.files.sort_by(|one, other| one.path.cmp(&other.path));
@@ -211,39 +270,37 @@ impl SkillFolder {
         above: &str,
         depth: usize,
         walk: &mut Walk,
-    ) -> Result<(), String> {
+    ) -> Result<(), FolderError> {
         if depth > MAX_DEPTH {
-            return Err(format!("it has more than {MAX_DEPTH} levels of folders, the limit"));
+            return Err(FolderError::TooDeep);
         }
-        for entry in Dir::read_from(dir).map_err(in_words)? {
-            let entry = entry.map_err(in_words)?;
-            let Ok(name) = entry.file_name().to_str() else {
-                return Err("a name in it isn't UTF-8".to_owned());
-            };
+        for entry in Dir::read_from(dir)? {
+            let entry = entry?;
+            let name = entry.file_name().to_str().map_err(|_| FolderError::NotUtf8)?;
             if matches!(name, "." | "..") {
                 continue;
             }
             let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
             walk.entries += 1;
             if walk.entries > MAX_FILES {
-                return Err(format!("it has more than {MAX_FILES} files and folders, the limit"));
+                return Err(FolderError::TooManyFiles);
             }
-            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(in_words)?;
-            if let Err(why) = self.owners.check(&stat)
+            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if let Err(error) = self.owners.check(&stat)
                 && !FileType::from_raw_mode(stat.st_mode).is_symlink()
             {
-                walk.tree.foreign.push(format!("{path}: {why}"));
+                walk.tree.foreign.push(format!("{path}: {error}"));
                 continue;
             }
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => {
-                    let below = open_folder(dir, name).map_err(in_words)?;
+                    let below = open_folder(dir, name)?;
                     self.walk(below.as_fd(), &path, depth + 1, walk)?;
                 }
-                FileType::RegularFile => {
-                    let file = self.file(dir, name).map_err(|why| format!("{path}: {why}"))?;
-                    walk.add(file, path)?;
-                }
+                FileType::RegularFile => match self.file(dir, name) {
+                    Ok(file) => walk.add(file, path)?,
+                    Err(error) => return Err(FolderError::File { path, error: error.into() }),
+                },
                 _ => walk.tree.others.push(path),
             }
         }
@@ -259,8 +316,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn add(&mut self, mut file: File, path: String) -> Result<(), String> {
-        let stat = fstat(&file).map_err(in_words)?;
+    fn add(&mut self, mut file: File, path: String) -> Result<(), FolderError> {
+        let stat = fstat(&file)?;
         let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
         let mut read = size;
         let mut digest = Vec::new();
@@ -268,12 +325,12 @@ impl Walk {
             let mut hasher = Sha256::new();
             // It may have grown since.
             let mut bounded = (&mut file).take(MAX_TREE + 1 - self.bytes);
-            read = io::copy(&mut bounded, &mut hasher).map_err(|error| error.to_string())?;
+            read = io::copy(&mut bounded, &mut hasher)?;
             digest = hasher.finalize().to_vec();
         }
         self.bytes = self.bytes.saturating_add(read);
         if self.bytes > MAX_TREE {
-            return Err(format!("its files have more than {MAX_TREE} bytes, the limit"));
+            return Err(FolderError::TooLarge);
         }
         let is_executable = stat.st_mode & 0o111 != 0;
         self.tree.files.push(TreeFile { path, size: read, is_executable, digest });
@@ -286,18 +343,16 @@ impl Walk {
 /// # Errors
 ///
 /// It may lead out of the folder.
-pub(crate) fn plain_path(path: &str) -> Result<String, String> {
+pub(crate) fn plain_path(path: &str) -> Result<String, FolderError> {
     if path.len() > MAX_PATH || path.contains('\0') {
-        return Err(format!("a path has at most {MAX_PATH} bytes, and no NUL byte"));
+        return Err(FolderError::InvalidPath);
     }
     let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
     if path.starts_with('/') || names.contains(&"..") {
-        return Err(
-            "a path has to stay in the skill's folder: no `..`, and no `/` first".to_owned()
-        );
+        return Err(FolderError::Outside);
     }
     match names.is_empty() {
-        true => Err("it names no file".to_owned()),
+        true => Err(FolderError::EmptyPath),
         false => Ok(names.join("/")),
     }
 }
@@ -307,19 +362,11 @@ fn open_folder(above: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     openat(above, name, flags, Mode::empty())
 }
 
-fn regular(stat: &Stat) -> Result<(), String> {
+fn regular(stat: &Stat) -> Result<(), FolderError> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
-        FileType::Symlink => Err("it is a link, which isn't followed".to_owned()),
-        _ => Err("it isn't a regular file".to_owned()),
-    }
-}
-
-fn in_words(error: Errno) -> String {
-    match error {
-        Errno::LOOP => "it is a link, which isn't followed".to_owned(),
-        Errno::NOENT => "it doesn't exist".to_owned(),
-        error => io::Error::from(error).to_string(),
+        FileType::Symlink => Err(FolderError::Link),
+        _ => Err(FolderError::NotAFile),
     }
 }
 
@@ -388,17 +435,20 @@ mod tests {
         let large = fs::File::create(folder.path.join("large")).expect("a file is made");
         large.set_len(MAX_TREE + 1).expect("it grows");
         for reads in [true, false] {
-            assert!(folder.tree(reads).expect_err("it is large").contains("bytes"));
+            let error = folder.tree(reads).expect_err("it is large");
+            assert!(matches!(error, FolderError::TooLarge), "{error}");
         }
         fs::remove_file(folder.path.join("large")).expect("it is removed");
         let deep = folder.path.join("d/".repeat(MAX_DEPTH + 2));
         fs::create_dir_all(deep).expect("folders are made");
-        assert!(folder.tree(true).expect_err("it is deep").contains("levels"));
+        let error = folder.tree(true).expect_err("it is deep");
+        assert!(matches!(error, FolderError::TooDeep), "{error}");
         fs::remove_dir_all(folder.path.join("d")).expect("they are removed");
         for number in 0..MAX_FILES {
             fs::write(folder.path.join(number.to_string()), "").expect("a file is written");
         }
-        assert!(folder.tree(true).expect_err("it has many").contains("files"));
+        let error = folder.tree(true).expect_err("it has many");
+        assert!(matches!(error, FolderError::TooManyFiles), "{error}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! It is read event by event, so that nothing is built of it but the few values that are used.
 //! Aliases, by which a small text stands for a huge one, are refused.
 
-use saphyr_parser::{Event, Parser, ScalarStyle};
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 
 /// Most bytes of the front matter.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
@@ -34,7 +34,52 @@ pub struct FrontMatter {
     /// Keys that the documented format doesn't have.
     pub unknown: Vec<String>,
     /// Why it isn't valid YAML, if it could be read all the same.
-    pub mistake: Option<String>,
+    pub mistake: Option<YamlError>,
+}
+
+/// The obstacle to reading a front matter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrontMatterError {
+    /// The text has no front matter.
+    #[error(
+        "it doesn't begin with a line `---`, after which `name` and `description` stand, and another line `---`"
+    )]
+    NoStart,
+    /// The front matter has no end.
+    #[error("its front matter has no line `---` at its end, within {MAX_BYTES} bytes")]
+    NoEnd,
+    /// The front matter isn't YAML, or not that of a skill.
+    #[error("its front matter isn't valid: {0}")]
+    Invalid(YamlError),
+}
+
+/// A mistake in the YAML of a front matter, mostly with its line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum YamlError {
+    /// It isn't YAML.
+    #[error("line {}: {}", .0.marker().line() + 1, .0.info())]
+    Syntax(ScanError),
+    /// It has too many values.
+    #[error("line {0}: it has more than {MAX_VALUES} values, the limit")]
+    TooManyValues(usize),
+    /// It has too many levels.
+    #[error("line {0}: it has more than {MAX_DEPTH} levels")]
+    TooDeep(usize),
+    /// It has an alias.
+    #[error("line {0}: aliases (`*name`) aren't read; write the value")]
+    Alias(usize),
+    /// A key is a list or a table.
+    #[error("line {0}: a key has to be a text")]
+    Key(usize),
+    /// The value of a key is a list or a table.
+    #[error("line {0}: `{1}` has to be a text")]
+    Value(usize, String),
+    /// A key has two values.
+    #[error("line {0}: `{1}` stands there twice")]
+    Twice(usize, String),
+    /// It isn't a table.
+    #[error("it has no keys")]
+    NoKeys,
 }
 
 /// The front matter and the instructions after it.
@@ -42,13 +87,11 @@ pub struct FrontMatter {
 /// # Errors
 ///
 /// There is no front matter, or it has no end.
-pub(crate) fn split(text: &str) -> Result<(&str, &str), String> {
+pub(crate) fn split(text: &str) -> Result<(&str, &str), FrontMatterError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let first = text.lines().next().unwrap_or_default();
     if first.trim_end() != "---" {
-        return Err("it doesn't begin with a line `---`, after which `name` and `description` \
-                    stand, and another line `---`"
-            .to_owned());
+        return Err(FrontMatterError::NoStart);
     }
     let from = text.find('\n').map_or(text.len(), |end| end + 1);
     let mut at = from;
@@ -61,7 +104,7 @@ pub(crate) fn split(text: &str) -> Result<(&str, &str), String> {
             break;
         }
     }
-    Err(format!("its front matter has no line `---` at its end, within {MAX_BYTES} bytes"))
+    Err(FrontMatterError::NoEnd)
 }
 
 /// Reads the front matter.
@@ -69,48 +112,43 @@ pub(crate) fn split(text: &str) -> Result<(&str, &str), String> {
 /// # Errors
 ///
 /// It isn't YAML, or not the values of a skill.
-pub(crate) fn parse(yaml: &str) -> Result<FrontMatter, String> {
+pub(crate) fn parse(yaml: &str) -> Result<FrontMatter, FrontMatterError> {
     match read(yaml) {
         Ok(read) => Ok(read),
         // The mistake that most authors make: a colon within a value.
         Err(mistake) => match read(&quoted(yaml)) {
             Ok(read) => Ok(FrontMatter { mistake: Some(mistake), ..read }),
-            Err(_) => Err(format!("its front matter isn't valid: {mistake}")),
+            Err(_) => Err(FrontMatterError::Invalid(mistake)),
         },
     }
 }
 
-fn read(yaml: &str) -> Result<FrontMatter, String> {
+fn read(yaml: &str) -> Result<FrontMatter, YamlError> {
     let mut read = FrontMatter::default();
     let mut depth = 0;
     // The key whose value comes next.
     let mut key: Option<String> = None;
     let mut is_table = false;
     for (count, event) in Parser::new_from_str(yaml).enumerate() {
-        let (event, span) = event
-            .map_err(|error| format!("line {}: {}", error.marker().line() + 1, error.info()))?;
+        let (event, span) = event.map_err(YamlError::Syntax)?;
         // The line `---` stands above it.
         let line = span.start.line() + 1;
         if count > MAX_VALUES {
-            return Err(format!("line {line}: it has more than {MAX_VALUES} values, the limit"));
+            return Err(YamlError::TooManyValues(line));
         }
         let text = match event {
-            Event::Alias(_) => {
-                return Err(format!("line {line}: aliases (`*name`) aren't read; write the value"));
-            }
+            Event::Alias(_) => return Err(YamlError::Alias(line)),
             Event::MappingStart(..) | Event::SequenceStart(..) => {
                 if depth == 0 {
                     is_table = matches!(event, Event::MappingStart(..));
                 }
                 if depth == 1 {
-                    let Some(key) = key.take() else {
-                        return Err(format!("line {line}: a key has to be a text"));
-                    };
-                    set(&mut read, &key, None).map_err(|why| format!("line {line}: {why}"))?;
+                    let key = key.take().ok_or(YamlError::Key(line))?;
+                    set(&mut read, line, &key, None)?;
                 }
                 depth += 1;
                 if depth > MAX_DEPTH {
-                    return Err(format!("line {line}: it has more than {MAX_DEPTH} levels"));
+                    return Err(YamlError::TooDeep(line));
                 }
                 continue;
             }
@@ -126,16 +164,19 @@ fn read(yaml: &str) -> Result<FrontMatter, String> {
         };
         match key.take() {
             None => key = Some(text),
-            Some(key) => {
-                set(&mut read, &key, Some(text)).map_err(|why| format!("line {line}: {why}"))?;
-            }
+            Some(key) => set(&mut read, line, &key, Some(text))?,
         }
     }
-    if is_table { Ok(read) } else { Err("it has no keys".to_owned()) }
+    if is_table { Ok(read) } else { Err(YamlError::NoKeys) }
 }
 
-/// Sets a value. `None`: a list or a table.
-fn set(read: &mut FrontMatter, key: &str, value: Option<String>) -> Result<(), String> {
+/// Sets a value, which stands in this line. `None`: a list or a table.
+fn set(
+    read: &mut FrontMatter,
+    line: usize,
+    key: &str,
+    value: Option<String>,
+) -> Result<(), YamlError> {
     let place = match key {
         "name" => &mut read.name,
         "description" => &mut read.description,
@@ -152,9 +193,9 @@ fn set(read: &mut FrontMatter, key: &str, value: Option<String>) -> Result<(), S
             return Ok(());
         }
     };
-    let Some(value) = value else { return Err(format!("`{key}` has to be a text")) };
+    let value = value.ok_or_else(|| YamlError::Value(line, key.to_owned()))?;
     if place.is_some() {
-        return Err(format!("`{key}` stands there twice"));
+        return Err(YamlError::Twice(line, key.to_owned()));
     }
     *place = Some(value).filter(|value| !value.trim().is_empty());
     Ok(())

@@ -12,7 +12,7 @@ pub mod skill;
 mod tool;
 
 pub use find::{Skills, trusted_skills};
-pub use front_matter::FrontMatter;
+pub use front_matter::{FrontMatter, FrontMatterError, YamlError};
 pub use listing::describe_skills;
 pub use offer::OfferedSkills;
 pub use skill::{Skill, SkillFinding, SkillOrigin};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use toolhold_core::text::{cut, neutral_line};
 
-use crate::folder::{FileTree, MAX_FILES, SkillFolder};
-use crate::front_matter::{self, FrontMatter};
+use crate::folder::{FileTree, FolderError, MAX_FILES, SkillFolder};
+use crate::front_matter::{self, FrontMatter, FrontMatterError};
 
 /// The file that makes a folder a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
@@ -83,6 +83,40 @@ pub struct SkillFinding {
     pub message: String,
 }
 
+/// The obstacle to reading a skill.
+#[derive(Debug, thiserror::Error)]
+pub enum SkillError {
+    /// Its folder can't be read.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// Its `SKILL.md` can't be read.
+    #[error("{SKILL_FILE}: {0}")]
+    File(FolderError),
+    /// Its `SKILL.md` isn't that of a skill.
+    #[error("{SKILL_FILE}: {0}")]
+    Text(SkillTextError),
+    /// Its folder has this link or other thing that no digest is of.
+    #[error("`{0}` is a link or no regular file; replace it with a file")]
+    NotAFile(String),
+    /// Its `SKILL.md` isn't the one that the digest is of.
+    #[error("{SKILL_FILE} is larger than {MAX_TEXT} bytes, or changes just now")]
+    Unsettled,
+}
+
+/// A fault of a `SKILL.md`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SkillTextError {
+    /// It isn't text.
+    #[error("it isn't UTF-8")]
+    NotUtf8,
+    /// Its front matter is missing or not valid.
+    #[error(transparent)]
+    FrontMatter(#[from] FrontMatterError),
+    /// Its front matter has no description.
+    #[error("it has no `description`, by which a model finds it; add one")]
+    NoDescription,
+}
+
 /// Whether a folder's name can be a skill's. It goes to terminals and models as it is.
 pub(crate) fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME
@@ -128,26 +162,23 @@ impl SkillText {
     /// # Errors
     ///
     /// It can't be read, or isn't that of a skill.
-    pub fn read(folder: &SkillFolder) -> Result<Self, String> {
-        let of_file = |why: String| format!("{SKILL_FILE}: {why}");
-        let read = folder.read(SKILL_FILE, MAX_TEXT).map_err(of_file)?;
-        Self::parse(read.bytes, read.is_cut).map_err(of_file)
+    pub fn read(folder: &SkillFolder) -> Result<Self, SkillError> {
+        let read = folder.read(SKILL_FILE, MAX_TEXT).map_err(SkillError::File)?;
+        Self::parse(read.bytes, read.is_cut).map_err(SkillError::Text)
     }
 
-    pub(crate) fn parse(bytes: Vec<u8>, is_cut: bool) -> Result<Self, String> {
+    pub(crate) fn parse(bytes: Vec<u8>, is_cut: bool) -> Result<Self, SkillTextError> {
         let text = match std::str::from_utf8(&bytes) {
             Ok(text) => text,
             // The cut may be within a character.
             Err(error) if is_cut && error.error_len().is_none() => {
                 std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
             }
-            Err(_) => return Err("it isn't UTF-8".to_owned()),
+            Err(_) => return Err(SkillTextError::NotUtf8),
         };
         let (yaml, body) = front_matter::split(text)?;
         let matter = front_matter::parse(yaml)?;
-        let Some(description) = &matter.description else {
-            return Err("it has no `description`, by which a model finds it; add one".to_owned());
-        };
+        let description = matter.description.as_ref().ok_or(SkillTextError::NoDescription)?;
         let description = one_line(description, MAX_DESCRIPTION);
         let body = body.to_owned();
         Ok(Self { description, matter, body, bytes, is_cut })
@@ -221,15 +252,14 @@ impl SkillText {
 /// # Errors
 ///
 /// There is something that no digest is of.
-pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), String> {
+pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), SkillError> {
     let tree = folder.tree(true)?;
     if let Some(other) = tree.others.first() {
-        let shown = neutral_line(cut(other, 200));
-        return Err(format!("`{shown}` is a link or no regular file; replace it with a file"));
+        return Err(SkillError::NotAFile(neutral_line(cut(other, 200))));
     }
     let text = SkillText::read(folder)?;
     if !tree.has(SKILL_FILE, &text.bytes) {
-        return Err(format!("{SKILL_FILE} is larger than {MAX_TEXT} bytes, or changes just now"));
+        return Err(SkillError::Unsettled);
     }
     Ok((tree, text))
 }
@@ -248,12 +278,12 @@ pub fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) 
     }
     match SkillText::read(folder) {
         Ok(text) => found.extend(text.findings(name).into_iter().map(warning)),
-        Err(why) => found.push(error(why)),
+        Err(fault) => found.push(error(fault.to_string())),
     }
     let tree = match folder.tree(true) {
         Ok(tree) => tree,
-        Err(why) => {
-            found.push(warning(format!("as a project's skill, it can't be trusted: {why}")));
+        Err(fault) => {
+            found.push(warning(format!("as a project's skill, it can't be trusted: {fault}")));
             FileTree::default()
         }
     };

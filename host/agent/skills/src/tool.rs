@@ -1,5 +1,6 @@
 //! `load_skill`: gives a model the instructions and files of a skill.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use toolhold_core::{
 use toolhold_policy::files::{FileRules, Kind};
 
 use crate::find::Skills;
-use crate::folder::{FileTree, Owners, SkillFolder, plain_path};
+use crate::folder::{FileTree, FolderError, Owners, SkillFolder, plain_path};
 use crate::listing::describe_skills;
 use crate::skill::{MAX_TEXT, SKILL_FILE, Skill, SkillText, read_whole};
 
@@ -112,13 +113,14 @@ impl Loader {
         let name = &skill.name;
         let file = arguments.file.as_deref().unwrap_or(SKILL_FILE);
         let shown = neutral_line(cut(file, 200));
-        let failed = |why: String| {
+        let failed = |why: &dyn Display| {
             let message = format!("`{shown}` of the skill `{name}` can't be read: {why}");
             Failure::new(Category::PermanentFailure, message)
         };
-        let file = plain_path(file).map_err(failed)?;
+        let unread = |error: FolderError| failed(&error);
+        let file = plain_path(file).map_err(unread)?;
         self.check(call, &skill.folder.join(&file))?;
-        let folder = SkillFolder::open(&skill.folder, owners(skill)).map_err(failed)?;
+        let folder = SkillFolder::open(&skill.folder, owners(skill)).map_err(unread)?;
         let tree = match &skill.digest {
             None => None,
             Some(digest) => match read_whole(&folder) {
@@ -126,10 +128,10 @@ impl Loader {
                 _ => return Err(unseen(skill)),
             },
         };
-        let read = folder.read(&file, MAX_TEXT).map_err(failed)?;
+        let read = folder.read(&file, MAX_TEXT).map_err(unread)?;
         match &tree {
             Some(_) if read.is_cut => {
-                return Err(failed(format!("it is larger than {MAX_TEXT} bytes, the limit")));
+                return Err(failed(&format!("it is larger than {MAX_TEXT} bytes, the limit")));
             }
             // It may have changed since the look at all of them.
             Some(tree) if !tree.has(&file, &read.bytes) => return Err(unseen(skill)),
@@ -141,17 +143,17 @@ impl Loader {
                     let valid = error.utf8_error().valid_up_to();
                     Ok(String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned())
                 }
-                _ => Err(failed("it isn't text; bash can use it by its path".to_owned())),
+                _ => Err(failed(&"it isn't text; bash can use it by its path")),
             })?;
             return Ok(Output::text(with_end(neutral_owned(text), read.is_cut)));
         }
-        let text = SkillText::parse(read.bytes, read.is_cut).map_err(failed)?;
+        let text = SkillText::parse(read.bytes, read.is_cut).map_err(|error| failed(&error))?;
         let tree = match tree {
             Some(tree) => Ok(tree),
             None => folder.tree(false),
         };
         if let Some(foreign) = tree.as_ref().ok().and_then(|tree| tree.foreign.first()) {
-            return Err(failed(format!("a file beside it: {}", neutral_line(foreign))));
+            return Err(failed(&format!("a file beside it: {}", neutral_line(foreign))));
         }
         let variables = self.config.values.skills.env.get(name);
         let variables: Vec<(String, String)> = variables

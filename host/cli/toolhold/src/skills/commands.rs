@@ -146,7 +146,7 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
         let owners = if skills.usable.iter().any(is_users) { Owners::User } else { Owners::Any };
         let findings = match SkillFolder::open(&path, owners) {
             Ok(folder) => check(&folder, name).0,
-            Err(message) => vec![SkillFinding { is_error: true, message }],
+            Err(error) => vec![SkillFinding { is_error: true, message: error.to_string() }],
         };
         all.push((path, findings));
     }

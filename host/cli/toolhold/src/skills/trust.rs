@@ -10,7 +10,7 @@ use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::warn;
 
 use toolhold_skills::folder::{Owners, SkillFolder};
-use toolhold_skills::skill::{Skill, SkillOrigin, read_whole};
+use toolhold_skills::skill::{Skill, SkillError, SkillOrigin, read_whole};
 
 /// Shows a skill of a project with all its files, and lets it count if `confirm` says so, as long
 /// as no file of it changes. Blocks.
@@ -24,11 +24,12 @@ pub(crate) fn trust_skill(
     confirm: impl FnOnce(&str) -> Result<bool, CommandError>,
 ) -> Result<Exit, CommandError> {
     let path = neutral_line(&skill.folder.display().to_string());
-    let read = SkillFolder::open(&skill.folder, Owners::Any).and_then(|it| read_whole(&it));
-    let (tree, text) = match read {
+    let folder = SkillFolder::open(&skill.folder, Owners::Any).map_err(SkillError::from);
+    let (tree, text) = match folder.and_then(|folder| read_whole(&folder)) {
         Ok(read) => read,
-        Err(why) => {
-            warn(&format!("{path} can't be trusted: {}", neutral_line(&why)))?;
+        Err(error) => {
+            let why = neutral_line(&error.to_string());
+            warn(&format!("{path} can't be trusted: {why}"))?;
             return Ok(Exit::Denied);
         }
     };
