@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolhold_core::Definition;
-use toolhold_core::text::neutral_line;
 use toolhold_models::{CallResult, ModelAnswer, ModelTool, Part, RawJson, TurnMessage};
 
 use toolhold_text_calls::{
     CallForm, EarlierTexts, FindOptions, FormHint, OfferedTools, TextCall, find, tool_result,
 };
 
-use crate::chosen::{CALL, CALL_TOOL, FIND, unwrapped};
+use crate::chosen::{CALL, CALL_TOOL, FIND, WrappedCallError, unwrapped};
 use crate::context::COMPRESS;
 use crate::conversation::Conversation;
 use crate::events::text_of;
@@ -36,9 +35,22 @@ pub(crate) struct WantedCall {
     pub(crate) id: String,
     pub(crate) name: String,
     /// The arguments, or what is wrong with them.
-    pub(crate) arguments: Result<Value, String>,
+    pub(crate) arguments: Result<Value, ArgumentsError>,
     /// Whether it needs approval if it acts: nobody knows whether the model meant it.
     pub(crate) is_doubtful: bool,
+}
+
+/// A fault of the arguments that a model wrote.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArgumentsError {
+    #[error("the arguments aren't valid JSON: {0}")]
+    Json(serde_json::Error),
+    #[error("the arguments aren't a JSON object")]
+    NotAnObject,
+    #[error("the answer was cut in the middle of this call")]
+    Cut,
+    #[error(transparent)]
+    Wrapped(#[from] WrappedCallError),
 }
 
 impl WantedCall {
@@ -51,7 +63,7 @@ impl WantedCall {
         };
         match inner {
             Ok((name, arguments)) => Self { name, arguments: Ok(arguments), ..self },
-            Err(why) => Self { arguments: Err(why), ..self },
+            Err(error) => Self { arguments: Err(error.into()), ..self },
         }
     }
 }
@@ -168,26 +180,25 @@ const TEXT_CALL: &str = "text-";
 
 /// The arguments of a native call. No text and `null` mean none, and some models encode the object
 /// twice.
-fn arguments(text: &str) -> Result<Value, String> {
+fn arguments(text: &str) -> Result<Value, ArgumentsError> {
     if text.trim().is_empty() {
         return Ok(json!({}));
     }
-    let invalid = |error| format!("the arguments aren't valid JSON: {error}");
-    let value = match serde_json::from_str(text).map_err(invalid)? {
-        Value::String(encoded) => serde_json::from_str(&encoded).map_err(invalid)?,
+    let value = match serde_json::from_str(text).map_err(ArgumentsError::Json)? {
+        Value::String(encoded) => serde_json::from_str(&encoded).map_err(ArgumentsError::Json)?,
         value => value,
     };
     match value {
         Value::Object(_) => Ok(value),
         Value::Null => Ok(json!({})),
-        _ => Err("the arguments aren't a JSON object".to_owned()),
+        _ => Err(ArgumentsError::NotAnObject),
     }
 }
 
 /// What a model is told of a call that can't be made as it is.
-pub(crate) fn invalid(why: &str) -> String {
+pub(crate) fn invalid(error: impl std::error::Error) -> String {
     format!(
-        "[tool_error]\ncategory: invalid_parameters\nerror: {why}\nsuggestion: Send the whole call again.\nretryable: false\n"
+        "[tool_error]\ncategory: invalid_parameters\nerror: {error}\nsuggestion: Send the whole call again.\nretryable: false\n"
     )
 }
 
@@ -205,11 +216,8 @@ pub(crate) fn offered(
     let tool = |tool: &Arc<Definition>| {
         let schema = match for_providers(&tool.input_schema) {
             Ok(schema) => schema,
-            Err(name) => {
-                let (tool, name) = (&tool.name, neutral_line(&name));
-                tracing::warn!(
-                    "`{tool}` isn't offered: it requires the argument `{name}`, and providers of models refuse that name"
-                );
+            Err(error) => {
+                tracing::warn!("`{}` isn't offered: {error}", tool.name);
                 return None;
             }
         };

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 use toolhold_core::config::ToolFilter;
 use toolhold_core::text::{cut, neutral, neutral_line};
-use toolhold_core::{Definition, OfferedTool};
+use toolhold_core::{Definition, HostError, OfferedTool};
 
 use crate::environment::AgentEnvironment;
 use crate::selection::{
@@ -196,6 +196,15 @@ pub(crate) fn keep_chosen(
     all.into_iter().filter(is_chosen).collect()
 }
 
+/// The obstacle to finding tools, for the model.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FindError {
+    #[error("query is missing: say in a few words what the tool should do")]
+    NoQuery,
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
 /// Answers a call of `find_tools`. `own`: the tools that the model has. The second text is for the
 /// person.
 pub(crate) async fn find(
@@ -203,19 +212,16 @@ pub(crate) async fn find(
     own: &[Arc<Definition>],
     is_native: bool,
     arguments: &Value,
-) -> (Result<String, String>, Vec<String>) {
+) -> (Result<String, FindError>, Vec<String>) {
     let mut notices = Vec::new();
     let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default().trim();
     if query.is_empty() {
-        return (
-            Err("query is missing: say in a few words what the tool should do".into()),
-            notices,
-        );
+        return (Err(FindError::NoQuery), notices);
     }
     let query = cut(query, MAX_QUERY);
     let offered = match live.offered() {
         Ok(offered) => offered,
-        Err(error) => return (Err(error.to_string()), notices),
+        Err(error) => return (Err(error.into()), notices),
     };
     let (index, vector) =
         with_vectors(live.models.embedder.as_ref(), index(&offered), &offered, query, &mut notices)
@@ -266,14 +272,27 @@ fn describe(tool: &Definition) -> String {
     format!("\n\n## {}\n{shown}{more}\narguments: {schema}", tool.name)
 }
 
+/// A fault of a call of `call_tool`.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum WrappedCallError {
+    #[error("`name` is missing: the whole name of a tool")]
+    NoName,
+    #[error("`{0}` can't be called by `{CALL_TOOL}`: call it itself")]
+    OwnTool(String),
+    #[error("`arguments` is a text, not an object")]
+    Text,
+    #[error("`arguments` isn't an object")]
+    NotAnObject,
+}
+
 /// The tool and the arguments of a call of `call_tool`, or what is wrong with it.
-pub(crate) fn unwrapped(arguments: &Value) -> Result<(String, Value), String> {
+pub(crate) fn unwrapped(arguments: &Value) -> Result<(String, Value), WrappedCallError> {
     let name = arguments.get("name").and_then(Value::as_str).unwrap_or_default();
     if name.is_empty() {
-        return Err("`name` is missing: the whole name of a tool".to_owned());
+        return Err(WrappedCallError::NoName);
     }
     if [FIND_TOOLS, CALL_TOOL, crate::context::COMPRESS].contains(&name) {
-        return Err(format!("`{name}` can't be called by `{CALL_TOOL}`: call it itself"));
+        return Err(WrappedCallError::OwnTool(name.to_owned()));
     }
     let inner = match arguments.get("arguments") {
         None | Some(Value::Null) => json!({}),
@@ -281,9 +300,9 @@ pub(crate) fn unwrapped(arguments: &Value) -> Result<(String, Value), String> {
         // Some models write an object as a text.
         Some(Value::String(text)) => match serde_json::from_str(text) {
             Ok(value @ Value::Object(_)) => value,
-            _ => return Err("`arguments` is a text, not an object".to_owned()),
+            _ => return Err(WrappedCallError::Text),
         },
-        Some(_) => return Err("`arguments` isn't an object".to_owned()),
+        Some(_) => return Err(WrappedCallError::NotAnObject),
     };
     Ok((name.to_owned(), inner))
 }
@@ -305,7 +324,7 @@ mod tests {
     fn call_tool_reaches_no_tool_of_the_loop() {
         for name in [FIND_TOOLS, CALL_TOOL, "compress_context"] {
             let error = unwrapped(&json!({ "name": name, "arguments": {} })).unwrap_err();
-            assert!(error.contains("call it itself"), "{error}");
+            assert!(error.to_string().contains("call it itself"), "{error}");
         }
         for call in [
             json!({}),

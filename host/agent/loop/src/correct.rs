@@ -1,5 +1,7 @@
 //! Has a model correct the arguments of a call that don't match the tool's schema.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use toolhold_core::Definition;
 use toolhold_core::text::{cut, neutral_line};
@@ -7,6 +9,7 @@ use toolhold_models::{
     FinishReason, ModelAnswer, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage,
 };
 
+use crate::environment::AskError;
 use crate::settings::CorrectorSettings;
 
 /// Bytes of arguments, as JSON, that are corrected: what is longer would have to be written again.
@@ -71,6 +74,27 @@ pub(crate) fn correction_turn(
     })
 }
 
+/// The reason why there are no corrected arguments, for the person.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum CorrectionError {
+    #[error("no answer within {} s", .0.as_secs())]
+    Late(Duration),
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error("the answer was cut")]
+    Cut,
+    #[error("the answer calls another tool")]
+    OtherTool,
+    #[error("the answer has {0} calls")]
+    Calls(usize),
+    #[error("the answer has {0} bytes of arguments; the limit is {most}", most = 2 * MAX_ARGUMENTS)]
+    TooLarge(usize),
+    #[error("the answer has the same arguments")]
+    Same,
+    #[error("the answer has no arguments: {0}")]
+    NoArguments(String),
+}
+
 /// The corrected arguments in an answer: those of its one call of the same tool, or the JSON object
 /// that is its whole text.
 ///
@@ -81,30 +105,27 @@ pub(crate) fn corrected(
     answer: &ModelAnswer,
     tool: &str,
     arguments: &Value,
-) -> Result<Value, String> {
+) -> Result<Value, CorrectionError> {
     if answer.stop == FinishReason::Length {
-        return Err("the answer was cut".to_owned());
+        return Err(CorrectionError::Cut);
     }
     let calls: Vec<_> = answer.calls().collect();
     let text = answer.text();
     let written = match calls[..] {
         [] => without_block(&text),
         [call] if call.name == tool => call.arguments.as_str(),
-        [_] => return Err("the answer calls another tool".to_owned()),
-        _ => return Err(format!("the answer has {} calls", calls.len())),
+        [_] => return Err(CorrectionError::OtherTool),
+        _ => return Err(CorrectionError::Calls(calls.len())),
     };
     if written.len() > 2 * MAX_ARGUMENTS {
-        let (bytes, most) = (written.len(), 2 * MAX_ARGUMENTS);
-        return Err(format!("the answer has {bytes} bytes of arguments; the limit is {most}"));
+        return Err(CorrectionError::TooLarge(written.len()));
     }
     match serde_json::from_str(written) {
-        Ok(value @ Value::Object(_)) if value == *arguments => {
-            Err("the answer has the same arguments".to_owned())
-        }
+        Ok(value @ Value::Object(_)) if value == *arguments => Err(CorrectionError::Same),
         Ok(value @ Value::Object(_)) => Ok(value),
         _ => {
             let said = neutral_line(cut(text.trim(), MAX_SHOWN / 4));
-            Err(format!("the answer has no arguments: {said}"))
+            Err(CorrectionError::NoArguments(said))
         }
     }
 }
@@ -134,8 +155,6 @@ pub(crate) fn note(by: &str, arguments: &Value, error: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::json;
     use toolhold_core::config::Prices;
     use toolhold_models::{Block, ModelCall, TokenUsage, WireFormat};
@@ -206,11 +225,12 @@ mod tests {
             ("the path\u{1b}[2J is missing", &[], "path\u{fffd}[2J is missing"),
             (&format!("I think it is {right}"), &[], "no arguments"),
         ] {
-            let told = check(text, calls).unwrap_err();
+            let told = check(text, calls).unwrap_err().to_string();
             assert!(told.contains(why), "{told}");
         }
         let long = format!(r#"{{"path":"{}"}}"#, "a".repeat(2 * MAX_ARGUMENTS));
-        assert!(check("", &[("read", &long)]).unwrap_err().contains("the limit is 32768"));
+        let told = check("", &[("read", &long)]).unwrap_err().to_string();
+        assert!(told.contains("the limit is 32768"), "{told}");
         let cut = ModelAnswer { stop: FinishReason::Length, ..answer("", &[("read", right)]) };
         assert!(corrected(&cut, "read", &given).is_err());
     }

@@ -126,13 +126,17 @@ pub(crate) struct CutResult {
 }
 
 /// Why the model gave no answer.
+#[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum AskError {
     /// The task was cancelled.
+    #[error("cancelled")]
     Cancelled,
     /// The request is larger than the model can read.
-    ContextFull(String),
+    #[error(transparent)]
+    ContextFull(ModelError),
     /// Anything else, for the person.
-    Failed(String),
+    #[error(transparent)]
+    Failed(ModelError),
 }
 
 impl AgentEnvironment {
@@ -232,8 +236,8 @@ impl AgentEnvironment {
 fn answered(answer: Result<ModelAnswer, ModelError>) -> Result<ModelAnswer, AskError> {
     answer.map_err(|error| match error.kind {
         ModelErrorKind::Cancelled => AskError::Cancelled,
-        ModelErrorKind::Context => AskError::ContextFull(error.to_string()),
-        _ => AskError::Failed(error.to_string()),
+        ModelErrorKind::Context => AskError::ContextFull(error),
+        _ => AskError::Failed(error),
     })
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -63,8 +63,8 @@ pub fn find_instructions(
             let text = match read(&path, &owners) {
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
-                Err(why) => {
-                    left_out.push(format!("{} is left out: {why}", path.display()));
+                Err(error) => {
+                    left_out.push(format!("{} is left out: {error}", path.display()));
                     continue;
                 }
             };
@@ -114,38 +114,52 @@ fn key(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// The reason against reading a file with instructions.
+#[derive(Debug, thiserror::Error)]
+enum InstructionError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is a link to a file outside of its directory")]
+    LinkOutside,
+    #[error("it is a link to a file that isn't Markdown")]
+    NotMarkdown,
+    #[error("it isn't a regular file")]
+    NotAFile,
+    #[error("it belongs to another user")]
+    Owner,
+    #[error("it is larger than {MAX_BYTES} bytes, the limit")]
+    TooLarge,
+}
+
 /// The text of a file of one of `owners`. `None`: there is none. A link may lead to a file beside
 /// it or below, and not to one that the repository doesn't have.
-fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, String> {
+fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError> {
     if matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
         return Ok(None);
     }
-    let target = path.canonicalize().map_err(|error| error.to_string())?;
-    let folder = path.parent().map(Path::canonicalize).transpose();
-    let folder = folder.map_err(|error| error.to_string())?.unwrap_or_default();
+    let target = path.canonicalize()?;
+    let folder = path.parent().map(Path::canonicalize).transpose()?.unwrap_or_default();
     if !target.starts_with(folder) {
-        return Err("it is a link to a file outside of its directory".to_owned());
+        return Err(InstructionError::LinkOutside);
     }
     // What a rule keeps from tools, such as `.env`, isn't read by another name.
     let is_text = |name: &Path| name.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"));
     if !is_text(&target) {
-        return Err("it is a link to a file that isn't Markdown".to_owned());
+        return Err(InstructionError::NotMarkdown);
     }
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(target);
-    let file = file.map_err(|error| error.to_string())?;
-    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(target)?;
+    let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err("it isn't a regular file".to_owned());
+        return Err(InstructionError::NotAFile);
     }
     if !owners.contains(&metadata.uid()) {
-        return Err("it belongs to another user".to_owned());
+        return Err(InstructionError::Owner);
     }
     let mut text = String::new();
-    let read = file.take(MAX_BYTES + 1).read_to_string(&mut text);
-    read.map_err(|error| error.to_string())?;
+    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(format!("it is larger than {MAX_BYTES} bytes, the limit"));
+        return Err(InstructionError::TooLarge);
     }
     Ok(Some(text))
 }

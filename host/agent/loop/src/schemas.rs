@@ -2,6 +2,7 @@
 //! that refuses the schema of one tool refuses the whole request.
 
 use serde_json::{Value, json};
+use toolhold_core::text::neutral_line;
 
 /// Keywords that providers of models refuse at the top of an input schema.
 const CHOICES: [&str; 8] = ["allOf", "anyOf", "else", "enum", "if", "not", "oneOf", "then"];
@@ -15,13 +16,20 @@ const MAX_PARTS: usize = 200;
 /// Most characters of the name of an argument.
 const MAX_ARGUMENT: usize = 64;
 
+/// A required argument whose name providers of models refuse.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("it requires the argument `{name}`, and providers of models refuse that name")]
+pub(crate) struct ArgumentNameError {
+    name: String,
+}
+
 /// An input schema without a choice between schemas at the top, and without names of arguments that
 /// a provider refuses. What is left out here is checked when the tool is called.
 ///
 /// # Errors
 ///
 /// The required argument that has such a name.
-pub(crate) fn for_providers(schema: &Value) -> Result<Value, String> {
+pub(crate) fn for_providers(schema: &Value) -> Result<Value, ArgumentNameError> {
     let mut parts = Vec::new();
     add_parts(schema, schema, None, MAX_NESTED, &mut parts);
     let mut schema = schema.clone();
@@ -48,7 +56,7 @@ pub(crate) fn for_providers(schema: &Value) -> Result<Value, String> {
     };
     let required = schema["required"].as_array().into_iter().flatten();
     if let Some(name) = required.filter_map(Value::as_str).find(|name| !is_fit(name)) {
-        return Err(name.to_owned());
+        return Err(ArgumentNameError { name: neutral_line(name) });
     }
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         properties.retain(|name, _| is_fit(name));
@@ -113,7 +121,7 @@ mod tests {
             assert_eq!(for_providers(&odd), Ok(expected), "{odd}");
         }
         let needed = branch("$filter");
-        assert!(for_providers(&needed) == Err("$filter".to_owned()));
+        assert!(for_providers(&needed) == Err(ArgumentNameError { name: "$filter".to_owned() }));
         let round = json!({ "$defs": { "a": { "anyOf": [{ "$ref": "#/$defs/a" }] } }, "anyOf": [{ "$ref": "#/$defs/a" }] });
         assert!(for_providers(&round).is_ok());
         let wide = json!({ "anyOf": vec![json!({ "$ref": "#" }); 1000] });

@@ -19,7 +19,7 @@ use toolhold_text_calls::{CallSplitter, FindOptions};
 
 use crate::AgentError;
 use crate::budget::{TaskBudget, TaskClock};
-use crate::calls::{self, TextForms, Wanted};
+use crate::calls::{self, ArgumentsError, TextForms, Wanted};
 use crate::chosen::{self, FIND, FIND_TOOLS};
 use crate::context::{self, COMPRESS};
 use crate::conversation::Conversation;
@@ -209,7 +209,7 @@ impl Agent {
         self.begin(None);
         let text = match self.compress(CompressionMethod::Manual, events, cancel).await {
             Ok(Ok(())) => return,
-            Ok(Err(why)) => why,
+            Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
         if let Err(error) = self.notice(text, events).await {
@@ -354,17 +354,19 @@ impl Agent {
                 Ok(Err(AskError::Cancelled)) => {
                     return Ok(TaskEnd::new(EndKind::Cancelled, ""));
                 }
-                Ok(Err(AskError::ContextFull(why))) => {
+                Ok(Err(error @ AskError::ContextFull(_))) => {
                     // It reads less than the configuration says.
                     if self.prune(context::LAST, events).await? {
                         continue;
                     }
                     match self.compress(CompressionMethod::Triggered, events, cancel).await? {
                         Ok(()) => continue,
-                        Err(_) => return Ok(TaskEnd::new(EndKind::Error, why)),
+                        Err(_) => return Ok(TaskEnd::new(EndKind::Error, error.to_string())),
                     }
                 }
-                Ok(Err(AskError::Failed(why))) => return Ok(TaskEnd::new(EndKind::Error, why)),
+                Ok(Err(error @ AskError::Failed(_))) => {
+                    return Ok(TaskEnd::new(EndKind::Error, error.to_string()));
+                }
             };
             if let Next::End(ending) = self.take(answer, events, cancel).await? {
                 return Ok(ending);
@@ -512,14 +514,12 @@ impl Agent {
         for (at, call) in wanted.calls.into_iter().enumerate() {
             let mut arguments = match call.arguments {
                 Ok(arguments) => arguments,
-                Err(why) => {
+                Err(error) => {
                     let ready = ReadyCall::without_arguments(&call.id, &call.name);
                     self.flush(&mut queue, &mut all_denied, events, cancel).await?;
-                    let why = match is_cut && at + 1 == last {
-                        true => "the answer was cut in the middle of this call".to_owned(),
-                        false => why,
-                    };
-                    let text = calls::invalid(&why);
+                    let is_last = at + 1 == last;
+                    let error = if is_cut && is_last { ArgumentsError::Cut } else { error };
+                    let text = calls::invalid(error);
                     self.refuse(&ready, &text, Category::InvalidParameters, events).await?;
                     all_denied = false;
                     continue;
@@ -556,7 +556,7 @@ impl Agent {
                 let done = self.compress(CompressionMethod::Autonomous, events, cancel).await?;
                 let (text, category) = match done {
                     Ok(()) => ("The older part is summarised.".to_owned(), None),
-                    Err(why) => (why, Some(Category::PermanentFailure)),
+                    Err(error) => (error.to_string(), Some(Category::PermanentFailure)),
                 };
                 self.repetition.after(&ready.name, &ready.arguments, false, Some(&text));
                 let result = RecordedResult::new(&ready, vec![Part::Text(text)], category);

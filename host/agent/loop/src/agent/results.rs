@@ -8,11 +8,12 @@ use toolhold_core::{CancellationToken, Category, fenced, without_fence_keys};
 use toolhold_models::Part;
 
 use super::Agent;
+use super::room::SummaryError;
 use crate::AgentError;
 use crate::calls::{invalid, is_echo};
 use crate::chosen;
 use crate::context;
-use crate::correct;
+use crate::correct::{self, CorrectionError};
 use crate::environment::{AnsweredCall, AskError, ReadyCall};
 use crate::events::{RunEvent, RunEvents, text_of};
 use crate::plausible::{self, PathWarning};
@@ -83,9 +84,9 @@ impl Agent {
         let Some(turn) = turn else { return Ok((answered, None)) };
         let asked = tokio::time::timeout(time, self.outside.ask_corrector(&turn, cancel)).await;
         let (usage, corrected) = match asked {
-            Err(_) => (None, Err(format!("no answer within {} s", time.as_secs()))),
+            Err(_) => (None, Err(CorrectionError::Late(time))),
             Ok(None | Some(Err(AskError::Cancelled))) => return Ok((answered, None)),
-            Ok(Some(Err(AskError::ContextFull(why) | AskError::Failed(why)))) => (None, Err(why)),
+            Ok(Some(Err(error))) => (None, Err(error.into())),
             Ok(Some(Ok(answer))) => {
                 (Some(answer.usage), correct::corrected(&answer, &tool.name, &call.arguments))
             }
@@ -98,7 +99,7 @@ impl Agent {
         let what = format!("the arguments of `{}` don't match its schema", tool.name);
         let notice = match &corrected {
             Ok(arguments) => format!("{what}; {by} corrected them: {}", correct::shown(arguments)),
-            Err(why) => format!("{what}, and {by} didn't correct them: {why}"),
+            Err(error) => format!("{what}, and {by} didn't correct them: {error}"),
         };
         let entry =
             Corrected { call: call.id.clone(), begun: std::mem::take(begun), notice, usage };
@@ -142,20 +143,21 @@ impl Agent {
         let Some(turn) = context::result_turn(&self.settings, call, &text) else {
             return Ok(None);
         };
-        let failed =
-            |why: &str| Ok(Some(format!("the result of `{}` isn't summarised: {why}", cut.tool)));
+        let failed = |error: SummaryError| {
+            Ok(Some(format!("the result of `{}` isn't summarised: {error}", cut.tool)))
+        };
         let answer = match self.summarise(&turn, cancel).await {
             Ok(answer) => answer,
-            Err(why) => return failed(&why),
+            Err(error) => return failed(error),
         };
         self.append(&SessionEntry::Summary(answer.usage)).await?;
         let summary = answer.text();
         let summary = neutral(summary.trim());
         if summary.is_empty() {
-            return failed("the summary is empty");
+            return failed(SummaryError::Empty);
         }
         if summary.len() >= text.len() {
-            return failed("the summary is longer");
+            return failed(SummaryError::Longer);
         }
         let shown =
             if cut.is_untrusted { fenced(&cut.tool, &summary) } else { summary.into_owned() };
@@ -214,7 +216,7 @@ impl Agent {
             chosen::find(&self.outside, &self.tools, is_native, &call.arguments).await;
         let (text, category) = match found {
             Ok(text) => (text, None),
-            Err(why) => (invalid(&why), Some(Category::InvalidParameters)),
+            Err(error) => (invalid(error), Some(Category::InvalidParameters)),
         };
         self.repetition.after(&call.name, &call.arguments, false, Some(&text));
         self.finish(RecordedResult::new(call, vec![Part::Text(text)], category), events).await?;

@@ -13,6 +13,21 @@ use crate::events::RunEvents;
 use crate::record::{Compressed, CompressionMethod, SessionEntry};
 use crate::tokens::Fill;
 
+/// The reason why there is no summary.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SummaryError {
+    #[error("there is nothing older to summarise")]
+    NothingOlder,
+    #[error("the summary is empty")]
+    Empty,
+    #[error("the summary is longer")]
+    Longer,
+    #[error("the time of the task is over")]
+    Time,
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
 impl Agent {
     /// Leaves out the results before the last messages. `false`: there are none.
     pub(super) async fn prune(
@@ -49,12 +64,12 @@ impl Agent {
         }
         match self.compress(CompressionMethod::Triggered, events, cancel).await? {
             Ok(()) => {}
-            Err(why) if cancel.is_cancelled() => {
-                return Ok(Next::End(TaskEnd::new(EndKind::Cancelled, why)));
+            Err(error) if cancel.is_cancelled() => {
+                return Ok(Next::End(TaskEnd::new(EndKind::Cancelled, error.to_string())));
             }
             Err(_) if self.time_left().is_none() => return Ok(Next::Ask),
-            Err(why) => {
-                let text = format!("the conversation isn't summarised: {why}");
+            Err(error) => {
+                let text = format!("the conversation isn't summarised: {error}");
                 self.notice(text, events).await?;
             }
         }
@@ -76,20 +91,20 @@ impl Agent {
         method: CompressionMethod,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
-    ) -> Result<Result<(), String>, AgentError> {
+    ) -> Result<Result<(), SummaryError>, AgentError> {
         let Some(older) = context::older(self.conversation.said()) else {
-            return Ok(Err("there is nothing older to summarise".to_owned()));
+            return Ok(Err(SummaryError::NothingOlder));
         };
         let (through, text) = older;
         let turn = context::summary_turn(&self.settings, text);
         let answer = match self.summarise(&turn, cancel).await {
             Ok(answer) => answer,
-            Err(why) => return Ok(Err(why)),
+            Err(error) => return Ok(Err(error)),
         };
         let summary = answer.text();
         if summary.trim().is_empty() {
             self.append(&SessionEntry::Summary(answer.usage)).await?;
-            return Ok(Err("the summary is empty".to_owned()));
+            return Ok(Err(SummaryError::Empty));
         }
         let summary = self.conversation.summaries_with(summary);
         let usage = answer.usage;
@@ -109,18 +124,13 @@ impl Agent {
         &mut self,
         turn: &Turn,
         cancel: &CancellationToken,
-    ) -> Result<ModelAnswer, String> {
+    ) -> Result<ModelAnswer, SummaryError> {
         let time = self.time_left().unwrap_or_default();
-        match tokio::time::timeout(time, self.outside.summarise(turn, cancel)).await {
-            Err(_) => Err("the time of the task is over".to_owned()),
-            Ok(Err(AskError::Cancelled)) => Err("cancelled".to_owned()),
-            Ok(Err(AskError::ContextFull(why) | AskError::Failed(why))) => Err(why),
-            Ok(Ok(answer)) => {
-                let prices = self.settings.summary_prices;
-                self.spend(&answer.usage, &prices);
-                Ok(answer)
-            }
-        }
+        let asked = tokio::time::timeout(time, self.outside.summarise(turn, cancel)).await;
+        let answer = asked.map_err(|_| SummaryError::Time)??;
+        let prices = self.settings.summary_prices;
+        self.spend(&answer.usage, &prices);
+        Ok(answer)
     }
 
     /// Measures the conversation anew.

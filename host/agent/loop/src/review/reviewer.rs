@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
+use tokio::task::JoinError;
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::{BoxFuture, CallReviewer, CancellationToken, ReviewVerdict, ReviewedCall};
 use toolhold_models::ThinkingLevel;
-use toolhold_models::choice::{ChosenModel, choose_model, thinking_level};
+use toolhold_models::choice::{ChoiceError, ChosenModel, choose_model, thinking_level};
 
 use crate::review::answer::{verdict, without_answer};
 use crate::review::turn::review_turn;
@@ -35,14 +36,23 @@ struct Choice {
     front_end: String,
 }
 
+/// The obstacle to choosing the model.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReviewerError {
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    #[error(transparent)]
+    Task(#[from] JoinError),
+}
+
 impl Choice {
-    async fn choose(&self) -> Result<ChosenModel, String> {
+    async fn choose(&self) -> Result<ChosenModel, ChoiceError> {
         let Self { config, folders, directory, front_end } = self;
         let settings = &config.values.tools.adversarial_policy;
         let chosen =
             choose_model(config, folders, directory, front_end, Some(&settings.provider)).await;
         let time = Duration::from_millis(settings.timeout_ms.get());
-        chosen.map(|chosen| chosen.for_short_answers(time)).map_err(|error| error.to_string())
+        chosen.map(|chosen| chosen.for_short_answers(time))
     }
 }
 
@@ -77,7 +87,7 @@ impl ModelReviewer {
     /// # Errors
     ///
     /// It can't be chosen, or its key can't be read.
-    pub(crate) async fn chosen(&self) -> Result<ChosenModel, String> {
+    pub(crate) async fn chosen(&self) -> Result<ChosenModel, ReviewerError> {
         if let Some(model) = self.model.get() {
             return Ok(model.clone());
         }
@@ -85,7 +95,7 @@ impl ModelReviewer {
         // A program that prints the key may take longer than a review.
         let chosen =
             tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });
-        chosen.await.map_err(|error| error.to_string())?
+        Ok(chosen.await??)
     }
 }
 
@@ -94,7 +104,7 @@ impl CallReviewer for ModelReviewer {
         Box::pin(async move {
             let model = match self.chosen().await {
                 Ok(model) => model,
-                Err(why) => return ReviewVerdict::Failed(why),
+                Err(error) => return ReviewVerdict::Failed(error.to_string()),
             };
             let turn = review_turn(call, model.model(), self.thinking.clone(), self.max_output);
             let turn = match turn {
