@@ -305,7 +305,16 @@ enum Kind {
     KilledUndo,
 }
 
-fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), String> {
+/// A case after which something differs.
+#[derive(Debug, thiserror::Error)]
+enum UnrestoredError {
+    #[error("seed {seed}, user {user}, {kind:?}: {left}\n{}", .differences.join("\n"))]
+    OneCall { seed: u64, user: u32, kind: Kind, left: String, differences: Vec<String> },
+    #[error("seed {seed}, user {user}, two callers, {left} left:\n{}", .differences.join("\n"))]
+    TwoCallers { seed: u64, user: u32, left: usize, differences: Vec<String> },
+}
+
+fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), UnrestoredError> {
     let mut random = Random(seed);
     let folder = as_user(user, || match disk {
         Some(disk) => tempfile::tempdir_in(disk).expect("a temporary folder"),
@@ -365,8 +374,8 @@ fn case(seed: u64, user: u32, kind: Kind, disk: Option<&Path>) -> Result<(), Str
     if is_same && left.is_empty() {
         return Ok(());
     }
-    let differ = differences(&before, &after);
-    Err(format!("seed {seed}, user {user}, {kind:?}: {left}\n{}", differ.join("\n")))
+    let differences = differences(&before, &after);
+    Err(UnrestoredError::OneCall { seed, user, kind, left, differences })
 }
 
 /// A call takes files for new that are hardly older than itself.
@@ -405,7 +414,7 @@ fn change_contents(recorder: &dyn ChangeRecorder, root: &Path, random: &mut Rand
 /// Two calls that change the same files in turn. What the undo of one leaves, because the other
 /// changed it too, is restored path by path. Returns whether some path can't be restored: undo told
 /// so.
-fn two_callers(seed: u64, user: u32) -> Result<bool, String> {
+fn two_callers(seed: u64, user: u32) -> Result<bool, UnrestoredError> {
     let mut random = Random(seed);
     let folder = as_user(user, || tempfile::tempdir().expect("a temporary folder"));
     let (root, data) = (folder.path().join("tree"), folder.path().join("undo"));
@@ -453,8 +462,8 @@ fn two_callers(seed: u64, user: u32) -> Result<bool, String> {
     if expected == found || has_moves && left > 0 {
         return Ok(expected != found);
     }
-    let differ = differences(&before, &after);
-    Err(format!("seed {seed}, user {user}, two callers, {left} left:\n{}", differ.join("\n")))
+    let differences = differences(&before, &after);
+    Err(UnrestoredError::TwoCallers { seed, user, left, differences })
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -501,7 +510,11 @@ fn soak_calls_come_back_on_a_full_disk() {
         let user = if seed % 2 == 0 { 0 } else { NOBODY };
         failed.extend(case(seed, user, Kind::FullDisk, Some(&disk)).err());
     }
-    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+    assert!(failed.is_empty(), "{}", report(&failed));
+}
+
+fn report(failed: &[UnrestoredError]) -> String {
+    failed.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Makes a small disk of a folder.
@@ -554,7 +567,7 @@ fn soak_random_calls_come_back() {
                     told += u64::from(is_told);
                     None
                 }
-                Err(why) => Some(why),
+                Err(unrestored) => Some(unrestored),
             },
             6 if has_memory => case(seed, user, Kind::OtherDisk, None).err(),
             _ => case(seed, user, Kind::Whole, None).err(),
@@ -564,7 +577,7 @@ fn soak_random_calls_come_back() {
         failed.is_empty(),
         "{} of {cases}:\n{}",
         failed.len(),
-        failed[..failed.len().min(5)].join("\n\n")
+        report(&failed[..failed.len().min(5)])
     );
     assert!(told <= cases / 500, "{told} of {cases} can't be restored, and undo says so");
 }
