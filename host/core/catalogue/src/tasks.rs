@@ -264,8 +264,11 @@ impl CallTasks {
 
 fn error(error: ScheduleError) -> TaskError {
     match error {
-        ScheduleError::Invalid(message) => TaskError::new("invalid", message),
-        ScheduleError::Limit(message) => TaskError::new("limit", message),
+        ScheduleError::Invalid(_)
+        | ScheduleError::Removed
+        | ScheduleError::RemovedMeanwhile
+        | ScheduleError::Alarm(_) => TaskError::new("invalid", error.to_string()),
+        ScheduleError::Limit(limit) => TaskError::new("limit", limit.to_string()),
         ScheduleError::Unavailable { .. } => {
             // The reason names a path of the user's, which a plugin may not know.
             tracing::warn!("{error}");
@@ -282,7 +285,7 @@ impl TaskBook for CallTasks {
         let change = clock_change(&order.kind, &order.when, order.zone.as_deref());
         let ((quotas, note), now) = (self.lasting_quotas()?, Timestamp::now());
         let refused = |failed: ScheduleError| match failed {
-            ScheduleError::Limit(message) => TaskError::new("limit", message + &note),
+            ScheduleError::Limit(limit) => TaskError::new("limit", format!("{limit}{note}")),
             failed => error(failed),
         };
         if self.keeps_action {

@@ -105,7 +105,7 @@ fn no_model(config: &Config) -> Failure {
 
 /// Checks the object of `schedule`.
 fn check_form(form: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failure> {
-    find_zone(zone).map_err(invalid)?;
+    find_zone(zone).map_err(|error| invalid(error.to_string()))?;
     let word = |names: &[&str]| text(form, names).map(str::to_owned);
     let number = |name: &str| form.get(name).and_then(Value::as_u64);
     let (kind, when, example) = match text(form, &["kind"]) {
@@ -132,15 +132,16 @@ fn check_form(form: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failu
         let whole = if kind == "every" { ", in whole seconds" } else { "" };
         invalid(format!("`schedule` isn't complete: write it as {{\"kind\": {example}}}{whole}"))
     })?;
-    When::parse(kind, &when, zone, Timestamp::now()).map_err(invalid)?;
+    When::parse(kind, &when, zone, Timestamp::now()).map_err(|error| invalid(error.to_string()))?;
     Ok(())
 }
 
 fn check_times(times: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failure> {
-    find_zone(zone).map_err(invalid)?;
+    find_zone(zone).map_err(|error| invalid(error.to_string()))?;
     for (kind, names) in [("cron", &CRON[..]), ("once", &ONCE[..])] {
         if let Some(when) = text(times, names) {
-            When::parse(kind, when, zone, Timestamp::now()).map_err(invalid)?;
+            When::parse(kind, when, zone, Timestamp::now())
+                .map_err(|error| invalid(error.to_string()))?;
         }
     }
     Ok(())

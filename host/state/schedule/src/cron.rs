@@ -4,6 +4,7 @@
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, ToSpan};
+use thiserror::Error;
 
 /// Bytes of an expression.
 const MAX: usize = 256;
@@ -74,15 +75,66 @@ const SHORT: [(&str, &str); 7] = [
 /// The form, for errors.
 const FORM: &str = "write five fields, minute hour day month weekday, as in `30 9 * * 1-5` for 9:30 from Monday to Friday; a sixth in front is the second; or @hourly, @daily, @weekly, @monthly, @yearly";
 
+/// A reason why a text isn't a cron expression, with the form.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CronError {
+    /// Its bytes.
+    #[error("a cron expression is {0} bytes; the limit is {MAX}")]
+    TooLong(usize),
+    /// It has another number of fields, or an unknown short name.
+    #[error("`{0}` isn't a cron expression: {FORM}")]
+    Form(String),
+    /// One of its fields isn't valid.
+    #[error("`{expression}` isn't a cron expression: {error}; {FORM}")]
+    Field {
+        /// The expression.
+        expression: String,
+        /// What is wrong with the field.
+        error: CronFieldError,
+    },
+    /// It has no next time.
+    #[error("`{0}` never runs: no such day exists")]
+    NeverRuns(String),
+}
+
+/// A reason why a part of a field isn't valid.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CronFieldError {
+    /// It isn't one of the field's values.
+    #[error("`{part}` is no {field}")]
+    Value {
+        /// The part.
+        part: String,
+        /// The field's name.
+        field: &'static str,
+    },
+    /// Its step is too large, or isn't a number.
+    #[error("in `{part}`, the step isn't 1 to {most}")]
+    Step {
+        /// The part.
+        part: String,
+        /// The largest step.
+        most: u8,
+    },
+    /// It is a range that ends before it begins.
+    #[error("in `{part}`, the first {field} is after the last")]
+    Order {
+        /// The part.
+        part: String,
+        /// The field's name.
+        field: &'static str,
+    },
+}
+
 impl Cron {
     /// Reads an expression.
     ///
     /// # Errors
     ///
-    /// What is wrong, and the form.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// It isn't a cron expression, or never runs.
+    pub fn parse(text: &str) -> Result<Self, CronError> {
         if text.len() > MAX {
-            return Err(format!("a cron expression is {} bytes; the limit is {MAX}", text.len()));
+            return Err(CronError::TooLong(text.len()));
         }
         let trimmed = text.trim();
         let expression = match trimmed.strip_prefix('@') {
@@ -91,18 +143,18 @@ impl Cron {
                 .iter()
                 .find(|(name, _)| name.eq_ignore_ascii_case(trimmed))
                 .map(|(_, fields)| *fields)
-                .ok_or_else(|| format!("`{trimmed}` isn't a cron expression: {FORM}"))?,
+                .ok_or_else(|| CronError::Form(trimmed.to_owned()))?,
         };
         let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
         let (second, rest) = match fields[..] {
             [_, _, _, _, _] => ("0", &fields[..]),
             [second, _, _, _, _, _] => (second, &fields[1..]),
-            _ => return Err(format!("`{trimmed}` isn't a cron expression: {FORM}")),
+            _ => return Err(CronError::Form(trimmed.to_owned())),
         };
         let read = |field: &Field, text: &str| {
             field
                 .read(text)
-                .map_err(|why| format!("`{trimmed}` isn't a cron expression: {why}; {FORM}"))
+                .map_err(|error| CronError::Field { expression: trimmed.to_owned(), error })
         };
         let day = any_day(rest[2]);
         let weekday = any_day(rest[4]);
@@ -121,7 +173,7 @@ impl Cron {
         let any = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
         match cron.civil_from(any) {
             Some(_) => Ok(cron),
-            None => Err(format!("`{trimmed}` never runs: no such day exists")),
+            None => Err(CronError::NeverRuns(trimmed.to_owned())),
         }
     }
 
@@ -241,17 +293,17 @@ fn start_of_next_second(after: Timestamp) -> Option<Timestamp> {
 
 impl Field {
     /// The set of the values: bit N is the value N.
-    fn read(&self, text: &str) -> Result<u64, String> {
+    fn read(&self, text: &str) -> Result<u64, CronFieldError> {
         text.split(',').try_fold(0, |set, part| Ok(set | self.part(part)?))
     }
 
-    fn part(&self, text: &str) -> Result<u64, String> {
-        let wrong = || format!("`{text}` is no {}", self.name);
+    fn part(&self, text: &str) -> Result<u64, CronFieldError> {
+        let wrong = || CronFieldError::Value { part: text.to_owned(), field: self.name };
         let (range, step) = match text.split_once('/') {
             None => (text, None),
             Some((range, step)) => {
                 let step = number(step).filter(|step| (1..=self.to).contains(step));
-                let wrong = || format!("in `{text}`, the step isn't 1 to {}", self.to);
+                let wrong = || CronFieldError::Step { part: text.to_owned(), most: self.to };
                 (range, Some(step.ok_or_else(wrong)?))
             }
         };
@@ -270,7 +322,7 @@ impl Field {
         // A Sunday at the end of a range is the one after Saturday.
         let to = if to == 0 && from > 0 && self.to == WEEKDAY.to { WEEKDAY.to } else { to };
         if from > to {
-            return Err(format!("in `{text}`, the first {} is after the last", self.name));
+            return Err(CronFieldError::Order { part: text.to_owned(), field: self.name });
         }
         let values = (from..=to).step_by(step.unwrap_or(1).into());
         Ok(values.fold(0, |set, value| set | 1 << value))

@@ -3,6 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use thiserror::Error;
 use toolhold_contract::TaskAction;
 use toolhold_contract::text::{counted, cut, neutral};
 
@@ -213,7 +214,7 @@ fn claim(
     while let Some((id, task)) = claim_next(connection, now, busy)? {
         match claimed(connection, id, task)? {
             Ok(run) => return Ok(Some(run)),
-            Err(why) => set_aside(connection, id, task, &why, now)?,
+            Err(error) => set_aside(connection, id, task, &error, now)?,
         }
     }
     Ok(None)
@@ -274,10 +275,10 @@ fn claim_due(
 ) -> Result<Option<i64>, ScheduleError> {
     let when = match when(connection, task)? {
         Ok(when) => when,
-        Err(why) => {
+        Err(error) => {
             // What can't be known doesn't run.
             set_next(connection, task, None, now)?;
-            note(connection, task, first, now, "failed", 0, &why)?;
+            note(connection, task, first, now, "failed", 0, &error.to_string())?;
             return Ok(None);
         }
     };
@@ -381,12 +382,21 @@ fn prune(connection: &Connection, task: i64) -> Result<(), ScheduleError> {
     Ok(())
 }
 
+/// A reason why a task can't be read as it is kept.
+#[derive(Debug, Error)]
+enum KeptTaskError {
+    #[error("its maker: {0}")]
+    Maker(#[source] serde_json::Error),
+    #[error("its action: {0}")]
+    Action(#[source] serde_json::Error),
+}
+
 /// A claimed run. The inner error: its task can't be read.
 fn claimed(
     connection: &Connection,
     id: i64,
     task: i64,
-) -> Result<Result<ClaimedRun, String>, ScheduleError> {
+) -> Result<Result<ClaimedRun, KeptTaskError>, ScheduleError> {
     let due: i64 = connection
         .prepare_cached("SELECT due FROM runs WHERE id = ?1")?
         .query_row([id], |row| row.get(0))?;
@@ -396,12 +406,11 @@ fn claimed(
         .query_row([task], |row| Ok((listed_of(row)?, text(row, 5)?, text(row, 11)?)))
         .optional()?;
     let Some((listed, maker, action)) = found else {
-        return Err(ScheduleError::Invalid("the task was removed".into()));
+        return Err(ScheduleError::Removed);
     };
-    let read = serde_json::from_str(&maker).map_err(|error| format!("its maker: {error}"));
+    let read = serde_json::from_str(&maker).map_err(KeptTaskError::Maker);
     let read = read.and_then(|maker| {
-        let action = serde_json::from_str(&action).map_err(|error| format!("its action: {error}"));
-        Ok((maker, action?))
+        Ok((maker, serde_json::from_str(&action).map_err(KeptTaskError::Action)?))
     });
     Ok(read.map(|(maker, action)| ClaimedRun {
         id,
@@ -419,10 +428,10 @@ fn set_aside(
     connection: &Connection,
     id: i64,
     task: i64,
-    why: &str,
+    error: &KeptTaskError,
     now: Timestamp,
 ) -> Result<(), ScheduleError> {
-    let why = format!("the task can't be read, so it is paused; make it anew: {why}");
+    let why = format!("the task can't be read, so it is paused; make it anew: {error}");
     connection
         .prepare_cached("UPDATE runs SET state = 'failed', ended = ?2, output = ?3 WHERE id = ?1")?
         .execute(params![id, now.as_millisecond(), cut(&neutral(&why), MAX_OUTPUT)])?;

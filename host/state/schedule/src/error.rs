@@ -1,19 +1,32 @@
 //! Why an operation on scheduled tasks did nothing.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
+use crate::when::WhenError;
+use crate::{MAX_ARGUMENTS, MAX_NAME, MAX_PROMPT, MAX_TASKS};
+
 /// Why the tasks did nothing.
 #[derive(Debug, Error)]
 pub enum ScheduleError {
     /// A task isn't valid.
-    #[error("{0}")]
-    Invalid(String),
+    #[error(transparent)]
+    Invalid(#[from] TaskOrderError),
+    /// The task is gone.
+    #[error("the task was removed")]
+    Removed,
+    /// The task is gone, which was there a moment before.
+    #[error("the task was removed at the same time")]
+    RemovedMeanwhile,
     /// A quota is reached.
+    #[error(transparent)]
+    Limit(#[from] TaskLimitError),
+    /// The alarm can't be set or waited for.
     #[error("{0}")]
-    Limit(String),
+    Alarm(#[source] io::Error),
     /// Another process writes all the time.
     #[error("other processes write to the tasks; repeat the call")]
     Busy,
@@ -29,6 +42,90 @@ pub enum ScheduleError {
     #[doc(hidden)]
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
+}
+
+/// A reason why a task isn't valid.
+#[derive(Debug, Error)]
+pub enum TaskOrderError {
+    /// Its name has other characters, or is too long.
+    #[error(
+        "a task's name has 1 to {MAX_NAME} of A-Z, a-z, 0-9, `.`, `_`, `-` and spaces between them"
+    )]
+    Name,
+    /// The bytes of its arguments.
+    #[error("the arguments are {0} bytes; the limit is {MAX_ARGUMENTS}")]
+    LongArguments(usize),
+    /// Its prompt has no words.
+    #[error("the prompt is empty: say what to do")]
+    EmptyPrompt,
+    /// The bytes of its prompt.
+    #[error("the prompt is {0} bytes; the limit is {MAX_PROMPT}")]
+    LongPrompt(usize),
+    /// An unknown way to make up for missed times, cut and neutralised.
+    #[error("`{0}` is no way to make up: use once, all or skip")]
+    Missed(String),
+    /// It has no time to run at.
+    #[error(transparent)]
+    When(#[from] WhenError),
+    /// The time at which it doesn't run.
+    #[error("`{0}` never runs")]
+    NeverRuns(String),
+    /// It can't be written as JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// A reason why there may not be one more task.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TaskLimitError {
+    /// The task would run too often.
+    #[error(
+        "the task would run every {period} s; the shortest period is {least} s (`min_interval` in [tools.scheduler])"
+    )]
+    Period {
+        /// Seconds between two of its times.
+        period: i64,
+        /// The fewest of them.
+        least: i64,
+    },
+    /// There are as many tasks as there may be. `here`: those of the owner.
+    #[error(
+        "{quota}; {here} of them are listed here. Remove one that is no longer needed; a person sees all with `toolhold tasks list`"
+    )]
+    Tasks {
+        /// The quota.
+        quota: TaskQuotaError,
+        /// The tasks that the owner sees.
+        here: u64,
+    },
+}
+
+/// A quota that is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TaskQuotaError {
+    /// Of all tasks of the user.
+    #[error("there are {0} tasks, and the limit is {MAX_TASKS}")]
+    All(u64),
+    /// Of a plugin.
+    #[error(
+        "the plugin `{plugin}` has {tasks} tasks, and the limit is {limit} (`schedule_tasks` in [plugins.{plugin}])"
+    )]
+    Plugin {
+        /// Its name.
+        plugin: String,
+        /// Its tasks.
+        tasks: u64,
+        /// Most of them.
+        limit: u64,
+    },
+    /// Of a principal.
+    #[error("you have {tasks} tasks, and the limit is {limit} (`max_tasks` in [tools.scheduler])")]
+    Principal {
+        /// Its tasks.
+        tasks: u64,
+        /// Most of them.
+        limit: u64,
+    },
 }
 
 impl ScheduleError {

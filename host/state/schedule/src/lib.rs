@@ -18,13 +18,13 @@ mod tasks;
 mod when;
 
 pub use alarm::Alarm;
-pub use cron::Cron;
+pub use cron::{Cron, CronError, CronFieldError};
 pub use due::{ClaimedRun, RunEnd, RunResult};
-pub use error::ScheduleError;
+pub use error::{ScheduleError, TaskLimitError, TaskOrderError, TaskQuotaError};
 pub use maker::Maker;
 pub use secrets::{hide_secrets, hide_secrets_of_run};
 pub use tasks::{KeptTask, Listed, Owner, Quotas, RunnerProcess, Schedule};
-pub use when::{Pending, When, clock_change, find_zone, zone_name};
+pub use when::{Pending, When, WhenError, clock_change, find_zone, zone_name};
 
 /// Most times that passed while nothing ran and that are run or counted.
 pub const MAX_MISSED: usize = 100;

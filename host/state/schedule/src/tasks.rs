@@ -16,9 +16,9 @@ use toolhold_contract::{TaskAction, TaskOrder, TaskRun, TaskState};
 use toolhold_data_dir::PrivateFolder;
 
 use crate::alarm::Alarm;
-use crate::error::ScheduleError;
+use crate::error::{ScheduleError, TaskLimitError, TaskOrderError, TaskQuotaError};
 use crate::maker::Maker;
-use crate::when::{When, find_zone, machine_zone};
+use crate::when::{When, WhenError, find_zone, machine_zone};
 use crate::{MAX_ARGUMENTS, MAX_NAME, MAX_PROMPT, MAX_RUNS, MAX_TASKS, connection};
 
 /// The file in the folder.
@@ -204,11 +204,8 @@ impl Schedule {
         now: Timestamp,
     ) -> Result<KeptTask, ScheduleError> {
         let next = check(&mut order, quotas, now)?;
-        let text = |value: serde_json::Result<String>| {
-            value.map_err(|error| ScheduleError::Invalid(error.to_string()))
-        };
-        let (action, maker) =
-            (text(serde_json::to_string(&order.action))?, text(serde_json::to_string(maker))?);
+        let action = serde_json::to_string(&order.action).map_err(TaskOrderError::from)?;
+        let maker = serde_json::to_string(maker).map_err(TaskOrderError::from)?;
         let kept = self.run(|connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -247,9 +244,7 @@ impl Schedule {
                 ])?;
             let found = find(&transaction, owner, &order.name)?;
             transaction.commit()?;
-            let listed = found.ok_or_else(|| {
-                ScheduleError::Invalid("the task was removed at the same time".into())
-            })?;
+            let listed = found.ok_or(ScheduleError::RemovedMeanwhile)?;
             Ok(KeptTask { state: listed.state, has_replaced: !is_new, gave_way })
         })?;
         self.ring();
@@ -291,9 +286,7 @@ impl Schedule {
                 ])?;
             let found = find(&transaction, owner, &order.name)?;
             transaction.commit()?;
-            found.map(|listed| listed.state).ok_or_else(|| {
-                ScheduleError::Invalid("the task was removed at the same time".into())
-            })
+            found.map(|listed| listed.state).ok_or(ScheduleError::RemovedMeanwhile)
         })?;
         self.ring();
         Ok(state)
@@ -453,56 +446,48 @@ fn check(
     quotas: Quotas,
     now: Timestamp,
 ) -> Result<Timestamp, ScheduleError> {
-    let invalid = |message: String| ScheduleError::Invalid(message);
     check_name(&order.name)?;
     match &order.action {
         TaskAction::Call { arguments, .. } => {
             let size = arguments.to_string().len();
             if size > MAX_ARGUMENTS {
-                let message =
-                    format!("the arguments are {size} bytes; the limit is {MAX_ARGUMENTS}");
-                return Err(invalid(message));
+                return Err(TaskOrderError::LongArguments(size).into());
             }
         }
         TaskAction::Prompt(text) if text.trim().is_empty() => {
-            return Err(invalid("the prompt is empty: say what to do".into()));
+            return Err(TaskOrderError::EmptyPrompt.into());
         }
         TaskAction::Prompt(text) if text.len() > MAX_PROMPT => {
-            let message = format!("the prompt is {} bytes; the limit is {MAX_PROMPT}", text.len());
-            return Err(invalid(message));
+            return Err(TaskOrderError::LongPrompt(text.len()).into());
         }
         TaskAction::Prompt(_) => {}
     }
     if !["once", "all", "skip"].contains(&&*order.missed) {
         let shown = neutral_line(cut(&order.missed, MAX_NAME));
-        return Err(invalid(format!("`{shown}` is no way to make up: use once, all or skip")));
+        return Err(TaskOrderError::Missed(shown).into());
     }
     // Whoever runs or shows the task may have another zone.
     order.zone = order.zone.take().or_else(machine_zone);
     let zone = order.zone.as_deref();
-    let when = When::parse(&order.kind, &order.when, zone, now).map_err(invalid)?;
+    let when = When::parse(&order.kind, &order.when, zone, now).map_err(TaskOrderError::from)?;
     match &when {
         When::Once(at) => order.when = at.to_string(),
         _ => {
             let least = i64::try_from(quotas.interval).unwrap_or(i64::MAX);
-            if let Some(period) = when.shortest_period(now).filter(|it| it.as_secs() < least) {
-                return Err(ScheduleError::Limit(format!(
-                    "the task would run every {} s; the shortest period is {least} s (`min_interval` in [tools.scheduler])",
-                    period.as_secs()
-                )));
+            let period = when.shortest_period(now).map(|period| period.as_secs());
+            if let Some(period) = period.filter(|period| *period < least) {
+                return Err(TaskLimitError::Period { period, least }.into());
             }
         }
     }
-    when.next(now).ok_or_else(|| invalid(format!("`{}` never runs", order.when.trim())))
+    when.next(now).ok_or_else(|| TaskOrderError::NeverRuns(order.when.trim().to_owned()).into())
 }
 
-fn check_name(name: &str) -> Result<(), ScheduleError> {
+fn check_name(name: &str) -> Result<(), TaskOrderError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
     let count = name.chars().count();
     if count == 0 || count > MAX_NAME || !name.chars().all(allowed) || name.trim() != name {
-        return Err(ScheduleError::Invalid(format!(
-            "a task's name has 1 to {MAX_NAME} of A-Z, a-z, 0-9, `.`, `_`, `-` and spaces between them"
-        )));
+        return Err(TaskOrderError::Name);
     }
     Ok(())
 }
@@ -557,24 +542,17 @@ fn check_quotas(
         .query_row([&owner.plugin, &owner.principal, &owner.directory], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })?;
-    let reached = |what: &str, limit: &str| {
-        Err(ScheduleError::Limit(format!(
-            "{what}, and the limit is {limit}; {here} of them are listed here. Remove one that is no longer needed; a person sees all with `toolhold tasks list`"
-        )))
+    let quota = if all >= MAX_TASKS {
+        TaskQuotaError::All(all)
+    } else if of_plugin >= quotas.of_plugin {
+        let plugin = owner.plugin.clone();
+        TaskQuotaError::Plugin { plugin, tasks: of_plugin, limit: quotas.of_plugin }
+    } else if of_principal >= quotas.of_principal {
+        TaskQuotaError::Principal { tasks: of_principal, limit: quotas.of_principal }
+    } else {
+        return Ok(());
     };
-    let Quotas { of_plugin: most_of_plugin, of_principal: most, .. } = quotas;
-    match &owner.plugin {
-        _ if all >= MAX_TASKS => reached(&format!("there are {all} tasks"), &MAX_TASKS.to_string()),
-        plugin if of_plugin >= most_of_plugin => reached(
-            &format!("the plugin `{plugin}` has {of_plugin} tasks"),
-            &format!("{most_of_plugin} (`schedule_tasks` in [plugins.{plugin}])"),
-        ),
-        _ if of_principal >= most => reached(
-            &format!("you have {of_principal} tasks"),
-            &format!("{most} (`max_tasks` in [tools.scheduler])"),
-        ),
-        _ => Ok(()),
-    }
+    Err(TaskLimitError::Tasks { quota, here }.into())
 }
 
 fn find(
@@ -592,7 +570,7 @@ fn find(
 pub(crate) fn when(
     connection: &Connection,
     id: i64,
-) -> Result<Result<When, String>, ScheduleError> {
+) -> Result<Result<When, WhenError>, ScheduleError> {
     let (kind, spec, zone, made) = connection
         .prepare_cached("SELECT kind, spec, zone, made FROM tasks WHERE id = ?1")?
         .query_row([id], |row| {

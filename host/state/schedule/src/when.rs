@@ -4,9 +4,11 @@ use jiff::civil::{Date, DateTime};
 use jiff::fmt::temporal::Pieces;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Span, Timestamp};
+use thiserror::Error;
+use toolhold_contract::text::{cut, neutral_line};
 
 use crate::MAX_MISSED;
-use crate::cron::Cron;
+use crate::cron::{Cron, CronError};
 
 /// Bytes of a zone's name.
 const MAX_ZONE: usize = 64;
@@ -19,9 +21,6 @@ const LOOKED_AT: usize = 200;
 
 /// The longest period and delay, in seconds: ten years.
 const LONGEST: i64 = 10 * 366 * 24 * 3600;
-
-/// The same in words.
-const TOO_FAR: &str = "is more than ten years away; the limit is ten years";
 
 /// When a task runs.
 #[derive(Clone, Debug)]
@@ -48,36 +47,73 @@ pub struct Pending {
     pub more: bool,
 }
 
+/// A reason why a task has no time to run at, with the form.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WhenError {
+    /// Its bytes.
+    #[error("when is {0} bytes; the limit is {limit}", limit = 2 * MAX_TIME)]
+    TooLong(usize),
+    /// An unknown kind of time.
+    #[error("`{0}` is no kind of time: use once, every or cron")]
+    Kind(String),
+    /// A period that isn't a number of seconds, or is too long.
+    #[error("`{0}` is no period: write seconds, 1 to {LONGEST}, which are ten years")]
+    Period(String),
+    /// A cron expression that isn't valid.
+    #[error(transparent)]
+    Cron(#[from] CronError),
+    /// An unknown time zone.
+    #[error("there is no time zone `{0}`: write a name such as Europe/Berlin, or UTC")]
+    Zone(String),
+    /// Neither a time nor a duration.
+    #[error(
+        "`{0}` is no time: write one such as 2030-05-01T09:00:00Z, or a duration from now such as PT15M or 15m"
+    )]
+    Time(String),
+    /// A date whose month has fewer days.
+    #[error("`{0}` is no time: its month has no such day")]
+    Day(String),
+    /// A time or a duration beyond what a moment can be.
+    #[error("`{0}` is more than ten years away; the limit is ten years")]
+    Beyond(String),
+    /// A moment that is too far away.
+    #[error("{0} is more than ten years away; the limit is ten years")]
+    TooFar(Timestamp),
+    /// A moment that has passed.
+    #[error("{at} is in the past; it is {now} now")]
+    Past {
+        /// The moment.
+        at: Timestamp,
+        /// Now, in whole seconds.
+        now: Timestamp,
+    },
+}
+
 impl When {
     /// Reads when a task runs. `now`: where a duration and a period begin.
     ///
     /// # Errors
     ///
-    /// What is wrong, and the form.
+    /// It isn't a time of this kind, has passed or is too far away, or there is no such zone.
     pub fn parse(
         kind: &str,
         text: &str,
         zone: Option<&str>,
         now: Timestamp,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, WhenError> {
         if text.len() > 2 * MAX_TIME {
-            return Err(format!("when is {} bytes; the limit is {}", text.len(), 2 * MAX_TIME));
+            return Err(WhenError::TooLong(text.len()));
         }
         match kind {
             "once" => moment(text, zone, now).map(Self::Once),
             "every" => {
                 let seconds = text.trim().parse::<i64>().ok();
                 let seconds = seconds.filter(|seconds| (1..=LONGEST).contains(seconds));
-                let seconds = seconds.ok_or_else(|| {
-                    format!(
-                        "`{}` is no period: write seconds, 1 to {LONGEST}, which are ten years",
-                        text.trim()
-                    )
-                })?;
+                let seconds = seconds.ok_or_else(|| WhenError::Period(text.trim().to_owned()))?;
                 Ok(Self::Every { seconds, since: now })
             }
             "cron" => Ok(Self::Cron(Box::new(Cron::parse(text)?), find_zone(zone)?)),
-            other => Err(format!("`{other}` is no kind of time: use once, every or cron")),
+            other => Err(WhenError::Kind(other.to_owned())),
         }
     }
 
@@ -152,7 +188,7 @@ impl When {
 /// # Errors
 ///
 /// There is no such zone.
-pub fn find_zone(name: Option<&str>) -> Result<TimeZone, String> {
+pub fn find_zone(name: Option<&str>) -> Result<TimeZone, WhenError> {
     let Some(name) = name else {
         // A machine that names no zone has UTC.
         return Ok(TimeZone::try_system().unwrap_or(TimeZone::UTC));
@@ -160,11 +196,7 @@ pub fn find_zone(name: Option<&str>) -> Result<TimeZone, String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/_-+".contains(&byte);
     let known = (1..=MAX_ZONE).contains(&name.len()) && name.bytes().all(allowed);
     let zone = known.then(|| TimeZone::get(name).ok()).flatten();
-    zone.ok_or_else(|| {
-        let name =
-            toolhold_contract::text::neutral_line(toolhold_contract::text::cut(name, MAX_ZONE));
-        format!("there is no time zone `{name}`: write a name such as Europe/Berlin, or UTC")
-    })
+    zone.ok_or_else(|| WhenError::Zone(neutral_line(cut(name, MAX_ZONE))))
 }
 
 /// The name of the machine's zone. `None`: it names none that the time zone database has.
@@ -221,11 +253,10 @@ fn has_possible_offset(text: &str) -> bool {
 }
 
 /// A moment: a time, or a duration from now.
-fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, String> {
+fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, WhenError> {
     let text = text.trim();
     let zone = find_zone(zone)?;
-    let shown =
-        || toolhold_contract::text::neutral_line(toolhold_contract::text::cut(text, MAX_TIME));
+    let shown = || neutral_line(cut(text, MAX_TIME));
     let at = if text.len() > MAX_TIME || !has_possible_offset(text) {
         None
     } else if let Ok(at) = text.parse::<Timestamp>() {
@@ -243,7 +274,7 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, S
                 .and_then(|civil| zone.to_ambiguous_timestamp(civil).compatible().ok()),
         };
         if later.is_none() && span.is_positive() {
-            return Err(format!("`{}` {TOO_FAR}", shown()));
+            return Err(WhenError::Beyond(shown()));
         }
         later
     } else {
@@ -253,24 +284,21 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, S
         // The last days of the year 9999 are beyond what a moment can be.
         let date = text.get(..10).and_then(|date| date.parse::<Date>().ok());
         if date.is_some_and(|date| date.year() == Date::MAX.year()) {
-            return format!("`{}` {TOO_FAR}", shown());
+            return WhenError::Beyond(shown());
         }
         if text.get(..10).is_some_and(is_no_day) {
-            return format!("`{}` is no time: its month has no such day", shown());
+            return WhenError::Day(shown());
         }
-        format!(
-            "`{}` is no time: write one such as 2030-05-01T09:00:00Z, or a duration from now such as PT15M or 15m",
-            shown()
-        )
+        WhenError::Time(shown())
     })?;
     // Times are kept in milliseconds. A part of one would be another moment after it was kept.
     let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
     if at <= now {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-        return Err(format!("{at} is in the past; it is {now} now"));
+        return Err(WhenError::Past { at, now });
     }
     if at.duration_since(now).as_secs() > LONGEST {
-        return Err(format!("{at} {TOO_FAR}"));
+        return Err(WhenError::TooFar(at));
     }
     Ok(at)
 }

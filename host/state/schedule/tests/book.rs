@@ -303,7 +303,9 @@ fn ten_thousand_tasks_stop_at_the_limits() {
     let few = Quotas { of_plugin: 3, of_principal: 5, interval: 60 };
     let notes = Owner { plugin: "notes".to_owned(), ..owner() };
     let refused = |result: Result<_, ScheduleError>, what: &str| match result {
-        Err(ScheduleError::Limit(message)) => assert!(message.contains(what), "{message}"),
+        Err(ScheduleError::Limit(limit)) => {
+            assert!(limit.to_string().contains(what), "{limit}");
+        }
         other => panic!("{what}: {other:?}"),
     };
     for name in 0..3 {

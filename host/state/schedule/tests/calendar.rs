@@ -269,7 +269,7 @@ fn what_is_no_expression_gets_the_form() {
         "0 0 31 2 *",
         "0 0 30 feb */2",
     ] {
-        let error = Cron::parse(wrong).expect_err(wrong);
+        let error = Cron::parse(wrong).expect_err(wrong).to_string();
         assert!(error.contains("30 9 * * 1-5") || error.contains("never runs"), "{wrong}: {error}");
     }
     assert!(Cron::parse(&"0 ".repeat(1000)).is_err());
@@ -348,18 +348,18 @@ fn time_that_is_too_far_away_gets_the_limit() {
         "P9000Y",
         "99999999h",
     ] {
-        let error = When::parse("once", far, Some("UTC"), now).expect_err(far);
+        let error = When::parse("once", far, Some("UTC"), now).expect_err(far).to_string();
         assert!(error.contains("the limit is ten years"), "{error}");
     }
     assert!(When::parse("once", "2036-05-01T00:00:00Z", None, now).is_ok());
     for offset in ["+25:00", "-24:00", "+24"] {
         let text = format!("2030-05-01T09:00:00{offset}");
-        let error = When::parse("once", &text, None, now).expect_err(offset);
+        let error = When::parse("once", &text, None, now).expect_err(offset).to_string();
         assert!(error.contains("is no time"), "{error}");
     }
     assert!(When::parse("once", "2030-05-01T09:00:00+23:59", None, now).is_ok());
     let error = When::parse("once", "9999-99-99", None, now).expect_err("it is no time");
-    assert!(error.contains("is no time"), "{error}");
+    assert!(error.to_string().contains("is no time"), "{error}");
 }
 
 #[test]

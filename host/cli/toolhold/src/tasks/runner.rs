@@ -111,9 +111,8 @@ impl Shared {
             let busy = self.busy();
             // If all places are taken, the end of a run wakes it.
             let next = if is_full { None } else { self.schedule.next_due(&busy)? };
-            let failed = |error: std::io::Error| ScheduleError::Invalid(error.to_string());
-            alarm.set(next, now).map_err(failed)?;
-            alarm.wait().map_err(failed)?;
+            alarm.set(next, now).map_err(ScheduleError::Alarm)?;
+            alarm.wait().map_err(ScheduleError::Alarm)?;
         }
         Ok(())
     }
