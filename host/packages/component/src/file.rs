@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -10,6 +10,23 @@ use sha2::{Digest, Sha256};
 
 /// Most bytes of a component.
 pub const MAX_COMPONENT: usize = 64 << 20;
+
+/// A reason why the file of a component can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ComponentFileError {
+    /// It can't be opened or read.
+    #[error("it can't be read: {0}")]
+    Read(#[from] io::Error),
+    /// A folder, a FIFO, a device.
+    #[error("it isn't a file")]
+    NotAFile,
+    /// It is larger than [`MAX_COMPONENT`].
+    #[error("it is larger than {} MiB, which is the limit", MAX_COMPONENT >> 20)]
+    TooLarge,
+    /// It isn't valid for Zstandard, or too large after that.
+    #[error("it can't be decompressed: {0}")]
+    Compression(#[source] io::Error),
+}
 
 /// SHA-256 in hexadecimal.
 pub fn digest(wasm: &[u8]) -> String {
@@ -21,11 +38,10 @@ pub fn digest(wasm: &[u8]) -> String {
 /// # Errors
 ///
 /// It can't be opened.
-pub fn open(path: &Path) -> Result<File, String> {
+pub fn open(path: &Path) -> Result<File, ComponentFileError> {
     // NONBLOCK: opening a FIFO must not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|errno| format!("it can't be read: {errno}"))?;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?;
     Ok(opened.into())
 }
 
@@ -34,17 +50,14 @@ pub fn open(path: &Path) -> Result<File, String> {
 /// # Errors
 ///
 /// It can't be read, isn't a file, or is too large.
-pub fn read(file: File) -> Result<Vec<u8>, String> {
-    let metadata = file.metadata().map_err(|error| format!("it can't be read: {error}"))?;
-    if !metadata.is_file() {
-        return Err("it isn't a file".into());
+pub fn read(file: File) -> Result<Vec<u8>, ComponentFileError> {
+    if !file.metadata()?.is_file() {
+        return Err(ComponentFileError::NotAFile);
     }
     let mut wasm = Vec::new();
-    file.take(MAX_COMPONENT as u64 + 1)
-        .read_to_end(&mut wasm)
-        .map_err(|error| format!("it can't be read: {error}"))?;
+    file.take(MAX_COMPONENT as u64 + 1).read_to_end(&mut wasm)?;
     if wasm.len() > MAX_COMPONENT {
-        return Err(format!("it is larger than {} MiB, which is the limit", MAX_COMPONENT >> 20));
+        return Err(ComponentFileError::TooLarge);
     }
     Ok(wasm)
 }
@@ -54,13 +67,13 @@ pub fn read(file: File) -> Result<Vec<u8>, String> {
 /// # Errors
 ///
 /// They can't be decompressed, or are too large then.
-pub fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+pub fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ComponentFileError> {
     if !bytes.starts_with(&zstd::zstd_safe::MAGICNUMBER.to_le_bytes()) {
         return Ok(bytes.into());
     }
     zstd::bulk::decompress(bytes, MAX_COMPONENT)
         .map(Cow::Owned)
-        .map_err(|error| format!("it can't be decompressed: {error}"))
+        .map_err(ComponentFileError::Compression)
 }
 
 #[cfg(test)]

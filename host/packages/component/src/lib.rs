@@ -14,8 +14,11 @@ mod versions;
 
 pub use capability::{Capability, CapabilityFacts, Unasked, grant_line};
 pub use imports::refusal;
-pub use manifest::{Interfaces, Manifest, Part, Request, RequestedLimits, is_name};
-pub use schema::SchemaCost;
+pub use manifest::{
+    ComponentError, Interfaces, Manifest, ManifestError, Part, PartListError, Request,
+    RequestedLimits, is_name,
+};
+pub use schema::{SchemaCost, SchemaError};
 pub use settings::PluginConfig;
-pub use shape::check_shape;
+pub use shape::{ShapeError, check_shape};
 pub use versions::{CONTRACT_VERSION, version_refusal};

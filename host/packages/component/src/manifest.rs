@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_contract::text::{cut, neutral, neutral_line};
-use wasmparser::{Parser, Payload};
+use wasmparser::{BinaryReaderError, Parser, Payload};
 
 use crate::capability::Capability;
-use crate::schema;
+use crate::schema::{self, SchemaError};
 
 /// The custom section that holds the manifest.
 const SECTION: &str = "toolhold:manifest";
@@ -95,6 +95,84 @@ pub struct RequestedLimits {
     pub timeout_secs: Option<u32>,
 }
 
+/// A reason why a component has no valid manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The bytes can't be read.
+    #[error(transparent)]
+    Component(#[from] ComponentError),
+    /// There is no manifest.
+    #[error(
+        "it has no manifest: a custom section `{SECTION}` with the plugin's name, version and the capabilities that it asks for. \
+         The SDK's `plugin!` macro writes it"
+    )]
+    Missing,
+    /// There are several manifests at one level.
+    #[error("it has several sections `{SECTION}`; it has to have one")]
+    Several,
+    /// Its bytes.
+    #[error("its manifest is {0} bytes; the limit is {MAX_MANIFEST}")]
+    TooLarge(usize),
+    /// The parser's error.
+    #[error("its manifest isn't valid: {0}")]
+    NotJson(#[from] serde_json::Error),
+    /// Another format.
+    #[error("its manifest has format {0}; this host reads format {VERSION}")]
+    Format(u32),
+    /// The name that isn't valid.
+    #[error(
+        "its name `{0}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
+    )]
+    Name(String),
+    /// The schema of its settings isn't valid.
+    #[error("the `config_schema` of its manifest {0}")]
+    Config(#[from] SchemaError),
+    /// The settings wouldn't be an object.
+    #[error(
+        "the `config_schema` of its manifest isn't the schema of an object: it needs `\"type\": \"object\"`"
+    )]
+    ConfigType,
+    /// Its parts aren't valid.
+    #[error(transparent)]
+    Parts(#[from] PartListError),
+}
+
+/// A reason why the parts of a manifest are refused.
+#[derive(Debug, thiserror::Error)]
+pub enum PartListError {
+    /// Their number.
+    #[error("its manifest names {0} parts; the limit is {MAX_PARTS}")]
+    TooMany(usize),
+    /// A name that isn't valid.
+    #[error(
+        "the name of its part `{0}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
+    )]
+    Name(String),
+    /// The part whose digest isn't one.
+    #[error("the `sha256` of its part `{0}` has to be 64 hexadecimal digits in lower case")]
+    Digest(String),
+    /// A name that two parts have.
+    #[error("its manifest names the part `{0}` twice")]
+    Twice(String),
+}
+
+/// A reason why the bytes of a component can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ComponentError {
+    /// Code for a processor.
+    #[error("it is precompiled code, which can't be checked. Use the component itself")]
+    Precompiled,
+    /// Something else.
+    #[error("it is not a WebAssembly component")]
+    NotAComponent,
+    /// The parser's error.
+    #[error("it is damaged: {0}")]
+    Damaged(#[from] BinaryReaderError),
+    /// It exports too many interfaces.
+    #[error("it exports more than {MAX_EXPORTS} interfaces, which is the limit")]
+    TooManyExports,
+}
+
 impl Manifest {
     /// Finds and checks the manifest in the bytes of a component. The manifest is at the
     /// component's own level, or in one of the modules and components inside, since a compiler may
@@ -102,15 +180,9 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// What is wrong and what to do: the bytes aren't a component, or the manifest is missing, not
-    /// the only one, or not valid.
-    pub fn read(wasm: &[u8]) -> Result<Self, String> {
-        Self::read_if_any(wasm)?.ok_or_else(|| {
-            format!(
-                "it has no manifest: a custom section `{SECTION}` with the plugin's name, version and the capabilities that it asks for. \
-                 The SDK's `plugin!` macro writes it"
-            )
-        })
+    /// The bytes aren't a component, or the manifest is missing, not the only one, or not valid.
+    pub fn read(wasm: &[u8]) -> Result<Self, ManifestError> {
+        Self::read_if_any(wasm)?.ok_or(ManifestError::Missing)
     }
 
     /// Like [`read`](Self::read), for a component that needs none. `None`: it has no manifest.
@@ -118,16 +190,12 @@ impl Manifest {
     /// # Errors
     ///
     /// Like [`read`](Self::read).
-    pub fn read_if_any(wasm: &[u8]) -> Result<Option<Self>, String> {
+    pub fn read_if_any(wasm: &[u8]) -> Result<Option<Self>, ManifestError> {
         let Some(section) = find_sections(wasm)?.one()? else { return Ok(None) };
         if section.len() > MAX_MANIFEST {
-            return Err(format!(
-                "its manifest is {} bytes; the limit is {MAX_MANIFEST}",
-                section.len()
-            ));
+            return Err(ManifestError::TooLarge(section.len()));
         }
-        let manifest: Self = serde_json::from_slice(section)
-            .map_err(|error| format!("its manifest isn't valid: {error}"))?;
+        let manifest: Self = serde_json::from_slice(section)?;
         manifest.check().map(Some)
     }
 
@@ -136,23 +204,16 @@ impl Manifest {
     /// # Errors
     ///
     /// The bytes aren't a component, or have several manifests.
-    pub fn section(wasm: &[u8]) -> Result<Option<&[u8]>, String> {
+    pub fn section(wasm: &[u8]) -> Result<Option<&[u8]>, ManifestError> {
         find_sections(wasm)?.one()
     }
 
-    fn check(self) -> Result<Self, String> {
+    fn check(self) -> Result<Self, ManifestError> {
         if self.manifest != VERSION {
-            return Err(format!(
-                "its manifest has format {}; this host reads format {VERSION}",
-                self.manifest
-            ));
+            return Err(ManifestError::Format(self.manifest));
         }
-        let name = &self.name;
-        if !is_name(name) {
-            let shown = neutral_line(cut(name, 80));
-            return Err(format!(
-                "its name `{shown}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
-            ));
+        if !is_name(&self.name) {
+            return Err(ManifestError::Name(neutral_line(cut(&self.name, 80))));
         }
         let config_schema = self.config_schema.as_ref().map(config_schema).transpose()?;
         check_parts(&self.parts)?;
@@ -187,36 +248,31 @@ impl Manifest {
 }
 
 /// Checks the schema of the settings, as those of tools are checked.
-fn config_schema(written: &Value) -> Result<Value, String> {
-    let schema = schema::parse(&written.to_string())
-        .map_err(|reason| format!("the `config_schema` of its manifest {reason}"))?;
+fn config_schema(written: &Value) -> Result<Value, ManifestError> {
+    let schema = schema::parse(&written.to_string())?;
     if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err("the `config_schema` of its manifest isn't the schema of an object: it needs `\"type\": \"object\"`".into());
+        return Err(ManifestError::ConfigType);
     }
     Ok(schema)
 }
 
 /// The names of parts become names of files, and their digests names in the compile cache.
-fn check_parts(parts: &[Part]) -> Result<(), String> {
+fn check_parts(parts: &[Part]) -> Result<(), PartListError> {
     if parts.len() > MAX_PARTS {
-        return Err(format!("its manifest names {} parts; the limit is {MAX_PARTS}", parts.len()));
+        return Err(PartListError::TooMany(parts.len()));
     }
     for (place, Part { name, sha256 }) in parts.iter().enumerate() {
         let shown = neutral_line(cut(name, 80));
         if !is_name(name) {
-            return Err(format!(
-                "the name of its part `{shown}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
-            ));
+            return Err(PartListError::Name(shown));
         }
         let is_digest = sha256.len() == 64
             && sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         if !is_digest {
-            return Err(format!(
-                "the `sha256` of its part `{shown}` has to be 64 hexadecimal digits in lower case"
-            ));
+            return Err(PartListError::Digest(shown));
         }
         if parts[..place].iter().any(|other| other.name == *name) {
-            return Err(format!("its manifest names the part `{shown}` twice"));
+            return Err(PartListError::Twice(shown));
         }
     }
     Ok(())
@@ -237,28 +293,26 @@ struct Sections<'w> {
 }
 
 impl<'w> Sections<'w> {
-    fn one(&self) -> Result<Option<&'w [u8]>, String> {
+    fn one(&self) -> Result<Option<&'w [u8]>, ManifestError> {
         match (&self.outer[..], &self.inner[..]) {
             ([section], _) | ([], [section]) => Ok(Some(section)),
             ([], []) => Ok(None),
-            _ => Err(format!("it has several sections `{SECTION}`; it has to have one")),
+            _ => Err(ManifestError::Several),
         }
     }
 }
 
-fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, String> {
+fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, ComponentError> {
     if wasm.starts_with(b"\x7fELF") {
-        return Err(
-            "it is precompiled code, which can't be checked. Use the component itself".into()
-        );
+        return Err(ComponentError::Precompiled);
     }
     if !Parser::is_component(wasm) && !Parser::is_core_wasm(wasm) {
-        return Err("it is not a WebAssembly component".into());
+        return Err(ComponentError::NotAComponent);
     }
     let mut found = Sections::default();
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(wasm) {
-        match payload.map_err(|error| format!("it is damaged: {error}"))? {
+        match payload? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::CustomSection(section) if section.name() == SECTION => {
@@ -286,31 +340,28 @@ impl Interfaces {
     /// # Errors
     ///
     /// The component is damaged, or has too many exports.
-    pub fn read(wasm: &[u8]) -> Result<Self, String> {
+    pub fn read(wasm: &[u8]) -> Result<Self, ComponentError> {
         let mut found = Self::default();
         let shown = |name: &str| neutral_line(cut(name, 256));
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(wasm) {
-            match payload.map_err(|error| format!("it is damaged: {error}"))? {
+            match payload? {
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 0 => {
                     for import in section {
-                        let import = import.map_err(|error| format!("it is damaged: {error}"))?;
-                        found.imports.push(shown(import.name.name));
+                        found.imports.push(shown(import?.name.name));
                     }
                 }
                 Payload::ComponentExportSection(section) if depth == 0 => {
                     for export in section {
-                        let export = export.map_err(|error| format!("it is damaged: {error}"))?;
+                        let name = export?.name.name;
                         // Functions and types have plain names.
-                        if export.name.name.contains(':') {
-                            found.exports.push(shown(export.name.name));
+                        if name.contains(':') {
+                            found.exports.push(shown(name));
                         }
                         if found.exports.len() > MAX_EXPORTS {
-                            return Err(format!(
-                                "it exports more than {MAX_EXPORTS} interfaces, which is the limit"
-                            ));
+                            return Err(ComponentError::TooManyExports);
                         }
                     }
                 }

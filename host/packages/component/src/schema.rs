@@ -33,6 +33,46 @@ const MAX_WORK: usize = 20_000_000;
 /// Keywords that hold values and no schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
+/// A reason why a schema is refused, as a phrase after "its schema".
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// Its bytes.
+    #[error("is {0} bytes; the limit is {MAX_SCHEMA} bytes")]
+    TooLarge(usize),
+    /// The parser's error.
+    #[error("is not JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
+    /// It has too many levels.
+    #[error("is nested deeper than {MAX_DEPTH} levels, which is the limit")]
+    TooDeep,
+    /// Its references lead to too much, or to nothing.
+    #[error(
+        "unfolds to more than {MAX_UNFOLDED} values or {MAX_LEVELS} levels, or has more than {MAX_CHAIN} references in a row, which are the \
+         limits, or one to nothing; use fewer references between its definitions"
+    )]
+    UnfoldsTooFar,
+    /// It has several circular references for one place.
+    #[error(
+        "refers back to itself more than once for the same place in the arguments; use one such reference for each place"
+    )]
+    CircularTwice,
+    /// A reference leads out of it.
+    #[error("refers to another document")]
+    OtherDocument,
+    /// A `$ref` that isn't a plain pointer.
+    #[error("refers to {0:?}; references need the form `#/$defs/NAME`")]
+    Reference(String),
+    /// The keyword of a reference that is resolved while checking.
+    #[error("has a `{0}`; use `$ref`")]
+    DynamicReference(String),
+    /// A part of it has an `$id`.
+    #[error("has a nested `$id`, which gives references inside it another root")]
+    NestedId,
+    /// Its dialect isn't one of JSON Schema.
+    #[error("has an unknown dialect in `$schema`")]
+    Dialect,
+}
+
 /// The cost of checking values against a schema.
 #[derive(Clone, Copy, Debug)]
 pub struct SchemaCost {
@@ -76,33 +116,27 @@ fn size(value: &Value) -> (usize, usize) {
 ///
 /// # Errors
 ///
-/// What is wrong, as a phrase after "its schema".
-pub fn parse(text: &str) -> Result<Value, String> {
+/// The schema isn't JSON, is beyond a limit, or has references that aren't plain.
+pub fn parse(text: &str) -> Result<Value, SchemaError> {
     if text.len() > MAX_SCHEMA {
-        return Err(format!("is {} bytes; the limit is {MAX_SCHEMA} bytes", text.len()));
+        return Err(SchemaError::TooLarge(text.len()));
     }
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
+    let value: Value = serde_json::from_str(text)?;
     check(&value, 0)?;
     let cost = Unfolding::from_document(&value);
     if cost.values > MAX_UNFOLDED {
-        return Err(format!(
-            "unfolds to more than {MAX_UNFOLDED} values or {MAX_LEVELS} levels, or has more than {MAX_CHAIN} references in a row, which are the \
-             limits, or one to nothing; use fewer references between its definitions"
-        ));
+        return Err(SchemaError::UnfoldsTooFar);
     }
     if cost.returns > 1 {
-        return Err(
-            "refers back to itself more than once for the same place in the arguments; use one such reference for each place".into()
-        );
+        return Err(SchemaError::CircularTwice);
     }
     // Models and people read the schema's texts (invariant 6).
     Ok(neutral_json(value))
 }
 
-fn check(value: &Value, depth: usize) -> Result<(), String> {
+fn check(value: &Value, depth: usize) -> Result<(), SchemaError> {
     if depth > MAX_DEPTH {
-        return Err(format!("is nested deeper than {MAX_DEPTH} levels, which is the limit"));
+        return Err(SchemaError::TooDeep);
     }
     match value {
         Value::Array(items) => items.iter().try_for_each(|item| check(item, depth + 1)),
@@ -117,22 +151,16 @@ fn check(value: &Value, depth: usize) -> Result<(), String> {
 }
 
 /// References have to be pointers from the root, so that their targets are unambiguous.
-fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), String> {
+fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), SchemaError> {
     let plain = |target: &str| target == "#" || (target.starts_with("#/") && !target.contains('%'));
     match key {
         "$ref" | "$dynamicRef" | "$recursiveRef" if !text.starts_with('#') => {
-            Err("refers to another document".into())
+            Err(SchemaError::OtherDocument)
         }
-        "$ref" if !plain(text) => {
-            Err(format!("refers to {text:?}; references need the form `#/$defs/NAME`"))
-        }
-        "$dynamicRef" | "$recursiveRef" => Err(format!("has a `{key}`; use `$ref`")),
-        "$id" if depth > 0 => {
-            Err("has a nested `$id`, which gives references inside it another root".into())
-        }
-        "$schema" if !text.contains("json-schema.org/") => {
-            Err("has an unknown dialect in `$schema`".into())
-        }
+        "$ref" if !plain(text) => Err(SchemaError::Reference(text.to_owned())),
+        "$dynamicRef" | "$recursiveRef" => Err(SchemaError::DynamicReference(key.to_owned())),
+        "$id" if depth > 0 => Err(SchemaError::NestedId),
+        "$schema" if !text.contains("json-schema.org/") => Err(SchemaError::Dialect),
         _ => Ok(()),
     }
 }
@@ -257,7 +285,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(schema: &str, reason: &str) {
-        let error = parse(schema).expect_err("the schema is refused");
+        let error = parse(schema).expect_err("the schema is refused").to_string();
         assert!(error.contains(reason), "{error}");
     }
 

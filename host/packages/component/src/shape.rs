@@ -17,13 +17,34 @@ const BYTES_OF_FUNCTION: usize = 50;
 /// limit is 64.
 const MAX_INSTANCES: usize = 1000;
 
+/// A reason why a component would take too long to compile.
+#[derive(Debug, thiserror::Error)]
+pub enum ShapeError {
+    /// It has too many functions for its size.
+    #[error("it has more than {limit} functions, the limit for {size} bytes")]
+    Functions {
+        /// The limit for its size.
+        limit: usize,
+        /// Its bytes.
+        size: usize,
+    },
+    /// It has loops that are nested too deeply.
+    #[error("a function has more than {MAX_LOOPS} loops within each other, which is the limit")]
+    Loops,
+    /// It has instances that are nested too deeply.
+    #[error(
+        "it may have more than {MAX_INSTANCES} instances within each other, which is the limit"
+    )]
+    Instances,
+}
+
 /// Refuses a component that would take long to compile for its size.
 ///
 /// # Errors
 ///
 /// What is wrong with it, and the limit. The compiler reports damage.
-pub fn check_shape(wasm: &[u8]) -> Result<(), String> {
-    let most = FUNCTIONS + wasm.len() / BYTES_OF_FUNCTION;
+pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
+    let limit = FUNCTIONS + wasm.len() / BYTES_OF_FUNCTION;
     let mut functions = 0_usize;
     // `within`: the number of instances in each open component or module, the outer ones first.
     // `largest`: the most instances in a component or module that was read.
@@ -47,26 +68,19 @@ pub fn check_shape(wasm: &[u8]) -> Result<(), String> {
             }
             Payload::CodeSectionStart { count, .. } => {
                 functions = functions.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
-                if functions > most {
-                    return Err(format!(
-                        "it has more than {most} functions, the limit for {} bytes",
-                        wasm.len()
-                    ));
+                if functions > limit {
+                    return Err(ShapeError::Functions { limit, size: wasm.len() });
                 }
             }
             Payload::CodeSectionEntry(body) if loops(&body) > MAX_LOOPS => {
-                return Err(format!(
-                    "a function has more than {MAX_LOOPS} loops within each other, which is the limit"
-                ));
+                return Err(ShapeError::Loops);
             }
             _ => {}
         }
         if let Some(all) = within.last_mut() {
             *all = all.saturating_add(made);
             if *all > MAX_INSTANCES {
-                return Err(format!(
-                    "it may have more than {MAX_INSTANCES} instances within each other, which is the limit"
-                ));
+                return Err(ShapeError::Instances);
             }
         }
     }

@@ -19,7 +19,7 @@ pub(crate) fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>, S
         Err(error) => return Err(format!("it can't be read: {error}")),
         Ok(_) => {}
     }
-    let opened = file::open(path)?;
+    let opened = file::open(path).map_err(|error| error.to_string())?;
     let metadata = opened.metadata().map_err(|error| format!("it can't be read: {error}"))?;
     if !metadata.is_file() {
         return Err("it isn't a file".to_owned());

@@ -23,7 +23,8 @@ pub(crate) fn read(path: &Path) -> Result<Fetched, FetchError> {
     let at = |path: &Path, why: String| FetchError::File { path: path.display().to_string(), why };
     let metadata = fs::metadata(path).map_err(|error| at(path, missing(path, &error)))?;
     let path = if metadata.is_dir() { component_in(path)? } else { path.to_owned() };
-    let bytes = file::open(&path).and_then(file::read).map_err(|why| at(&path, why))?;
+    let bytes =
+        file::open(&path).and_then(file::read).map_err(|error| at(&path, error.to_string()))?;
     let mut beside = path.clone().into_os_string();
     beside.push(".minisig");
     let beside = PathBuf::from(beside);

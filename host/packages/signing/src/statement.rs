@@ -37,7 +37,7 @@ impl Statement {
     ///
     /// It isn't a component, has no name or another one, or a version that can't be written here.
     pub fn of_plugin(wasm: &[u8], name: Option<&str>) -> Result<Self, String> {
-        let manifest = Manifest::read_if_any(wasm)?;
+        let manifest = Manifest::read_if_any(wasm).map_err(|error| error.to_string())?;
         let name = match (&manifest, name) {
             (Some(manifest), Some(name)) if manifest.name != name => {
                 return Err(format!(
@@ -63,7 +63,7 @@ impl Statement {
                  characters without spaces"
             ));
         }
-        let manifest = match Manifest::section(wasm)? {
+        let manifest = match Manifest::section(wasm).map_err(|error| error.to_string())? {
             Some(section) => {
                 let digest: String =
                     Sha256::digest(section).iter().map(|byte| format!("{byte:02x}")).collect();

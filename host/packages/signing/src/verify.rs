@@ -141,7 +141,9 @@ pub fn verify_plugin(
             Statement::Bundle => return Err(other("as a bundle".into())),
             Statement::Ceiling => return Err(other("as a ceiling".into())),
             Statement::Plain => {
-                let named = Manifest::read_if_any(plugin.wasm).map_err(other)?.is_some();
+                let named = Manifest::read_if_any(plugin.wasm)
+                    .map_err(|error| other(error.to_string()))?
+                    .is_some();
                 if !named {
                     return Err(other(
                         "its signature names no plugin, and it has no manifest that does; \

@@ -35,7 +35,7 @@ impl Precompiled {
     ///
     /// It can't be decompressed.
     pub(crate) fn unpacked(self) -> Result<Cow<'static, [u8]>, String> {
-        component_file::unpacked(self.0)
+        component_file::unpacked(self.0).map_err(|error| error.to_string())
     }
 }
 

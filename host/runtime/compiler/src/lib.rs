@@ -318,7 +318,7 @@ fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Resul
     }
     confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len()))
         .map_err(|error| Fault::Own(error.to_string()))?;
-    check_shape(&wasm).map_err(Fault::Input)?;
+    check_shape(&wasm).map_err(|error| Fault::Input(error.to_string()))?;
     if Parser::is_core_wasm(&wasm) {
         wasm = component_of(&wasm).map_err(Fault::Input)?;
     }

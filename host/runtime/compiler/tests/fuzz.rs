@@ -85,7 +85,8 @@ fn check(wasm: &[u8]) {
     }
     let manifest = match Manifest::read_if_any(wasm) {
         Ok(manifest) => manifest,
-        Err(reason) => {
+        Err(error) => {
+            let reason = error.to_string();
             assert!(reason.len() < 4096, "{reason}");
             return;
         }

@@ -44,7 +44,9 @@ impl Source {
     /// They can't be read, or are another component's.
     pub(crate) fn read(&self, digest: &str) -> Result<Cow<'static, [u8]>, String> {
         match self {
-            Self::BuiltIn(wasm, _) => component_file::unpacked(wasm),
+            Self::BuiltIn(wasm, _) => {
+                component_file::unpacked(wasm).map_err(|error| error.to_string())
+            }
             Self::File(file) => file.read_again(digest).map(Cow::Owned),
         }
     }

@@ -41,7 +41,9 @@ impl ComponentFile {
     ///
     /// It can't be read, or isn't the same component any more.
     pub(crate) fn read_again(&self, digest: &str) -> Result<Vec<u8>, String> {
-        let wasm = component_file::open(&self.path).and_then(component_file::read)?;
+        let wasm = component_file::open(&self.path)
+            .and_then(component_file::read)
+            .map_err(|error| error.to_string())?;
         if component_file::digest(&wasm) == digest { Ok(wasm) } else { Err(changed()) }
     }
 }
@@ -112,7 +114,7 @@ pub(crate) async fn check(
         let Some(opened) = component_file::open(&file.path).ok().filter(has_stamp) else {
             return Ok(None);
         };
-        let wasm = component_file::read(opened)?;
+        let wasm = component_file::read(opened).map_err(|error| error.to_string())?;
         if component_file::digest(&wasm) == digest {
             return Ok(Some(wasm.into()));
         }

@@ -40,7 +40,7 @@ impl Candidate {
     /// [`HostError::Load`] if it can't be read, is too large, isn't a component, or exports
     /// Toolhold's interfaces without a manifest.
     pub fn file(path: &Path) -> Result<Self, HostError> {
-        let opened = component_file::open(path).map_err(|reason| unreadable(path, reason))?;
+        let opened = component_file::open(path).map_err(|error| unreadable(path, &error))?;
         Self::opened(opened, path)
     }
 
@@ -54,7 +54,7 @@ impl Candidate {
     }
 
     fn read(opened: File, file: ComponentFile) -> Result<Self, HostError> {
-        let wasm = component_file::read(opened).map_err(|reason| unreadable(&file.path, reason))?;
+        let wasm = component_file::read(opened).map_err(|error| unreadable(&file.path, &error))?;
         Self::new(wasm.into(), Source::File(file), None)
     }
 
@@ -75,7 +75,7 @@ impl Candidate {
             };
             HostError::Load { plugin, reason }
         };
-        let manifest = Manifest::read_if_any(&wasm).map_err(&fail)?;
+        let manifest = Manifest::read_if_any(&wasm).map_err(|error| fail(error.to_string()))?;
         let outline = Outline::read(&wasm).map_err(&fail)?;
         let (without_manifest, kind) = (manifest.is_none(), outline.kind);
         let manifest = match (manifest, &origin) {
@@ -85,7 +85,7 @@ impl Candidate {
                 foreign::manifest(&name_from(&stem), &outline, &Docs::read(&wasm))
             }
             // Reports that it is missing.
-            (None, _) => Manifest::read(&wasm).map_err(&fail)?,
+            (None, _) => Manifest::read(&wasm).map_err(|error| fail(error.to_string()))?,
         };
         let digest = digest.map_or_else(|| component_file::digest(&wasm), str::to_owned);
         let Outline { imports, exports, .. } = outline;
@@ -119,8 +119,8 @@ impl Candidate {
     }
 }
 
-fn unreadable(path: &Path, reason: String) -> HostError {
-    HostError::Load { plugin: path.display().to_string(), reason }
+fn unreadable(path: &Path, error: &component_file::ComponentFileError) -> HostError {
+    HostError::Load { plugin: path.display().to_string(), reason: error.to_string() }
 }
 
 impl Runtime {
@@ -210,7 +210,10 @@ impl Runtime {
                 self.load_known(info, source, granted, offer)
             }
             None => {
-                let fail = |reason| HostError::Load { plugin: builtin.name.into(), reason };
+                let fail = |error: component_file::ComponentFileError| HostError::Load {
+                    plugin: builtin.name.into(),
+                    reason: error.to_string(),
+                };
                 let wasm = component_file::unpacked(builtin.wasm).map_err(fail)?;
                 let Candidate { source, mut info, .. } =
                     Candidate::new(wasm.clone(), source, builtin.digest)?;

@@ -287,7 +287,7 @@ impl Function {
             ty.params().map(|(name, ty)| (name.to_owned(), ty)).collect();
         let input = Schemas::new()
             .object(params.iter().map(|(name, ty)| (name.as_str(), ty.clone())))
-            .and_then(|input| schema::parse(&input.to_string()))
+            .and_then(|input| schema::parse(&input.to_string()).map_err(|error| error.to_string()))
             .map_err(|reason| format!("its parameters' type {reason}"))?;
         let result = ty.results().next();
         let signature = signature(
@@ -306,7 +306,10 @@ impl Function {
         let output = ok.as_ref().map(|ty| {
             Schemas::new()
                 .schema_of(ty)
-                .and_then(|inner| schema::parse(&answer_schema(ty, inner).to_string()))
+                .and_then(|inner| {
+                    schema::parse(&answer_schema(ty, inner).to_string())
+                        .map_err(|error| error.to_string())
+                })
                 .map_err(|reason| about("answer's type", reason))
         });
         let mut definition = Definition::new(name.clone(), signature, input);

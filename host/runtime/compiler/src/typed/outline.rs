@@ -48,7 +48,8 @@ impl Outline {
         if Parser::is_core_wasm(wasm) {
             return module(wasm);
         }
-        let Interfaces { imports, exports } = Interfaces::read(wasm)?;
+        let Interfaces { imports, exports } =
+            Interfaces::read(wasm).map_err(|error| error.to_string())?;
         let kind = if exports.iter().any(|name| name.starts_with("toolhold:tool/")) {
             ComponentKind::Plugin
         } else if exports.iter().any(|name| name.starts_with("wasi:cli/run@0.2.")) {
