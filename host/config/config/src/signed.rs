@@ -45,7 +45,7 @@ pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Proble
     let signatures = read_signatures_beside(path).map_err(|error| {
         let reason = match &error {
             SigningError::File { error, .. } => file::with_remedy(&signature_path(path), error),
-            SigningError::Invalid(reason) => reason.clone(),
+            other => other.to_string(),
         };
         problem(format!("its signature can't be read: {reason}"))
     })?;

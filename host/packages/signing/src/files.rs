@@ -28,9 +28,11 @@ pub fn sign_file(
     name: Option<&str>,
     key: &SecretKey,
 ) -> Result<(PathBuf, Statement), SigningError> {
-    let fail = |reason| SigningError::Invalid(format!("{}: {reason}", component.display()));
     let wasm = read_component(component)?;
-    let statement = Statement::of_plugin(&wasm, name).map_err(fail)?;
+    let statement = Statement::of_plugin(&wasm, name).map_err(|error| SigningError::Statement {
+        path: component.display().to_string(),
+        error,
+    })?;
     let signature = Signature::sign(&wasm, &statement.to_string(), key)?;
     let path = signature_path(component);
     let written = write_beside(&path, signature.to_string().as_bytes());
@@ -60,7 +62,7 @@ pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<PathBuf,
 pub fn read_component(path: &Path) -> Result<Vec<u8>, SigningError> {
     toolhold_component::file::open(path)
         .and_then(toolhold_component::file::read)
-        .map_err(|reason| SigningError::Invalid(format!("{}: {reason}", path.display())))
+        .map_err(|error| SigningError::Component { path: path.display().to_string(), error })
 }
 
 /// The path of the signature of a file.

@@ -8,7 +8,7 @@ use toolhold_data_dir::PrivateFolder;
 use zeroize::Zeroizing;
 
 use crate::files::read_bounded;
-use crate::secret_key::MAX_FILE;
+use crate::secret_key::{MAX_FILE, SecretKeyError};
 use crate::{PasswordSource, PublicKey, SecretKey, SigningError};
 
 /// The folder of the user's keys in Toolhold's folder for configuration.
@@ -96,8 +96,8 @@ impl KeyFolder {
                     .file(&file)
                     .and_then(|file| read_bounded(file, MAX_FILE))
                     .map_err(|error| SigningError::file(&path, error))?;
-                let key = String::from_utf8_lossy(&text).parse().map_err(|reason| {
-                    SigningError::Invalid(format!("{}: {reason}", path.display()))
+                let key = String::from_utf8_lossy(&text).parse().map_err(|error| {
+                    SigningError::PublicKeyFile { path: path.display().to_string(), error }
                 })?;
                 Ok((name.to_owned(), key))
             })
@@ -123,8 +123,8 @@ pub fn read_secret_key(path: &Path, password: &PasswordSource) -> Result<SecretK
     };
     let file = PrivateFolder::open(parent).and_then(|folder| folder.secret(name)).map_err(fail)?;
     let bytes = Zeroizing::new(read_bounded(file, MAX_FILE).map_err(fail)?);
-    let invalid = |reason: String| SigningError::Invalid(format!("{}: {reason}", path.display()));
-    let text = std::str::from_utf8(&bytes).map_err(|_| invalid("it isn't text".into()))?;
+    let invalid = |error| SigningError::SecretKeyFile { path: path.display().to_string(), error };
+    let text = std::str::from_utf8(&bytes).map_err(|_| invalid(SecretKeyError::NotText))?;
     let password = match SecretKey::needs_password(text).map_err(invalid)? {
         true => Some(password.read(&format!("Password of {}", path.display()), false)?),
         false => None,
@@ -136,10 +136,7 @@ fn check_name(name: &str) -> Result<(), SigningError> {
     if is_name(name) {
         return Ok(());
     }
-    Err(SigningError::Invalid(format!(
-        "`{}` isn't a name for a key: it has to be [a-z0-9-], the first a letter",
-        toolhold_contract::text::neutral_line(name)
-    )))
+    Err(SigningError::KeyName(toolhold_contract::text::neutral_line(name)))
 }
 
 /// Writes a file whose name has to be free.

@@ -22,17 +22,20 @@ mod tests;
 
 use std::path::Path;
 
+use toolhold_component::file::ComponentFileError;
+
+pub use encoded::EncodingError;
 pub use files::{
     join_signatures, read_component, read_signatures_beside, sign_ceiling, sign_file,
     signature_path,
 };
 pub use key_folder::{KEY_FOLDER, KeyFiles, KeyFolder, read_secret_key};
-pub use password::PasswordSource;
-pub use public_key::{KeyId, PublicKey};
-pub use secret_key::SecretKey;
-pub use signature::{MAX_SIGNATURE, Signature};
-pub use statement::Statement;
-pub use trusted_key::{PluginPattern, SourcePattern, TrustedKey};
+pub use password::{PasswordError, PasswordSource};
+pub use public_key::{KeyId, PublicKey, PublicKeyError};
+pub use secret_key::{SecretKey, SecretKeyError};
+pub use signature::{MAX_SIGNATURE, Signature, SignatureError};
+pub use statement::{Statement, StatementError};
+pub use trusted_key::{PatternError, PluginPattern, SourcePattern, TrustedKey};
 pub use verify::{
     SignatureRefusal, SignedPlugin, Signer, today, verify_bundle, verify_ceiling, verify_plugin,
 };
@@ -43,9 +46,53 @@ pub const EXTENSION: &str = ".minisig";
 /// Why a key or a signature can't be used, or made.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
-    /// What was given is wrong, and what to do about it.
-    #[error("{0}")]
-    Invalid(String),
+    /// The system gave no random bytes.
+    #[error("the system has no random bytes")]
+    NoRandomBytes,
+    /// A secret key can't be made or encrypted.
+    #[error(transparent)]
+    SecretKey(#[from] SecretKeyError),
+    /// There is no password.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// The comment can't be signed.
+    #[error(transparent)]
+    Comment(#[from] EncodingError),
+    /// The name that isn't valid, neutralised.
+    #[error("`{0}` isn't a name for a key: it has to be [a-z0-9-], the first a letter")]
+    KeyName(String),
+    /// A component can't be read.
+    #[error("{path}: {error}")]
+    Component {
+        /// The path of its file.
+        path: String,
+        /// The reason.
+        error: ComponentFileError,
+    },
+    /// There is nothing to sign of a component.
+    #[error("{path}: {error}")]
+    Statement {
+        /// The path of its file.
+        path: String,
+        /// The reason.
+        error: StatementError,
+    },
+    /// A file isn't that of a public key.
+    #[error("{path}: {error}")]
+    PublicKeyFile {
+        /// Its path.
+        path: String,
+        /// The reason.
+        error: PublicKeyError,
+    },
+    /// A file isn't that of a secret key, or its password is missing or wrong.
+    #[error("{path}: {error}")]
+    SecretKeyFile {
+        /// Its path.
+        path: String,
+        /// The reason.
+        error: SecretKeyError,
+    },
     /// A file can't be read or written.
     #[error("{path}: {error}")]
     File {
@@ -57,10 +104,6 @@ pub enum SigningError {
 }
 
 impl SigningError {
-    fn invalid(reason: impl Into<String>) -> Self {
-        Self::Invalid(reason.into())
-    }
-
     fn file(path: &Path, error: std::io::Error) -> Self {
         Self::File { path: path.display().to_string(), error }
     }

@@ -26,17 +26,48 @@ pub enum PasswordSource {
     Descriptor(u32),
 }
 
-impl FromStr for PasswordSource {
-    type Err = String;
+/// A reason why there is no password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PasswordError {
+    /// Its source is written in another form.
+    #[error("it has to be `env:NAME` or `fd:NUMBER`")]
+    Source,
+    /// The descriptor isn't a number.
+    #[error("the number after `fd:` isn't valid")]
+    Descriptor,
+    /// There is nobody to ask.
+    #[error(
+        "the password can't be asked for: there is no terminal. Name another place with \
+         `--password-from env:NAME` or `--password-from fd:NUMBER`"
+    )]
+    NoTerminal,
+    /// It was typed in two ways.
+    #[error("the two passwords aren't the same")]
+    Different,
+    /// The name of the variable without it.
+    #[error("the variable {0} isn't set, or isn't text")]
+    Variable(String),
+    /// It has no characters.
+    #[error("the password is empty")]
+    Empty,
+    /// Its bytes.
+    #[error("the password is {0} bytes; the limit is {MAX_PASSWORD}")]
+    TooLong(usize),
+    /// It isn't UTF-8.
+    #[error("the password isn't text in UTF-8")]
+    NotText,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for PasswordSource {
+    type Err = PasswordError;
+
+    fn from_str(text: &str) -> Result<Self, PasswordError> {
         match text.split_once(':') {
             Some(("env", name)) if !name.is_empty() => Ok(Self::Variable(name.into())),
-            Some(("fd", number)) => number
-                .parse()
-                .map(Self::Descriptor)
-                .map_err(|_| "the number after `fd:` isn't valid".into()),
-            _ => Err("it has to be `env:NAME` or `fd:NUMBER`".into()),
+            Some(("fd", number)) => {
+                number.parse().map(Self::Descriptor).map_err(|_| PasswordError::Descriptor)
+            }
+            _ => Err(PasswordError::Source),
         }
     }
 }
@@ -52,13 +83,13 @@ impl PasswordSource {
             Self::Terminal => {
                 let first = ask(prompt)?;
                 if twice && *ask("The same again")? != *first {
-                    return Err(SigningError::invalid("the two passwords aren't the same"));
+                    return Err(PasswordError::Different.into());
                 }
                 first
             }
-            Self::Variable(name) => std::env::var(name).map(Zeroizing::new).map_err(|_| {
-                SigningError::Invalid(format!("the variable {name} isn't set, or isn't text"))
-            })?,
+            Self::Variable(name) => std::env::var(name)
+                .map(Zeroizing::new)
+                .map_err(|_| PasswordError::Variable(name.clone()))?,
             Self::Descriptor(number) => {
                 let path = format!("/proc/self/fd/{number}");
                 let file =
@@ -67,10 +98,8 @@ impl PasswordSource {
             }
         };
         match password.len() {
-            0 => Err(SigningError::invalid("the password is empty")),
-            length if length > MAX_PASSWORD => Err(SigningError::Invalid(format!(
-                "the password is {length} bytes; the limit is {MAX_PASSWORD}"
-            ))),
+            0 => Err(PasswordError::Empty.into()),
+            length if length > MAX_PASSWORD => Err(PasswordError::TooLong(length).into()),
             _ => Ok(password),
         }
     }
@@ -78,12 +107,7 @@ impl PasswordSource {
 
 /// Asks at the terminal, which doesn't show what is typed.
 fn ask(prompt: &str) -> Result<Zeroizing<String>, SigningError> {
-    let missing = |_| {
-        SigningError::invalid(
-            "the password can't be asked for: there is no terminal. Name another place with \
-             `--password-from env:NAME` or `--password-from fd:NUMBER`",
-        )
-    };
+    let missing = |_| PasswordError::NoTerminal;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let mut terminal: File =
         rustix::fs::open("/dev/tty", flags, Mode::empty()).map_err(missing)?.into();
@@ -131,7 +155,6 @@ fn read_line(mut from: impl Read) -> Result<Zeroizing<String>, SigningError> {
             _ => line.push(byte[0]),
         }
     }
-    let text = std::str::from_utf8(&line)
-        .map_err(|_| SigningError::invalid("the password isn't text in UTF-8"))?;
+    let text = std::str::from_utf8(&line).map_err(|_| PasswordError::NotText)?;
     Ok(Zeroizing::new(text.to_owned()))
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use ring::signature::{ED25519, UnparsedPublicKey};
 
-use crate::encoded;
+use crate::encoded::{self, EncodingError};
 
 /// The algorithm of a key: Ed25519.
 pub(crate) const ALGORITHM: [u8; 2] = *b"Ed";
@@ -57,11 +57,25 @@ impl fmt::Display for PublicKey {
     }
 }
 
+/// A reason why a text isn't a public key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublicKeyError {
+    /// It isn't in the form of minisign's files.
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
+    /// It is for another algorithm.
+    #[error("the public key isn't of minisign: its algorithm is another one")]
+    Algorithm,
+    /// It has another length.
+    #[error("the public key has another length")]
+    Length,
+}
+
 impl FromStr for PublicKey {
-    type Err = String;
+    type Err = PublicKeyError;
 
     /// Reads the line of base64, or the whole file.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, PublicKeyError> {
         let text = text.trim_end_matches(['\r', '\n']);
         let line = if text.starts_with(encoded::UNTRUSTED) {
             encoded::lines::<2>(text, "the file of the public key")?[1]
@@ -71,11 +85,11 @@ impl FromStr for PublicKey {
         let bytes: [u8; 42] = encoded::decode(line, "the public key")?;
         let (algorithm, rest) = bytes.split_at(2);
         if algorithm != ALGORITHM {
-            return Err("the public key isn't of minisign: its algorithm is another one".into());
+            return Err(PublicKeyError::Algorithm);
         }
         let (id, key) = rest.split_at(8);
         let (Ok(id), Ok(key)) = (id.try_into(), key.try_into()) else {
-            return Err("the public key has another length".into());
+            return Err(PublicKeyError::Length);
         };
         Ok(Self { id: KeyId(id), key })
     }

@@ -9,7 +9,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use zeroize::Zeroizing;
 
 use crate::SigningError;
-use crate::encoded::{self, UNTRUSTED};
+use crate::encoded::{self, EncodingError, UNTRUSTED};
 use crate::public_key::{ALGORITHM, KeyId, PublicKey};
 
 /// Largest file of a secret key, in bytes.
@@ -58,17 +58,14 @@ impl SecretKey {
         let mut id = [0; 8];
         fill(&mut *seed)?;
         fill(&mut id)?;
-        Self::from_seed(seed, KeyId(id)).map_err(SigningError::Invalid)
+        Ok(Self::from_seed(seed, KeyId(id))?)
     }
 
-    fn from_seed(seed: Zeroizing<[u8; 32]>, id: KeyId) -> Result<Self, String> {
-        let pair = Ed25519KeyPair::from_seed_unchecked(&*seed)
-            .map_err(|_| "the secret key isn't valid")?;
-        let key = pair
-            .public_key()
-            .as_ref()
-            .try_into()
-            .map_err(|_| "the public key has another length")?;
+    fn from_seed(seed: Zeroizing<[u8; 32]>, id: KeyId) -> Result<Self, SecretKeyError> {
+        let pair =
+            Ed25519KeyPair::from_seed_unchecked(&*seed).map_err(|_| SecretKeyError::Invalid)?;
+        let key =
+            pair.public_key().as_ref().try_into().map_err(|_| SecretKeyError::PublicKeyLength)?;
         Ok(Self { seed, pair, public: PublicKey { id, key } })
     }
 
@@ -100,8 +97,7 @@ impl SecretKey {
         let (derivation, operations, memory, what) = match password {
             Some(password) => {
                 fill(&mut salt)?;
-                apply_password(&mut sealed, password, &salt, OPERATIONS, MEMORY)
-                    .map_err(SigningError::Invalid)?;
+                apply_password(&mut sealed, password, &salt, OPERATIONS, MEMORY)?;
                 (SCRYPT, OPERATIONS, MEMORY, "encrypted")
             }
             None => (WITHOUT_PASSWORD, 0, 0, "unencrypted"),
@@ -122,7 +118,7 @@ impl SecretKey {
     /// # Errors
     ///
     /// It isn't such a file.
-    pub fn needs_password(file: &str) -> Result<bool, String> {
+    pub fn needs_password(file: &str) -> Result<bool, SecretKeyError> {
         Ok(Parts::read(file)?.derivation == SCRYPT)
     }
 
@@ -131,7 +127,7 @@ impl SecretKey {
     /// # Errors
     ///
     /// It isn't such a file, or the password is missing or wrong.
-    pub fn from_file(file: &str, password: Option<&str>) -> Result<Self, String> {
+    pub fn from_file(file: &str, password: Option<&str>) -> Result<Self, SecretKeyError> {
         let mut parts = Parts::read(file)?;
         let encrypted = parts.derivation == SCRYPT;
         match password {
@@ -142,15 +138,18 @@ impl SecretKey {
                 parts.operations,
                 parts.memory,
             )?,
-            None if encrypted => return Err("the secret key needs its password".into()),
+            None if encrypted => return Err(SecretKeyError::NeedsPassword),
             _ => {}
         }
-        let damaged = if encrypted { "the password is wrong" } else { "the secret key is damaged" };
         let (content, sum) = parts.sealed.split_at(8 + 64);
         // minisign itself leaves the checksum out without a password.
         let is_checked = encrypted || sum != [0; 32];
         if is_checked && checksum(content) != sum {
-            return Err(damaged.into());
+            return Err(if encrypted {
+                SecretKeyError::WrongPassword
+            } else {
+                SecretKeyError::Damaged
+            });
         }
         let (id, pair) = content.split_at(8);
         let (seed, public) = pair.split_at(32);
@@ -160,10 +159,65 @@ impl SecretKey {
         seed_bytes.copy_from_slice(seed);
         let key = Self::from_seed(seed_bytes, KeyId(id_bytes))?;
         if key.public.key != public {
-            return Err("the public key in the file of the secret key is another one".into());
+            return Err(SecretKeyError::OtherPublicKey);
         }
         Ok(key)
     }
+}
+
+/// A reason why a secret key can't be read from its file, or encrypted for it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretKeyError {
+    /// The file isn't in the form of minisign's files.
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
+    /// The file isn't text.
+    #[error("it isn't text")]
+    NotText,
+    /// The file has another first line.
+    #[error("it isn't the file of a secret key")]
+    OtherFile,
+    /// It is for another algorithm.
+    #[error("the secret key isn't of minisign: its algorithms are others")]
+    Algorithms,
+    /// It has another checksum and no password.
+    #[error("the secret key is damaged")]
+    Damaged,
+    /// It isn't a key.
+    #[error("the secret key isn't valid")]
+    Invalid,
+    /// Its public key has another length.
+    #[error("the public key has another length")]
+    PublicKeyLength,
+    /// It doesn't belong to the public key next to it.
+    #[error("the public key in the file of the secret key is another one")]
+    OtherPublicKey,
+    /// There is no password.
+    #[error("the secret key needs its password")]
+    NeedsPassword,
+    /// It has another checksum with this password.
+    #[error("the password is wrong")]
+    WrongPassword,
+    /// The password has no characters.
+    #[error("the password is empty")]
+    EmptyPassword,
+    /// The check of its password would take too long, or too much memory.
+    #[error(
+        "the effort of the secret key's password is {operations} operations and {memory} bytes; \
+         the limit is {MAX_OPERATIONS} and {MAX_MEMORY}"
+    )]
+    Effort {
+        /// The operations of the check.
+        operations: u64,
+        /// The bytes of memory for it.
+        memory: u64,
+    },
+    /// There is no check with such an effort.
+    #[error("the effort of the secret key's password isn't valid")]
+    InvalidEffort,
+    /// scrypt failed.
+    #[error("the key of the password can't be derived")]
+    Derivation,
 }
 
 /// The parts of a secret key's file.
@@ -176,10 +230,10 @@ struct Parts {
 }
 
 impl Parts {
-    fn read(file: &str) -> Result<Self, String> {
+    fn read(file: &str) -> Result<Self, SecretKeyError> {
         let [comment, line] = encoded::lines(file, "the file of the secret key")?;
         if !comment.starts_with(UNTRUSTED.trim_end()) {
-            return Err("it isn't the file of a secret key".into());
+            return Err(SecretKeyError::OtherFile);
         }
         let bytes = Zeroizing::new(encoded::decode::<158>(line, "the secret key")?);
         let number = |at: usize| {
@@ -192,7 +246,7 @@ impl Parts {
             || ![SCRYPT, WITHOUT_PASSWORD].contains(&derivation)
             || bytes[4..6] != CHECKSUM
         {
-            return Err("the secret key isn't of minisign: its algorithms are others".into());
+            return Err(SecretKeyError::Algorithms);
         }
         let mut salt = [0; 32];
         salt.copy_from_slice(&bytes[6..38]);
@@ -208,28 +262,24 @@ fn apply_password(
     salt: &[u8],
     operations: u64,
     memory: u64,
-) -> Result<(), String> {
+) -> Result<(), SecretKeyError> {
     if password.is_empty() {
-        return Err("the password is empty".into());
+        return Err(SecretKeyError::EmptyPassword);
     }
     let (log_n, r, p) = scrypt_cost(operations, memory)?;
-    let params = scrypt::Params::new(log_n, r, p, 32)
-        .map_err(|_| "the effort of the secret key's password isn't valid")?;
+    let params = scrypt::Params::new(log_n, r, p, 32).map_err(|_| SecretKeyError::InvalidEffort)?;
     let mut stream = Zeroizing::new([0; SEALED]);
     scrypt::scrypt(password.as_bytes(), salt, &params, &mut *stream)
-        .map_err(|_| "the key of the password can't be derived")?;
+        .map_err(|_| SecretKeyError::Derivation)?;
     sealed.iter_mut().zip(stream.iter()).for_each(|(byte, key)| *byte ^= key);
     Ok(())
 }
 
 /// The cost parameters of scrypt (log N, r, p) that libsodium takes for these limits.
-fn scrypt_cost(operations: u64, memory: u64) -> Result<(u8, u32, u32), String> {
+fn scrypt_cost(operations: u64, memory: u64) -> Result<(u8, u32, u32), SecretKeyError> {
     const R: u64 = 8;
     if operations > MAX_OPERATIONS || memory > MAX_MEMORY {
-        return Err(format!(
-            "the effort of the secret key's password is {operations} operations and {memory} bytes; \
-             the limit is {MAX_OPERATIONS} and {MAX_MEMORY}"
-        ));
+        return Err(SecretKeyError::Effort { operations, memory });
     }
     let operations = operations.max(32_768);
     let log_of = |max: u64| (1_u8..63).find(|log| (1_u64 << log) > max / 2).unwrap_or(63);
@@ -247,9 +297,7 @@ fn checksum(content: &[u8]) -> [u8; 32] {
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), SigningError> {
-    SystemRandom::new()
-        .fill(bytes)
-        .map_err(|_| SigningError::invalid("the system has no random bytes"))
+    SystemRandom::new().fill(bytes).map_err(|_| SigningError::NoRandomBytes)
 }
 
 #[cfg(test)]
@@ -262,8 +310,10 @@ mod tests {
         // What minisign writes, and libsodium's interactive limits.
         assert_eq!(scrypt_cost(33_554_432, 1 << 30), Ok((20, 8, 1)));
         assert_eq!(scrypt_cost(524_288, 16 << 20), Ok((14, 8, 1)));
-        assert!(scrypt_cost(u64::MAX, 1 << 20).expect_err("too much").contains("the limit is"));
-        assert!(scrypt_cost(1 << 20, 2 << 30).expect_err("too much").contains("the limit is"));
+        for (operations, memory) in [(u64::MAX, 1 << 20), (1 << 20, 2 << 30)] {
+            let error = scrypt_cost(operations, memory).expect_err("too much").to_string();
+            assert!(error.contains("the limit is"), "{error}");
+        }
         // A file can't ask for many rounds of little memory either.
         let (log, r, p) = scrypt_cost(MAX_OPERATIONS, 0).expect("it is within the limits");
         assert!((1_u64 << log) * u64::from(r) * u64::from(p) <= MAX_OPERATIONS);

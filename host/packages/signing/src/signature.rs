@@ -4,10 +4,10 @@ use std::fmt;
 
 use blake2::{Blake2b512, Digest};
 
-use crate::encoded::{self, UNTRUSTED};
+use crate::SigningError;
+use crate::encoded::{self, EncodingError, UNTRUSTED, check_comment};
 use crate::public_key::{KeyId, PublicKey};
 use crate::secret_key::SecretKey;
-use crate::{SigningError, encoded::check_comment};
 
 /// Largest file of a signature, in bytes.
 pub const MAX_SIGNATURE: usize = 8 << 10;
@@ -30,6 +30,37 @@ pub struct Signature {
     of_comment: [u8; 64],
 }
 
+/// A reason why a file isn't a signature. The message has nothing that steers a terminal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// Its bytes.
+    #[error("the signature is {0} bytes; the limit is {MAX_SIGNATURE}")]
+    TooLarge(usize),
+    /// It isn't UTF-8.
+    #[error("the signature isn't text")]
+    NotText,
+    /// It isn't in the form of minisign's files.
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
+    /// It has another first line.
+    #[error("the signature has to begin with `{}`", UNTRUSTED.trim_end())]
+    FirstLine,
+    /// It has no trusted comment.
+    #[error("line 3 of the signature has to begin with `{TRUSTED}`")]
+    ThirdLine,
+    /// The bytes themselves are signed.
+    #[error(
+        "the signature has minisign's old form, which isn't prehashed; sign again with minisign 0.10 or later"
+    )]
+    NotPrehashed,
+    /// It is of another algorithm.
+    #[error("the signature isn't of minisign: its algorithm is another one")]
+    Algorithm,
+    /// It has another length.
+    #[error("the signature has another length")]
+    Length,
+}
+
 impl Signature {
     /// Signs bytes and a comment.
     ///
@@ -37,7 +68,7 @@ impl Signature {
     ///
     /// The comment is too long, or has characters that don't show.
     pub fn sign(bytes: &[u8], comment: &str, key: &SecretKey) -> Result<Self, SigningError> {
-        check_comment(comment, "the trusted comment").map_err(SigningError::Invalid)?;
+        check_comment(comment)?;
         let signature = key.sign(&prehash(bytes));
         let of_comment = key.sign(&[&signature[..], comment.as_bytes()].concat());
         Ok(Self { id: key.public().id(), signature, comment: comment.into(), of_comment })
@@ -47,37 +78,30 @@ impl Signature {
     ///
     /// # Errors
     ///
-    /// What is wrong with it. The text has nothing that steers a terminal.
-    pub fn read(file: &[u8]) -> Result<Self, String> {
+    /// It isn't a signature, or is in minisign's old form.
+    pub fn read(file: &[u8]) -> Result<Self, SignatureError> {
         if file.len() > MAX_SIGNATURE {
-            return Err(format!(
-                "the signature is {} bytes; the limit is {MAX_SIGNATURE}",
-                file.len()
-            ));
+            return Err(SignatureError::TooLarge(file.len()));
         }
-        let text = std::str::from_utf8(file).map_err(|_| "the signature isn't text")?;
+        let text = std::str::from_utf8(file).map_err(|_| SignatureError::NotText)?;
         let [untrusted, signature, trusted, of_comment] = encoded::lines(text, "the signature")?;
         if !untrusted.starts_with(UNTRUSTED.trim_end()) {
-            return Err(format!("the signature has to begin with `{}`", UNTRUSTED.trim_end()));
+            return Err(SignatureError::FirstLine);
         }
-        let comment = trusted
-            .strip_prefix(TRUSTED)
-            .ok_or_else(|| format!("line 3 of the signature has to begin with `{TRUSTED}`"))?;
-        check_comment(comment, "the trusted comment")?;
+        let comment = trusted.strip_prefix(TRUSTED).ok_or(SignatureError::ThirdLine)?;
+        check_comment(comment)?;
         let bytes: [u8; 74] = encoded::decode(signature, "line 2 of the signature")?;
         let of_comment = encoded::decode(of_comment, "line 4 of the signature")?;
         let (algorithm, rest) = bytes.split_at(2);
         if algorithm == LEGACY {
-            return Err("the signature has minisign's old form, which isn't prehashed; \
-                        sign again with minisign 0.10 or later"
-                .into());
+            return Err(SignatureError::NotPrehashed);
         }
         if algorithm != PREHASHED {
-            return Err("the signature isn't of minisign: its algorithm is another one".into());
+            return Err(SignatureError::Algorithm);
         }
         let (id, signature) = rest.split_at(8);
         let (Ok(id), Ok(signature)) = (id.try_into(), signature.try_into()) else {
-            return Err("the signature has another length".into());
+            return Err(SignatureError::Length);
         };
         Ok(Self { id: KeyId(id), signature, comment: comment.into(), of_comment })
     }

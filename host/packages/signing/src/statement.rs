@@ -3,7 +3,8 @@
 use std::fmt;
 
 use sha2::{Digest, Sha256};
-use toolhold_component::{Manifest, is_name};
+use toolhold_component::{Manifest, ManifestError, is_name};
+use toolhold_contract::text::neutral_line;
 
 /// What a trusted comment says. It is signed with the bytes, so it can't be moved to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,40 +31,63 @@ const PLUGIN: &str = "toolhold-plugin/1";
 const BUNDLE: &str = "toolhold-bundle/1";
 const CEILING: &str = "toolhold-ceiling/1";
 
+/// A reason why there is no statement about a component, or a comment isn't one.
+#[derive(Debug, thiserror::Error)]
+pub enum StatementError {
+    /// The manifest can't be read.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The manifest has another name.
+    #[error("its manifest names it `{manifest}`; it can't be signed as `{name}`")]
+    OtherName {
+        /// The name in the manifest.
+        manifest: String,
+        /// The given name, neutralised.
+        name: String,
+    },
+    /// Neither a manifest nor the caller names it.
+    #[error("it has no manifest that names it; give its name")]
+    NoName,
+    /// The given name, neutralised.
+    #[error("`{0}` isn't a plugin's name: [a-z0-9-], the first a letter")]
+    Name(String),
+    /// The version in the manifest.
+    #[error(
+        "its version `{0}` can't be signed: it has to be 1 to 64 visible ASCII characters without spaces"
+    )]
+    Version(String),
+    /// A comment of a later format, or one that was put together by hand.
+    #[error("its trusted comment isn't of a form that this host reads")]
+    Comment,
+}
+
 impl Statement {
     /// What is to be said of a component. `name`: for one whose manifest doesn't say it.
     ///
     /// # Errors
     ///
     /// It isn't a component, has no name or another one, or a version that can't be written here.
-    pub fn of_plugin(wasm: &[u8], name: Option<&str>) -> Result<Self, String> {
-        let manifest = Manifest::read_if_any(wasm).map_err(|error| error.to_string())?;
+    pub fn of_plugin(wasm: &[u8], name: Option<&str>) -> Result<Self, StatementError> {
+        let manifest = Manifest::read_if_any(wasm)?;
         let name = match (&manifest, name) {
             (Some(manifest), Some(name)) if manifest.name != name => {
-                return Err(format!(
-                    "its manifest names it `{}`; it can't be signed as `{}`",
-                    manifest.name,
-                    toolhold_contract::text::neutral_line(name)
-                ));
+                return Err(StatementError::OtherName {
+                    manifest: manifest.name.clone(),
+                    name: neutral_line(name),
+                });
             }
             (Some(manifest), _) => &manifest.name,
             (None, Some(name)) => name,
-            (None, None) => return Err("it has no manifest that names it; give its name".into()),
+            (None, None) => return Err(StatementError::NoName),
         };
         let version = manifest.as_ref().map_or("-", |manifest| manifest.version.as_str());
         if !is_name(name) {
-            return Err(format!(
-                "`{}` isn't a plugin's name: [a-z0-9-], the first a letter",
-                toolhold_contract::text::neutral_line(name)
-            ));
+            return Err(StatementError::Name(neutral_line(name)));
         }
         if !is_version(version) {
-            return Err(format!(
-                "its version `{version}` can't be signed: it has to be 1 to 64 visible ASCII \
-                 characters without spaces"
-            ));
+            return Err(StatementError::Version(version.to_owned()));
         }
-        let manifest = match Manifest::section(wasm).map_err(|error| error.to_string())? {
+        let manifest = match Manifest::section(wasm)? {
             Some(section) => {
                 let digest: String =
                     Sha256::digest(section).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -80,7 +104,7 @@ impl Statement {
     ///
     /// It begins as one of Toolhold's and isn't one: a later format, or one that was put together
     /// by hand.
-    pub fn read(comment: &str) -> Result<Self, String> {
+    pub fn read(comment: &str) -> Result<Self, StatementError> {
         if !comment.starts_with("toolhold-") {
             return Ok(Self::Plain);
         }
@@ -103,7 +127,7 @@ impl Statement {
             }
             _ => None,
         };
-        said.ok_or_else(|| "its trusted comment isn't of a form that this host reads".into())
+        said.ok_or(StatementError::Comment)
     }
 }
 

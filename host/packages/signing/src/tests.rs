@@ -332,8 +332,8 @@ fn key_file_is_private_never_overwritten_and_needs_its_password() {
     assert!(SecretKey::needs_password(&file).expect("it is a key"));
     let of = |password| SecretKey::from_file(&file, password).map(|key| key.public().clone());
     assert_eq!(of(Some("correct horse")), Ok(made.key));
-    assert_eq!(of(Some("wrong")), Err("the password is wrong".into()));
-    assert_eq!(of(None), Err("the secret key needs its password".into()));
+    assert_eq!(of(Some("wrong")), Err(SecretKeyError::WrongPassword));
+    assert_eq!(of(None), Err(SecretKeyError::NeedsPassword));
 
     // Another user may not read it.
     fs::set_permissions(&made.secret, fs::Permissions::from_mode(0o640)).expect("it is set");
@@ -359,7 +359,7 @@ fn key_without_a_password_signs_and_a_damaged_one_does_not() {
         bytes[at] ^= 1;
         let damaged = format!("untrusted comment: x\n{}\n", encoded::encode(&bytes));
         bytes[at] ^= 1;
-        let error = SecretKey::from_file(&damaged, None).expect_err(reason);
+        let error = SecretKey::from_file(&damaged, None).expect_err(reason).to_string();
         assert!(error.contains(reason), "{error}");
     }
     // minisign writes no checksum without a password. The public key inside still has to fit.
@@ -370,12 +370,12 @@ fn key_without_a_password_signs_and_a_damaged_one_does_not() {
     assert_eq!(read.public(), &made.key);
     unchecked[70] ^= 1;
     let error = SecretKey::from_file(&file(&unchecked), None).expect_err("it is damaged");
-    assert!(error.contains("another one"), "{error}");
+    assert_eq!(error, SecretKeyError::OtherPublicKey);
     // The file can't make the host work for hours, or take all memory.
     bytes[2..4].copy_from_slice(b"Sc");
     bytes[38..54].fill(0xff);
     let bomb = format!("untrusted comment: x\n{}\n", encoded::encode(&bytes));
-    let error = SecretKey::from_file(&bomb, Some("x")).expect_err("it is too much");
+    let error = SecretKey::from_file(&bomb, Some("x")).expect_err("it is too much").to_string();
     assert!(error.contains("the limit is"), "{error}");
 }
 

@@ -69,16 +69,27 @@ impl fmt::Display for PluginPattern {
     }
 }
 
-impl FromStr for PluginPattern {
-    type Err = String;
+/// A reason why a text isn't a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// It isn't a [`PluginPattern`].
+    #[error("it has to be a plugin's name, or the start of names and `*`, as `acme-*`")]
+    Plugin,
+    /// It isn't a [`SourcePattern`].
+    #[error(
+        "it has to be a source, or a source and `/*` for all below it, as `oci://registry.example/acme/*`"
+    )]
+    Source,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for PluginPattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
         let start = text.strip_suffix('*').unwrap_or(text);
         let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if text.is_empty() || text.len() > 64 || !start.chars().all(valid) {
-            return Err(
-                "it has to be a plugin's name, or the start of names and `*`, as `acme-*`".into()
-            );
+            return Err(PatternError::Plugin);
         }
         Ok(Self(text.into()))
     }
@@ -140,9 +151,9 @@ impl fmt::Display for SourcePattern {
 }
 
 impl FromStr for SourcePattern {
-    type Err = String;
+    type Err = PatternError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, PatternError> {
         let start = text.strip_suffix("/*").unwrap_or(text);
         let valid = text == "*"
             || (!start.is_empty()
@@ -151,9 +162,7 @@ impl FromStr for SourcePattern {
                 && (text.ends_with('*') || !is_registry(start))
                 && start.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*'));
         if !valid {
-            return Err("it has to be a source, or a source and `/*` for all below it, as \
-                        `oci://registry.example/acme/*`"
-                .into());
+            return Err(PatternError::Source);
         }
         Ok(Self(text.into()))
     }

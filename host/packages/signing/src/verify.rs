@@ -4,7 +4,7 @@ use jiff::civil::Date;
 use toolhold_component::Manifest;
 
 use crate::public_key::{KeyId, PublicKey};
-use crate::signature::{Signature, prehash};
+use crate::signature::{Signature, SignatureError, prehash};
 use crate::statement::Statement;
 use crate::trusted_key::TrustedKey;
 
@@ -39,7 +39,7 @@ pub enum SignatureRefusal {
     NoSignature,
     /// What is there isn't a signature.
     #[error("its signature can't be read: {0}")]
-    Malformed(String),
+    Malformed(#[source] SignatureError),
     /// Nobody trusts the key.
     #[error("it is signed by key {0}, which isn't trusted")]
     UnknownKey(KeyId),
@@ -132,7 +132,8 @@ pub fn verify_plugin(
 ) -> Result<Signer, SignatureRefusal> {
     verify(plugin.wasm, signatures, keys, today, |key, said| {
         let other = |what| SignatureRefusal::OtherPlugin { key: key.name.clone(), what };
-        let is = Statement::of_plugin(plugin.wasm, Some(plugin.name)).map_err(other)?;
+        let is = Statement::of_plugin(plugin.wasm, Some(plugin.name))
+            .map_err(|error| other(error.to_string()))?;
         match said {
             Statement::Plugin { .. } if *said == is => {}
             Statement::Plugin { name, version, .. } => {
@@ -141,10 +142,9 @@ pub fn verify_plugin(
             Statement::Bundle => return Err(other("as a bundle".into())),
             Statement::Ceiling => return Err(other("as a ceiling".into())),
             Statement::Plain => {
-                let named = Manifest::read_if_any(plugin.wasm)
-                    .map_err(|error| other(error.to_string()))?
-                    .is_some();
-                if !named {
+                let manifest =
+                    Manifest::read_if_any(plugin.wasm).map_err(|error| other(error.to_string()))?;
+                if manifest.is_none() {
                     return Err(other(
                         "its signature names no plugin, and it has no manifest that does; \
                          sign it with `toolhold plugin sign`"
@@ -241,8 +241,8 @@ fn verify(
     for file in signatures.iter().take(MAX_SIGNATURES) {
         let signature = match Signature::read(file.as_ref()) {
             Ok(signature) => signature,
-            Err(reason) => {
-                refuse(SignatureRefusal::Malformed(reason));
+            Err(error) => {
+                refuse(SignatureRefusal::Malformed(error));
                 continue;
             }
         };
@@ -284,6 +284,6 @@ fn check(
         _ => {}
     }
     let said = Statement::read(signature.comment())
-        .map_err(|what| SignatureRefusal::OtherPlugin { key: name(), what })?;
+        .map_err(|error| SignatureRefusal::OtherPlugin { key: name(), what: error.to_string() })?;
     may_say(key, &said)
 }
