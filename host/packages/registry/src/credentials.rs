@@ -72,7 +72,8 @@ impl Credentials {
     pub fn load(path: &Path) -> Result<Self, FetchError> {
         let failed =
             |why: String| FetchError::Credentials { path: path.display().to_string(), why };
-        let known = match bounded::read_if_there(path, MAX_FILE).map_err(failed)? {
+        let read = bounded::read_if_there(path, MAX_FILE);
+        let known = match read.map_err(|error| failed(error.to_string()))? {
             None => Known::default(),
             // The parser's own words could show a password.
             Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {

@@ -28,7 +28,8 @@ pub(crate) fn read(path: &Path) -> Result<Fetched, FetchError> {
     let mut beside = path.clone().into_os_string();
     beside.push(".minisig");
     let beside = PathBuf::from(beside);
-    let signature = read_if_there(&beside, MAX_SIGNATURE).map_err(|why| at(&beside, why))?;
+    let signature =
+        read_if_there(&beside, MAX_SIGNATURE).map_err(|error| at(&beside, error.to_string()))?;
     let exact = fs::canonicalize(&path).map_err(|error| at(&path, error.to_string()))?;
     Fetched::new(bytes, Source::Path(exact), signature.into_iter().collect())
 }

@@ -25,5 +25,5 @@ pub use error::FetchError;
 pub use fetch::{fetch, tags};
 pub use fetched::{FetchOptions, Fetched, MAX_SIGNATURE, MAX_SIGNATURES, Tags};
 pub use manifest::media_types;
-pub use reference::Reference;
+pub use reference::{Reference, ReferenceError};
 pub use source::Source;

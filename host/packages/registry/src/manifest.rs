@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::reference::check_digest;
+use crate::reference::{ReferenceError, check_digest};
 
 /// The media types of a plugin in a registry, as the ecosystem uses them.
 pub mod media_types {
@@ -51,6 +51,38 @@ pub(crate) struct Manifest {
     pub(crate) subject: Option<Descriptor>,
 }
 
+/// A reason why a manifest isn't that of a plugin, or of any artifact.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArtifactError {
+    #[error("it isn't a JSON object")]
+    NotAnObject,
+    #[error(
+        "it is an index, which lists several artifacts, and which of them is meant isn't known: give the digest of one, as in oci://REGISTRY/NAME@sha256:…"
+    )]
+    Index,
+    #[error("its type is `{0}`, not `{manifest}`", manifest = media_types::MANIFEST)]
+    MediaType(String),
+    #[error("it calls itself `{own}`, and the server `{stated}`")]
+    OwnMediaType { own: String, stated: String },
+    #[error("it isn't a valid manifest, at line {0}")]
+    Invalid(usize),
+    #[error("its version is {0}, not 2")]
+    Version(u64),
+    #[error(
+        "it isn't of a plugin: its configuration is `{0}`, not `{config}`",
+        config = media_types::WASM_CONFIG
+    )]
+    Config(String),
+    #[error("it has {0} layers instead of one")]
+    Layers(usize),
+    #[error("its layer is `{found}`, not `{expected}`")]
+    LayerType { found: String, expected: &'static str },
+    #[error(transparent)]
+    Digest(#[from] ReferenceError),
+    #[error("its layer has {size} bytes; the limit is {limit}")]
+    LayerSize { size: u64, limit: u64 },
+}
+
 /// A list of manifests: those that refer to another one.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Index {
@@ -64,7 +96,7 @@ impl Manifest {
     /// # Errors
     ///
     /// Why it isn't one.
-    pub(crate) fn parse(bytes: &[u8], stated: &str) -> Result<Self, String> {
+    pub(crate) fn parse(bytes: &[u8], stated: &str) -> Result<Self, ArtifactError> {
         let stated = stated.split(';').next().unwrap_or_default().trim();
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -72,26 +104,23 @@ impl Manifest {
             #[serde(default)]
             media_type: Option<String>,
         }
-        let kind: Kind = serde_json::from_slice(bytes).map_err(|_| "it isn't a JSON object")?;
+        let kind: Kind = serde_json::from_slice(bytes).map_err(|_| ArtifactError::NotAnObject)?;
         let own = kind.media_type.as_deref();
         if LISTS.contains(&stated) || own.is_some_and(|own| LISTS.contains(&own)) {
-            return Err("it is an index, which lists several artifacts, and which of them is meant isn't known: give the digest of one, as in oci://REGISTRY/NAME@sha256:…".to_owned());
+            return Err(ArtifactError::Index);
         }
         if stated != media_types::MANIFEST {
-            return Err(format!(
-                "its type is `{}`, not `{}`",
-                shown(stated),
-                media_types::MANIFEST
-            ));
+            return Err(ArtifactError::MediaType(shown(stated)));
         }
         // A server that calls a manifest something else than it calls itself confuses clients.
         if let Some(own) = own.filter(|own| *own != stated) {
-            return Err(format!("it calls itself `{}`, and the server `{stated}`", shown(own)));
+            let stated = stated.to_owned();
+            return Err(ArtifactError::OwnMediaType { own: shown(own), stated });
         }
-        let manifest: Self = serde_json::from_slice(bytes)
-            .map_err(|error| format!("it isn't a valid manifest, at line {}", error.line()))?;
+        let manifest: Self =
+            serde_json::from_slice(bytes).map_err(|error| ArtifactError::Invalid(error.line()))?;
         if manifest.schema_version != 2 {
-            return Err(format!("its version is {}, not 2", manifest.schema_version));
+            return Err(ArtifactError::Version(manifest.schema_version));
         }
         Ok(manifest)
     }
@@ -101,14 +130,10 @@ impl Manifest {
     /// # Errors
     ///
     /// Why this isn't the manifest of a plugin.
-    pub(crate) fn component(&self, most: u64) -> Result<&Descriptor, String> {
+    pub(crate) fn component(&self, most: u64) -> Result<&Descriptor, ArtifactError> {
         let config = self.config.as_ref().map_or("", |config| &config.media_type);
         if ![media_types::WASM_CONFIG, media_types::EMPTY].contains(&config) {
-            return Err(format!(
-                "it isn't of a plugin: its configuration is `{}`, not `{}`",
-                shown(config),
-                media_types::WASM_CONFIG
-            ));
+            return Err(ArtifactError::Config(shown(config)));
         }
         self.layer(media_types::WASM, most)
     }
@@ -122,17 +147,17 @@ impl Manifest {
         self.layer(media_types::SIGNATURE, most).ok().filter(|_| is_ours)
     }
 
-    fn layer(&self, media_type: &str, most: u64) -> Result<&Descriptor, String> {
+    fn layer(&self, expected: &'static str, limit: u64) -> Result<&Descriptor, ArtifactError> {
         let [layer] = self.layers.as_slice() else {
-            return Err(format!("it has {} layers instead of one", self.layers.len()));
+            return Err(ArtifactError::Layers(self.layers.len()));
         };
-        if layer.media_type != media_type {
+        if layer.media_type != expected {
             let found = shown(&layer.media_type);
-            return Err(format!("its layer is `{found}`, not `{media_type}`"));
+            return Err(ArtifactError::LayerType { found, expected });
         }
         check_digest(&layer.digest)?;
-        if layer.size > most {
-            return Err(format!("its layer has {} bytes; the limit is {most}", layer.size));
+        if layer.size > limit {
+            return Err(ArtifactError::LayerSize { size: layer.size, limit });
         }
         Ok(layer)
     }

@@ -67,7 +67,7 @@ impl<'a> Session<'a> {
     ) -> Result<Fetched, FetchError> {
         let limits = self.options.small(MAX_MANIFEST);
         let received = self.manifest(self.reference.version(), limits).await?;
-        let refused = |why: String| self.refused("the manifest", why);
+        let refused = |error| self.refused("the manifest", error);
         let manifest = Manifest::parse(&received.bytes, &received.media_type).map_err(refused)?;
         let layer = manifest.component(self.options.component().bytes).map_err(refused)?;
         let limits = self.options.component();
@@ -95,7 +95,7 @@ impl<'a> Session<'a> {
             let link = answer.headers().get(LINK).and_then(next_page);
             let page = answer.bytes(&|_, _| {}).await?;
             let page: Page = serde_json::from_slice(&page)
-                .map_err(|_| self.refused("the list of tags", "it isn't valid JSON".to_owned()))?;
+                .map_err(|_| self.refused("the list of tags", "it isn't valid JSON"))?;
             let tags = page.tags.unwrap_or_default();
             // More than was asked for on a page, or no valid tag: not what a registry sends.
             found.extend(
@@ -110,8 +110,7 @@ impl<'a> Session<'a> {
                 toolhold_net::requests::same_origin(url, &self.base) && url.path() == path
             });
             next = url.ok_or_else(|| {
-                let why = "its next page is somewhere else".to_owned();
-                self.refused("the list of tags", why)
+                self.refused("the list of tags", "its next page is somewhere else")
             })?;
         }
         Ok(Tags { tags: found, is_complete: false })
@@ -218,9 +217,8 @@ impl<'a> Session<'a> {
                 _ => return Err(unexpected(&answer, "the signatures")),
             }
             let bytes = answer.bytes(&|_, _| {}).await?;
-            let index: Index = serde_json::from_slice(&bytes).map_err(|_| {
-                self.refused("the list of signatures", "it isn't an index".to_owned())
-            })?;
+            let index: Index = serde_json::from_slice(&bytes)
+                .map_err(|_| self.refused("the list of signatures", "it isn't an index"))?;
             // The type in an entry isn't reliable, so it only says which ones are looked at first.
             let mut entries = index.manifests;
             entries.sort_by_key(|entry| entry.artifact_type.as_deref() != Some(kind));
@@ -338,7 +336,7 @@ impl<'a> Session<'a> {
             #[serde(default)]
             access_token: String,
         }
-        let refused = |why: &str| self.refused("the token", why.to_owned());
+        let refused = |why| self.refused("the token", why);
         let bytes = answer.bytes(&|_, _| {}).await?;
         let answer: Answer =
             serde_json::from_slice(&bytes).map_err(|_| refused("the answer isn't valid JSON"))?;
@@ -373,8 +371,12 @@ impl<'a> Session<'a> {
         url.map_err(|error| toolhold_net::requests::OutboundError::Url(error.to_string()).into())
     }
 
-    fn refused(&self, what: &str, why: String) -> FetchError {
-        FetchError::Refused { what: what.to_owned(), from: self.reference.to_string(), why }
+    fn refused(&self, what: &str, why: impl ToString) -> FetchError {
+        FetchError::Refused {
+            what: what.to_owned(),
+            from: self.reference.to_string(),
+            why: why.to_string(),
+        }
     }
 }
 

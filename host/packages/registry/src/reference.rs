@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use toolhold_net::requests::OutboundError;
 use url::Url;
 
 /// The tag of a reference that has neither tag nor digest.
@@ -25,13 +26,41 @@ pub struct Reference {
     digest: Option<String>,
 }
 
+/// A reason why a text isn't a reference, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    /// It names a registry alone.
+    #[error("the name is missing: write oci://REGISTRY/NAME, with `:TAG` or `@sha256:…`")]
+    NoName,
+    /// The registry has other parts of a URL.
+    #[error("the registry isn't a host, or a host and a port")]
+    Registry,
+    /// There may be no request to the registry.
+    #[error(transparent)]
+    Url(#[from] OutboundError),
+    /// Its name has other characters, or is too long.
+    #[error(
+        "the name isn't valid: use small letters and digits, with `.`, `_` or `-` between them, and `/` between parts, at most {MAX_NAME} bytes"
+    )]
+    Name,
+    /// Its tag has other characters, or is too long.
+    #[error("the tag isn't valid: use letters, digits, `_`, `.` and `-`, at most {MAX_TAG}")]
+    Tag,
+    /// Its digest is of another algorithm.
+    #[error("the digest isn't of the form `sha256:` with 64 digits, the only accepted one")]
+    DigestAlgorithm,
+    /// Its digest isn't one.
+    #[error("the digest needs 64 digits of 0-9 and a-f after `sha256:`")]
+    DigestDigits,
+}
+
 impl Reference {
     /// Reads a reference without its scheme.
     ///
     /// # Errors
     ///
-    /// What is wrong, and what to write.
-    pub(crate) fn parse(text: &str, is_plain: bool) -> Result<Self, String> {
+    /// A part of it isn't valid, or its registry isn't.
+    pub(crate) fn parse(text: &str, is_plain: bool) -> Result<Self, ReferenceError> {
         let (rest, digest) = match text.split_once('@') {
             Some((rest, digest)) => (rest, Some(check_digest(digest)?)),
             None => (text, None),
@@ -39,18 +68,17 @@ impl Reference {
         let (registry, rest) = rest
             .split_once('/')
             .filter(|(registry, rest)| !registry.is_empty() && !rest.is_empty())
-            .ok_or("the name is missing: write oci://REGISTRY/NAME, with `:TAG` or `@sha256:…`")?;
+            .ok_or(ReferenceError::NoName)?;
         let (name, tag) = match rest.split_once(':') {
             Some((name, tag)) => (name, Some(check_tag(tag)?)),
             None => (rest, None),
         };
         check_name(name)?;
         if registry.contains(['?', '#', '@', '\\', '%']) {
-            return Err("the registry isn't a host, or a host and a port".to_owned());
+            return Err(ReferenceError::Registry);
         }
         let scheme = if is_plain { "http" } else { "https" };
-        let url = toolhold_net::requests::check_url(&format!("{scheme}://{registry}/"))
-            .map_err(|error| error.to_string())?;
+        let url = toolhold_net::requests::check_url(&format!("{scheme}://{registry}/"))?;
         let origin = toolhold_net::requests::origin(&url);
         let registry = origin.split_once("://").map_or(registry, |(_, authority)| authority);
         let tag = match (tag, &digest) {
@@ -91,7 +119,7 @@ impl Reference {
     /// # Errors
     ///
     /// The tag isn't valid.
-    pub fn with_tag(&self, tag: &str) -> Result<Self, String> {
+    pub fn with_tag(&self, tag: &str) -> Result<Self, ReferenceError> {
         Ok(Self { tag: Some(check_tag(tag)?), digest: None, ..self.clone() })
     }
 
@@ -101,7 +129,7 @@ impl Reference {
     }
 
     /// The URL of the registry.
-    pub(crate) fn base(&self) -> Result<Url, toolhold_net::requests::OutboundError> {
+    pub(crate) fn base(&self) -> Result<Url, OutboundError> {
         let scheme = if self.is_plain { "http" } else { "https" };
         toolhold_net::requests::check_url(&format!("{scheme}://{}/", self.registry))
     }
@@ -119,38 +147,30 @@ impl fmt::Display for Reference {
 }
 
 /// A digest in its only accepted form.
-///
-/// # Errors
-///
-/// What is wrong.
-pub(crate) fn check_digest(digest: &str) -> Result<String, String> {
-    let hex = digest
-        .strip_prefix(SHA256)
-        .ok_or("the digest isn't of the form `sha256:` with 64 digits, the only accepted one")?;
+pub(crate) fn check_digest(digest: &str) -> Result<String, ReferenceError> {
+    let hex = digest.strip_prefix(SHA256).ok_or(ReferenceError::DigestAlgorithm)?;
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if hex.len() != 64 || !hex.bytes().all(is_hex) {
-        return Err("the digest needs 64 digits of 0-9 and a-f after `sha256:`".to_owned());
+        return Err(ReferenceError::DigestDigits);
     }
     Ok(digest.to_owned())
 }
 
 /// A tag, by the grammar of the specification.
-pub(crate) fn check_tag(tag: &str) -> Result<String, String> {
+pub(crate) fn check_tag(tag: &str) -> Result<String, ReferenceError> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let valid = (1..=MAX_TAG).contains(&tag.len())
         && tag.bytes().next().is_some_and(is_word)
         && tag.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'));
     if !valid {
-        return Err(format!(
-            "the tag isn't valid: use letters, digits, `_`, `.` and `-`, at most {MAX_TAG}"
-        ));
+        return Err(ReferenceError::Tag);
     }
     Ok(tag.to_owned())
 }
 
 /// A name, by the grammar of the specification: parts of small letters and digits, with `.`, `_`,
 /// `__` or hyphens between them.
-fn check_name(name: &str) -> Result<(), String> {
+fn check_name(name: &str) -> Result<(), ReferenceError> {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let valid_part = |part: &str| {
         let ends = [part.bytes().next(), part.bytes().next_back()];
@@ -161,9 +181,7 @@ fn check_name(name: &str) -> Result<(), String> {
             })
     };
     if name.len() > MAX_NAME || !name.split('/').all(valid_part) {
-        return Err(format!(
-            "the name isn't valid: use small letters and digits, with `.`, `_` or `-` between them, and `/` between parts, at most {MAX_NAME} bytes"
-        ));
+        return Err(ReferenceError::Name);
     }
     Ok(())
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use toolhold_contract::text::{cut, neutral_line};
+use toolhold_net::requests::OutboundError;
 use url::Url;
 
 use crate::error::FetchError;
-use crate::reference::Reference;
+use crate::reference::{Reference, ReferenceError};
 
 /// Bytes of a source, and of one that an error shows.
 const MAX_SOURCE: usize = 4096;
@@ -25,6 +26,25 @@ pub enum Source {
     Oci(Reference),
 }
 
+/// A reason why a text isn't a source, and what to write.
+#[derive(Debug, thiserror::Error)]
+enum SourceError {
+    #[error("it is empty: give a file, a folder, https://… or oci://…")]
+    Empty,
+    #[error("it is {0} bytes; the limit is {MAX_SOURCE}")]
+    TooLong(usize),
+    #[error("it has a zero byte")]
+    ZeroByte,
+    #[error(
+        "the scheme `{0}` isn't known: give a file, a folder, https://… or oci://REGISTRY/NAME:TAG"
+    )]
+    Scheme(String),
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
+    #[error(transparent)]
+    Url(#[from] OutboundError),
+}
+
 impl Source {
     /// Reads a source: `path/to/plugin.wasm`, `path/to/project`, `https://…`, or
     /// `oci://registry/name[:tag][@sha256:…]`. `http://…` and `oci+http://…` are for this machine
@@ -34,7 +54,7 @@ impl Source {
     ///
     /// [`FetchError::Source`]: what is wrong, and what to write.
     pub fn parse(text: &str) -> Result<Self, FetchError> {
-        Self::read(text).map_err(|why| {
+        Self::read(text).map_err(|error| {
             // No error repeats a user's name and password: they end at the last `@` of the host.
             let login = text.split_once("://").and_then(|(_, rest)| {
                 let host = &rest[..rest.find('/').unwrap_or(rest.len())];
@@ -44,33 +64,30 @@ impl Source {
                 |text: &str| login.map_or(text.to_owned(), |login| text.replace(login, ""));
             FetchError::Source {
                 text: neutral_line(cut(&without(text), SHOWN)),
-                why: without(&why),
+                why: without(&error.to_string()),
             }
         })
     }
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn read(text: &str) -> Result<Self, SourceError> {
         if text.is_empty() {
-            return Err("it is empty: give a file, a folder, https://… or oci://…".to_owned());
+            return Err(SourceError::Empty);
         }
         if text.len() > MAX_SOURCE {
-            return Err(format!("it is {} bytes; the limit is {MAX_SOURCE}", text.len()));
+            return Err(SourceError::TooLong(text.len()));
         }
         if text.contains('\0') {
-            return Err("it has a zero byte".to_owned());
+            return Err(SourceError::ZeroByte);
         }
-        match text.split_once("://") {
-            None => Ok(Self::Path(PathBuf::from(text))),
-            Some(("oci", rest)) => Reference::parse(rest, false).map(Self::Oci),
-            Some(("oci+http", rest)) => Reference::parse(rest, true).map(Self::Oci),
-            Some(("https" | "http", _)) => toolhold_net::requests::check_url(text)
-                .map(Self::Url)
-                .map_err(|error| error.to_string()),
-            Some((scheme, _)) => Err(format!(
-                "the scheme `{}` isn't known: give a file, a folder, https://… or oci://REGISTRY/NAME:TAG",
-                neutral_line(cut(scheme, SHOWN))
-            )),
-        }
+        Ok(match text.split_once("://") {
+            None => Self::Path(PathBuf::from(text)),
+            Some(("oci", rest)) => Self::Oci(Reference::parse(rest, false)?),
+            Some(("oci+http", rest)) => Self::Oci(Reference::parse(rest, true)?),
+            Some(("https" | "http", _)) => Self::Url(toolhold_net::requests::check_url(text)?),
+            Some((scheme, _)) => {
+                return Err(SourceError::Scheme(neutral_line(cut(scheme, SHOWN))));
+            }
+        })
     }
 
     /// Whether it names its content: the same source never gives another component.

@@ -5,7 +5,7 @@ use toolhold_contract::text::{cut, neutral_line};
 
 use crate::bundle::name::is_bundled_name;
 use crate::bundle::tar::{BLOCK, END, padded};
-use crate::bundle::{BundleError, MAX_BUNDLE, MAX_ENTRIES, MAX_ENTRY};
+use crate::bundle::{MAX_BUNDLE, MAX_ENTRIES, MAX_ENTRY};
 
 /// The format that this host writes and reads.
 const FORMAT: u32 = 1;
@@ -32,51 +32,76 @@ pub struct IndexEntry {
     pub sha256: String,
 }
 
+/// A reason why an index is refused. Names are cut and neutralised.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleIndexError {
+    /// The parser's error.
+    #[error("its index isn't valid: {0}")]
+    NotJson(#[from] serde_json::Error),
+    /// Another format.
+    #[error("it has format {0}; this host reads format {FORMAT}")]
+    Format(u32),
+    /// The number of its files.
+    #[error("it has {0} files; the limit is {MAX_ENTRIES}")]
+    TooManyFiles(usize),
+    /// A name that no file may have.
+    #[error("`{0}` isn't a file that a bundle may have")]
+    Name(String),
+    /// A file is too large.
+    #[error("`{name}` is {length} bytes; the limit is {MAX_ENTRY}")]
+    FileTooLarge {
+        /// Its name.
+        name: String,
+        /// Its bytes.
+        length: u64,
+    },
+    /// The file whose digest isn't one.
+    #[error("the SHA-256 of `{0}` isn't valid")]
+    Digest(String),
+    /// Two names that follow each other and may not.
+    #[error("its index isn't in order, or has a name twice: `{0}` stands before `{1}`")]
+    Order(String, String),
+    /// The bytes of the whole bundle.
+    #[error("it is {0} bytes; the limit is {MAX_BUNDLE}")]
+    TooLarge(u64),
+}
+
 impl Index {
-    pub(crate) fn new(files: Vec<IndexEntry>) -> Result<Self, BundleError> {
-        Self { bundle: FORMAT, files }.check().map_err(BundleError::Refused)
+    pub(crate) fn new(files: Vec<IndexEntry>) -> Result<Self, BundleIndexError> {
+        Self { bundle: FORMAT, files }.check()
     }
 
     /// Reads the index, whose signature was verified.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
-        let index: Self = serde_json::from_slice(bytes)
-            .map_err(|error| format!("its index isn't valid: {error}"))?;
-        index.check()
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, BundleIndexError> {
+        serde_json::from_slice::<Self>(bytes)?.check()
     }
 
-    fn check(self) -> Result<Self, String> {
+    fn check(self) -> Result<Self, BundleIndexError> {
         if self.bundle != FORMAT {
-            return Err(format!("it has format {}; this host reads format {FORMAT}", self.bundle));
+            return Err(BundleIndexError::Format(self.bundle));
         }
         if self.files.len() > MAX_ENTRIES {
-            return Err(format!("it has {} files; the limit is {MAX_ENTRIES}", self.files.len()));
+            return Err(BundleIndexError::TooManyFiles(self.files.len()));
         }
         for file in &self.files {
             let shown = || neutral_line(cut(&file.name, 80));
             if !is_bundled_name(&file.name) {
-                return Err(format!("`{}` isn't a file that a bundle may have", shown()));
+                return Err(BundleIndexError::Name(shown()));
             }
             if file.length > MAX_ENTRY {
-                return Err(format!(
-                    "`{}` is {} bytes; the limit is {MAX_ENTRY}",
-                    shown(),
-                    file.length
-                ));
+                return Err(BundleIndexError::FileTooLarge { name: shown(), length: file.length });
             }
             let is_digest = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
             if file.sha256.len() != 64 || !file.sha256.bytes().all(is_digest) {
-                return Err(format!("the SHA-256 of `{}` isn't valid", shown()));
+                return Err(BundleIndexError::Digest(shown()));
             }
         }
         if let Some(pair) = self.files.windows(2).find(|pair| pair[0].name >= pair[1].name) {
-            return Err(format!(
-                "its index isn't in order, or has a name twice: `{}` stands before `{}`",
-                pair[0].name, pair[1].name
-            ));
+            return Err(BundleIndexError::Order(pair[0].name.clone(), pair[1].name.clone()));
         }
         let length = self.length();
         if length > MAX_BUNDLE {
-            return Err(format!("it is {length} bytes; the limit is {MAX_BUNDLE}"));
+            return Err(BundleIndexError::TooLarge(length));
         }
         Ok(self)
     }

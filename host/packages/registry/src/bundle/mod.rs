@@ -23,7 +23,7 @@ use std::path::Path;
 use toolhold_signing::{SignatureRefusal, SigningError};
 
 pub use create::{EntryContent, NewEntry, create};
-pub use index::{Index, IndexEntry};
+pub use index::{BundleIndexError, Index, IndexEntry};
 pub use name::is_bundled_name;
 pub use open::{Bundle, open};
 
@@ -45,6 +45,9 @@ pub enum BundleError {
     /// Nothing of it is used: something in it isn't as it has to be.
     #[error("the bundle is refused: {0}")]
     Refused(String),
+    /// Its index isn't valid.
+    #[error("the bundle is refused: {0}")]
+    Index(#[from] BundleIndexError),
     /// No key that is trusted with bundles signed it.
     #[error("the bundle is refused: {0}")]
     Signature(#[from] SignatureRefusal),

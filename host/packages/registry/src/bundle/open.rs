@@ -64,7 +64,7 @@ pub fn open(
     if written.as_ref().map(String::as_bytes) != Ok(&*signature) {
         return Err(BundleError::refused("its signature isn't written as Toolhold writes it"));
     }
-    let index = Index::read(&index).map_err(BundleError::Refused)?;
+    let index = Index::read(&index)?;
     tar.check(&index).map_err(|error| error.or(path))?;
 
     let own = |error| BundleError::file(within, error);
