@@ -32,6 +32,20 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most bytes of a remembered failure.
 const MAX_REASON: u64 = 16 * 1024;
 
+/// A reason why a cache can't store and map code.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The file can't be written.
+    #[error("code can't be stored: {0}")]
+    Store(#[source] io::Error),
+    /// The file can't be opened after that.
+    #[error("stored code can't be opened: {0}")]
+    Open(#[source] io::Error),
+    /// The engine doesn't map the file.
+    #[error("code can't be mapped from it: {0:#}")]
+    Map(wasmtime::Error),
+}
+
 /// A folder that only this user can change. Compiled code can't be checked, so it is only mapped
 /// from such a folder.
 #[derive(Debug)]
@@ -126,15 +140,16 @@ impl Cache {
     }
 
     /// Tests whether code can be stored and mapped. Removes the code after that.
-    pub fn test(&self, engine: &Engine, code: &[u8]) -> Result<(), String> {
+    ///
+    /// # Errors
+    ///
+    /// The code can't be stored, or not mapped after that.
+    pub fn test(&self, engine: &Engine, code: &[u8]) -> Result<(), CacheError> {
         let key = format!("tried-{}.cwasm", std::process::id());
-        self.folder.put(&key, code).map_err(|error| format!("code can't be stored: {error}"))?;
-        let file =
-            self.folder.file(&key).map_err(|error| format!("stored code can't be opened: {error}"));
+        self.folder.put(&key, code).map_err(CacheError::Store)?;
+        let file = self.folder.file(&key).map_err(CacheError::Open);
         let mapped = file.and_then(|file| {
-            compiled::map_cached(engine, &file)
-                .map(drop)
-                .map_err(|error| format!("code can't be mapped from it: {error:#}"))
+            compiled::map_cached(engine, &file).map(drop).map_err(CacheError::Map)
         });
         let _ = self.folder.remove(&key);
         mapped

@@ -9,9 +9,20 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-use toolhold_component::file as component_file;
+use toolhold_component::file::{self as component_file, ComponentFileError};
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine};
+
+/// A reason why built-in code can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BuiltInCodeError {
+    /// It can't be decompressed.
+    #[error(transparent)]
+    Unpack(#[from] ComponentFileError),
+    /// Another version or configuration of the engine made it.
+    #[error("{0:#}")]
+    Map(wasmtime::Error),
+}
 
 /// Code that was compiled ahead of time and is built into this program, compressed with Zstandard.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +45,8 @@ impl Precompiled {
     /// # Errors
     ///
     /// It can't be decompressed.
-    pub(crate) fn unpacked(self) -> Result<Cow<'static, [u8]>, String> {
-        component_file::unpacked(self.0).map_err(|error| error.to_string())
+    pub(crate) fn unpacked(self) -> Result<Cow<'static, [u8]>, ComponentFileError> {
+        component_file::unpacked(self.0)
     }
 }
 
@@ -44,10 +55,10 @@ impl Precompiled {
 /// # Errors
 ///
 /// It can't be decompressed, or another version or configuration of the engine made it.
-pub fn map_built_in(engine: &Engine, code: Precompiled) -> Result<Component, String> {
+pub fn map_built_in(engine: &Engine, code: Precompiled) -> Result<Component, BuiltInCodeError> {
     let code = code.unpacked()?;
     // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these bytes.
-    unsafe { Component::deserialize(engine, code) }.map_err(|error| format!("{error:#}"))
+    unsafe { Component::deserialize(engine, code) }.map_err(BuiltInCodeError::Map)
 }
 
 /// Maps a file of the compile cache. Only `cache` may call it, for a file in a folder that only

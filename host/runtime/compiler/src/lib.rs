@@ -14,13 +14,13 @@ pub mod parts;
 pub mod typed;
 
 use std::borrow::Cow;
-use std::io::{Read, Write};
+use std::fmt::Display;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toolhold_component::check_shape;
 use toolhold_component::file::MAX_COMPONENT;
-use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_system::confine;
 use toolhold_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
@@ -33,8 +33,10 @@ use wit_component::ComponentEncoder;
 
 use crate::typed::asynchronous_functions;
 
-pub use cache::Cache;
-pub use compiled::{Precompiled, map_built_in, map_from_helper, missing_features};
+pub use cache::{Cache, CacheError};
+pub use compiled::{
+    BuiltInCodeError, Precompiled, map_built_in, map_from_helper, missing_features,
+};
 pub use engine::settings;
 pub use limiter::{StoreBounds, StoreLimiter};
 
@@ -66,6 +68,41 @@ const fn memory(size: usize) -> u64 {
 /// since a busy machine gives the helper only a part of its processors.
 const fn bounds(size: usize) -> HelperBounds {
     HelperBounds { time: Duration::from_secs(60 + 4 * processor_seconds(size)), output: MAX_CODE }
+}
+
+/// A reason why there is no code of a component. `R`: why the component can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError<R> {
+    /// The component can't be read.
+    #[error("{0}")]
+    Read(R),
+    /// There is no program that compiles.
+    #[error("{NO_HELPER}")]
+    NoHelper,
+    /// The helper failed, now or before.
+    #[error("compiling it failed: {reason}{}", retry_hint(.remembered.as_deref()))]
+    Failed {
+        /// The helper's own words, or the limit.
+        reason: String,
+        /// The file that remembers the failure.
+        remembered: Option<PathBuf>,
+    },
+    /// The code can't be written to the cache.
+    #[error("storing its compiled code failed: {0}")]
+    Store(#[source] io::Error),
+    /// The code can't be mapped from the cache.
+    #[error("its compiled code can't be mapped; see the log for the reason")]
+    Cached,
+    /// The helper is another version of this program.
+    #[error("{0:#}")]
+    Map(wasmtime::Error),
+}
+
+/// What to do about a failure that is remembered in a file.
+fn retry_hint(file: Option<&Path>) -> String {
+    file.map_or_else(String::new, |path| {
+        format!("; the failure is remembered: to try again, delete {}", path.display())
+    })
 }
 
 /// Compiles bytes to components.
@@ -112,13 +149,17 @@ impl Compiler {
 
     /// The component of `wasm`, which is read only if it has to be compiled. `digest` is its
     /// SHA-256. Blocks.
-    pub fn component<'w>(
+    ///
+    /// # Errors
+    ///
+    /// There is no code, and the component can't be read or compiled.
+    pub fn component<'w, R>(
         &self,
         engine: &wasmtime::Engine,
-        wasm: impl FnOnce() -> Result<Cow<'w, [u8]>, String>,
+        wasm: impl FnOnce() -> Result<Cow<'w, [u8]>, R>,
         digest: &str,
         built_in: Option<Precompiled>,
-    ) -> Result<Component, String> {
+    ) -> Result<Component, CompileError<R>> {
         let key = key(engine, digest);
         let cached = self.cache.as_ref().and_then(|cache| cache.get(engine, &key));
         if let Some(component) = cached {
@@ -127,20 +168,19 @@ impl Compiler {
         if let Some(code) = built_in {
             match self.unpack(engine, &key, code) {
                 Ok(component) => return Ok(component),
-                Err(reason) => tracing::warn!(
-                    "the built-in code doesn't run on this machine, so it is compiled again: {reason}"
+                Err(error) => tracing::warn!(
+                    "the built-in code doesn't run on this machine, so it is compiled again: {error}"
                 ),
             }
         }
         if let Some(cache) = &self.cache
             && let Some(reason) = cache.failure(&key)
         {
-            return Err(not_compiled(&reason, Some(&cache.path(&failure_name(&key)))));
+            let remembered = Some(cache.path(&failure_name(&key)));
+            return Err(CompileError::Failed { reason, remembered });
         }
-        let Some(helper) = &self.helper else {
-            return Err(NO_HELPER.into());
-        };
-        let wasm = wasm()?;
+        let helper = self.helper.as_ref().ok_or(CompileError::NoHelper)?;
+        let wasm = wasm().map_err(CompileError::Read)?;
         let code = run_helper(helper, &[HELPER], &wasm, bounds(wasm.len())).map_err(|error| {
             let size = wasm.len();
             let reason = match &error {
@@ -159,22 +199,18 @@ impl Compiler {
                 other => other.to_string(),
             };
             // Only failures of the component itself are remembered. Others may not happen again.
-            let file = self
+            let remembered = self
                 .cache
                 .as_ref()
                 .filter(|_| error.is_of_input())
                 .and_then(|cache| cache.put_failure(&key, &reason).ok());
-            not_compiled(&reason, file.as_deref())
+            CompileError::Failed { reason, remembered }
         })?;
         let Some(cache) = &self.cache else {
-            return compiled::map_from_helper(engine, &code).map_err(|error| format!("{error:#}"));
+            return compiled::map_from_helper(engine, &code).map_err(CompileError::Map);
         };
-        cache
-            .put(&key, &code)
-            .map_err(|error| format!("storing its compiled code failed: {error}"))?;
-        cache
-            .get(engine, &key)
-            .ok_or_else(|| "its compiled code can't be mapped; see the log for the reason".into())
+        cache.put(&key, &code).map_err(CompileError::Store)?;
+        cache.get(engine, &key).ok_or(CompileError::Cached)
     }
 
     /// The component of built-in code, which is unpacked into the cache and mapped from there.
@@ -184,7 +220,7 @@ impl Compiler {
         engine: &wasmtime::Engine,
         key: &str,
         code: Precompiled,
-    ) -> Result<Component, String> {
+    ) -> Result<Component, BuiltInCodeError> {
         if let Some(cache) = &self.cache
             && cache.put(key, &code.unpacked()?).is_ok()
             && let Some(component) = cache.get(engine, key)
@@ -193,14 +229,6 @@ impl Compiler {
         }
         compiled::map_built_in(engine, code)
     }
-}
-
-/// Why there is no code. `file`: the file that remembers the failure.
-fn not_compiled(reason: &str, file: Option<&Path>) -> String {
-    let retry = file.map(|path| {
-        format!("; the failure is remembered: to try again, delete {}", path.display())
-    });
-    format!("compiling it failed: {reason}{}", retry.unwrap_or_default())
 }
 
 /// The name of the code of a component in the cache.
@@ -260,18 +288,29 @@ enum Fault {
     Input(String),
 }
 
+impl Fault {
+    fn own(error: impl Display) -> Self {
+        Self::Own(error.to_string())
+    }
+
+    fn input(error: impl Display) -> Self {
+        Self::Input(error.to_string())
+    }
+}
+
 /// `__compile` compiles standard input to standard output, for this processor.
 /// `__compile --baseline` compiles for the baseline. `__compile --key` prints the name of the code
 /// that the baseline's compiler makes.
 fn run(option: Option<&str>) -> Result<(), Fault> {
-    let own = |error: HostError| Fault::Own(error.to_string());
     let mut stdout = std::io::stdout().lock();
     match option {
-        None => compile_confined(&engine::compiler(false).map_err(own)?, &mut stdout),
-        Some("--baseline") => compile_confined(&engine::compiler(true).map_err(own)?, &mut stdout),
+        None => compile_confined(&engine::compiler(false).map_err(Fault::own)?, &mut stdout),
+        Some("--baseline") => {
+            compile_confined(&engine::compiler(true).map_err(Fault::own)?, &mut stdout)
+        }
         Some("--key") => {
-            let key = compatibility(&engine::compiler(true).map_err(own)?);
-            writeln!(stdout, "{key}").map_err(|error| Fault::Own(error.to_string()))
+            let key = compatibility(&engine::compiler(true).map_err(Fault::own)?);
+            writeln!(stdout, "{key}").map_err(Fault::own)
         }
         Some(other) => Err(Fault::Own(format!("{HELPER} has no option {other}"))),
     }
@@ -292,7 +331,7 @@ fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
 
 /// The component of a command for preview 1 of WASI: the module with the adapter to WASI 0.2, which
 /// runs in the sandbox beside it.
-fn component_of(module: &[u8]) -> Result<Vec<u8>, String> {
+fn component_of(module: &[u8]) -> Result<Vec<u8>, Fault> {
     ComponentEncoder::default()
         .module(module)
         .and_then(|encoder| {
@@ -302,27 +341,25 @@ fn component_of(module: &[u8]) -> Result<Vec<u8>, String> {
             )
         })
         .and_then(|mut encoder| encoder.encode())
-        .map_err(|error| format!("it can't be made a component: {error:#}"))
+        .map_err(|error| Fault::Input(format!("it can't be made a component: {error:#}")))
 }
 
 fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Result<(), Fault> {
-    let own = |error: std::io::Error| Fault::Own(error.to_string());
-    confine::to_computing().map_err(|error| Fault::Own(error.to_string()))?;
+    confine::to_computing().map_err(Fault::own)?;
     let mut wasm = Vec::new();
     let limit = MAX_COMPONENT as u64 + 1;
-    std::io::stdin().lock().take(limit).read_to_end(&mut wasm).map_err(own)?;
+    std::io::stdin().lock().take(limit).read_to_end(&mut wasm).map_err(Fault::own)?;
     if wasm.len() > MAX_COMPONENT {
         return Err(Fault::Input(format!(
             "it is larger than {MAX_COMPONENT} bytes, which is the limit"
         )));
     }
-    confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len()))
-        .map_err(|error| Fault::Own(error.to_string()))?;
-    check_shape(&wasm).map_err(|error| Fault::Input(error.to_string()))?;
+    confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::own)?;
+    check_shape(&wasm).map_err(Fault::input)?;
     if Parser::is_core_wasm(&wasm) {
-        wasm = component_of(&wasm).map_err(Fault::Input)?;
+        wasm = component_of(&wasm)?;
     }
     let code =
         engine.precompile_component(&wasm).map_err(|error| Fault::Input(refusal(&wasm, &error)))?;
-    output.write_all(&code).map_err(own)
+    output.write_all(&code).map_err(Fault::own)
 }

@@ -126,7 +126,10 @@ impl Code {
             };
             let wasm = || wasm.map_or_else(|| source.read(&digest), Ok);
             let engine = &runtime.engine;
-            let component = runtime.compiler.component(&engine.wasm, wasm, &digest, compiled)?;
+            let component = runtime
+                .compiler
+                .component(&engine.wasm, wasm, &digest, compiled)
+                .map_err(|error| error.to_string())?;
             let pre = engine.linker.instantiate_pre(&component);
             // Its imports are granted, so one of them is not as this version has it.
             Self::new(pre.map_err(|error| {

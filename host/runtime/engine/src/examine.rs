@@ -55,7 +55,9 @@ pub fn examine(
     let engine = Engine::new(places, config.memory, config.keep_ready, Default::default())?;
     let reserved = address_space().zip(before).map(|(after, before)| after.saturating_sub(before));
     let ahead = |builtin: &Builtin| match builtin.compiled {
-        Some(code) => toolhold_compiler::map_built_in(&engine.wasm, code).map(drop),
+        Some(code) => toolhold_compiler::map_built_in(&engine.wasm, code)
+            .map(drop)
+            .map_err(|error| error.to_string()),
         None => Err("this program was built without compiled code".to_owned()),
     };
     let builtins = builtins.iter().map(|builtin| (builtin.name, ahead(builtin))).collect();
@@ -92,6 +94,6 @@ fn test_cache(folder: &Path, code: &[u8], engine: &Engine) -> Option<Result<(), 
     Some(
         Cache::open(folder)
             .map_err(|error| error.to_string())
-            .and_then(|cache| cache.test(&engine.wasm, code)),
+            .and_then(|cache| cache.test(&engine.wasm, code).map_err(|error| error.to_string())),
     )
 }

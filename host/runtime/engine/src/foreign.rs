@@ -50,7 +50,9 @@ impl Foreign {
         if let Some(run) = find_run(component) {
             return Ok(Self::Command(run));
         }
-        Functions::from_component(component, BOUNDS).map(Self::Functions)
+        Functions::from_component(component, BOUNDS)
+            .map(Self::Functions)
+            .map_err(|error| error.to_string())
     }
 
     /// Converts and checks the arguments of a call, before any code of the component runs.

@@ -76,7 +76,7 @@ impl Candidate {
             HostError::Load { plugin, reason }
         };
         let manifest = Manifest::read_if_any(&wasm).map_err(|error| fail(error.to_string()))?;
-        let outline = Outline::read(&wasm).map_err(&fail)?;
+        let outline = Outline::read(&wasm).map_err(|error| fail(error.to_string()))?;
         let (without_manifest, kind) = (manifest.is_none(), outline.kind);
         let manifest = match (manifest, &origin) {
             (Some(manifest), _) => manifest,

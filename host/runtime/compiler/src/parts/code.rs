@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use toolhold_component::{Part, file};
 use wasmtime::component::{ComponentExportIndex, InstancePre};
 
-use crate::Compiler;
 use crate::parts::engine::{PartEngine, PartState};
 use crate::parts::job::{PartError, PartErrorKind};
+use crate::{CompileError, Compiler};
 
 /// The interface that a part exports, and its function.
 const INTERFACE: &str = "toolhold:tool/part@0.1.0";
@@ -27,6 +27,23 @@ pub(crate) struct Code {
     pub(crate) pre: InstancePre<PartState>,
     pub(crate) run: ComponentExportIndex,
 }
+
+/// A reason why a part can't be used.
+#[derive(Debug, thiserror::Error)]
+enum PartCodeError {
+    #[error(transparent)]
+    Compile(#[from] CompileError<PartFileError>),
+    #[error("linking it failed: {0:#}")]
+    Link(wasmtime::Error),
+    #[error("it doesn't export `{INTERFACE}`")]
+    NoInterface,
+}
+
+/// No folder has the file with the part's digest. The whole story, with folders, is long, and the
+/// same for each part.
+#[derive(Debug, thiserror::Error)]
+#[error("its file is missing, or is of another build")]
+struct PartFileError;
 
 impl Parts {
     /// The parts that a manifest names. Their files are `NAME.wasm` in one of the folders.
@@ -56,32 +73,36 @@ impl Parts {
             return Ok(code.clone());
         }
         // A failure isn't kept: the file may be put there while the host runs.
-        let made = self.make(engine, compiler, part).map_err(|reason| PartError {
+        let made = self.make(engine, compiler, part).map_err(|error| PartError {
             kind: PartErrorKind::Unavailable,
-            message: format!("the part `{name}` can't be used: {reason}"),
+            message: format!("the part `{name}` can't be used: {error}"),
         })?;
         Ok(code.insert(made).clone())
     }
 
-    fn make(&self, engine: &PartEngine, compiler: &Compiler, part: &Part) -> Result<Code, String> {
+    fn make(
+        &self,
+        engine: &PartEngine,
+        compiler: &Compiler,
+        part: &Part,
+    ) -> Result<Code, PartCodeError> {
         let read = || self.read(part).map(Cow::Owned);
         let component = compiler.component(&engine.wasm, read, &part.sha256, None)?;
-        let failed = |error: wasmtime::Error| format!("linking it failed: {error:#}");
-        let linker = engine.linker(&component).map_err(failed)?;
+        let linker = engine.linker(&component).map_err(PartCodeError::Link)?;
         let run = component
             .get_export_index(None, INTERFACE)
             .and_then(|interface| component.get_export_index(Some(&interface), FUNCTION))
-            .ok_or_else(|| format!("it doesn't export `{INTERFACE}`"))?;
-        Ok(Code { pre: linker.instantiate_pre(&component).map_err(failed)?, run })
+            .ok_or(PartCodeError::NoInterface)?;
+        let pre = linker.instantiate_pre(&component).map_err(PartCodeError::Link)?;
+        Ok(Code { pre, run })
     }
 
     /// The component with the part's digest.
-    fn read(&self, part: &Part) -> Result<Vec<u8>, String> {
+    fn read(&self, part: &Part) -> Result<Vec<u8>, PartFileError> {
         let paths = self.folders.iter().map(|folder| folder.join(format!("{}.wasm", part.name)));
         let found = paths.filter_map(|path| file::open(&path).and_then(file::read).ok());
         let mut right = found.filter(|wasm| file::digest(wasm) == part.sha256);
-        // The whole story, with folders, is long, and the same for each part.
-        right.next().ok_or_else(|| "its file is missing, or is of another build".to_owned())
+        right.next().ok_or(PartFileError)
     }
 
     /// The names of the parts whose files are missing, or have another digest. Blocks.

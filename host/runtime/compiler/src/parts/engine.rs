@@ -68,7 +68,7 @@ impl PartEngine {
 
 /// The engine of parts, which is started with the first of them.
 #[derive(Default)]
-pub struct LazyPartEngine(OnceLock<Result<PartEngine, String>>);
+pub struct LazyPartEngine(OnceLock<Result<PartEngine, HostError>>);
 
 impl LazyPartEngine {
     /// The engine.
@@ -76,9 +76,8 @@ impl LazyPartEngine {
     /// # Errors
     ///
     /// This machine can't run it.
-    pub fn get(&self) -> Result<&PartEngine, String> {
-        let start = || PartEngine::new().map_err(|error| error.to_string());
-        self.0.get_or_init(start).as_ref().map_err(Clone::clone)
+    pub fn get(&self) -> Result<&PartEngine, &HostError> {
+        self.0.get_or_init(PartEngine::new).as_ref()
     }
 }
 

@@ -12,9 +12,9 @@ use wasmtime::component::{Component, ComponentExportIndex, Instance, Type, Val};
 use wasmtime::{Engine, Store};
 
 use crate::typed::docs::Docs;
-use crate::typed::schema::Schemas;
+use crate::typed::schema::{Schemas, TypeError};
 use crate::typed::signature::signature;
-use crate::typed::values::{Lifting, Lowering};
+use crate::typed::values::{Lifting, Lowering, ValueError};
 
 /// What a host accepts of one component.
 #[derive(Clone, Copy, Debug)]
@@ -75,18 +75,46 @@ struct Exported {
     ty: ComponentFunc,
 }
 
+/// A component exports no function that could be a tool.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "it exports nothing that Toolhold can call: neither `toolhold:tool/tools` nor `toolhold:tool/filter`, no function of its own, \
+     and no `wasi:cli/run`"
+)]
+pub struct NoFunctionsError;
+
+/// A reason why a function isn't a tool.
+#[derive(Debug, thiserror::Error)]
+enum FunctionError {
+    #[error("it belongs to a resource, which lives in one instance, and each call has its own")]
+    OfResource,
+    #[error("another function would have its name, `{0}`, too")]
+    NameTaken(String),
+    #[error("its name `{name}` is {} characters; the limit is {limit}", .name.len())]
+    LongName { name: String, limit: usize },
+    #[error("it belongs to the tools that built the component")]
+    OfToolchain,
+    #[error("it is async, which Toolhold doesn't run yet")]
+    Async,
+    #[error("its {what} {error}")]
+    Type { what: &'static str, error: TypeError },
+    #[error("the component has more than {0} functions, which is the limit")]
+    TooMany(usize),
+}
+
 impl Functions {
     /// Reads the types of a component. None of its code runs.
     ///
     /// # Errors
     ///
     /// It exports no function.
-    pub fn from_component(component: &Component, bounds: ToolBounds) -> Result<Self, String> {
+    pub fn from_component(
+        component: &Component,
+        bounds: ToolBounds,
+    ) -> Result<Self, NoFunctionsError> {
         let exported = exported(component);
         if exported.is_empty() {
-            return Err("it exports nothing that Toolhold can call: neither `toolhold:tool/tools` nor `toolhold:tool/filter`, no function of its own, \
-                        and no `wasi:cli/run`"
-                .to_owned());
+            return Err(NoFunctionsError);
         }
         let names = tool_names(&exported, bounds.name);
         let (mut offered, mut left_out): (Vec<Function>, Vec<String>) = (Vec::new(), Vec::new());
@@ -94,16 +122,13 @@ impl Functions {
             let written = one.written();
             let function = name.and_then(|name| Function::new(one, name));
             let function = match function {
-                Ok(_) if offered.len() == bounds.tools => Err(format!(
-                    "the component has more than {} functions, which is the limit",
-                    bounds.tools
-                )),
+                Ok(_) if offered.len() == bounds.tools => Err(FunctionError::TooMany(bounds.tools)),
                 other => other,
             };
             match function {
                 Ok(function) => offered.push(function),
-                Err(reason) if left_out.len() < MAX_LEFT_OUT => {
-                    left_out.push(format!("{}: {reason}", neutral_line(cut(&written, 200))));
+                Err(error) if left_out.len() < MAX_LEFT_OUT => {
+                    left_out.push(format!("{}: {error}", neutral_line(cut(&written, 200))));
                 }
                 Err(_) => {}
             }
@@ -213,7 +238,7 @@ fn functions(
 /// The tool's name of each function, or why it has none. A function of an interface is always named
 /// `interface-function`. If two interfaces of the same name have it, their packages' names stand
 /// before it.
-fn tool_names(exported: &[Exported], limit: usize) -> Vec<Result<String, String>> {
+fn tool_names(exported: &[Exported], limit: usize) -> Vec<Result<String, FunctionError>> {
     let mut count: HashMap<String, usize> = HashMap::new();
     let short: Vec<String> = exported.iter().map(|one| one.name(false)).collect();
     short.iter().for_each(|name| *count.entry(name.clone()).or_default() += 1);
@@ -229,14 +254,11 @@ fn tool_names(exported: &[Exported], limit: usize) -> Vec<Result<String, String>
         .zip(exported)
         .map(|(name, one)| {
             if one.function.starts_with('[') {
-                Err("it belongs to a resource, which lives in one instance, and each call has its own".to_owned())
+                Err(FunctionError::OfResource)
             } else if count[name.as_str()] > 1 {
-                Err(format!("another function would have its name, `{name}`, too"))
+                Err(FunctionError::NameTaken(name.clone()))
             } else if name.len() > limit {
-                Err(format!(
-                    "its name `{name}` is {} characters; the limit is {limit}",
-                    name.len()
-                ))
+                Err(FunctionError::LongName { name: name.clone(), limit })
             } else {
                 Ok(name.clone())
             }
@@ -273,22 +295,22 @@ impl Exported {
 }
 
 impl Function {
-    fn new(exported: Exported, name: String) -> Result<Self, String> {
+    fn new(exported: Exported, name: String) -> Result<Self, FunctionError> {
         if exported.is_of_toolchain() {
-            return Err("it belongs to the tools that built the component".to_owned());
+            return Err(FunctionError::OfToolchain);
         }
         let written = exported.written();
         let Exported { interface, function, index, ty } = exported;
         if ty.async_() {
-            return Err("it is async, which Toolhold doesn't run yet".to_owned());
+            return Err(FunctionError::Async);
         }
-        let about = |what: &str, reason: String| format!("its {what} {reason}");
+        let about = |what| move |error| FunctionError::Type { what, error };
         let params: Vec<(String, Type)> =
             ty.params().map(|(name, ty)| (name.to_owned(), ty)).collect();
         let input = Schemas::new()
             .object(params.iter().map(|(name, ty)| (name.as_str(), ty.clone())))
-            .and_then(|input| schema::parse(&input.to_string()).map_err(|error| error.to_string()))
-            .map_err(|reason| format!("its parameters' type {reason}"))?;
+            .and_then(|input| Ok(schema::parse(&input.to_string())?))
+            .map_err(about("parameters' type"))?;
         let result = ty.results().next();
         let signature = signature(
             &function,
@@ -302,15 +324,12 @@ impl Function {
         // Values of a type without a schema can't be converted.
         err.as_ref()
             .map_or(Ok(Value::Null), |ty| Schemas::new().schema_of(ty))
-            .map_err(|reason| about("error's type", reason))?;
+            .map_err(about("error's type"))?;
         let output = ok.as_ref().map(|ty| {
             Schemas::new()
                 .schema_of(ty)
-                .and_then(|inner| {
-                    schema::parse(&answer_schema(ty, inner).to_string())
-                        .map_err(|error| error.to_string())
-                })
-                .map_err(|reason| about("answer's type", reason))
+                .and_then(|inner| Ok(schema::parse(&answer_schema(ty, inner).to_string())?))
+                .map_err(about("answer's type"))
         });
         let mut definition = Definition::new(name.clone(), signature, input);
         definition.output_schema = output.transpose()?;
@@ -349,10 +368,10 @@ impl Function {
         let given = arguments.as_object().unwrap_or(&none);
         let mut lowering = Lowering::new();
         let values = self.params.iter().map(|(name, ty)| lowering.field(name, given.get(name), ty));
-        let values: Result<Vec<Val>, String> = values.collect();
-        values.map_err(|reason| {
+        let values: Result<Vec<Val>, ValueError> = values.collect();
+        values.map_err(|error| {
             let place = neutral_line(cut(&lowering.place(), 200));
-            Failure::new(Category::InvalidParameters, format!("`{place}` {reason}"))
+            Failure::new(Category::InvalidParameters, format!("`{place}` {error}"))
         })
     }
 

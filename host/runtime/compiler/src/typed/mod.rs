@@ -15,5 +15,5 @@ mod values;
 
 pub use asynchronous::asynchronous_functions;
 pub use docs::Docs;
-pub use exports::{Functions, ToolBounds};
-pub use outline::{ComponentKind, Outline, name_from};
+pub use exports::{Functions, NoFunctionsError, ToolBounds};
+pub use outline::{ComponentKind, Outline, OutlineError, name_from};

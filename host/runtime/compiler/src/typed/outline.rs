@@ -2,9 +2,9 @@
 //! know nothing of Toolhold.
 
 use serde::{Deserialize, Serialize};
-use toolhold_component::Interfaces;
+use toolhold_component::{ComponentError, Interfaces};
 use toolhold_contract::text::{cut, neutral_line};
-use wasmparser::{Parser, Payload};
+use wasmparser::{BinaryReaderError, Parser, Payload};
 
 /// The module of preview 1 of WASI.
 const PREVIEW1: &str = "wasi_snapshot_preview1";
@@ -38,18 +38,40 @@ pub struct Outline {
     pub version: Option<String>,
 }
 
+/// A reason why there is no outline: Toolhold doesn't run these bytes.
+#[derive(Debug, thiserror::Error)]
+pub enum OutlineError {
+    /// A component can't be read.
+    #[error(transparent)]
+    Component(#[from] ComponentError),
+    /// A core module can't be read.
+    #[error("it is damaged: {0}")]
+    Damaged(#[from] BinaryReaderError),
+    /// The other module that a command imports, neutralised.
+    #[error(
+        "it is a core WebAssembly module that imports `{0}`; a command of preview 1 imports `{PREVIEW1}` alone. \
+         Build it for the target wasm32-wasip2"
+    )]
+    OtherImport(String),
+    /// A core module isn't a command.
+    #[error(
+        "it is a core WebAssembly module, not a component, and no command: it exports no `_start`. \
+         Build it for the target wasm32-wasip2"
+    )]
+    NoCommand,
+}
+
 impl Outline {
     /// Reads the outline of a component, or of a core module that is a command of preview 1.
     ///
     /// # Errors
     ///
     /// It is damaged, or a core module of another kind.
-    pub fn read(wasm: &[u8]) -> Result<Self, String> {
+    pub fn read(wasm: &[u8]) -> Result<Self, OutlineError> {
         if Parser::is_core_wasm(wasm) {
             return module(wasm);
         }
-        let Interfaces { imports, exports } =
-            Interfaces::read(wasm).map_err(|error| error.to_string())?;
+        let Interfaces { imports, exports } = Interfaces::read(wasm)?;
         let kind = if exports.iter().any(|name| name.starts_with("toolhold:tool/")) {
             ComponentKind::Plugin
         } else if exports.iter().any(|name| name.starts_with("wasi:cli/run@0.2.")) {
@@ -78,13 +100,13 @@ impl Outline {
 }
 
 /// The outline of a core module. It is a command, or nothing that Toolhold runs.
-fn module(wasm: &[u8]) -> Result<Outline, String> {
+fn module(wasm: &[u8]) -> Result<Outline, OutlineError> {
     let (mut starts, mut others) = (false, None);
     for payload in Parser::new(0).parse_all(wasm) {
-        match payload.map_err(damaged)? {
+        match payload? {
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
-                    let import = import.map_err(damaged)?;
+                    let import = import?;
                     if import.module != PREVIEW1 {
                         others.get_or_insert_with(|| neutral_line(cut(import.module, 80)));
                     }
@@ -92,7 +114,7 @@ fn module(wasm: &[u8]) -> Result<Outline, String> {
             }
             Payload::ExportSection(section) => {
                 for export in section {
-                    starts |= export.map_err(damaged)?.name == "_start";
+                    starts |= export?.name == "_start";
                 }
             }
             _ => {}
@@ -105,18 +127,9 @@ fn module(wasm: &[u8]) -> Result<Outline, String> {
             exports: Vec::new(),
             version: None,
         }),
-        (true, Some(other)) => Err(format!(
-            "it is a core WebAssembly module that imports `{other}`; a command of preview 1 imports `{PREVIEW1}` alone. \
-             Build it for the target wasm32-wasip2"
-        )),
-        (false, _) => Err("it is a core WebAssembly module, not a component, and no command: it exports no `_start`. \
-                           Build it for the target wasm32-wasip2"
-            .to_owned()),
+        (true, Some(other)) => Err(OutlineError::OtherImport(other)),
+        (false, _) => Err(OutlineError::NoCommand),
     }
-}
-
-fn damaged(error: wasmparser::BinaryReaderError) -> String {
-    format!("it is damaged: {error}")
 }
 
 /// A plugin's name for a file without one: its stem, without the characters that a name can't have.
@@ -136,7 +149,7 @@ pub fn name_from(stem: &str) -> String {
 mod tests {
     use super::*;
 
-    fn outline(text: &str) -> Result<Outline, String> {
+    fn outline(text: &str) -> Result<Outline, OutlineError> {
         Outline::read(&wat::parse_str(text).expect("the text is WebAssembly"))
     }
 
@@ -147,10 +160,11 @@ mod tests {
         let outline = |text| self::outline(text);
         let found = outline(command).expect("it is a command");
         assert_eq!((found.kind, found.is_module()), (ComponentKind::Command, true));
-        let error = outline("(module)").expect_err("it is no command");
+        let error = outline("(module)").expect_err("it is no command").to_string();
         assert!(error.contains("exports no `_start`"), "{error}");
         let error = outline(r#"(module (import "env" "f" (func)) (func (export "_start")))"#)
-            .expect_err("it needs another module");
+            .expect_err("it needs another module")
+            .to_string();
         assert!(error.contains("imports `env`"), "{error}");
     }
 

@@ -2,7 +2,8 @@
 //! module's schemas describe exactly what that accepts.
 
 use serde_json::{Map, Value, json};
-use wasmtime::component::Type;
+use toolhold_component::SchemaError;
+use wasmtime::component::{Type, types};
 
 /// The largest integer that every JSON reader keeps exactly.
 pub(crate) const EXACT: u64 = 1 << 53;
@@ -16,6 +17,23 @@ const MAX_PARTS: usize = 10_000;
 
 /// Most levels of types within types.
 const MAX_DEPTH: usize = 24;
+
+/// A reason why values of a type can't be JSON, as a phrase after "it".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TypeError {
+    #[error("has types of more than {MAX_PARTS} parts, which is the limit")]
+    TooManyParts,
+    #[error("has types nested deeper than {MAX_DEPTH} levels, which is the limit")]
+    TooDeep,
+    #[error("uses a resource, which lives in one instance, and each call has its own")]
+    Resource,
+    #[error("uses {0}, which JSON doesn't have")]
+    NotInJson(&'static str),
+    #[error("uses a list of a fixed length, which Toolhold doesn't have yet")]
+    FixedLengthList,
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
 
 /// Makes schemas of one function.
 pub(crate) struct Schemas {
@@ -31,8 +49,8 @@ impl Schemas {
     ///
     /// # Errors
     ///
-    /// Why values of this type can't be JSON, as a phrase after "it".
-    pub(crate) fn schema_of(&mut self, ty: &Type) -> Result<Value, String> {
+    /// Values of this type can't be JSON.
+    pub(crate) fn schema_of(&mut self, ty: &Type) -> Result<Value, TypeError> {
         self.schema(ty, 0)
     }
 
@@ -40,7 +58,7 @@ impl Schemas {
     pub(crate) fn object<'t>(
         &mut self,
         fields: impl Iterator<Item = (&'t str, Type)>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, TypeError> {
         self.fields(fields, 0)
     }
 
@@ -48,7 +66,7 @@ impl Schemas {
         &mut self,
         fields: impl Iterator<Item = (&'t str, Type)>,
         depth: usize,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, TypeError> {
         let (mut properties, mut required) = (Map::new(), Vec::new());
         for (name, ty) in fields {
             properties.insert(name.to_owned(), self.schema(&ty, depth + 1)?);
@@ -66,15 +84,13 @@ impl Schemas {
         Ok(object.into())
     }
 
-    fn schema(&mut self, ty: &Type, depth: usize) -> Result<Value, String> {
+    fn schema(&mut self, ty: &Type, depth: usize) -> Result<Value, TypeError> {
         self.parts += 1;
         if self.parts > MAX_PARTS {
-            return Err(format!("has types of more than {MAX_PARTS} parts, which is the limit"));
+            return Err(TypeError::TooManyParts);
         }
         if depth > MAX_DEPTH {
-            return Err(format!(
-                "has types nested deeper than {MAX_DEPTH} levels, which is the limit"
-            ));
+            return Err(TypeError::TooDeep);
         }
         let next = depth + 1;
         Ok(match ty {
@@ -119,15 +135,7 @@ impl Schemas {
                 let types = types.types().map(|ty| self.schema(&ty, next));
                 tuple(types.collect::<Result<_, _>>()?)
             }
-            Type::Variant(variant) => {
-                let mut cases = Vec::new();
-                for case in variant.cases() {
-                    let value = case.ty.as_ref().map(|ty| self.schema(ty, next + 1)).transpose()?;
-                    self.parts += 1;
-                    cases.push(self::case(case.name, value));
-                }
-                json!({ "oneOf": cases })
-            }
+            Type::Variant(variant) => self.variant(variant, next + 1)?,
             Type::Enum(cases) => {
                 self.parts = self.parts.saturating_add(cases.names().len());
                 json!({ "type": "string", "enum": cases.names().collect::<Vec<_>>() })
@@ -140,19 +148,8 @@ impl Schemas {
             })),
             Type::Option(option) => nullable(self.schema(&option.ty(), next)?),
             Type::Result(result) => {
-                let mut side = |name: &str, ty: Option<Type>| {
-                    let value = match ty {
-                        Some(ty) => self.schema(&ty, next + 1)?,
-                        None => json!({ "type": "null" }),
-                    };
-                    Ok::<_, String>(json!({
-                        "type": "object",
-                        "properties": { name: value },
-                        "required": [name],
-                        "additionalProperties": false,
-                    }))
-                };
-                json!({ "oneOf": [side("ok", result.ok())?, side("err", result.err())?] })
+                let ok = self.side("ok", result.ok(), next + 1)?;
+                json!({ "oneOf": [ok, self.side("err", result.err(), next + 1)?] })
             }
             Type::Flags(flags) => {
                 let names: Vec<_> = flags.names().collect();
@@ -163,21 +160,36 @@ impl Schemas {
                     "uniqueItems": true,
                 })
             }
-            Type::Own(_) | Type::Borrow(_) => {
-                return Err(
-                    "uses a resource, which lives in one instance, and each call has its own"
-                        .into(),
-                );
-            }
-            Type::Stream(_) => return Err("uses a stream, which JSON doesn't have".into()),
-            Type::Future(_) => return Err("uses a future, which JSON doesn't have".into()),
-            Type::ErrorContext => {
-                return Err("uses an error-context, which JSON doesn't have".into());
-            }
-            Type::FixedLengthList(_) => {
-                return Err("uses a list of a fixed length, which Toolhold doesn't have yet".into());
-            }
+            Type::Own(_) | Type::Borrow(_) => return Err(TypeError::Resource),
+            Type::Stream(_) => return Err(TypeError::NotInJson("a stream")),
+            Type::Future(_) => return Err(TypeError::NotInJson("a future")),
+            Type::ErrorContext => return Err(TypeError::NotInJson("an error-context")),
+            Type::FixedLengthList(_) => return Err(TypeError::FixedLengthList),
         })
+    }
+
+    fn variant(&mut self, variant: &types::Variant, depth: usize) -> Result<Value, TypeError> {
+        let mut cases = Vec::new();
+        for case in variant.cases() {
+            let value = case.ty.as_ref().map(|ty| self.schema(ty, depth)).transpose()?;
+            self.parts += 1;
+            cases.push(self::case(case.name, value));
+        }
+        Ok(json!({ "oneOf": cases }))
+    }
+
+    /// The schema of `ok` or `err` of a result.
+    fn side(&mut self, name: &str, ty: Option<Type>, depth: usize) -> Result<Value, TypeError> {
+        let value = match ty {
+            Some(ty) => self.schema(&ty, depth)?,
+            None => json!({ "type": "null" }),
+        };
+        Ok(json!({
+            "type": "object",
+            "properties": { name: value },
+            "required": [name],
+            "additionalProperties": false,
+        }))
     }
 }
 

@@ -3,10 +3,10 @@
 //! Arguments have been validated against the schema that `schema` made, so most errors here are
 //! what a schema can't say: base64 that isn't, or a number that the type doesn't hold.
 
-use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine as _};
 use serde_json::{Map, Number, Value};
-use wasmtime::component::{Type, Val};
+use wasmtime::component::{Type, Val, types};
 
 use crate::typed::schema::{EXACT, NOT_FINITE};
 
@@ -16,6 +16,43 @@ const MAX_ARGUMENTS: usize = 64 << 20;
 
 /// Most levels of values within values. Types that reach it have no schema, so it is never met.
 const MAX_DEPTH: usize = 128;
+
+/// A reason why an argument doesn't fit its type, as a phrase after "it".
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ValueError {
+    #[error("is missing")]
+    Missing,
+    #[error(
+        "has more values than {} MiB hold, which is the limit; give less at once",
+        MAX_ARGUMENTS >> 20
+    )]
+    TooLarge,
+    #[error("is nested deeper than {MAX_DEPTH} levels, which is the limit")]
+    TooDeep,
+    /// It is another kind of value.
+    #[error("has to be {0}")]
+    Kind(&'static str),
+    #[error("has to be base64 (with padding): {0}")]
+    Base64(#[from] DecodeError),
+    #[error("is too large for a 32-bit floating-point number")]
+    Float32,
+    #[error("has to have {0} items")]
+    Items(usize),
+    #[error("has an item {0} that isn't a pair")]
+    NotAPair(usize),
+    #[error("has a field that its type doesn't have")]
+    UnknownField,
+    #[error("has to have the name of a case as its `tag`")]
+    Tag,
+    #[error("has a `value`, which the case `{0}` doesn't have")]
+    CaseValue(String),
+    #[error("has to have either `ok` or `err`")]
+    OkOrErr,
+    #[error("has to have only names of its schema")]
+    Flag,
+    #[error("can't be given as JSON")]
+    NotInJson,
+}
 
 /// A conversion of arguments into values.
 pub(crate) struct Lowering {
@@ -38,40 +75,35 @@ impl Lowering {
     ///
     /// # Errors
     ///
-    /// What is wrong, as a phrase after "it".
+    /// The value doesn't fit the type, or is missing.
     pub(crate) fn field(
         &mut self,
         name: &str,
         value: Option<&Value>,
         ty: &Type,
-    ) -> Result<Val, String> {
+    ) -> Result<Val, ValueError> {
         self.at.push(name.to_owned());
         let value = match (value, ty) {
             (Some(value), _) => self.value(value, ty)?,
             (None, Type::Option(_)) => self.value(&Value::Null, ty)?,
-            (None, _) => return Err("is missing".to_owned()),
+            (None, _) => return Err(ValueError::Missing),
         };
         self.at.pop();
         Ok(value)
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), String> {
-        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
-            format!(
-                "has more values than {} MiB hold, which is the limit; give less at once",
-                MAX_ARGUMENTS >> 20
-            )
-        })?;
+    fn take(&mut self, bytes: usize) -> Result<(), ValueError> {
+        self.left = self.left.checked_sub(bytes).ok_or(ValueError::TooLarge)?;
         Ok(())
     }
 
-    fn value(&mut self, value: &Value, ty: &Type) -> Result<Val, String> {
+    fn value(&mut self, value: &Value, ty: &Type) -> Result<Val, ValueError> {
         self.take(size_of::<Val>())?;
         if self.at.len() > MAX_DEPTH {
-            return Err(format!("is nested deeper than {MAX_DEPTH} levels, which is the limit"));
+            return Err(ValueError::TooDeep);
         }
         Ok(match ty {
-            Type::Bool => Val::Bool(value.as_bool().ok_or("has to be true or false")?),
+            Type::Bool => Val::Bool(value.as_bool().ok_or(ValueError::Kind("true or false"))?),
             Type::S8 => Val::S8(integer(value)?),
             Type::U8 => Val::U8(integer(value)?),
             Type::S16 => Val::S16(integer(value)?),
@@ -80,21 +112,13 @@ impl Lowering {
             Type::U32 => Val::U32(integer(value)?),
             Type::S64 => Val::S64(integer(value)?),
             Type::U64 => Val::U64(integer(value)?),
-            Type::Float32 => {
-                let double = float(value)?;
-                #[expect(clippy::cast_possible_truncation, reason = "the nearest is what is meant")]
-                let single = double as f32;
-                if double.is_finite() && !single.is_finite() {
-                    return Err("is too large for a 32-bit floating-point number".to_owned());
-                }
-                Val::Float32(single)
-            }
+            Type::Float32 => Val::Float32(float32(value)?),
             Type::Float64 => Val::Float64(float(value)?),
             Type::Char => {
                 let mut chars = text(value)?.chars();
                 match (chars.next(), chars.next()) {
                     (Some(single), None) => Val::Char(single),
-                    _ => return Err("has to be a text of one character".to_owned()),
+                    _ => return Err(ValueError::Kind("a text of one character")),
                 }
             }
             Type::String => {
@@ -105,10 +129,7 @@ impl Lowering {
             Type::List(list) if matches!(list.ty(), Type::U8) => {
                 let text = text(value)?;
                 self.take((text.len() / 4 * 3).saturating_mul(size_of::<Val>()))?;
-                let bytes = STANDARD
-                    .decode(text)
-                    .map_err(|error| format!("has to be base64 (with padding): {error}"))?;
-                Val::List(bytes.into_iter().map(Val::U8).collect())
+                Val::List(STANDARD.decode(text)?.into_iter().map(Val::U8).collect())
             }
             Type::List(list) => {
                 let ty = list.ty();
@@ -118,45 +139,21 @@ impl Lowering {
                 )
             }
             Type::Map(map) => self.map(value, &map.key(), &map.value())?,
-            Type::Record(record) => {
-                let fields = object(value)?;
-                self.only(fields, |name| record.fields().any(|field| field.name == name))?;
-                let values = record.fields().map(|field| {
-                    self.take(size_of::<(String, Val)>() + field.name.len())?;
-                    let value = self.field(field.name, fields.get(field.name), &field.ty)?;
-                    Ok((field.name.to_owned(), value))
-                });
-                Val::Record(values.collect::<Result<_, String>>()?)
-            }
+            Type::Record(record) => self.record(value, record)?,
             Type::Tuple(tuple) => {
                 let items = array(value)?;
                 if items.len() != tuple.types().len() {
-                    return Err(format!("has to have {} items", tuple.types().len()));
+                    return Err(ValueError::Items(tuple.types().len()));
                 }
                 let items = tuple.types().zip(items).enumerate();
                 let values = items.map(|(at, (ty, item))| self.item(at, item, &ty));
                 Val::Tuple(values.collect::<Result<_, _>>()?)
             }
-            Type::Variant(variant) => {
-                let fields = object(value)?;
-                let tag = fields.get("tag").and_then(Value::as_str).unwrap_or_default();
-                let case = variant.cases().find(|case| case.name == tag);
-                let case = case.ok_or("has to have the name of a case as its `tag`")?;
-                self.take(tag.len())?;
-                let given = fields.get("value");
-                let value = match (&case.ty, given) {
-                    (Some(ty), value) => Some(Box::new(self.field("value", value, ty)?)),
-                    (None, None | Some(Value::Null)) => None,
-                    (None, Some(_)) => {
-                        return Err(format!("has a `value`, which the case `{tag}` doesn't have"));
-                    }
-                };
-                Val::Variant(tag.to_owned(), value)
-            }
+            Type::Variant(variant) => self.variant(value, variant)?,
             Type::Enum(cases) => {
                 let name = text(value)?;
                 if !cases.names().any(|case| case == name) {
-                    return Err("has to be one of the names of its schema".to_owned());
+                    return Err(ValueError::Kind("one of the names of its schema"));
                 }
                 Val::Enum(name.to_owned())
             }
@@ -169,48 +166,79 @@ impl Lowering {
                 };
                 Val::Option(Some(Box::new(value)))
             }
-            Type::Result(result) => {
-                let fields = object(value)?;
-                let (name, ty, is_ok) = match (fields.get("ok"), fields.get("err")) {
-                    (Some(_), None) => ("ok", result.ok(), true),
-                    (None, Some(_)) => ("err", result.err(), false),
-                    _ => return Err("has to have either `ok` or `err`".to_owned()),
-                };
-                let value = match ty {
-                    Some(ty) => Some(Box::new(self.field(name, fields.get(name), &ty)?)),
-                    None => None,
-                };
-                Val::Result(if is_ok { Ok(value) } else { Err(value) })
-            }
-            Type::Flags(flags) => {
-                let mut names = Vec::new();
-                for name in array(value)? {
-                    let name = text(name)?;
-                    if !flags.names().any(|flag| flag == name) {
-                        return Err("has to have only names of its schema".to_owned());
-                    }
-                    self.take(size_of::<String>() + name.len())?;
-                    names.push(name.to_owned());
-                }
-                Val::Flags(names)
-            }
+            Type::Result(result) => self.result(value, result)?,
+            Type::Flags(flags) => self.flags(value, flags)?,
             Type::Own(_)
             | Type::Borrow(_)
             | Type::Future(_)
             | Type::Stream(_)
             | Type::ErrorContext
-            | Type::FixedLengthList(_) => return Err("can't be given as JSON".to_owned()),
+            | Type::FixedLengthList(_) => return Err(ValueError::NotInJson),
         })
     }
 
-    fn item(&mut self, at: usize, value: &Value, ty: &Type) -> Result<Val, String> {
+    fn record(&mut self, value: &Value, record: &types::Record) -> Result<Val, ValueError> {
+        let fields = object(value)?;
+        if fields.keys().any(|name| !record.fields().any(|field| field.name == name)) {
+            return Err(ValueError::UnknownField);
+        }
+        let mut values = Vec::new();
+        for field in record.fields() {
+            self.take(size_of::<(String, Val)>() + field.name.len())?;
+            let value = self.field(field.name, fields.get(field.name), &field.ty)?;
+            values.push((field.name.to_owned(), value));
+        }
+        Ok(Val::Record(values))
+    }
+
+    fn variant(&mut self, value: &Value, variant: &types::Variant) -> Result<Val, ValueError> {
+        let fields = object(value)?;
+        let tag = fields.get("tag").and_then(Value::as_str).unwrap_or_default();
+        let case = variant.cases().find(|case| case.name == tag).ok_or(ValueError::Tag)?;
+        self.take(tag.len())?;
+        let value = match (&case.ty, fields.get("value")) {
+            (Some(ty), value) => Some(Box::new(self.field("value", value, ty)?)),
+            (None, None | Some(Value::Null)) => None,
+            (None, Some(_)) => return Err(ValueError::CaseValue(tag.to_owned())),
+        };
+        Ok(Val::Variant(tag.to_owned(), value))
+    }
+
+    fn result(&mut self, value: &Value, result: &types::ResultType) -> Result<Val, ValueError> {
+        let fields = object(value)?;
+        let (name, ty, is_ok) = match (fields.get("ok"), fields.get("err")) {
+            (Some(_), None) => ("ok", result.ok(), true),
+            (None, Some(_)) => ("err", result.err(), false),
+            _ => return Err(ValueError::OkOrErr),
+        };
+        let value = match ty {
+            Some(ty) => Some(Box::new(self.field(name, fields.get(name), &ty)?)),
+            None => None,
+        };
+        Ok(Val::Result(if is_ok { Ok(value) } else { Err(value) }))
+    }
+
+    fn flags(&mut self, value: &Value, flags: &types::Flags) -> Result<Val, ValueError> {
+        let mut names = Vec::new();
+        for name in array(value)? {
+            let name = text(name)?;
+            if !flags.names().any(|flag| flag == name) {
+                return Err(ValueError::Flag);
+            }
+            self.take(size_of::<String>() + name.len())?;
+            names.push(name.to_owned());
+        }
+        Ok(Val::Flags(names))
+    }
+
+    fn item(&mut self, at: usize, value: &Value, ty: &Type) -> Result<Val, ValueError> {
         self.at.push(at.to_string());
         let value = self.value(value, ty)?;
         self.at.pop();
         Ok(value)
     }
 
-    fn map(&mut self, value: &Value, key: &Type, ty: &Type) -> Result<Val, String> {
+    fn map(&mut self, value: &Value, key: &Type, ty: &Type) -> Result<Val, ValueError> {
         let mut pairs = Vec::new();
         if matches!(key, Type::String) {
             for (name, value) in object(value)? {
@@ -221,40 +249,29 @@ impl Lowering {
         } else {
             for (at, pair) in array(value)?.iter().enumerate() {
                 let [first, second] = &array(pair)?[..] else {
-                    return Err(format!("has an item {at} that isn't a pair"));
+                    return Err(ValueError::NotAPair(at));
                 };
                 pairs.push((self.item(at, first, key)?, self.item(at, second, ty)?));
             }
         }
         Ok(Val::Map(pairs))
     }
-
-    fn only(
-        &self,
-        fields: &Map<String, Value>,
-        is_field: impl Fn(&str) -> bool,
-    ) -> Result<(), String> {
-        match fields.keys().find(|name| !is_field(name)) {
-            Some(_) => Err("has a field that its type doesn't have".to_owned()),
-            None => Ok(()),
-        }
-    }
 }
 
-fn text(value: &Value) -> Result<&str, String> {
-    value.as_str().ok_or_else(|| "has to be a text".to_owned())
+fn text(value: &Value) -> Result<&str, ValueError> {
+    value.as_str().ok_or(ValueError::Kind("a text"))
 }
 
-fn array(value: &Value) -> Result<&Vec<Value>, String> {
-    value.as_array().ok_or_else(|| "has to be a list".to_owned())
+fn array(value: &Value) -> Result<&Vec<Value>, ValueError> {
+    value.as_array().ok_or(ValueError::Kind("a list"))
 }
 
-fn object(value: &Value) -> Result<&Map<String, Value>, String> {
-    value.as_object().ok_or_else(|| "has to be an object".to_owned())
+fn object(value: &Value) -> Result<&Map<String, Value>, ValueError> {
+    value.as_object().ok_or(ValueError::Kind("an object"))
 }
 
 /// An integer: a number, or the text of one.
-fn integer<T: TryFrom<i128>>(value: &Value) -> Result<T, String> {
+fn integer<T: TryFrom<i128>>(value: &Value) -> Result<T, ValueError> {
     let wide = match value {
         Value::Number(number) => {
             number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
@@ -263,10 +280,20 @@ fn integer<T: TryFrom<i128>>(value: &Value) -> Result<T, String> {
         _ => None,
     };
     wide.and_then(|wide| T::try_from(wide).ok())
-        .ok_or_else(|| "has to be an integer within the bounds of its type".to_owned())
+        .ok_or(ValueError::Kind("an integer within the bounds of its type"))
 }
 
-fn float(value: &Value) -> Result<f64, String> {
+fn float32(value: &Value) -> Result<f32, ValueError> {
+    let double = float(value)?;
+    #[expect(clippy::cast_possible_truncation, reason = "the nearest is what is meant")]
+    let single = double as f32;
+    if double.is_finite() && !single.is_finite() {
+        return Err(ValueError::Float32);
+    }
+    Ok(single)
+}
+
+fn float(value: &Value) -> Result<f64, ValueError> {
     match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => match NOT_FINITE.iter().position(|name| name == text) {
@@ -277,7 +304,7 @@ fn float(value: &Value) -> Result<f64, String> {
         },
         _ => None,
     }
-    .ok_or_else(|| "has to be a number".to_owned())
+    .ok_or(ValueError::Kind("a number"))
 }
 
 /// A conversion of an answer into JSON, of at most so many bytes of text.
@@ -536,7 +563,7 @@ mod tests {
         let rows = |count| Value::Array(vec![row.clone(); count]);
         assert!(Lowering::new().value(&rows(10), &ty).is_ok());
         let error = Lowering::new().value(&rows(4000), &ty).expect_err("it is too much");
-        assert!(error.contains("64 MiB"), "{error}");
+        assert!(error.to_string().contains("64 MiB"), "{error}");
     }
 
     #[test]

@@ -56,7 +56,9 @@ impl wit::Host for &mut CallState {
         let Some(access) = &mut self.capabilities.parts else { return Ok(Vec::new()) };
         let engine = match access.runtime.part_engine.get() {
             Ok(engine) => engine,
-            Err(reason) => return Ok(vec![Err(error("unavailable", reason)); count]),
+            Err(failed) => {
+                return Ok(vec![Err(error("unavailable", failed.to_string())); count]);
+            }
         };
         let bounds = PartBounds {
             deadline: call.watch.deadline(),
