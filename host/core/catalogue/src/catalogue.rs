@@ -11,7 +11,7 @@ use toolhold_engine::{Origin, Plugin, SchemaCost};
 use toolhold_policy::TextGlob;
 
 use crate::filter_chain::Chain;
-use crate::schema;
+use crate::schema::{self, InvalidSchemaError};
 use crate::tally::Tally;
 
 /// How similar a name has to be to be suggested.
@@ -106,9 +106,9 @@ impl Tool {
                 cost: OnceLock::new(),
             };
             if !was_checked {
-                tool.compiled().map_err(|reason| HostError::Load {
+                tool.compiled().map_err(|error| HostError::Load {
                     plugin: tool.provider.name().to_owned(),
-                    reason,
+                    reason: error.to_string(),
                 })?;
             }
             Ok(Arc::new(tool))
@@ -139,21 +139,28 @@ impl Tool {
 
     /// The validator for the arguments of a call.
     pub fn validator(&self) -> Result<&Validator, Failure> {
-        self.compiled()
-            .map_err(|reason| Failure::new(Category::PermanentFailure, reason).with_code("host"))
+        self.compiled().map_err(|error| {
+            Failure::new(Category::PermanentFailure, error.to_string()).with_code("host")
+        })
     }
 
-    fn compiled(&self) -> Result<&Validator, String> {
+    fn compiled(&self) -> Result<&Validator, ToolSchemaError> {
         if let Some(validator) = self.validator.get() {
             return Ok(validator);
         }
         let Definition { name, input_schema, .. } = &*self.definition;
-        let validator = schema::compile(input_schema);
-        let validator = validator.map_err(|reason| {
-            format!("the input schema of its tool `{name}` can't be used: {reason}")
-        })?;
+        let validator = schema::compile(input_schema)
+            .map_err(|error| ToolSchemaError { tool: name.clone(), error })?;
         Ok(self.validator.get_or_init(|| validator))
     }
+}
+
+/// A tool whose input schema isn't valid.
+#[derive(Debug, thiserror::Error)]
+#[error("the input schema of its tool `{tool}` can't be used: {error}")]
+struct ToolSchemaError {
+    tool: String,
+    error: InvalidSchemaError,
 }
 
 /// The tools of one moment. A catalogue never changes: when plugins change, a new one replaces it.

@@ -291,12 +291,12 @@ pub use toolhold_answers::{
 pub use toolhold_catalogue::Audience;
 pub use toolhold_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use toolhold_catalogue::plugins::{
-    ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion, LockedPlugin,
-    NewPlugin, PluginApprovals, PluginInspection, PluginPlace, PluginSource, PluginState,
-    ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
+    AdmissionError, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
+    LockedPlugin, NewPlugin, PluginApprovals, PluginInspection, PluginPlace, PluginSource,
+    PluginState, ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
     compare_versions, config_schema, grant_in_words, memory, server_places,
 };
-pub use toolhold_catalogue::schema::compile as compile_schema;
+pub use toolhold_catalogue::schema::{InvalidSchemaError, compile as compile_schema};
 pub use toolhold_config as config;
 pub use toolhold_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallCommands, CallId, CallRequests, CallerInfo,

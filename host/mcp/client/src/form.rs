@@ -219,8 +219,8 @@ pub(crate) enum AnswerError {
     #[error("it is {0} bytes; the limit is {MAX_ANSWER}")]
     TooLarge(usize),
     /// The form isn't a schema that answers can be checked with.
-    #[error("{0}")]
-    Form(String),
+    #[error(transparent)]
+    Form(#[from] InvalidSchemaError),
     /// A value doesn't fit its field.
     #[error("{0}")]
     Value(String),
@@ -243,7 +243,7 @@ pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<
     if size > MAX_ANSWER {
         return Err(AnswerError::TooLarge(size));
     }
-    let schema = compile_schema(form).map_err(|why| AnswerError::Form(why.to_string()))?;
+    let schema = compile_schema(form)?;
     if let Err(error) = schema.validate(&value) {
         return Err(AnswerError::Value(neutral_line(cut(&error.to_string(), MAX_TEXT))));
     }

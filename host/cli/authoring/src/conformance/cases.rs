@@ -44,9 +44,8 @@ pub(crate) struct Cases {
 /// A tool that no arguments can be made for.
 #[derive(Debug, Error)]
 pub(crate) enum CasesError {
-    /// Its schema isn't valid.
-    #[error("{0}")]
-    Schema(String),
+    #[error(transparent)]
+    Schema(#[from] InvalidSchemaError),
     #[error(
         "no valid arguments could be made from its schema: give some in `examples`, at its top or \
          of each argument"
@@ -68,8 +67,7 @@ impl Cases {
     /// Why none can be made.
     pub(crate) fn from_definition(tool: &Definition, seed: u64) -> Result<Self, CasesError> {
         let schema = &tool.input_schema;
-        let validator =
-            compile_schema(schema).map_err(|error| CasesError::Schema(error.to_string()))?;
+        let validator = compile_schema(schema)?;
         let cost = SchemaCost::from_schema(schema);
         let mut collector = Collector { validator: &validator, cost, cases: Self::default() };
         let least = in_the_world(tool, Maker::new(schema, false).value());

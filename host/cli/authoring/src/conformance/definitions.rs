@@ -39,7 +39,7 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
         if let Err(error) = compile_schema(schema) {
             findings.push(Finding::new(
                 format!("a valid JSON Schema (2020-12) as {what}"),
-                error,
+                error.to_string(),
                 "correct it: nobody can call the tool",
             ));
             continue;

@@ -2,16 +2,115 @@
 //! are loaded, each time, since what was recorded when a plugin was installed is the user's own
 //! file.
 
+use std::fmt;
 use std::path::Path;
 
-use toolhold_config::{AllowedPlugin, Config, InstallKey};
+use toolhold_config::{AllowedPlugin, Config, InstallKey, Source};
 use toolhold_contract::HostError;
 use toolhold_contract::text::neutral_line;
 use toolhold_engine::Candidate;
 use toolhold_policy::OriginKind;
 use toolhold_signing::{
-    SignatureRefusal, SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin,
+    SignatureRefusal, SignedPlugin, SigningError, TrustedKey, read_signatures_beside, today,
+    verify_plugin,
 };
+
+const SOURCES: &str = "installing.sources";
+const ALLOWED: &str = "installing.allowed";
+const REQUIRE_SIGNATURE: &str = "installing.require_signature";
+
+/// A reason why `[installing]` keeps a component from being loaded: the rule, its place, and what
+/// to do.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmissionError {
+    /// Plugins may not come from its source.
+    #[error("its source isn't in `{SOURCES}` ({place}): {from}{remedy}")]
+    Source {
+        /// Where the rule is.
+        place: Source,
+        /// The plugin's source, neutralised.
+        from: String,
+        /// What to do.
+        remedy: Remedy,
+    },
+    /// Its file wasn't read.
+    #[error("its file wasn't read, so it can't be verified")]
+    Unread,
+    /// Its signatures can't be read.
+    #[error("its signature can't be read: {0}")]
+    Signatures(#[from] SigningError),
+    /// Its signatures aren't those that it needs.
+    #[error("{refusal}{}{}{remedy}", describe_key(.key.as_ref()), describe_rule(.rule.as_ref()))]
+    Signature {
+        /// What is wrong with them.
+        refusal: SignatureRefusal,
+        /// Where the key is that the refusal is about.
+        key: Option<Source>,
+        /// Where the rule is that a signature is required.
+        rule: Option<Source>,
+        /// What to do.
+        remedy: Remedy,
+    },
+    /// It isn't among the allowed plugins.
+    #[error(
+        "`{ALLOWED}` ({place}) doesn't have it: its digest is sha256:{digest}, and {}{remedy}",
+        describe_signer(.signer)
+    )]
+    NotAllowed {
+        /// Where the rule is.
+        place: Source,
+        /// The component's digest.
+        digest: String,
+        /// Who signed it.
+        signer: Result<String, SignatureRefusal>,
+        /// What to do.
+        remedy: Remedy,
+    },
+}
+
+fn describe_key(place: Option<&Source>) -> String {
+    place.map_or_else(String::new, |place| format!(" (`installing.keys`, {place})"))
+}
+
+fn describe_rule(place: Option<&Source>) -> String {
+    place.map_or_else(String::new, |place| format!("; `{REQUIRE_SIGNATURE}` is true ({place})"))
+}
+
+fn describe_signer(signer: &Result<String, SignatureRefusal>) -> String {
+    match signer {
+        Ok(key) => format!("it is signed by key `{key}`"),
+        Err(refusal) => refusal.to_string(),
+    }
+}
+
+/// What to do about a rule: whoever it belongs to can change it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The rule is in a ceiling, by its path.
+    Ask(String),
+    /// The rule is the user's.
+    Change(&'static str),
+}
+
+impl Remedy {
+    fn new(config: &Config, key: &str, own: &'static str) -> Self {
+        match config.origin(key).kind {
+            OriginKind::Ceiling(file) => Self::Ask(file),
+            _ => Self::Change(own),
+        }
+    }
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ask(file) => {
+                write!(f, "; your configuration can't change this: ask whoever manages {file}")
+            }
+            Self::Change(what) => write!(f, "; {what}"),
+        }
+    }
+}
 
 /// Whether `[installing]` may keep a component from being loaded.
 pub(super) fn is_restricted(config: &Config) -> bool {
@@ -33,14 +132,11 @@ pub(super) fn check(
     let info = candidate.info();
     let name = &info.manifest.name;
     let checked = check_source(config, source).and_then(|()| {
-        let wasm = candidate.bytes().ok_or("its file wasn't read, so it can't be verified")?;
+        let wasm = candidate.bytes().ok_or(AdmissionError::Unread)?;
         let plugin = SignedPlugin { wasm, name, source: Some(source) };
-        match read_signatures_beside(file) {
-            Ok(signatures) => check_signed(config, plugin, &info.digest, &signatures).map(drop),
-            Err(error) => Err(format!("its signature can't be read: {error}")),
-        }
+        check_signed(config, plugin, &info.digest, &read_signatures_beside(file)?).map(drop)
     });
-    checked.map_err(|reason| HostError::Load { plugin: name.clone(), reason })
+    checked.map_err(|error| HostError::Load { plugin: name.clone(), reason: error.to_string() })
 }
 
 /// Whether plugins may come from a source.
@@ -48,17 +144,15 @@ pub(super) fn check(
 /// # Errors
 ///
 /// `installing.sources` doesn't have it.
-pub fn check_source(config: &Config, source: &str) -> Result<(), String> {
-    let key = "installing.sources";
+pub fn check_source(config: &Config, source: &str) -> Result<(), AdmissionError> {
     if config.values.installing.sources.iter().any(|pattern| pattern.0.matches(source)) {
         return Ok(());
     }
-    Err(format!(
-        "its source isn't in `{key}` ({}): {}{}",
-        config.source(key),
-        neutral_line(source),
-        remedy(config, key, "add the source there")
-    ))
+    Err(AdmissionError::Source {
+        place: config.source(SOURCES),
+        from: neutral_line(source),
+        remedy: Remedy::new(config, SOURCES, "add the source there"),
+    })
 }
 
 /// Who signed a component, by the name of a trusted key or with the reason why there is none, if
@@ -72,16 +166,16 @@ pub fn check_signed(
     plugin: SignedPlugin<'_>,
     digest: &str,
     signatures: &[Vec<u8>],
-) -> Result<Result<String, String>, String> {
+) -> Result<Result<String, SignatureRefusal>, AdmissionError> {
     let installing = &config.values.installing;
     let keys: Vec<TrustedKey> = installing.keys.iter().map(InstallKey::trusted).collect();
     let today = today();
-    let signer = verify_plugin(plugin, signatures, &keys, today);
-    if let Err(refusal) = &signer
-        && (installing.require_signature || refusal.is_alarming())
-    {
-        return Err(refused(config, refusal));
-    }
+    let signer = match verify_plugin(plugin, signatures, &keys, today) {
+        Err(refusal) if installing.require_signature || refusal.is_alarming() => {
+            return Err(refused(config, refusal));
+        }
+        verified => verified.map(|signer| signer.name),
+    };
     let is_allowed = |one: &AllowedPlugin| {
         one.matches(plugin.name, digest)
             && one.key.as_ref().is_none_or(|key| {
@@ -91,47 +185,32 @@ pub fn check_signed(
             })
     };
     if !installing.allows_every_plugin() && !installing.allowed.iter().any(is_allowed) {
-        let key = "installing.allowed";
-        let signed = match &signer {
-            Ok(signer) => format!("it is signed by key `{}`", signer.name),
-            Err(refusal) => refusal.to_string(),
-        };
-        return Err(format!(
-            "`{key}` ({}) doesn't have it: its digest is sha256:{digest}, and {signed}{}",
-            config.source(key),
-            remedy(config, key, "add an entry with this digest or with its signer's key")
-        ));
+        let own = "add an entry with this digest or with its signer's key";
+        return Err(AdmissionError::NotAllowed {
+            place: config.source(ALLOWED),
+            digest: digest.to_owned(),
+            signer,
+            remedy: Remedy::new(config, ALLOWED, own),
+        });
     }
-    Ok(signer.map(|signer| signer.name).map_err(|refusal| refusal.to_string()))
+    Ok(signer)
 }
 
 /// The refusal, with the line of the key that it is about, and that of the rule.
-fn refused(config: &Config, refusal: &SignatureRefusal) -> String {
+fn refused(config: &Config, refusal: SignatureRefusal) -> AdmissionError {
     let installing = &config.values.installing;
-    let mut reason = refusal.to_string();
     let index =
         refusal.key_name().and_then(|name| installing.keys.iter().position(|key| key.name == name));
     let key = index.map(|index| format!("installing.keys.{index}"));
-    if let Some(key) = &key {
-        reason += &format!(" (`installing.keys`, {})", config.source(key));
-    }
-    let rule = "installing.require_signature";
-    if installing.require_signature {
-        reason += &format!("; `{rule}` is true ({})", config.source(rule));
-    }
-    let decisive = match (&key, refusal.is_alarming()) {
-        (Some(key), true) => key,
-        _ => rule,
+    let decisive = match &key {
+        Some(key) if refusal.is_alarming() => key,
+        _ => REQUIRE_SIGNATURE,
     };
-    reason + &remedy(config, decisive, "get it from its author, signed by a key that you trust")
-}
-
-/// What to do about a rule: whoever it belongs to can change it.
-fn remedy(config: &Config, key: &str, own: &str) -> String {
-    match config.origin(key).kind {
-        OriginKind::Ceiling(file) => {
-            format!("; your configuration can't change this: ask whoever manages {file}")
-        }
-        _ => format!("; {own}"),
+    let own = "get it from its author, signed by a key that you trust";
+    AdmissionError::Signature {
+        remedy: Remedy::new(config, decisive, own),
+        refusal,
+        key: key.map(|key| config.source(&key)),
+        rule: installing.require_signature.then(|| config.source(REQUIRE_SIGNATURE)),
     }
 }

@@ -134,15 +134,14 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Starts to listen. Questions wait until [`serve`](Self::serve) takes them.
-    pub(super) fn open(folders: &Folders) -> Result<Self, String> {
+    pub(super) fn open(folders: &Folders) -> std::io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let folder = PrivateFolder::make(&folder(folders)).map_err(|error| error.to_string())?;
+        let folder = PrivateFolder::make(&folder(folders))?;
         let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         // An ended process with the same ID may have left it.
         let _ = folder.remove(&name);
-        let socket =
-            UnixListener::bind(below(&folder, &name)).map_err(|error| error.to_string())?;
-        socket.set_nonblocking(true).map_err(|error| error.to_string())?;
+        let socket = UnixListener::bind(below(&folder, &name))?;
+        socket.set_nonblocking(true)?;
         Ok(Self { socket, folder, name })
     }
 

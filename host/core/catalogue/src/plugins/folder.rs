@@ -3,7 +3,7 @@
 //! between.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -14,6 +14,26 @@ use toolhold_system::watch::FileStamp;
 /// Most files in the folder. A folder with more is probably a mistake.
 const MAX_FILES: usize = 1024;
 
+/// A reason why the file of a plugin, or the folder with it, can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PluginFileError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("it can't be read: {0}")]
+    Unreadable(#[source] io::Error),
+    #[error("it is a link; put the file itself into the folder")]
+    Link,
+    #[error("it isn't a file")]
+    NotAFile,
+    #[error(
+        "other users can write to it, so `reload = \"trust\"` would trust them; `chown` it, `chmod go-w` it, or approve it"
+    )]
+    OthersCanWrite,
+    /// The copy of an installed plugin.
+    #[error("{}: {error}", path.display())]
+    Copy { path: PathBuf, error: io::Error },
+}
+
 /// A folder whose components are loaded. Only its user can write to it.
 pub(super) struct PluginFolder {
     folder: PrivateFolder,
@@ -22,18 +42,17 @@ pub(super) struct PluginFolder {
 
 impl PluginFolder {
     /// Opens the folder. `None` if there is no folder, `Err` with the reason if it isn't safe.
-    pub(super) fn open(path: &Path) -> Result<Option<Self>, String> {
+    pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         match PrivateFolder::open(path) {
             Ok(folder) => Ok(Some(Self { folder, path: path.to_owned() })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         }
     }
 
     /// The names of the plugins in the folder: each `NAME.wasm`, in order.
-    pub(super) fn names(&self) -> Result<Vec<String>, String> {
-        let names =
-            self.folder.names(MAX_FILES).map_err(|error| format!("it can't be read: {error}"))?;
+    pub(super) fn names(&self) -> Result<Vec<String>, PluginFileError> {
+        let names = self.folder.names(MAX_FILES).map_err(PluginFileError::Unreadable)?;
         // Hidden files are unfinished files of editors and copying programs.
         let plugins = names
             .iter()
@@ -48,13 +67,13 @@ impl PluginFolder {
     }
 
     /// Opens the file of a plugin. It has to be a regular file that only its user can write.
-    pub(super) fn open_plugin(&self, name: &str) -> Result<(File, FileStamp), String> {
+    pub(super) fn open_plugin(&self, name: &str) -> Result<(File, FileStamp), PluginFileError> {
         let file = self.folder.file(&format!("{name}.wasm")).map_err(|error| {
             match error.raw_os_error() {
                 Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
-                    "it is a link; put the file itself into the folder".to_owned()
+                    PluginFileError::Link
                 }
-                _ => error.to_string(),
+                _ => error.into(),
             }
         })?;
         let stamp = stamp_of(&file)?;
@@ -65,25 +84,25 @@ impl PluginFolder {
 /// Opens a component that the configuration names. Its folder isn't checked and links are followed,
 /// since the operator wrote the path. `trusted`: the component is loaded without an approval, so
 /// other users must not be able to write to it.
-pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, FileStamp), String> {
+pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, FileStamp), PluginFileError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|errno| format!("it can't be read: {errno}"))?;
+        .map_err(|errno| PluginFileError::Unreadable(errno.into()))?;
     let file = File::from(file);
     let stamp = stamp_of(&file)?;
-    let stat = rustix::fs::fstat(&file).map_err(|errno| errno.to_string())?;
+    let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
     let others = stat.st_mode & 0o022 != 0
         || (stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw());
     if trusted && others {
-        return Err("other users can write to it, so `reload = \"trust\"` would trust them; `chown` it, `chmod go-w` it, or approve it".into());
+        return Err(PluginFileError::OthersCanWrite);
     }
     Ok((file, stamp))
 }
 
 /// The stamp of an open file. It has to be a regular one.
-pub(super) fn stamp_of(file: &File) -> Result<FileStamp, String> {
-    let metadata = file.metadata().map_err(|error| error.to_string())?;
-    if metadata.is_file() { Ok(FileStamp::from(&metadata)) } else { Err("it isn't a file".into()) }
+pub(super) fn stamp_of(file: &File) -> Result<FileStamp, PluginFileError> {
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok(FileStamp::from(&metadata)) } else { Err(PluginFileError::NotAFile) }
 }
 
 /// A file's name in the form for display.

@@ -177,11 +177,11 @@ impl Plugins {
                 });
                 read.await.and_then(|read| read)
             }
-            Err(reason) => Err(HostError::Load { plugin: name.clone(), reason }),
+            Err(error) => Err(HostError::Load { plugin: name.clone(), reason: error.to_string() }),
         };
         let verdict = match candidate {
             Ok(candidate) => self.consider(&name, &place, candidate.under(&name), approved).await,
-            Err(error) => Verdict::Wait(HeldVersion::failed(None, reason_of(error))),
+            Err(error) => Verdict::Wait(HeldVersion::failed(None, reason_of(&error))),
         };
         let half_written = self.watched
             && matches!(&verdict, Verdict::Wait(waiting) if !waiting.held)
@@ -224,7 +224,7 @@ impl Plugins {
         }
         match self.load(name, candidate).await {
             Ok(plugin) => Verdict::Serve(plugin, is_approved),
-            Err(error) => failed(reason_of(error)),
+            Err(error) => failed(reason_of(&error)),
         }
     }
 
@@ -317,7 +317,7 @@ impl Plugins {
                     Ok(()) => (None, Some(Served { name, plugin, before })),
                     Err(error) => {
                         (slot.running, slot.generation) = before;
-                        (Some(HeldVersion::failed(Some(plugin.info()), reason_of(error))), None)
+                        (Some(HeldVersion::failed(Some(plugin.info()), reason_of(&error))), None)
                     }
                 }
             }
@@ -346,7 +346,7 @@ impl Plugins {
                     let Some(slot) = slot_of(slots, &one.name) else { continue };
                     let info = one.plugin.info();
                     (slot.running, slot.generation) = one.before;
-                    slot.wait(Some(HeldVersion::failed(Some(info), reason_of(error))), false);
+                    slot.wait(Some(HeldVersion::failed(Some(info), reason_of(&error))), false);
                 }
             }
         }

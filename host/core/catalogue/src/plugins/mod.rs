@@ -34,7 +34,7 @@ use toolhold_contract::{CancellationToken, HostError, ToolSource};
 use toolhold_engine::{Builtin, Candidate, Runtime};
 use toolhold_system::watch::FileStamp;
 
-pub use admission::{check_signed, check_source};
+pub use admission::{AdmissionError, Remedy, check_signed, check_source};
 pub use advisor::CommandGate;
 pub use approvals::{NewPlugin, PluginApprovals, compare_versions};
 pub use capabilities::grant_in_words;
@@ -51,7 +51,7 @@ pub use watching::Watch;
 
 use crate::catalogue::{Catalogue, Tool};
 use crate::filter_chain::Chain;
-use folder::PluginFolder;
+use folder::{PluginFileError, PluginFolder};
 use slot::{ComponentSource, Running, Slot};
 
 /// The plugins of a host, and the catalogue of their tools.
@@ -92,7 +92,7 @@ struct FoundComponent {
     place: ComponentSource,
     /// Where it was installed from. `None`: it is a file of the user's.
     source: Option<String>,
-    file: Result<(File, FileStamp), String>,
+    file: Result<(File, FileStamp), PluginFileError>,
 }
 
 impl Plugins {
@@ -332,7 +332,7 @@ impl Plugins {
         let in_folder = match PluginFolder::open(&path) {
             Ok(Some(folder)) => folder.names().map(|names| (folder, names)),
             Ok(None) => return all,
-            Err(reason) => Err(reason),
+            Err(error) => Err(error.into()),
         };
         match in_folder {
             Ok((folder, names)) => {
@@ -351,8 +351,8 @@ impl Plugins {
                     all.push(FoundComponent { name, place, source: None, file });
                 }
             }
-            Err(reason) => {
-                tracing::warn!("no plugins are loaded from {}: {reason}", path.display());
+            Err(error) => {
+                tracing::warn!("no plugins are loaded from {}: {error}", path.display());
             }
         }
         all
@@ -364,7 +364,7 @@ impl Plugins {
         let version = locked.offered.as_ref().unwrap_or(&locked.approved);
         let (file, path) = match self.approvals.open_copy(version) {
             Ok((file, path)) => (folder::stamp_of(&file).map(|stamp| (file, stamp)), path),
-            Err((path, error)) => (Err(format!("{}: {error}", path.display())), path),
+            Err((path, error)) => (Err(PluginFileError::Copy { path: path.clone(), error }), path),
         };
         let source = version.source.as_ref().map(|source| source.resolved.clone());
         FoundComponent {
@@ -490,19 +490,20 @@ pub fn candidate(
         ))
     };
     let folder = PluginFolder::open(&path)
-        .map_err(|reason| fail(format!("{}: {reason}", path.display())))?
+        .map_err(|error| fail(format!("{}: {error}", path.display())))?
         .ok_or_else(absent)?;
-    if !folder.names().map_err(fail)?.iter().any(|known| known == name) {
+    let unusable = |error: PluginFileError| fail(error.to_string());
+    if !folder.names().map_err(unusable)?.iter().any(|known| known == name) {
         return Err(absent());
     }
-    let (file, _) = folder.open_plugin(name).map_err(fail)?;
+    let (file, _) = folder.open_plugin(name).map_err(unusable)?;
     Candidate::opened(file, &folder.path_of(name)).map(|candidate| candidate.under(name))
 }
 
 /// The reason alone, without the plugin's name.
-fn reason_of(error: HostError) -> String {
+fn reason_of(error: &HostError) -> String {
     match error {
-        HostError::Load { reason, .. } => reason,
+        HostError::Load { reason, .. } => reason.clone(),
         other => other.to_string(),
     }
 }

@@ -10,7 +10,8 @@ use toolhold_contract::text::{cut, neutral_line};
 use toolhold_engine::{Candidate, Manifest, PluginConfig, PluginGrants, SchemaCost};
 
 use super::{Plugins, blocking};
-use crate::{schema, validate};
+use crate::schema::{self, InvalidSchemaError};
+use crate::validate;
 
 /// Most problems that one error names, and most bytes of a place.
 const MAX_PROBLEMS: usize = 5;
@@ -33,7 +34,7 @@ impl Plugins {
             None => written,
             Some(_) => {
                 let check = move || effective(written, &info.manifest, &config);
-                blocking(check).await?.map_err(fail)?
+                blocking(check).await?.map_err(|error| fail(error.to_string()))?
             }
         };
         Ok(PluginGrants { config: PluginConfig::new(config).into(), ..policy })
@@ -45,16 +46,27 @@ fn shown(place: &Source) -> String {
     neutral_line(cut(&place.to_string(), MAX_PLACE))
 }
 
+/// A reason why the settings of a plugin can't be used.
+#[derive(Debug, thiserror::Error)]
+enum SettingsError {
+    #[error("its settings have too many values, or levels, to check against its schema")]
+    TooLarge,
+    #[error("the `config_schema` of its manifest can't be used: {0}")]
+    Schema(#[from] InvalidSchemaError),
+    /// The problems say which key, where it is written, and what is expected.
+    #[error(
+        "its settings don't match the schema in its manifest: {}; `toolhold plugin inspect {plugin}` shows the keys",
+        .problems.join("; ")
+    )]
+    Mismatch { plugin: String, problems: Vec<String> },
+}
+
 /// The settings with the defaults of the schema.
-///
-/// # Errors
-///
-/// The settings don't match the schema: which key, where it is written, and what is expected.
 fn effective(
     mut written: Map<String, Value>,
     manifest: &Manifest,
     config: &Config,
-) -> Result<Map<String, Value>, String> {
+) -> Result<Map<String, Value>, SettingsError> {
     let Some(schema) = &manifest.config_schema else { return Ok(written) };
     for (key, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten()
     {
@@ -64,12 +76,9 @@ fn effective(
     }
     let written = Value::Object(written);
     if !SchemaCost::from_schema(schema).allows(&written) {
-        return Err(
-            "its settings have too many values, or levels, to check against its schema".to_owned()
-        );
+        return Err(SettingsError::TooLarge);
     }
-    let validator = schema::compile(schema)
-        .map_err(|reason| format!("the `config_schema` of its manifest can't be used: {reason}"))?;
+    let validator = schema::compile(schema)?;
     let problems: Vec<String> = validator
         .iter_errors(&written)
         .take(MAX_PROBLEMS)
@@ -86,11 +95,7 @@ fn effective(
         })
         .collect();
     if !problems.is_empty() {
-        return Err(format!(
-            "its settings don't match the schema in its manifest: {}; `toolhold plugin inspect {}` shows the keys",
-            problems.join("; "),
-            manifest.name
-        ));
+        return Err(SettingsError::Mismatch { plugin: manifest.name.clone(), problems });
     }
     match written {
         Value::Object(fields) => Ok(fields),

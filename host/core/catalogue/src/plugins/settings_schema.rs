@@ -6,11 +6,12 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use toolhold_config::{Config, Folders, Inputs};
+use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};
 
 use super::folder::PluginFolder;
 use super::{candidate, reason_of};
-use crate::schema;
+use crate::schema::{self, InvalidSchemaError};
 
 /// Most bytes of the schemas of all plugins together. One has at most 64 KiB.
 const MAX_TOTAL: usize = 4 << 20;
@@ -38,7 +39,20 @@ pub fn config_schema(folders: &Folders, inputs: &Inputs, directory: &Path) -> Va
 }
 
 /// What a plugin says about its settings: nothing, a schema, or the reason why it can't be read.
-type Found = Result<Option<Value>, String>;
+type Found = Result<Option<Value>, HostError>;
+
+/// A reason why the schema of a plugin is left out.
+#[derive(Debug, thiserror::Error)]
+enum LeftOutError {
+    #[error("{}", reason_of(.0))]
+    Unread(#[from] HostError),
+    #[error("its name isn't the name of a plugin")]
+    Name,
+    #[error("{0}")]
+    Schema(#[from] InvalidSchemaError),
+    #[error("the schemas of all plugins have more than {MAX_TOTAL} bytes")]
+    TooLarge,
+}
 
 fn schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(String, Found)> {
     let mut names: BTreeSet<String> = loaded.values.plugins.keys().cloned().collect();
@@ -48,8 +62,7 @@ fn schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(String,
     }
     let found = |name: String| {
         let found = candidate(loaded, folders, directory, &name)
-            .map(|candidate| candidate.info().manifest.config_schema.clone())
-            .map_err(reason_of);
+            .map(|candidate| candidate.info().manifest.config_schema.clone());
         (name, found)
     };
     names.into_iter().map(found).collect()
@@ -59,12 +72,12 @@ fn with_plugins(mut whole: Value, found: Vec<(String, Found)>) -> (Value, Vec<St
     let (mut notes, mut total) = (Vec::new(), 0);
     let of_any = whole["properties"]["plugins"]["additionalProperties"].clone();
     for (name, found) in found {
-        let added = found.and_then(|schema| {
+        let added = found.map_err(LeftOutError::from).and_then(|schema| {
             let Some(schema) = schema else { return Ok(()) };
             let schema = embeddable(schema, &name)?;
             total += schema.to_string().len();
             if total > MAX_TOTAL {
-                return Err(format!("the schemas of all plugins have more than {MAX_TOTAL} bytes"));
+                return Err(LeftOutError::TooLarge);
             }
             whole["properties"]["plugins"]["properties"][&name] = json!({
                 "allOf": [of_any, { "properties": { "config": { "$ref": place(&name) } } }],
@@ -72,10 +85,11 @@ fn with_plugins(mut whole: Value, found: Vec<(String, Found)>) -> (Value, Vec<St
             whole["$defs"][definition(&name)] = schema;
             Ok(())
         });
-        if let Err(reason) = added {
-            let (name, reason) = (cut(&name, 80), cut(&reason, 1024));
+        if let Err(error) = added {
             notes.push(neutral_line(&format!(
-                "the schema of the plugin `{name}` is left out: {reason}"
+                "the schema of the plugin `{}` is left out: {}",
+                cut(&name, 80),
+                cut(&error.to_string(), 1024)
             )));
         }
     }
@@ -94,9 +108,9 @@ fn place(name: &str) -> String {
 
 /// A plugin's schema as a part of another document: references from its root start at its place. It
 /// is third-party, so it is tried first.
-fn embeddable(schema: Value, name: &str) -> Result<Value, String> {
+fn embeddable(schema: Value, name: &str) -> Result<Value, LeftOutError> {
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Err("its name isn't the name of a plugin".to_owned());
+        return Err(LeftOutError::Name);
     }
     schema::compile(&schema)?;
     let mut schema = moved(schema, &place(name));
@@ -212,7 +226,13 @@ mod tests {
                 Ok(Some(json!({ "type": "object", "patternProperties": { "(": true } }))),
                 "left out: ",
             ),
-            (Err("it\nis\u{1b}[31m missing".to_owned()), "is missing"),
+            (
+                Err(HostError::Load {
+                    plugin: "a".to_owned(),
+                    reason: "it\nis\u{1b}[31m missing".to_owned(),
+                }),
+                "is missing",
+            ),
         ] {
             let found = vec![("a".to_owned(), broken), ("b".to_owned(), Ok(Some(other.clone())))];
             let (whole, notes) = with_plugins(toolhold_config::schema(), found);

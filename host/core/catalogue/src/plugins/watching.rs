@@ -30,8 +30,8 @@ impl Watch {
         let changes = FolderWatch::new().map_err(HostError::io("watching the plugins"))?;
         let listener = Listener::open(&plugins.policies.folders);
         let listener = listener
-            .map_err(|reason| {
-                tracing::warn!("other processes can't ask this one for its plugins: {reason}");
+            .map_err(|error| {
+                tracing::warn!("other processes can't ask this one for its plugins: {error}");
             })
             .ok();
         let reactor = tokio::runtime::Handle::current();
