@@ -2,7 +2,7 @@
 //! asks for with the imports.
 
 use thiserror::Error;
-use toolhold_component::{Capability, CapabilityFacts, Manifest, Unasked};
+use toolhold_component::{Capability, CapabilityFacts, Manifest, ManifestError, Unasked};
 use toolhold_contract::text::{cut, neutral_line};
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
@@ -38,9 +38,8 @@ pub enum PackError {
     NotEncodable(String),
     #[error("the manifest is too long")]
     ManifestTooLong,
-    /// No host reads the manifest.
-    #[error("{0}")]
-    Manifest(String),
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
     #[error(
         "{}, so no host loads it. {}",
         describe_unasked(import, capability),
@@ -64,7 +63,7 @@ pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, PackError
 
 /// The manifest of a component, as a host reads it.
 pub(crate) fn read_manifest(component: &[u8]) -> Result<Manifest, PackError> {
-    Manifest::read(component).map_err(|error| PackError::Manifest(error.to_string()))
+    Ok(Manifest::read(component)?)
 }
 
 /// Compares what the manifest of a component asks for with what it imports. Returns what its author

@@ -77,7 +77,10 @@ fn check(text: &str) {
     let schema = match parse(written) {
         Ok(schema) => {
             let again = schema.to_string();
-            assert!(again.len() > 64 * 1024 || parse(&again).ok().as_ref() == Some(&schema), "{again}");
+            assert!(
+                again.len() > 64 * 1024 || parse(&again).ok().as_ref() == Some(&schema),
+                "{again}"
+            );
             schema
         }
         // The client of upstream servers has other bounds.

@@ -51,9 +51,7 @@ impl Tasks {
         config: Arc<Config>,
     ) -> Option<Arc<dyn TaskBook>> {
         let policy = tool.plugin.as_ref()?.policy();
-        if policy.capabilities.schedule.is_none() {
-            return None;
-        }
+        policy.capabilities.schedule?;
         let plugin = tool.provider.name().to_owned();
         let patch =
             context.arguments.get("patch").filter(|patch| tool.is_built_in() && patch.is_object());

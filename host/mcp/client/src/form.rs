@@ -3,8 +3,8 @@
 
 use rmcp::model::ElicitationSchema;
 use serde_json::{Map, Value};
-use toolhold_core::compile_schema;
 use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::{InvalidSchemaError, compile_schema};
 
 /// Most fields of a form.
 const MAX_FIELDS: usize = 16;

@@ -4,7 +4,7 @@
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
-use toolhold_core::{Definition, SchemaCost, SubjectKind, compile_schema};
+use toolhold_core::{Definition, InvalidSchemaError, SchemaCost, SubjectKind, compile_schema};
 
 use crate::conformance::values::{Maker, deep, hostile, kind, of_another_type};
 use crate::conformance::world::{EXISTING, NEW, OUTSIDE};
