@@ -19,8 +19,10 @@ const BUILT_IN: [&str; 8] =
 /// The attacks of `toolhold demo`, an untrusted component that only the demo loads.
 const HOSTILE: &str = "hostile";
 
-/// The level of compression. Higher ones take much longer and hardly save more.
-const LEVEL: i32 = 9;
+/// The level of compression in a release, where it saves a tenth, and while Toolhold is developed,
+/// where nobody waits ten seconds for that.
+const LEVEL: i32 = 19;
+const LEVEL_OF_DEVELOPMENT: i32 = 3;
 
 fn main() -> ExitCode {
     match generate() {
@@ -74,7 +76,9 @@ fn plugin(folder: &Path, out: &Path, name: &str) -> Result<String, String> {
 
 /// Compresses bytes into a file.
 fn pack(bytes: &[u8], file: PathBuf) -> Result<PathBuf, String> {
-    zstd::bulk::compress(bytes, LEVEL)
+    let is_release = variable("PROFILE")? == "release";
+    let level = if is_release { LEVEL } else { LEVEL_OF_DEVELOPMENT };
+    zstd::bulk::compress(bytes, level)
         .and_then(|bytes| fs::write(&file, bytes))
         .map_err(|error| format!("can't write {}: {error}", file.display()))?;
     Ok(file)

@@ -6,13 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use toolhold_component::Manifest;
 
-use crate::Language;
-use crate::error::AuthoringError;
 use crate::files::ProjectFileError;
 use crate::manifest::{self, Authored};
 use crate::pack::{self, Packed};
+use crate::pack_error::PackError;
 use crate::tools::{Console, ToolError};
+use crate::{AuthoringError, Language};
 use crate::{files, tools, wit};
 
 /// The folder, in a plugin's folder, of what is made on the way.
@@ -88,7 +89,7 @@ pub fn build_on(folder: &Path, console: &Console) -> Result<Built, AuthoringErro
         Language::C => project.packed(&project.c()?)?,
         Language::Go => project.packed(&project.go()?)?,
     };
-    let name = pack::read_manifest(&packed.component)?.name;
+    let name = Manifest::read(&packed.component).map_err(PackError::from)?.name;
     Built::write(packed, folder.join(format!("{name}.wasm")))
 }
 

@@ -9,6 +9,9 @@ use thiserror::Error;
 
 use crate::MAX_FILE;
 
+/// The name of the file with a plugin's manifest.
+pub(crate) const MANIFEST: &str = "plugin.toml";
+
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// A file inside the program.

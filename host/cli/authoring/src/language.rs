@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::AuthoringError;
+use crate::AuthoringError;
 use crate::files::{self, File};
 
 /// A language with an SDK and an example.

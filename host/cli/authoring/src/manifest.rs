@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 use toolhold_component::Manifest;
 
-use crate::error::AuthoringError;
-use crate::files::ProjectFileError;
-use crate::pack::{PackError, read_manifest};
+use crate::AuthoringError;
+use crate::files::{MANIFEST, ProjectFileError};
+use crate::pack_error::PackError;
 use crate::section::with_section;
 
 /// The name of the file.
-pub(crate) const FILE: &str = "plugin.toml";
+pub(crate) const FILE: &str = MANIFEST;
 
 /// A manifest from `plugin.toml`, checked.
 pub(crate) struct Authored {
@@ -112,7 +112,8 @@ impl Authored {
         }
         let json = written.to_string();
         // The same checks as a host's, on the smallest component that has the section.
-        let manifest = read_manifest(&with_section(EMPTY_COMPONENT, json.as_bytes())?)?;
+        let component = with_section(EMPTY_COMPONENT, json.as_bytes())?;
+        let manifest = Manifest::read(&component).map_err(PackError::from)?;
         Ok(Self { manifest, json, build })
     }
 

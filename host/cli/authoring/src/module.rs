@@ -6,7 +6,7 @@ use wasi_preview1_component_adapter_provider::{
 use wasmparser::{Parser, Payload};
 use wit_component::ComponentEncoder;
 
-use crate::pack::PackError;
+use crate::pack_error::PackError;
 
 /// The beginning of the names of the sections in which bindings describe a module's interfaces.
 const DESCRIPTION: &str = "component-type";

@@ -1,13 +1,12 @@
 //! `toolhold plugin pack`: writes a manifest into a component of any language, and compares what it
 //! asks for with the imports.
 
-use thiserror::Error;
-use toolhold_component::{Capability, CapabilityFacts, Manifest, ManifestError, Unasked};
-use toolhold_contract::text::{cut, neutral_line};
-use wasmparser::{BinaryReaderError, Parser, Payload};
+use toolhold_component::{Capability, CapabilityFacts, Manifest, Unasked};
+use wasmparser::{Parser, Payload};
 
 use crate::manifest::Authored;
 use crate::module;
+use crate::pack_error::{PackError, describe_unasked, how_to_ask};
 use crate::section::with_section;
 
 /// A component with its manifest.
@@ -16,36 +15,6 @@ pub(crate) struct Packed {
     pub(crate) component: Vec<u8>,
     /// What its author should look at, though a host loads it.
     pub(crate) notices: Vec<String>,
-}
-
-/// A component that can't be packed, or its manifest.
-#[derive(Debug, Error)]
-pub enum PackError {
-    #[error("it is not a WebAssembly component")]
-    NotComponent,
-    #[error("it is damaged: {0}")]
-    Damaged(BinaryReaderError),
-    #[error("it is damaged: a custom section has no header")]
-    NoHeader,
-    #[error("the import {0} has an unknown form")]
-    UnknownImport(String),
-    #[error(
-        "it is a core module, and nothing in it says which interfaces it has. Compile it with \
-         bindings of `toolhold plugin wit`, or for a target that makes components (Rust: wasm32-wasip2)"
-    )]
-    Undescribed,
-    #[error("no component can be made of it: {0}")]
-    NotEncodable(String),
-    #[error("the manifest is too long")]
-    ManifestTooLong,
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-    #[error(
-        "{}, so no host loads it. {}",
-        describe_unasked(import, capability),
-        how_to_ask(capability)
-    )]
-    Unasked { import: String, capability: &'static str },
 }
 
 /// Writes the manifest into a component. A manifest that it has already is replaced. A core module
@@ -61,11 +30,6 @@ pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, PackError
     Ok(Packed { component, notices })
 }
 
-/// The manifest of a component, as a host reads it.
-pub(crate) fn read_manifest(component: &[u8]) -> Result<Manifest, PackError> {
-    Ok(Manifest::read(component)?)
-}
-
 /// Compares what the manifest of a component asks for with what it imports. Returns what its author
 /// should look at.
 ///
@@ -73,7 +37,7 @@ pub(crate) fn read_manifest(component: &[u8]) -> Result<Manifest, PackError> {
 ///
 /// The component imports what the manifest doesn't ask for, and no host would load it.
 pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
-    let manifest = read_manifest(component)?;
+    let manifest = Manifest::read(component)?;
     let imports = imports(component)?;
     let mut notices = Vec::new();
     for capability in Capability::ALL {
@@ -121,18 +85,6 @@ fn shows_use(capability: Capability, import: &str) -> bool {
 
 fn without_version(interface: &str) -> &str {
     interface.split('@').next().unwrap_or_default()
-}
-
-fn describe_unasked(import: &str, capability: &str) -> String {
-    let shown = neutral_line(cut(import, 256));
-    format!("the component imports `{shown}`, but the manifest doesn't ask for `{capability}`")
-}
-
-fn how_to_ask(capability: &str) -> String {
-    format!(
-        "Add to {} (in Rust: `{capability} = \"why it is needed\"` to the `capabilities` of `plugin!`):\n  [[capabilities]]\n  name = \"{capability}\"\n  reason = \"why it is needed\"",
-        crate::manifest::FILE
-    )
 }
 
 /// The names that a component imports.

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::AuthoringError;
 use crate::Language;
-use crate::error::AuthoringError;
 use crate::files::{self, File, ProjectFileError, WORKSPACE, Written};
 
 /// The name of the examples, in whose place the new plugin's name is put.

@@ -2,7 +2,7 @@
 
 use wasmparser::{Parser, Payload};
 
-use crate::pack::PackError;
+use crate::pack_error::PackError;
 
 /// The name of the section.
 const SECTION: &str = "toolhold:manifest";

@@ -6,7 +6,7 @@ use toolhold_component::{CONTRACT_VERSION, Capability};
 use wit_component::StringEncoding;
 use wit_parser::Resolve;
 
-use crate::error::AuthoringError;
+use crate::AuthoringError;
 use crate::files::{self, ProjectFileError, WIT, Written};
 
 /// The world of plugins that this crate writes.

@@ -13,7 +13,7 @@ use toolhold_core::{Failure, HostError};
 use toolhold_net::requests::{
     Credential, DoorRecord, Limits, OutboundClient, OutboundError, Recorder, Request, check_url,
 };
-use toolhold_net::{SecretSource, read};
+use toolhold_net::{SecretError, SecretSource, read};
 use url::Url;
 
 use crate::send::{Post, Posted, Transport, Unsent};
@@ -43,8 +43,8 @@ struct ServerKey {
 /// A secret that no request can have.
 #[derive(Debug, Error)]
 enum HeaderError {
-    #[error("the secret {name}: {reason}")]
-    Secret { name: String, reason: String },
+    #[error("the secret {name}: {error}")]
+    Secret { name: String, error: SecretError },
     #[error("the secret {name}: {error}")]
     Header { name: String, error: http::Error },
 }
@@ -95,10 +95,8 @@ impl Collector {
         let mut headers = Vec::new();
         for ServerKey { name, source, header, prefix } in &self.secrets {
             let refused = |error| HeaderError::Header { name: name.clone(), error };
-            let secret = read(source).map_err(|error| HeaderError::Secret {
-                name: name.clone(),
-                reason: error.to_string(),
-            })?;
+            let unread = |error| HeaderError::Secret { name: name.clone(), error };
+            let secret = read(source).map_err(unread)?;
             let header = HeaderName::try_from(header.as_str());
             let header = header.map_err(|error| refused(error.into()))?;
             let value = HeaderValue::try_from(format!("{prefix}{}", secret.expose()));

@@ -2,6 +2,7 @@
 //! asked for.
 
 use std::collections::HashSet;
+use std::error::Error;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -13,9 +14,6 @@ use tokio::sync::Notify;
 use toolhold_core::CancellationToken;
 use toolhold_net::{Echoes, SecretValue};
 
-use crate::http::{HttpError, MAX_EVENTS, MAX_STREAMS, STREAMS_TIME};
-use crate::pipe::MAX_PIECES;
-
 /// Most bytes of one message.
 pub(crate) const MAX_MESSAGE: usize = 8 << 20;
 
@@ -24,6 +22,16 @@ pub(crate) const MAX_VALUES: usize = 100_000;
 
 /// Messages from here on are parsed on a thread for blocking work.
 pub(crate) const LARGE: usize = 64 * 1024;
+
+/// Most events in one second.
+pub(crate) const MAX_EVENTS: u32 = 5000;
+
+/// Most streams that are opened again in [`STREAMS_TIME`].
+pub(crate) const MAX_STREAMS: u32 = 30;
+pub(crate) const STREAMS_TIME: Duration = Duration::from_secs(10);
+
+/// Most pieces of lines in one second.
+pub(crate) const MAX_PIECES: u32 = 10_000;
 
 /// Most messages in one second that answer no request.
 const MAX_UNASKED: u32 = 500;
@@ -53,8 +61,9 @@ pub(crate) enum EndError {
     Write(Arc<io::Error>),
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The failure of a transport.
     #[error(transparent)]
-    Http(Arc<HttpError>),
+    Transport(Arc<dyn Error + Send + Sync>),
 }
 
 /// A limit that the messages of a server exceed.

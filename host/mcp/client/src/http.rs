@@ -30,7 +30,8 @@ use url::Url;
 
 use crate::events::{Events, Parser};
 use crate::gate::{
-    ConnectionEnd, EndError, LimitError, MAX_MESSAGE, MessageLimits, Pending, Rate, check, parse,
+    ConnectionEnd, EndError, LimitError, MAX_EVENTS, MAX_MESSAGE, MAX_STREAMS, MessageLimits,
+    Pending, Rate, STREAMS_TIME, check, parse,
 };
 use crate::oauth::{OAuthError, Tokens};
 
@@ -39,13 +40,6 @@ const PURPOSE: &str = "mcp server";
 
 /// Most bytes of one stream of events.
 const MAX_STREAM: u64 = 64 << 20;
-
-/// Most events in one second.
-pub(crate) const MAX_EVENTS: u32 = 5000;
-
-/// Most streams that are opened again in [`STREAMS_TIME`].
-pub(crate) const MAX_STREAMS: u32 = 30;
-pub(crate) const STREAMS_TIME: Duration = Duration::from_secs(10);
 
 /// How long a stream without a call may last, and be silent.
 const LISTENING: Duration = Duration::from_secs(24 * 3600);
@@ -199,7 +193,9 @@ impl HttpClient {
             let read = async {
                 let mut parser = Parser::default();
                 while let Some(piece) = answer.chunk().await.map_err(|error| match error {
-                    OutboundError::TooLarge(..) => Some(EndError::Http(Arc::new(error.into()))),
+                    OutboundError::TooLarge(..) => {
+                        Some(EndError::Transport(Arc::new(HttpError::from(error))))
+                    }
                     // The connection of one stream broke: others may go on.
                     _ => None,
                 })? {
@@ -396,7 +392,7 @@ impl HttpClient {
     /// Ends the connection.
     fn end(&self, error: impl Into<HttpError>) -> Error {
         let error = Arc::new(error.into());
-        self.0.ended.set(EndError::Http(Arc::clone(&error)));
+        self.0.ended.set(EndError::Transport(Arc::<HttpError>::clone(&error)));
         StreamableHttpError::Client(error)
     }
 }
@@ -471,7 +467,7 @@ impl StreamableHttpClient for HttpClient {
         let posted = self.post(message, session_id, custom_headers).await;
         if let (true, Err(StreamableHttpError::Client(error))) = (is_request, &posted) {
             // Nothing says more to people than this.
-            self.0.ended.set(EndError::Http(Arc::clone(error)));
+            self.0.ended.set(EndError::Transport(Arc::<HttpError>::clone(error)));
         }
         posted
     }

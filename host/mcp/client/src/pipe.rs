@@ -16,8 +16,8 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
 use crate::gate::{
-    ConnectionEnd, EndError, LARGE, LimitError, MAX_MESSAGE, MessageLimits, Pending, Rate, check,
-    parse,
+    ConnectionEnd, EndError, LARGE, LimitError, MAX_MESSAGE, MAX_PIECES, MessageLimits, Pending,
+    Rate, check, parse,
 };
 
 /// Time for one message to be taken by the server.
@@ -29,10 +29,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The stack of the thread that reads standard error.
 const STACK: usize = 128 * 1024;
 
-/// Bytes of a read that is a small piece of a line, and the most of them in a second: each wakes
-/// the thread that waits for everybody's answers.
+/// Bytes of a read that is a small piece of a line. Pieces are bounded: each wakes the thread that
+/// waits for everybody's answers.
 const PIECE: usize = 512;
-pub(crate) const MAX_PIECES: u32 = 10_000;
 
 /// A connection over pipes.
 pub(crate) struct Pipe {

@@ -11,8 +11,8 @@ use toolhold_component::file as component_file;
 use wasmtime::component::InstancePre;
 
 use crate::foreign::Foreign;
+use crate::guest::CallState;
 use crate::guest::contract::{FilterExports, ToolExports};
-use crate::guest::state::CallState;
 use crate::known_files::ComponentFile;
 use crate::warm_pool::WarmPool;
 use crate::{Runtime, known_files};

@@ -9,8 +9,8 @@ use wasmtime::component::Linker;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::clock::{TickGuard, Ticker};
+use crate::guest::CallState;
 use crate::guest::linking;
-use crate::guest::state::CallState;
 use crate::housekeeper::Housekeeper;
 use crate::limits::MAX_INSTANCES;
 use crate::session::SessionInstances;

@@ -15,11 +15,11 @@ use wasmtime::Store;
 
 use crate::clock::TickGuard;
 use crate::code::Code;
+use crate::guest::CallState;
 use crate::guest::bindings::filter::exports::toolhold::tool::filter as wit;
 use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::contract::{FilterExports, FilterInstance};
 use crate::guest::convert::{self, MAX_META};
-use crate::guest::state::CallState;
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{LoadedPlugin, Plugin};

@@ -12,8 +12,8 @@ use wasmtime::Store;
 use wasmtime::component::{Component, ComponentExportIndex, Instance, Val};
 use wasmtime_wasi::I32Exit;
 
-use crate::grants::PluginGrants;
-use crate::guest::state::CallState;
+use crate::guest::CallState;
+use crate::guest::capability::PluginGrants;
 use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
 
 /// The tool of a command, within its plugin.

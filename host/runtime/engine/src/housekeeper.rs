@@ -21,7 +21,7 @@ use wasmtime::Store;
 
 use crate::clock::Chores;
 use crate::code::Code;
-use crate::guest::state::CallState;
+use crate::guest::CallState;
 use crate::outcome;
 use crate::plugin::LoadedPlugin;
 use crate::run;

@@ -4,7 +4,6 @@
 //! directories are opened once for its policy. Each call gets a fresh store (`run`) or a warm
 //! instance with one (`warm_pool`). After the call, the store is dropped with everything in it.
 
-pub mod capability;
 mod clock;
 mod code;
 mod definition;
@@ -12,7 +11,6 @@ mod engine;
 mod examine;
 mod filter;
 mod foreign;
-mod grants;
 mod guest;
 mod housekeeper;
 mod known_files;
@@ -39,7 +37,7 @@ use toolhold_contract::HostError;
 use crate::timing::Admission;
 
 pub use examine::{EngineExamination, examine};
-pub use grants::PluginGrants;
+pub use guest::capability::{self, PluginGrants};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use parts::of_plugin as parts_of_plugin;

@@ -14,7 +14,7 @@ use toolhold_system::watch::FileStamp;
 
 use crate::code::{Code, LazyCode, Source};
 use crate::definition::convert_tools;
-use crate::grants::PluginGrants;
+use crate::guest::capability::PluginGrants;
 use crate::known_files::ComponentFile;
 use crate::offer::Offer;
 use crate::plugin::{Builtin, LoadedPlugin, Origin, Plugin, PluginInfo};

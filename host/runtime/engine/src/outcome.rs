@@ -11,8 +11,8 @@ use toolhold_redaction::{self as redaction, Keys};
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
 
-use crate::capability::http::part_without_secrets;
-use crate::guest::state::{CallState, Emitted, take_emitted};
+use crate::guest::capability::http::part_without_secrets;
+use crate::guest::{CallState, Emitted, take_emitted};
 use crate::timing::CallWatch;
 use crate::timing::less_or_more;
 

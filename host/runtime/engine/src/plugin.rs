@@ -13,7 +13,7 @@ use toolhold_contract::{Category, Definition, Failure, FilterDefinition};
 
 use crate::Runtime;
 use crate::code::{Code, LazyCode};
-use crate::grants::PluginGrants;
+use crate::guest::capability::PluginGrants;
 use crate::session::PluginInstances;
 use crate::timing::CallWatch;
 

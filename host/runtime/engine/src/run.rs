@@ -13,15 +13,15 @@ use toolhold_system::files::FileView;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, UpdateDeadline};
 
-use crate::capability::CallFacts;
 use crate::clock::{TICK, TickGuard};
 use crate::code::Code;
 use crate::foreign::{Foreign, Input};
 use crate::guest::bindings::exports::toolhold::tool::tools;
 use crate::guest::bindings::toolhold::tool::types;
+use crate::guest::capability::CallFacts;
 use crate::guest::contract::ToolExports;
 use crate::guest::convert;
-use crate::guest::state::{CallState, Emitted};
+use crate::guest::{CallState, Emitted};
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{LoadedPlugin, Tool};
@@ -263,7 +263,13 @@ async fn begin(
         watch.may_block().await;
     }
     let only_reads = tool.definition.annotations.read_only || call.read_only;
-    let facts = CallFacts { plugin, call, only_reads };
+    let facts = CallFacts {
+        call,
+        grants: &plugin.policy,
+        parts: &plugin.parts,
+        runtime: &plugin.runtime,
+        only_reads,
+    };
     let view = plugin.policy.files.as_ref().map(|grants| {
         FileView::new(Arc::clone(grants), facts.reads_files_only())
             .reporting_to(&call.report)

@@ -13,7 +13,7 @@ use tokio::sync::OwnedMutexGuard;
 use toolhold_contract::{Call, Category, Failure, PathRules};
 use wasmtime::Store;
 
-use crate::guest::state::CallState;
+use crate::guest::CallState;
 use crate::timing::{CallWatch, StopReason, busy};
 use crate::warm_pool::{Entry, KEPT, MEMORY};
 
@@ -268,7 +268,7 @@ mod tests {
     use wasmtime::component::{Component, Linker};
 
     use super::*;
-    use crate::grants::PluginGrants;
+    use crate::guest::capability::PluginGrants;
     use crate::limits::Limits;
     use crate::run;
 

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
+use crate::guest::CallState;
 use crate::guest::contract::{CallTool, FilterInstance};
-use crate::guest::state::CallState;
 
 /// Most warm instances of one plugin. An agent often makes two calls at once.
 pub(crate) const EACH: usize = 2;

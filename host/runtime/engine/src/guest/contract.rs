@@ -4,12 +4,12 @@ use toolhold_component::CONTRACT_VERSION;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 
+use crate::guest::CallState;
 use crate::guest::bindings::exports::toolhold::tool::tools;
 use crate::guest::bindings::filter::exports::toolhold::tool::filter;
 use crate::guest::bindings::filter::{Filters, FiltersIndices};
 use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::bindings::{Plugin, PluginIndices};
-use crate::guest::state::CallState;
 
 /// Whether a component exports exactly this interface.
 fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {

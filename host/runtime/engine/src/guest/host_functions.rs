@@ -7,11 +7,11 @@ use toolhold_contract::text::{cut_at_word, neutral_line, shown};
 use toolhold_contract::{CallerInfo, Progress};
 use toolhold_redaction::{self as redaction, Keys};
 
-use crate::capability::http::part_without_secrets;
+use crate::guest::CallState;
 use crate::guest::bindings::toolhold::host::{call, config, log, types as host_types};
 use crate::guest::bindings::toolhold::tool::types;
+use crate::guest::capability::http::part_without_secrets;
 use crate::guest::convert;
-use crate::guest::state::CallState;
 
 /// Most progress messages that are passed on in one second.
 const PROGRESS_A_SECOND: u32 = 10;

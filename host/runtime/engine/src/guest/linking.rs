@@ -16,7 +16,7 @@ use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 
 use crate::guest::bindings::toolhold::host::{call, config, log, types as host_types};
 use crate::guest::bindings::toolhold::tool::types as tool_types;
-use crate::guest::state::{CallState, HasState};
+use crate::guest::{CallState, HasState};
 
 /// Links all interfaces that can be allowed. Components with other imports are refused before.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
@@ -64,7 +64,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     config::add_to_linker::<CallState, HasState>(l, |state| state)?;
     call::add_to_linker::<CallState, HasState>(l, |state| state)?;
     log::add_to_linker::<CallState, HasState>(l, |state| state)?;
-    crate::capability::link(l)?;
+    crate::guest::capability::link(l)?;
     Ok(linker)
 }
 

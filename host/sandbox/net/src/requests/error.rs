@@ -22,7 +22,7 @@ pub enum OutboundError {
         /// The rule.
         rule: String,
         /// What to do.
-        remedy: Remedy,
+        remedy: OutboundRemedy,
     },
     /// There were too many redirects.
     #[error("there were more than {0} redirects in a row, the limit")]
@@ -68,7 +68,7 @@ pub enum OutboundError {
 
 /// What to do about a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remedy {
+pub enum OutboundRemedy {
     /// Configure the place or name it by hand.
     NameIt,
     /// Write the URL with https.
@@ -79,7 +79,7 @@ pub enum Remedy {
     Nothing,
 }
 
-impl fmt::Display for Remedy {
+impl fmt::Display for OutboundRemedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NameIt => {
@@ -102,7 +102,7 @@ impl OutboundError {
 
     /// Whether the request would be allowed if the operator had named the place.
     pub fn is_unnamed(&self) -> bool {
-        matches!(self, Self::Blocked { remedy: Remedy::NameIt, .. })
+        matches!(self, Self::Blocked { remedy: OutboundRemedy::NameIt, .. })
     }
 
     /// The text for the record: the rule of a refusal, otherwise the message.

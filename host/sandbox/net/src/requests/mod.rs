@@ -16,7 +16,7 @@ mod rules;
 
 pub use crate::{Network, Proxy, Resolve};
 pub use door::{MAX_REDIRECTS, OutboundClient};
-pub use error::{OutboundError, Remedy};
+pub use error::{OutboundError, OutboundRemedy};
 pub use record::{DoorRecord, Recorder};
 pub use request::{Credential, Limits, Request};
 pub use response::Response;

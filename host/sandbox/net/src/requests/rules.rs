@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use toolhold_policy::egress::{Scheme, Target, TargetHost, forbidden};
 use url::Url;
 
-use crate::requests::error::{OutboundError, Remedy};
+use crate::requests::error::{OutboundError, OutboundRemedy};
 
 /// Reads a URL: one that programs read in different ways, or that has a password, is refused.
 pub(crate) fn parse(url: &str) -> Result<Url, OutboundError> {
@@ -48,11 +48,11 @@ pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundEr
         return Ok(());
     }
     let (rule, remedy) = if is_this_machine(&target.host) {
-        ("only a place that was named by hand may be asked without TLS", Remedy::NameIt)
+        ("only a place that was named by hand may be asked without TLS", OutboundRemedy::NameIt)
     } else {
         (
             "only https is asked; http is for this machine alone (`localhost` or a loopback address)",
-            Remedy::UseHttps,
+            OutboundRemedy::UseHttps,
         )
     };
     Err(OutboundError::Blocked { target: target.to_string(), rule: rule.to_owned(), remedy })
@@ -79,16 +79,16 @@ pub(crate) fn check_address(
     // Without TLS, nothing else says that the answer comes from this machine.
     if target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
         let rule = "without TLS, the host has to be this machine".to_owned();
-        return blocked(rule, Remedy::ResolveLocally);
+        return blocked(rule, OutboundRemedy::ResolveLocally);
     }
     match forbidden(address) {
         Some(found) if found.always => blocked(
             format!("the address is {}, which is always blocked", found.kind),
-            Remedy::Nothing,
+            OutboundRemedy::Nothing,
         ),
         Some(found) if !is_named => blocked(
             format!("the address is {}, and private addresses are blocked", found.kind),
-            Remedy::NameIt,
+            OutboundRemedy::NameIt,
         ),
         _ => Ok(()),
     }

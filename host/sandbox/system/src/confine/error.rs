@@ -5,8 +5,8 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::Resource;
 
+use super::HELPER;
 use super::calls::FilterError;
-use super::run::HELPER;
 use super::trees::LandlockError;
 use super::view::ViewError;
 

@@ -38,7 +38,10 @@ pub(crate) use network::{NETWORK, NetworkAnswer, SOCKETS};
 #[cfg(debug_assertions)]
 pub(crate) use raw::NEWEST_LANDLOCK;
 pub use raw::{close_inherited, landlock_version};
-pub use run::{HELPER, run};
+pub use run::run;
 pub use spec::{Bound, Limits, Sandbox, Tree, TreeAccess};
 pub(crate) use spec::{HelperStatus, Identity, Preparation, Program, Recorded, TreeState};
 pub(crate) use view::open_itself;
+
+/// The first argument of the helper.
+pub const HELPER: &str = "__confine";

@@ -24,9 +24,6 @@ use super::view::View;
 use super::{calls, changes, limits, namespaces, network, trees};
 use crate::{messages, processes};
 
-/// The first argument of the helper.
-pub const HELPER: &str = "__confine";
-
 /// The time that a prepared helper waits for its command.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 

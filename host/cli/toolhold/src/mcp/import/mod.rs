@@ -131,8 +131,7 @@ fn read_all(
         for (name, server) in all {
             let others = &read.tables;
             let place = ImportContext { client: client.title, config, others, files };
-            let new = server.map_err(|error| error.to_string());
-            let new = new.and_then(|server| imported(&name, server, &place));
+            let new = server.and_then(|server| imported(&name, server, &place));
             let new = new.and_then(|new| checked(new, folders));
             let name = neutral_line(cut(&name, 128));
             match new {

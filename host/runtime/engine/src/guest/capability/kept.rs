@@ -6,10 +6,10 @@ use std::sync::Arc;
 use toolhold_contract::{Denial, Report};
 use toolhold_store::{Stop, StoreError};
 
-use crate::capability::CallCapabilities;
+use crate::guest::CallState;
 use crate::guest::bindings::toolhold::host::types::Error;
+use crate::guest::capability::CallCapabilities;
 use crate::guest::convert::host_error;
-use crate::guest::state::CallState;
 
 /// A kind of what plugins keep.
 pub(crate) trait KeptData: Sized {

@@ -7,10 +7,10 @@ use toolhold_compiler::parts::{PartBounds, PartError, PartErrorKind, Parts};
 use wasmtime::component::Linker;
 
 use crate::Runtime;
-use crate::capability::bindings::toolhold::host::parts as wit;
-use crate::capability::{CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::state::{CallState, HasState};
+use crate::guest::capability::bindings::toolhold::host::parts as wit;
+use crate::guest::capability::{CallCapability, CallFacts};
+use crate::guest::{CallState, HasState};
 
 /// The parts of a call's plugin.
 pub(crate) struct PartsAccess {
@@ -25,12 +25,12 @@ pub(crate) struct PartsAccess {
 impl CallCapability for Option<PartsAccess> {
     type Grant = Duration;
 
-    fn begin(grant: &Duration, CallFacts { plugin, .. }: &CallFacts<'_>) -> Self {
+    fn begin(grant: &Duration, facts: &CallFacts<'_>) -> Self {
         Some(PartsAccess {
-            runtime: Arc::clone(&plugin.runtime),
-            parts: Arc::clone(&plugin.parts),
+            runtime: Arc::clone(facts.runtime),
+            parts: Arc::clone(facts.parts),
             left: *grant,
-            output: plugin.policy.limits.host_allocation,
+            output: facts.grants.limits.host_allocation,
         })
     }
 

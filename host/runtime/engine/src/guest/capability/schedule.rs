@@ -5,10 +5,10 @@ use std::sync::Arc;
 use toolhold_contract::{Denial, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 use wasmtime::component::Linker;
 
-use crate::capability::bindings::toolhold::host::schedule as wit;
-use crate::capability::{CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::state::{CallState, HasState};
+use crate::guest::capability::bindings::toolhold::host::schedule as wit;
+use crate::guest::capability::{CallCapability, CallFacts};
+use crate::guest::{CallState, HasState};
 
 /// That a plugin may make tasks. How many, and which, is decided where they are kept.
 #[derive(Clone, Copy, Debug)]

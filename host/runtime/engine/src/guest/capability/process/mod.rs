@@ -13,9 +13,9 @@ use toolhold_policy::{OwnTable, Programs};
 use toolhold_system::process::Places;
 use wasmtime::component::Linker;
 
-use crate::capability::bindings::toolhold::host::process as wit;
-use crate::capability::{CallCapability, CallFacts};
-use crate::guest::state::{CallState, HasState};
+use crate::guest::capability::bindings::toolhold::host::process as wit;
+use crate::guest::capability::{CallCapability, CallFacts};
+use crate::guest::{CallState, HasState};
 
 pub(crate) use functions::{ending, not_started};
 
@@ -96,7 +96,7 @@ impl CallCapability for Option<Processes> {
         let call = facts.call;
         Some(Processes {
             policy: Arc::clone(grant),
-            directory: facts.plugin.policy.directory().map(Path::to_owned),
+            directory: facts.grants.directory().map(Path::to_owned),
             commands: call.commands.clone(),
             path_rules: call.path_rules.clone(),
             read_only: facts.reads_files_only(),

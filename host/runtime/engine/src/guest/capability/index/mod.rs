@@ -11,11 +11,11 @@ use toolhold_store::index::{
 use toolhold_store::{Stop, StoreError};
 use wasmtime::component::Linker;
 
-use crate::capability::bindings::toolhold::host::index as wit;
-use crate::capability::kept::{KeptAccess, KeptData};
-use crate::capability::{CallCapabilities, CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::state::{CallState, HasState};
+use crate::guest::capability::bindings::toolhold::host::index as wit;
+use crate::guest::capability::kept::{KeptAccess, KeptData};
+use crate::guest::capability::{CallCapabilities, CallCapability, CallFacts};
+use crate::guest::{CallState, HasState};
 
 use vector_search::Vectors;
 

@@ -7,7 +7,7 @@ use toolhold_component::PluginConfig;
 use toolhold_policy::{CommandTemplate, OwnTable};
 use toolhold_system::files::Grants;
 
-use crate::capability::CapabilityGrants;
+use crate::guest::capability::CapabilityGrants;
 use crate::limits::Limits;
 
 /// The grants and limits of a plugin.

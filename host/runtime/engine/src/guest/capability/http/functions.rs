@@ -6,8 +6,8 @@ use wasmtime_wasi_http::p2::bindings::http::outgoing_handler;
 use wasmtime_wasi_http::p2::bindings::http::types::{self as http_types, ErrorCode, IoError};
 use wasmtime_wasi_http::{WasiHttp, WasiHttpCtxView};
 
-use crate::capability::bindings::toolhold::host::secrets;
-use crate::guest::state::{CallState, HasState};
+use crate::guest::capability::bindings::toolhold::host::secrets;
+use crate::guest::{CallState, HasState};
 
 /// Links `wasi:http` for requests, and the secrets that are added to them.
 pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
@@ -42,7 +42,7 @@ fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// The code for an error of a body, out of those that [`Http`](crate::capability::http::Http) returns.
+/// The code for an error of a body, out of those that [`Http`](crate::guest::capability::http::Http) returns.
 fn body_error_code(error: &wasmtime_wasi_http::Error) -> ErrorCode {
     use wasmtime_wasi_http::Error as GuestError;
     match error {

@@ -12,13 +12,13 @@ use toolhold_system::process::{self, Command, Ending, StartError};
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{DynPollable, subscribe};
 
-use crate::capability::bindings::toolhold::host::process as wit;
-use crate::capability::process::check::Refusal;
-use crate::capability::process::child::Child;
-use crate::capability::process::{FailedCommand, PluginProcesses, Processes};
+use crate::guest::CallState;
 use crate::guest::bindings::toolhold::host::types::Error;
+use crate::guest::capability::bindings::toolhold::host::process as wit;
+use crate::guest::capability::process::check::Refusal;
+use crate::guest::capability::process::child::Child;
+use crate::guest::capability::process::{FailedCommand, PluginProcesses, Processes};
 use crate::guest::convert::host_error;
-use crate::guest::state::CallState;
 
 /// Most bytes that are kept of each output, and most bytes of a standard input.
 const MAX_OUTPUT: usize = 1 << 20;

@@ -9,11 +9,11 @@ use toolhold_contract::{EmbeddingModel, Report};
 use toolhold_redaction::{self as redaction, Keys};
 use wasmtime::component::Linker;
 
-use crate::capability::bindings::toolhold::host::embeddings as wit;
-use crate::capability::{CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
+use crate::guest::capability::bindings::toolhold::host::embeddings as wit;
+use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::convert::host_error;
-use crate::guest::state::{CallState, HasState};
+use crate::guest::{CallState, HasState};
 
 /// Texts of one call.
 const MAX_TEXTS_OF_CALL: usize = 2048;

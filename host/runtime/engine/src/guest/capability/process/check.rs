@@ -9,8 +9,8 @@ use toolhold_policy::files::Kind;
 use toolhold_redaction::{self as redaction, Keys};
 use toolhold_system::process::Command;
 
-use crate::capability::bindings::toolhold::host::process as wit;
-use crate::capability::process::Processes;
+use crate::guest::capability::bindings::toolhold::host::process as wit;
+use crate::guest::capability::process::Processes;
 
 /// Most words of a command, and most bytes of all words. The kernel's limits are not much higher.
 const MAX_WORDS: usize = 4096;

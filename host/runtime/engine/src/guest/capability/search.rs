@@ -6,10 +6,10 @@ use std::time::Instant;
 use toolhold_search::{self as search, Control, EntryKind, SearchEnding, SearchError};
 use wasmtime::component::Linker;
 
-use crate::capability::bindings::toolhold::host::search as wit;
 use crate::guest::bindings::toolhold::host::types::Error;
+use crate::guest::capability::bindings::toolhold::host::search as wit;
 use crate::guest::convert::host_error;
-use crate::guest::state::{CallState, HasState};
+use crate::guest::{CallState, HasState};
 
 /// Most threads of one search. More threads gain little on one disk, and one call would take the
 /// whole machine. The number of processors is read once, since that takes twenty system calls.

@@ -13,8 +13,8 @@ use toolhold_contract::{Report, VectorDatabase, VectorPoint, VectorSet};
 use toolhold_store::index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
 use toolhold_store::{Stop, StoreError};
 
-use crate::capability::bindings::toolhold::host::index as wit;
-use crate::guest::state::CallState;
+use crate::guest::CallState;
+use crate::guest::capability::bindings::toolhold::host::index as wit;
 
 /// The time of the database for one search, with what it still has to get. The call needs the rest.
 const TIME: Duration = Duration::from_secs(5);

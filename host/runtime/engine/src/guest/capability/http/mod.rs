@@ -11,8 +11,8 @@ use toolhold_net::{Denials, Egress, Error, Obstacle, Requests, Scope, Timeouts};
 use wasmtime::component::{Linker, ResourceTable};
 use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
 
-use crate::capability::{CallCapability, CallFacts};
-use crate::guest::state::CallState;
+use crate::guest::CallState;
+use crate::guest::capability::{CallCapability, CallFacts};
 
 /// Most bytes of a set of headers in memory. This is several times their size on the wire.
 const FIELDS: usize = 512 * 1024;

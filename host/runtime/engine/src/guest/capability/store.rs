@@ -5,11 +5,11 @@ use std::sync::Arc;
 use toolhold_store::{KeyValue, Store};
 use wasmtime::component::Linker;
 
-use crate::capability::bindings::toolhold::host::store as wit;
-use crate::capability::kept::{KeptAccess, KeptData};
-use crate::capability::{CallCapabilities, CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
-use crate::guest::state::{CallState, HasState};
+use crate::guest::capability::bindings::toolhold::host::store as wit;
+use crate::guest::capability::kept::{KeptAccess, KeptData};
+use crate::guest::capability::{CallCapabilities, CallCapability, CallFacts};
+use crate::guest::{CallState, HasState};
 
 /// The store of a call's plugin.
 pub(crate) type StoreAccess = KeptAccess<Store>;

@@ -7,6 +7,7 @@
 //! too, and the functions of WASI are always linked.
 
 pub mod embeddings;
+mod grants;
 pub(crate) mod http;
 pub mod index;
 mod kept;
@@ -20,14 +21,17 @@ mod store;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolhold_compiler::parts::Parts;
 use toolhold_component::{Capability, Manifest};
 use toolhold_contract::Call;
 use toolhold_net::Egress;
 use toolhold_store::Store;
 use wasmtime::component::Linker;
 
-use crate::guest::state::CallState;
-use crate::plugin::LoadedPlugin;
+use crate::Runtime;
+use crate::guest::CallState;
+
+pub use grants::PluginGrants;
 
 use embeddings::{Embeddings, EmbeddingsGrant};
 use http::Http;
@@ -53,8 +57,12 @@ pub(crate) trait CallCapability: Default {
 
 /// What a capability is told of a call that begins.
 pub(crate) struct CallFacts<'a> {
-    pub(crate) plugin: &'a LoadedPlugin,
     pub(crate) call: &'a Call,
+    /// What its plugin is granted.
+    pub(crate) grants: &'a PluginGrants,
+    /// The pure components that its plugin brings along, and the engine that runs them.
+    pub(crate) parts: &'a Arc<Parts>,
+    pub(crate) runtime: &'a Arc<Runtime>,
     /// Whether the tool says that it only reads, or the call may do no more.
     pub(crate) only_reads: bool,
 }
@@ -62,7 +70,7 @@ pub(crate) struct CallFacts<'a> {
 impl CallFacts<'_> {
     /// Whether the granted directories are read-only in the call.
     pub(crate) fn reads_files_only(&self) -> bool {
-        self.only_reads || self.plugin.policy.read_only
+        self.only_reads || self.grants.read_only
     }
 }
 
@@ -105,7 +113,7 @@ macro_rules! capabilities {
         impl CallCapabilities {
             /// What a call has of its plugin's grants.
             pub(crate) fn begin(facts: &CallFacts<'_>) -> Self {
-                let grants = &facts.plugin.policy.capabilities;
+                let grants = &facts.grants.capabilities;
                 Self {
                     $($name: match &grants.$name {
                         Some(grant) => <$state as CallCapability>::begin(grant, facts),
@@ -175,8 +183,8 @@ pub(crate) mod bindings {
             default: async | trappable,
         },
         with: {
-            "toolhold:host/process.child": crate::capability::process::child::Child,
-            "toolhold:host/service.connection": crate::capability::service::connection::Connection,
+            "toolhold:host/process.child": crate::guest::capability::process::child::Child,
+            "toolhold:host/service.connection": crate::guest::capability::service::connection::Connection,
             "toolhold:host/types": crate::guest::bindings::toolhold::host::types,
             "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
         },

@@ -14,13 +14,13 @@ use toolhold_contract::{
 use toolhold_system::process::{self, Command, Places};
 use wasmtime::component::{Linker, Resource};
 
-use crate::capability::bindings::toolhold::host::process::{Command as Requested, Options};
-use crate::capability::bindings::toolhold::host::service as wit;
-use crate::capability::process::{ending, not_started};
-use crate::capability::{CallCapability, CallFacts};
 use crate::guest::bindings::toolhold::host::types::Error;
+use crate::guest::capability::bindings::toolhold::host::process::{Command as Requested, Options};
+use crate::guest::capability::bindings::toolhold::host::service as wit;
+use crate::guest::capability::process::{ending, not_started};
+use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::convert::host_error;
-use crate::guest::state::{CallState, HasState};
+use crate::guest::{CallState, HasState};
 
 use connection::{Connection, MAX_OUTPUT};
 

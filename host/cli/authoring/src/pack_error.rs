@@ -1,0 +1,51 @@
+//! Why a component or its manifest can't be packed.
+
+use thiserror::Error;
+use toolhold_component::ManifestError;
+use toolhold_contract::text::{cut, neutral_line};
+use wasmparser::BinaryReaderError;
+
+use crate::files::MANIFEST;
+
+/// A component that can't be packed, or its manifest.
+#[derive(Debug, Error)]
+pub enum PackError {
+    #[error("it is not a WebAssembly component")]
+    NotComponent,
+    #[error("it is damaged: {0}")]
+    Damaged(BinaryReaderError),
+    #[error("it is damaged: a custom section has no header")]
+    NoHeader,
+    #[error("the import {0} has an unknown form")]
+    UnknownImport(String),
+    #[error(
+        "it is a core module, and nothing in it says which interfaces it has. Compile it with \
+         bindings of `toolhold plugin wit`, or for a target that makes components (Rust: wasm32-wasip2)"
+    )]
+    Undescribed,
+    #[error("no component can be made of it: {0}")]
+    NotEncodable(String),
+    #[error("the manifest is too long")]
+    ManifestTooLong,
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(
+        "{}, so no host loads it. {}",
+        describe_unasked(import, capability),
+        how_to_ask(capability)
+    )]
+    Unasked { import: String, capability: &'static str },
+}
+
+/// That a component imports what the manifest doesn't ask for.
+pub(crate) fn describe_unasked(import: &str, capability: &str) -> String {
+    let shown = neutral_line(cut(import, 256));
+    format!("the component imports `{shown}`, but the manifest doesn't ask for `{capability}`")
+}
+
+/// What to add to the manifest.
+pub(crate) fn how_to_ask(capability: &str) -> String {
+    format!(
+        "Add to {MANIFEST} (in Rust: `{capability} = \"why it is needed\"` to the `capabilities` of `plugin!`):\n  [[capabilities]]\n  name = \"{capability}\"\n  reason = \"why it is needed\""
+    )
+}
