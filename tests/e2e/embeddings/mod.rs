@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use toolhold_core::config::{self, Folders, Inputs};
-use toolhold_core::{Builtin, Host};
+use toolhold_core::{Builtin, CapabilityProviders, Host};
 use toolhold_models::choice::{embedding_models, vector_database};
 
 use crate::support::{shared_cache, toolhold};
@@ -216,14 +216,15 @@ async fn host(folder: &Path, builtins: &[Builtin], settings: &[String]) -> Host 
     all.extend_from_slice(settings);
     let loaded = config::load(&folders, &Inputs { settings: all, ..Inputs::default() })
         .expect("the settings are valid");
-    let models = embedding_models(&loaded, &folders, &work, "test");
-    let database = vector_database(&loaded, &folders, &work, "test");
+    let providers = CapabilityProviders {
+        embedding_models: embedding_models(&loaded, &folders, &work, "test"),
+        vector_database: vector_database(&loaded, &folders, &work, "test"),
+    };
     let host = Host::builder()
         .config(loaded)
         .folders(folders)
         .working_directory(work)
-        .embedding_models(models)
-        .vector_database(database)
+        .capability_providers(providers)
         .builtins(builtins)
         .helper(toolhold());
     host.build().await.expect("the host starts")

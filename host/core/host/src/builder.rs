@@ -13,10 +13,12 @@ use toolhold_answers::Results;
 use toolhold_answers::Shaper;
 use toolhold_answers::{OverflowReader, OverflowStore};
 use toolhold_catalogue::Tasks;
-use toolhold_catalogue::plugins::{GrantResolver, Plugins, Watch, runtime_config};
+use toolhold_catalogue::plugins::{
+    CapabilityProviders, GrantResolver, Plugins, Watch, runtime_config,
+};
 use toolhold_catalogue::subjects::Lookups;
 use toolhold_config::{Config, Folders};
-use toolhold_contract::{EmbeddingModel, HostError, Offers, ToolSource, VectorDatabase};
+use toolhold_contract::{HostError, Offers, ToolSource};
 use toolhold_engine::{Builtin, Runtime};
 use toolhold_jobs::services::Services;
 use toolhold_jobs::{JobSettings, JobTools, Jobs};
@@ -73,8 +75,7 @@ pub struct HostBuilder {
     front_end: Option<Cow<'static, str>>,
     observer: Option<Arc<dyn CallObserver>>,
     reviewer: Option<Arc<dyn CallReviewer>>,
-    embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
-    vector_database: Option<Arc<dyn VectorDatabase>>,
+    capability_providers: CapabilityProviders,
     jobs: Option<Arc<HostJobs>>,
 }
 
@@ -214,21 +215,11 @@ impl HostBuilder {
         self
     }
 
-    /// The models that make vectors of texts, by their tables of `[providers]`: where `embeddings`
-    /// of a tool or a plugin names one. `toolhold-models` makes those of the configuration. By
-    /// default there is none, and what is searched by meaning is searched by words alone.
+    /// What this program provides for capabilities. By default there is nothing, and what is searched
+    /// by meaning is searched by words alone.
     #[must_use]
-    pub fn embedding_models(mut self, models: BTreeMap<String, Arc<dyn EmbeddingModel>>) -> Self {
-        self.embedding_models = models;
-        self
-    }
-
-    /// The database that says which vectors are near, for `search_code`, where `vector_backend` of
-    /// `[index]` names one. `toolhold-models` makes that of the configuration. By default there is
-    /// none, and the index compares all vectors itself.
-    #[must_use]
-    pub fn vector_database(mut self, database: Option<Arc<dyn VectorDatabase>>) -> Self {
-        self.vector_database = database;
+    pub fn capability_providers(mut self, providers: CapabilityProviders) -> Self {
+        self.capability_providers = providers;
         self
     }
 
@@ -277,8 +268,7 @@ impl HostBuilder {
             network(self.resolver, self.listening),
         );
         grants.readable = self.readable;
-        grants.embedding_models = self.embedding_models;
-        grants.vector_database = self.vector_database;
+        grants.providers = self.capability_providers;
         check_grants(&grants, &self.builtins)?;
 
         let GrantResolver { config, folders, directory, .. } = &grants;

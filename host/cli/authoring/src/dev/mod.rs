@@ -21,8 +21,8 @@ use toolhold_agent::review::ModelReviewer;
 use toolhold_core::config::{Config, ConfigWatch, Folders, Inputs};
 use toolhold_core::text::{neutral, neutral_line, shell_word};
 use toolhold_core::{
-    Approver, Builtin, CallObserver, CancellationToken, HeldVersion, Host, HostError, Request,
-    Session,
+    Approver, Builtin, CallObserver, CancellationToken, CapabilityProviders, HeldVersion, Host,
+    HostError, Request, Session,
 };
 use toolhold_mcp_server::{Http, ListenAddress, LiveHost, Server, serve_http};
 use toolhold_models::choice::embedding_models;
@@ -341,8 +341,12 @@ impl Running {
             Some(reviewer) => builder.reviewer(Arc::new(reviewer)),
             None => builder,
         };
+        let providers = CapabilityProviders {
+            embedding_models: embedding_models(&loaded, folders, &directory, front_end),
+            vector_database: None,
+        };
         let host = builder
-            .embedding_models(embedding_models(&loaded, folders, &directory, front_end))
+            .capability_providers(providers)
             .config(loaded.clone())
             .builtins(self.dev.builtins)
             .folders(self.dev.folders.clone())

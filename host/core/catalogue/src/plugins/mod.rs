@@ -37,7 +37,7 @@ use toolhold_system::watch::FileStamp;
 pub use admission::{AdmissionError, Remedy, check_signed, check_source};
 pub use advisor::CommandGate;
 pub use approvals::{NewPlugin, PluginApprovals, compare_versions};
-pub use capabilities::grant_in_words;
+pub use capabilities::{CapabilityProviders, grant_in_words};
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, SignerChange, ToolChange};
 pub use lock_file::{ApprovedPlugin, FilePlace, LockedPlugin, PluginSource};

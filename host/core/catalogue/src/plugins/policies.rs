@@ -1,7 +1,6 @@
 //! Decides what each plugin is granted and its limits, from the configuration to the runtime's
 //! policy.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,11 +9,8 @@ use serde_json::{Value, json};
 use toolhold_config::{
     self as config, Config, FileGrants, Folders, NetworkGrant, Problem, ProcessGrants,
 };
-use toolhold_contract::{
-    Access, BuiltInGrant, BuiltInPlugin, EmbeddingModel, HostError, VectorDatabase,
-};
+use toolhold_contract::{Access, BuiltInGrant, BuiltInPlugin, HostError};
 use toolhold_engine::capability::CapabilityGrants;
-use toolhold_engine::capability::embeddings::EmbeddingsGrant;
 use toolhold_engine::capability::index::IndexGrant;
 use toolhold_engine::capability::process::PluginProcesses;
 use toolhold_engine::capability::schedule::ScheduleGrant;
@@ -30,6 +26,7 @@ use toolhold_system::process::{Places, RememberedPlaces};
 
 use super::advice::SandboxAdvisor;
 use super::advisor::{CommandGate, PluginAdvisor};
+use super::capabilities::CapabilityProviders;
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -68,10 +65,8 @@ pub struct GrantResolver {
     pub directory: PathBuf,
     /// Folders that the built-in tools for files and commands may read, whatever is granted.
     pub readable: Vec<PathBuf>,
-    /// The models that make vectors, by their tables of `[providers]`.
-    pub embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
-    /// The database of vectors of the search in code. `None`: the index compares them.
-    pub vector_database: Option<Arc<dyn VectorDatabase>>,
+    /// What the program provides for capabilities.
+    pub providers: CapabilityProviders,
     /// Toolhold's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
     /// What the commands of the built-in shell may use, once it was looked up: that reads many
@@ -162,8 +157,7 @@ impl GrantResolver {
             folders,
             directory,
             readable: Vec::new(),
-            embedding_models: BTreeMap::new(),
-            vector_database: None,
+            providers: CapabilityProviders::default(),
             own,
             shell: OnceLock::new(),
             file: OnceLock::new(),
@@ -248,7 +242,7 @@ impl GrantResolver {
         let quota = IndexQuota { bytes, documents: bytes / 512 };
         let documents =
             Arc::new(DocumentIndex::named(self.folders.data.join(INDEXES), CODE, quota, true));
-        let vectors = self.vector_database.clone();
+        let vectors = self.providers.vector_database.clone();
         policy.capabilities.index = Some(IndexGrant { documents, is_derived: true, vectors });
         policy.capabilities.embeddings = Some(self.embeddings(&settings.embeddings));
         let time = Duration::from_secs(settings.update_secs.get());
@@ -264,11 +258,6 @@ impl GrantResolver {
         });
         let config = config.as_object().cloned().unwrap_or_default();
         PluginGrants { config: PluginConfig::new(config).into(), ..policy }
-    }
-
-    /// How vectors are made by the model of a table of `[providers]`. Empty: by none.
-    pub(super) fn embeddings(&self, provider: &str) -> EmbeddingsGrant {
-        EmbeddingsGrant { model: self.embedding_models.get(provider).cloned() }
     }
 
     /// Adds what the search in code may start. Without language servers, that is nothing, and all
