@@ -115,7 +115,7 @@ impl Capability {
             // There is no capability to serve requests.
             Self::Http => CapabilityFacts {
                 name: "http",
-                interfaces: &["wasi:http/types@0.2.6", "wasi:http/outgoing-handler@0.2.6"],
+                interfaces: &["wasi:http/outgoing-handler@0.2.6", "wasi:http/types@0.2.6"],
                 unasked: Unasked::Refused,
                 ability: "send requests to the hosts that you grant",
                 granted: "the hosts that it may reach",
