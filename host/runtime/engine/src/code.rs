@@ -6,16 +6,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::OnceCell;
-use toolhold_compiler::Precompiled;
+use tokio::task::JoinError;
+use toolhold_compiler::typed::NoFunctionsError;
+use toolhold_compiler::{CompileError, Precompiled};
 use toolhold_component::file as component_file;
 use wasmtime::component::InstancePre;
 
 use crate::foreign::Foreign;
 use crate::guest::CallState;
-use crate::guest::contract::{FilterExports, ToolExports};
-use crate::known_files::ComponentFile;
+use crate::guest::contract::{ExportError, FilterExports, ToolExports};
+use crate::known_files::{ComponentFile, ReadError};
 use crate::warm_pool::WarmPool;
 use crate::{Runtime, known_files};
+
+/// A reason why there is no code of a component.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CodeError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Compile(#[from] CompileError<ReadError>),
+    /// Its imports are granted, so one of them is not as this version has it.
+    #[error(
+        "linking it failed: {0:#}. It was built for a newer contract: update Toolhold, or build it with an SDK of this version"
+    )]
+    Link(wasmtime::Error),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    NoFunctions(#[from] NoFunctionsError),
+    #[error("compiling it failed")]
+    Thread(#[from] JoinError),
+}
 
 /// Code that can be instantiated, and its instances that wait for work.
 pub(crate) struct Code {
@@ -42,11 +64,9 @@ impl Source {
     /// # Errors
     ///
     /// They can't be read, or are another component's.
-    pub(crate) fn read(&self, digest: &str) -> Result<Cow<'static, [u8]>, String> {
+    pub(crate) fn read(&self, digest: &str) -> Result<Cow<'static, [u8]>, ReadError> {
         match self {
-            Self::BuiltIn(wasm, _) => {
-                component_file::unpacked(wasm).map_err(|error| error.to_string())
-            }
+            Self::BuiltIn(wasm, _) => Ok(component_file::unpacked(wasm)?),
             Self::File(file) => file.read_again(digest).map(Cow::Owned),
         }
     }
@@ -91,7 +111,7 @@ impl LazyCode {
         &self,
         runtime: &Arc<Runtime>,
         digest: &str,
-    ) -> Result<Arc<Code>, String> {
+    ) -> Result<Arc<Code>, CodeError> {
         let make = async || {
             let wasm = match &self.source {
                 Source::BuiltIn(..) => None,
@@ -117,7 +137,7 @@ impl Code {
         source: Source,
         wasm: Option<Cow<'static, [u8]>>,
         digest: &str,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Arc<Self>, CodeError> {
         let (runtime, digest) = (Arc::clone(runtime), digest.to_owned());
         let make = move || {
             let compiled = match source {
@@ -126,23 +146,13 @@ impl Code {
             };
             let wasm = || wasm.map_or_else(|| source.read(&digest), Ok);
             let engine = &runtime.engine;
-            let component = runtime
-                .compiler
-                .component(&engine.wasm, wasm, &digest, compiled)
-                .map_err(|error| error.to_string())?;
-            let pre = engine.linker.instantiate_pre(&component);
-            // Its imports are granted, so one of them is not as this version has it.
-            Self::new(pre.map_err(|error| {
-                format!(
-                    "linking it failed: {error:#}. It was built for a newer contract: update Toolhold, or build it with an SDK of this version"
-                )
-            })?)
+            let component = runtime.compiler.component(&engine.wasm, wasm, &digest, compiled)?;
+            Self::new(engine.linker.instantiate_pre(&component).map_err(CodeError::Link)?)
         };
-        let made = tokio::task::spawn_blocking(make).await;
-        made.map_err(|_| "compiling it failed".to_owned())?.map(Arc::new)
+        tokio::task::spawn_blocking(make).await?.map(Arc::new)
     }
 
-    fn new(pre: InstancePre<CallState>) -> Result<Self, String> {
+    fn new(pre: InstancePre<CallState>) -> Result<Self, CodeError> {
         let (tools, filters) = (ToolExports::find(&pre)?, FilterExports::find(&pre)?);
         let foreign = if tools.is_none() && filters.is_none() {
             Some(Foreign::from_component(pre.component())?)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use toolhold_component::schema;
+use toolhold_component::schema::{self, SchemaError};
 use toolhold_contract::text::{cut, neutral, neutral_json, neutral_line};
 use toolhold_contract::{
     Access, Annotations, ChangeArguments, Definition, PreviewArguments, Role, Subject, SubjectKind,
@@ -25,6 +25,57 @@ const MAX_NAME: usize = 128;
 /// Most values with which a call only reads, of one argument.
 const MAX_VALUES: usize = 64;
 
+/// A reason why the tools that a plugin lists are refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ToolListError {
+    #[error("it offers {0} tools; the limit is {MAX_TOOLS}")]
+    TooMany(usize),
+    #[error("it offers the tool `{0}` twice")]
+    Twice(String),
+    #[error("its tool `{name}`: {error}")]
+    Tool { name: String, error: ToolError },
+}
+
+/// A reason why the definition of a tool is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ToolError {
+    #[error("its name has to be 1 to {MAX_TOOL_NAME} characters of [a-z0-9_-]")]
+    Name,
+    #[error("its description is {0} bytes; the limit is {MAX_DESCRIPTION}")]
+    LongDescription(usize),
+    #[error("it has {0} subjects; the limit is {MAX_SUBJECTS}")]
+    ManySubjects(usize),
+    #[error("a subject's pointer has to begin with `/` (RFC 6901) and have at most 256 bytes")]
+    Pointer,
+    #[error("its {what} schema {error}")]
+    Schema { what: &'static str, error: SchemaError },
+    #[error("its input schema isn't the schema of an object: it needs `\"type\": \"object\"`")]
+    NotAnObject,
+    #[error("it describes {0} arguments; the limit is {MAX_ARGUMENTS}")]
+    ManyArguments(usize),
+    #[error("it describes the argument `{0}` twice")]
+    ArgumentTwice(String),
+    #[error("its argument `{name}`: {error}")]
+    Argument { name: String, error: ArgumentError },
+}
+
+/// A reason why what a definition says of an argument is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArgumentError {
+    #[error("it isn't a property of the input schema")]
+    NoProperty,
+    #[error("it has {0} other names; the limit is {MAX_ALIASES}")]
+    ManyAliases(usize),
+    #[error("it has {0} values with which a call only reads; the limit is {MAX_VALUES}")]
+    ManyValues(usize),
+    #[error("its base `{0}` isn't a property of the input schema")]
+    Base(String),
+    #[error("it has the role `glob` and no base")]
+    GlobWithoutBase,
+    #[error("a value with which a call only reads isn't JSON: {0}")]
+    Value(#[from] serde_json::Error),
+}
+
 /// Checks and converts the definitions of a plugin's tools.
 ///
 /// # Errors
@@ -33,52 +84,43 @@ const MAX_VALUES: usize = 64;
 pub(crate) fn convert_tools(
     plugin: &LoadedPlugin,
     definitions: Vec<tools::Definition>,
-) -> Result<Vec<Tool>, String> {
+) -> Result<Vec<Tool>, ToolListError> {
     if definitions.len() > MAX_TOOLS {
-        return Err(format!("it offers {} tools; the limit is {MAX_TOOLS}", definitions.len()));
+        return Err(ToolListError::TooMany(definitions.len()));
     }
     let mut tools: Vec<Tool> = Vec::new();
     for definition in definitions {
         let guest_name = definition.name.clone();
         let shown = neutral_line(cut(&guest_name, 80));
         let tool = convert_tool(plugin, definition)
-            .map_err(|reason| format!("its tool `{shown}`: {reason}"))?;
+            .map_err(|error| ToolListError::Tool { name: shown.clone(), error })?;
         if tools.iter().any(|other| other.guest_name == tool.guest_name) {
-            return Err(format!("it offers the tool `{shown}` twice"));
+            return Err(ToolListError::Twice(shown));
         }
         tools.push(tool);
     }
     Ok(tools)
 }
 
-fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<Tool, String> {
+fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<Tool, ToolError> {
     let guest_name = definition.name;
     let well_formed = (1..=MAX_TOOL_NAME).contains(&guest_name.len())
         && guest_name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
     if !well_formed {
-        return Err(format!("its name has to be 1 to {MAX_TOOL_NAME} characters of [a-z0-9_-]"));
+        return Err(ToolError::Name);
     }
     if definition.description.len() > MAX_DESCRIPTION {
-        return Err(format!(
-            "its description is {} bytes; the limit is {MAX_DESCRIPTION}",
-            definition.description.len()
-        ));
+        return Err(ToolError::LongDescription(definition.description.len()));
     }
     if definition.subjects.len() > MAX_SUBJECTS {
-        return Err(format!(
-            "it has {} subjects; the limit is {MAX_SUBJECTS}",
-            definition.subjects.len()
-        ));
+        return Err(ToolError::ManySubjects(definition.subjects.len()));
     }
     let input_schema = schema::parse(&definition.input_schema)
-        .map_err(|reason| format!("its input schema {reason}"))?;
+        .map_err(|error| ToolError::Schema { what: "input", error })?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err(
-            "its input schema isn't the schema of an object: it needs `\"type\": \"object\"`"
-                .into(),
-        );
+        return Err(ToolError::NotAnObject);
     }
     let arguments = convert_arguments(definition.arguments, &input_schema)?;
     let output_schema = definition.output_schema.as_deref().map(schema::parse).transpose();
@@ -93,7 +135,8 @@ fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<
         title: definition.title.map(|title| neutral_line(cut(&title, 128))),
         description: neutral(&definition.description).into_owned(),
         input_schema,
-        output_schema: output_schema.map_err(|reason| format!("its output schema {reason}"))?,
+        output_schema: output_schema
+            .map_err(|error| ToolError::Schema { what: "output", error })?,
         annotations: annotations(&definition.promises),
         subjects: definition.subjects.into_iter().map(convert_subject).collect::<Result<_, _>>()?,
         arguments,
@@ -108,12 +151,9 @@ fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<
     Ok(plugin.named(definition))
 }
 
-fn convert_subject(subject: tools::Subject) -> Result<Subject, String> {
+fn convert_subject(subject: tools::Subject) -> Result<Subject, ToolError> {
     if !subject.pointer.starts_with('/') || subject.pointer.len() > 256 {
-        return Err(
-            "a subject's pointer has to begin with `/` (RFC 6901) and have at most 256 bytes"
-                .into(),
-        );
+        return Err(ToolError::Pointer);
     }
     let kind = match subject.kind.as_str() {
         "path" => SubjectKind::Path,
@@ -144,56 +184,49 @@ fn annotations(promises: &[String]) -> Annotations {
 fn convert_arguments(
     written: Vec<tools::Argument>,
     schema: &Value,
-) -> Result<Vec<ToolArgument>, String> {
+) -> Result<Vec<ToolArgument>, ToolError> {
     if written.len() > MAX_ARGUMENTS {
-        return Err(format!(
-            "it describes {} arguments; the limit is {MAX_ARGUMENTS}",
-            written.len()
-        ));
+        return Err(ToolError::ManyArguments(written.len()));
     }
     let mut arguments: Vec<ToolArgument> = Vec::with_capacity(written.len());
     for argument in written {
         let shown = neutral_line(cut(&argument.name, 80));
         let argument = convert_argument(argument, schema)
-            .map_err(|reason| format!("its argument `{shown}`: {reason}"))?;
+            .map_err(|error| ToolError::Argument { name: shown.clone(), error })?;
         if arguments.iter().any(|other| other.name == argument.name) {
-            return Err(format!("it describes the argument `{shown}` twice"));
+            return Err(ToolError::ArgumentTwice(shown));
         }
         arguments.push(argument);
     }
     Ok(arguments)
 }
 
-fn convert_argument(written: tools::Argument, schema: &Value) -> Result<ToolArgument, String> {
+fn convert_argument(
+    written: tools::Argument,
+    schema: &Value,
+) -> Result<ToolArgument, ArgumentError> {
     let is_argument = |name: &str| {
         schema.get("properties").is_some_and(|properties| properties.get(name).is_some())
     };
     let tools::Argument { name, aliases, roles, base, reads_with, meta: _ } = written;
     if !is_argument(&name) {
-        return Err("it isn't a property of the input schema".to_owned());
+        return Err(ArgumentError::NoProperty);
     }
     if aliases.len() > MAX_ALIASES {
-        return Err(format!("it has {} other names; the limit is {MAX_ALIASES}", aliases.len()));
+        return Err(ArgumentError::ManyAliases(aliases.len()));
     }
     if reads_with.len() > MAX_VALUES {
-        return Err(format!(
-            "it has {} values with which a call only reads; the limit is {MAX_VALUES}",
-            reads_with.len()
-        ));
+        return Err(ArgumentError::ManyValues(reads_with.len()));
     }
     if let Some(base) = base.as_deref().filter(|base| !is_argument(base)) {
-        let base = neutral_line(cut(base, 80));
-        return Err(format!("its base `{base}` isn't a property of the input schema"));
+        return Err(ArgumentError::Base(neutral_line(cut(base, 80))));
     }
     let roles: BTreeSet<Role> = roles.iter().filter_map(|role| Role::from_name(role)).collect();
     if roles.contains(&Role::Glob) && base.is_none() {
-        return Err("it has the role `glob` and no base".to_owned());
+        return Err(ArgumentError::GlobWithoutBase);
     }
-    let value = |text: &String| {
-        serde_json::from_str(text)
-            .map_err(|error| format!("a value with which a call only reads isn't JSON: {error}"))
-    };
-    let reads_with = reads_with.iter().map(value).collect::<Result<_, _>>()?;
+    let reads_with = reads_with.iter().map(|text| serde_json::from_str(text));
+    let reads_with = reads_with.collect::<Result<_, _>>()?;
     Ok(ToolArgument { name, aliases: names(&aliases), roles, base, reads_with })
 }
 
@@ -254,7 +287,7 @@ mod tests {
         let schema = json!({ "properties": { "a": {}, "b": {} } });
         let refused = |written: tools::Argument, reason: &str| {
             let error = convert_arguments(vec![written], &schema).expect_err("it is refused");
-            assert!(error.contains(reason), "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
         };
         refused(argument("c\u{1b}"), "isn't a property");
         let many = vec!["x".to_owned(); MAX_ALIASES + 1];
@@ -267,9 +300,9 @@ mod tests {
         let value = vec!["{".to_owned()];
         refused(tools::Argument { reads_with: value, ..argument("a") }, "isn't JSON");
         let twice = convert_arguments(vec![argument("a"), argument("a")], &schema);
-        assert!(twice.expect_err("it is refused").contains("twice"));
-        let many = (0..=MAX_ARGUMENTS).map(|_| argument("a")).collect();
-        assert!(convert_arguments(many, &schema).expect_err("it is refused").contains("limit"));
+        assert!(twice.expect_err("it is refused").to_string().contains("twice"));
+        let many = convert_arguments(vec![argument("a"); MAX_ARGUMENTS + 1], &schema);
+        assert!(many.expect_err("it is refused").to_string().contains("limit"));
     }
 
     #[test]

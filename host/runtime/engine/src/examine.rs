@@ -1,18 +1,45 @@
 //! Starts an engine and compiles a tiny component, to test this machine for `toolhold doctor`.
 
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use toolhold_compiler::{Cache, HELPER, NO_HELPER, own_helper};
+use toolhold_compiler::{BuiltInCodeError, Cache, CacheError, HELPER, NO_HELPER, own_helper};
 use toolhold_contract::HostError;
 use toolhold_system::machine::address_space;
-use toolhold_system::process::{HelperBounds, run_helper};
+use toolhold_system::process::{HelperBounds, HelperError, run_helper};
 
 use crate::engine::{self, Engine};
 use crate::{Builtin, RuntimeConfig};
 
+/// A reason why code can't be made, kept or mapped on this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum ExaminationError {
+    /// A built-in plugin has only its component.
+    #[error("this program was built without compiled code")]
+    NotBuiltIn,
+    /// Built-in code doesn't fit.
+    #[error(transparent)]
+    BuiltIn(#[from] BuiltInCodeError),
+    /// There is no program that compiles.
+    #[error("{NO_HELPER}")]
+    NoHelper,
+    /// The helper compiles nothing.
+    #[error(transparent)]
+    Helper(#[from] HelperError),
+    /// The helper's code doesn't fit.
+    #[error("its code can't be mapped: {0:#}")]
+    Map(wasmtime::Error),
+    /// The folder of the cache can't be used.
+    #[error(transparent)]
+    Folder(#[from] io::Error),
+    /// The cache can't store code, or map it.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
 /// The state of the engine on this machine.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct EngineExamination {
     /// Most calls at a time.
     pub places: usize,
@@ -26,12 +53,12 @@ pub struct EngineExamination {
     /// Features of the baseline for built-in code that this processor lacks.
     pub missing_features: Vec<&'static str>,
     /// The built-in plugins. `Err` is the reason why the code that was compiled ahead isn't used.
-    pub builtins: Vec<(&'static str, Result<(), String>)>,
+    pub builtins: Vec<(&'static str, Result<(), ExaminationError>)>,
     /// The time for compiling a tiny component in the helper and mapping its code, or the error.
-    pub compiled: Result<Duration, String>,
+    pub compiled: Result<Duration, ExaminationError>,
     /// Whether the cache can store and map code. `None` if the cache has no folder yet, or nothing
     /// was compiled.
-    pub cached: Option<Result<(), String>>,
+    pub cached: Option<Result<(), ExaminationError>>,
 }
 
 /// The limits for compiling a tiny component. They are much larger than its needs.
@@ -55,10 +82,8 @@ pub fn examine(
     let engine = Engine::new(places, config.memory, config.keep_ready, Default::default())?;
     let reserved = address_space().zip(before).map(|(after, before)| after.saturating_sub(before));
     let ahead = |builtin: &Builtin| match builtin.compiled {
-        Some(code) => toolhold_compiler::map_built_in(&engine.wasm, code)
-            .map(drop)
-            .map_err(|error| error.to_string()),
-        None => Err("this program was built without compiled code".to_owned()),
+        Some(code) => Ok(toolhold_compiler::map_built_in(&engine.wasm, code).map(drop)?),
+        None => Err(ExaminationError::NotBuiltIn),
     };
     let builtins = builtins.iter().map(|builtin| (builtin.name, ahead(builtin))).collect();
     let started = Instant::now();
@@ -80,20 +105,16 @@ pub fn examine(
 }
 
 /// Compiles [`TINY`] in the helper, and maps its code.
-fn compile_tiny(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, String> {
-    let helper = config.helper.clone().or_else(own_helper).ok_or(NO_HELPER)?;
-    let code = run_helper(&helper, &[HELPER], TINY, BOUNDS).map_err(|error| error.to_string())?;
-    toolhold_compiler::map_from_helper(&engine.wasm, &code)
-        .map_err(|error| format!("its code can't be mapped: {error:#}"))?;
+fn compile_tiny(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, ExaminationError> {
+    let helper = config.helper.clone().or_else(own_helper).ok_or(ExaminationError::NoHelper)?;
+    let code = run_helper(&helper, &[HELPER], TINY, BOUNDS)?;
+    toolhold_compiler::map_from_helper(&engine.wasm, &code).map_err(ExaminationError::Map)?;
     Ok(code)
 }
 
-fn test_cache(folder: &Path, code: &[u8], engine: &Engine) -> Option<Result<(), String>> {
-    // Opening the cache would create the folder.
+/// `None`: the cache has no folder, which opening it would create.
+fn test_cache(folder: &Path, code: &[u8], engine: &Engine) -> Option<Result<(), ExaminationError>> {
     let _exists = rustix::fs::lstat(folder).ok()?;
-    Some(
-        Cache::open(folder)
-            .map_err(|error| error.to_string())
-            .and_then(|cache| cache.test(&engine.wasm, code).map_err(|error| error.to_string())),
-    )
+    let cache = Cache::open(folder).map_err(ExaminationError::from);
+    Some(cache.and_then(|cache| Ok(cache.test(&engine.wasm, code)?)))
 }

@@ -23,7 +23,7 @@ use crate::guest::convert::{self, MAX_META};
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{LoadedPlugin, Plugin};
-use crate::run;
+use crate::run::{self, ListError};
 use crate::timing::{CallPlace, CallWatch};
 use crate::warm_pool::Entry;
 use crate::wasi::Files;
@@ -43,8 +43,32 @@ const MAX_PROBLEM: usize = 1024;
 /// Most bytes that are filtered on the caller's thread.
 const MAX_BORROWED: usize = 64 * 1024;
 
+/// A reason why the filters of a plugin are refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilterListError {
+    #[error(transparent)]
+    List(#[from] ListError),
+    #[error("it offers {0} filters; the limit is {MAX_FILTERS}")]
+    TooMany(usize),
+    #[error("it offers the filter `{0}` twice")]
+    Twice(String),
+    #[error("its filter `{name}`: {error}")]
+    Filter { name: String, error: FilterError },
+}
+
+/// A reason why the definition of a filter is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilterError {
+    #[error("its name has to be 1 to {MAX_NAME} characters of [a-z0-9_-]")]
+    Name,
+    #[error("it has {0} matchers; the limit is {MAX_MATCHERS}")]
+    ManyMatchers(usize),
+    #[error("a matcher has {0} characters; the limit is {MAX_PATTERN}")]
+    LongMatcher(usize),
+}
+
 /// Asks a plugin that was just loaded for its filters.
-pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), String> {
+pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), FilterListError> {
     let Some(exports) = code.filters.clone() else { return Ok(()) };
     let ask = async move |mut store: Store<CallState>, instance: wasmtime::component::Instance| {
         let listed = match exports.load(&mut store, &instance) {
@@ -56,15 +80,15 @@ pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), S
     let wit::Listing { filters: listed, problems } =
         run::list(plugin, code, "filters", ask).await?;
     if listed.len() > MAX_FILTERS {
-        return Err(format!("it offers {} filters; the limit is {MAX_FILTERS}", listed.len()));
+        return Err(FilterListError::TooMany(listed.len()));
     }
     let mut definitions: Vec<Arc<FilterDefinition>> = Vec::with_capacity(listed.len());
     for registration in listed {
         let shown = neutral_line(cut(&registration.name, 80));
-        let definition =
-            definition(registration).map_err(|reason| format!("its filter `{shown}`: {reason}"))?;
+        let definition = definition(registration)
+            .map_err(|error| FilterListError::Filter { name: shown.clone(), error })?;
         if definitions.iter().any(|other| other.name == definition.name) {
-            return Err(format!("it offers the filter `{shown}` twice"));
+            return Err(FilterListError::Twice(shown));
         }
         definitions.push(Arc::new(definition));
     }
@@ -77,17 +101,17 @@ pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), S
     Ok(())
 }
 
-fn definition(registration: wit::Registration) -> Result<FilterDefinition, String> {
+fn definition(registration: wit::Registration) -> Result<FilterDefinition, FilterError> {
     let wit::Registration { name, purpose, matchers, fallback, meta } = registration;
     let well_formed = (1..=MAX_NAME).contains(&name.len())
         && name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
     if !well_formed {
-        return Err(format!("its name has to be 1 to {MAX_NAME} characters of [a-z0-9_-]"));
+        return Err(FilterError::Name);
     }
     if matchers.len() > MAX_MATCHERS {
-        return Err(format!("it has {} matchers; the limit is {MAX_MATCHERS}", matchers.len()));
+        return Err(FilterError::ManyMatchers(matchers.len()));
     }
     let matcher = |matcher: wit::Matcher| {
         let subject = match matcher.subject {
@@ -104,7 +128,7 @@ fn definition(registration: wit::Registration) -> Result<FilterDefinition, Strin
         };
         let length = length.max(matcher.tool.chars().count());
         if length > MAX_PATTERN {
-            return Err(format!("a matcher has {length} characters; the limit is {MAX_PATTERN}"));
+            return Err(FilterError::LongMatcher(length));
         }
         Ok(Matcher { tool: matcher.tool, subject })
     };
@@ -200,7 +224,7 @@ impl FilterCall {
         };
         let verdict = match answer {
             Ok(verdict) => {
-                verdict.map_err(|reason| failed(&neutral_line(cut(&reason, MAX_PROBLEM))))
+                verdict.map_err(|failure| failed(&neutral_line(cut(&failure.message, MAX_PROBLEM))))
             }
             Err(error) => {
                 return Err(outcome::failure(&self.watch, &error, &store, &self.plugin.name));
@@ -234,7 +258,9 @@ impl FilterCall {
             let instance = exports.load(&mut store, &instance?)?;
             match instance.list(&mut store).await? {
                 Ok(_) => Ok(instance),
-                Err(reason) => Err(wasmtime::Error::msg(neutral_line(cut(&reason, MAX_PROBLEM)))),
+                Err(failure) => {
+                    Err(wasmtime::Error::msg(neutral_line(cut(&failure.message, MAX_PROBLEM))))
+                }
             }
         };
         let created = created.await;

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
-use toolhold_compiler::typed::{ComponentKind, Docs, Functions, Outline, ToolBounds};
+use toolhold_compiler::typed::{
+    ComponentKind, Docs, Functions, NoFunctionsError, Outline, ToolBounds,
+};
 use toolhold_component::{Manifest, Request, RequestedLimits};
 use toolhold_contract::text::{cut, neutral};
 use toolhold_contract::{Category, Content, Definition, Failure, Outcome, Output};
@@ -46,13 +48,11 @@ impl Foreign {
     /// # Errors
     ///
     /// It exports nothing that Toolhold can call.
-    pub(crate) fn from_component(component: &Component) -> Result<Self, String> {
+    pub(crate) fn from_component(component: &Component) -> Result<Self, NoFunctionsError> {
         if let Some(run) = find_run(component) {
             return Ok(Self::Command(run));
         }
-        Functions::from_component(component, BOUNDS)
-            .map(Self::Functions)
-            .map_err(|error| error.to_string())
+        Functions::from_component(component, BOUNDS).map(Self::Functions)
     }
 
     /// Converts and checks the arguments of a call, before any code of the component runs.
@@ -103,6 +103,18 @@ impl Foreign {
 /// Why a command without a template is not loaded, with the remedy.
 const NO_TEMPLATE: &str = "it is a WASI command; to run it as a tool, set `command = true` and its `arguments` in its table of the configuration";
 
+/// A reason why the operator's table doesn't fit a component.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TableError {
+    /// With the remedy.
+    #[error("{NO_TEMPLATE} ({0})")]
+    NoTemplate(String),
+    #[error(
+        "its table of the configuration says `command = true`, but it is no command: it doesn't export `wasi:cli/run`"
+    )]
+    NoCommand,
+}
+
 /// The tools of a component that doesn't know Toolhold, and the functions that are left out, each
 /// with the reason.
 ///
@@ -114,7 +126,7 @@ pub(crate) fn offer(
     docs: &Docs,
     manifest: &Manifest,
     policy: &PluginGrants,
-) -> Result<(Vec<Definition>, Vec<String>), String> {
+) -> Result<(Vec<Definition>, Vec<String>), TableError> {
     match foreign {
         Foreign::Functions(functions) => Ok(functions.offer(docs)),
         Foreign::Command(_) => Ok((command(manifest, policy)?, Vec::new())),
@@ -129,12 +141,12 @@ pub(crate) fn offer(
 pub(crate) fn command(
     manifest: &Manifest,
     policy: &PluginGrants,
-) -> Result<Vec<Definition>, String> {
+) -> Result<Vec<Definition>, TableError> {
     let template = match &policy.command {
         Some(template) => Cow::Borrowed(&**template),
         // Its tool is shown as it would be without arguments.
         None if policy.inspect_only => Cow::Owned(CommandTemplate::default()),
-        None => return Err(format!("{NO_TEMPLATE} ({})", policy.table.lines("command = true"))),
+        None => return Err(TableError::NoTemplate(policy.table.lines("command = true"))),
     };
     let about = template.description.as_deref().unwrap_or(&manifest.description);
     let mut tool = Definition::new(RUN, neutral(cut(about, MAX_DESCRIPTION)), template.schema());
@@ -148,9 +160,9 @@ pub(crate) fn command(
 /// # Errors
 ///
 /// The table has a template, and the component is no command.
-pub(crate) fn check_kind(kind: ComponentKind, policy: &PluginGrants) -> Result<(), String> {
+pub(crate) fn check_kind(kind: ComponentKind, policy: &PluginGrants) -> Result<(), TableError> {
     if policy.command.is_some() && kind != ComponentKind::Command {
-        return Err("its table of the configuration says `command = true`, but it is no command: it doesn't export `wasi:cli/run`".into());
+        return Err(TableError::NoCommand);
     }
     Ok(())
 }

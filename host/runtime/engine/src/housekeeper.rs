@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime as Reactor;
-use toolhold_contract::CancellationToken;
+use toolhold_contract::{CancellationToken, Failure};
 use wasmtime::Store;
 
 use crate::clock::Chores;
@@ -33,6 +33,19 @@ use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance, WarmPool};
 /// by the call that needs it.
 const TIME: Duration = Duration::from_secs(5);
 const CPU: Duration = Duration::from_secs(1);
+
+/// A reason why a plugin has no warm instances.
+#[derive(Debug, thiserror::Error)]
+enum WarmError {
+    #[error("it waits for something while it is instantiated")]
+    Waits,
+    #[error("{}", .0.message)]
+    Crashed(Failure),
+    #[error("it reads files while it is instantiated, and they may change before the call")]
+    ReadsFiles,
+    #[error("it uses more than {} MiB of memory while it is instantiated", MEMORY >> 20)]
+    Memory,
+}
 
 /// The housekeeper's thread. It is started for the first work, and ends when this value is dropped.
 pub(crate) struct Housekeeper(Arc<Shared>);
@@ -287,9 +300,9 @@ fn refill(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) {
     while code.warm_pool.count() < EACH {
         match make(plugin, code, reactor) {
             Ok(instance) => code.warm_pool.put(instance),
-            Err(reason) => {
+            Err(error) => {
                 // The next instance would fail as well, so calls make their own instances.
-                tracing::debug!(plugin = &*plugin.name, "it has no warm instances: {reason}");
+                tracing::debug!(plugin = &*plugin.name, "it has no warm instances: {error}");
                 code.warm_pool.disabled.store(true, Ordering::Relaxed);
                 return;
             }
@@ -298,7 +311,7 @@ fn refill(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) {
 }
 
 /// Makes a warm instance.
-fn make(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) -> Result<WarmInstance, String> {
+fn make(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) -> Result<WarmInstance, WarmError> {
     let bounds = CallBounds { grace: Duration::ZERO, cpu: CPU, ..plugin.policy.limits.bounds() };
     let watch = Arc::new(CallWatch::new(TIME, bounds, CancellationToken::new()));
     let _ticking = plugin.runtime.engine.keep_ticking();
@@ -311,21 +324,15 @@ fn make(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) -> Result<WarmIns
         })
         .await
     });
-    let (store, entry) = created.ok_or("it waits for something while it is instantiated")?;
-    let entry = match entry {
-        Ok(entry) => entry,
-        Err(error) => return Err(outcome::failure(&watch, &error, &store, &plugin.name).message),
-    };
+    let (store, entry) = created.ok_or(WarmError::Waits)?;
+    let entry = entry.map_err(|error| {
+        WarmError::Crashed(outcome::failure(&watch, &error, &store, &plugin.name))
+    })?;
     if store.data().files.accessed() {
-        return Err(
-            "it reads files while it is instantiated, and they may change before the call".into()
-        );
+        return Err(WarmError::ReadsFiles);
     }
     if store.data().memory.used() > MEMORY {
-        return Err(format!(
-            "it uses more than {} MiB of memory while it is instantiated",
-            MEMORY >> 20
-        ));
+        return Err(WarmError::Memory);
     }
     Ok(WarmInstance { store, entry })
 }

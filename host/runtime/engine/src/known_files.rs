@@ -13,10 +13,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use toolhold_component::file as component_file;
+use tokio::task::JoinError;
+use toolhold_component::file::{self as component_file, ComponentFileError};
 use toolhold_system::watch::FileStamp;
 
 use crate::Runtime;
+
+/// A reason why the bytes of a known component can't be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error(transparent)]
+    File(#[from] ComponentFileError),
+    #[error("its file has changed; run `toolhold plugin reload`")]
+    Changed,
+    #[error("reading it failed")]
+    Thread(#[from] JoinError),
+}
 
 /// The file of a component.
 #[derive(Clone)]
@@ -40,16 +52,10 @@ impl ComponentFile {
     /// # Errors
     ///
     /// It can't be read, or isn't the same component any more.
-    pub(crate) fn read_again(&self, digest: &str) -> Result<Vec<u8>, String> {
-        let wasm = component_file::open(&self.path)
-            .and_then(component_file::read)
-            .map_err(|error| error.to_string())?;
-        if component_file::digest(&wasm) == digest { Ok(wasm) } else { Err(changed()) }
+    pub(crate) fn read_again(&self, digest: &str) -> Result<Vec<u8>, ReadError> {
+        let wasm = component_file::open(&self.path).and_then(component_file::read)?;
+        if component_file::digest(&wasm) == digest { Ok(wasm) } else { Err(ReadError::Changed) }
     }
-}
-
-fn changed() -> String {
-    "its file has changed; run `toolhold plugin reload`".to_owned()
 }
 
 /// What is kept of a file.
@@ -101,7 +107,7 @@ pub(crate) async fn check(
     runtime: &Arc<Runtime>,
     file: &ComponentFile,
     digest: &str,
-) -> Result<Option<Cow<'static, [u8]>>, String> {
+) -> Result<Option<Cow<'static, [u8]>>, ReadError> {
     if !file.recalled {
         return Ok(None);
     }
@@ -114,13 +120,13 @@ pub(crate) async fn check(
         let Some(opened) = component_file::open(&file.path).ok().filter(has_stamp) else {
             return Ok(None);
         };
-        let wasm = component_file::read(opened).map_err(|error| error.to_string())?;
+        let wasm = component_file::read(opened)?;
         if component_file::digest(&wasm) == digest {
             return Ok(Some(wasm.into()));
         }
         // The next start reads it.
         file.path.to_str().iter().for_each(|path| runtime.compiler.forget(&name(path)));
-        Err(changed())
+        Err(ReadError::Changed)
     };
-    tokio::task::spawn_blocking(check).await.map_err(|_| "reading it failed".to_owned())?
+    tokio::task::spawn_blocking(check).await?
 }

@@ -36,7 +36,7 @@ use toolhold_contract::HostError;
 
 use crate::timing::Admission;
 
-pub use examine::{EngineExamination, examine};
+pub use examine::{EngineExamination, ExaminationError, examine};
 pub use guest::capability::{self, PluginGrants};
 pub use limits::Limits;
 pub use load::Candidate;

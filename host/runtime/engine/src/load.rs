@@ -2,6 +2,7 @@
 //! fails is not loaded in part.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use toolhold_system::watch::FileStamp;
 use crate::code::{Code, LazyCode, Source};
 use crate::definition::convert_tools;
 use crate::guest::capability::PluginGrants;
-use crate::known_files::ComponentFile;
+use crate::known_files::{ComponentFile, ReadError};
 use crate::offer::Offer;
 use crate::plugin::{Builtin, LoadedPlugin, Origin, Plugin, PluginInfo};
 use crate::{Runtime, filter, foreign, known_files, parts, run};
@@ -40,7 +41,7 @@ impl Candidate {
     /// [`HostError::Load`] if it can't be read, is too large, isn't a component, or exports
     /// Toolhold's interfaces without a manifest.
     pub fn file(path: &Path) -> Result<Self, HostError> {
-        let opened = component_file::open(path).map_err(|error| unreadable(path, &error))?;
+        let opened = component_file::open(path).map_err(not_loaded(&path.display()))?;
         Self::opened(opened, path)
     }
 
@@ -54,7 +55,7 @@ impl Candidate {
     }
 
     fn read(opened: File, file: ComponentFile) -> Result<Self, HostError> {
-        let wasm = component_file::read(opened).map_err(|error| unreadable(&file.path, &error))?;
+        let wasm = component_file::read(opened).map_err(not_loaded(&file.path.display()))?;
         Self::new(wasm.into(), Source::File(file), None)
     }
 
@@ -68,15 +69,12 @@ impl Candidate {
             Source::BuiltIn(..) => Origin::BuiltIn,
             Source::File(file) => Origin::File(file.path.clone()),
         };
-        let fail = |reason| {
-            let plugin = match &origin {
-                Origin::BuiltIn => "a built-in plugin".into(),
-                Origin::File(path) => path.display().to_string(),
-            };
-            HostError::Load { plugin, reason }
+        let plugin: &dyn Display = match &origin {
+            Origin::BuiltIn => &"a built-in plugin",
+            Origin::File(path) => &path.display(),
         };
-        let manifest = Manifest::read_if_any(&wasm).map_err(|error| fail(error.to_string()))?;
-        let outline = Outline::read(&wasm).map_err(|error| fail(error.to_string()))?;
+        let manifest = Manifest::read_if_any(&wasm).map_err(not_loaded(plugin))?;
+        let outline = Outline::read(&wasm).map_err(not_loaded(plugin))?;
         let (without_manifest, kind) = (manifest.is_none(), outline.kind);
         let manifest = match (manifest, &origin) {
             (Some(manifest), _) => manifest,
@@ -85,7 +83,7 @@ impl Candidate {
                 foreign::manifest(&name_from(&stem), &outline, &Docs::read(&wasm))
             }
             // Reports that it is missing.
-            (None, _) => Manifest::read(&wasm).map_err(|error| fail(error.to_string()))?,
+            (None, _) => Manifest::read(&wasm).map_err(not_loaded(plugin))?,
         };
         let digest = digest.map_or_else(|| component_file::digest(&wasm), str::to_owned);
         let Outline { imports, exports, .. } = outline;
@@ -119,8 +117,9 @@ impl Candidate {
     }
 }
 
-fn unreadable(path: &Path, error: &component_file::ComponentFileError) -> HostError {
-    HostError::Load { plugin: path.display().to_string(), reason: error.to_string() }
+/// For `map_err`: a reason why a plugin isn't loaded, with its name or its path.
+fn not_loaded<E: Display>(plugin: &(impl Display + ?Sized)) -> impl FnOnce(E) -> HostError {
+    move |reason| HostError::Load { plugin: plugin.to_string(), reason: reason.to_string() }
 }
 
 impl Runtime {
@@ -179,9 +178,9 @@ impl Runtime {
             Some(offer) => Ok(Err(offer)),
             None => wasm.map_or_else(|| file.read(&digest), Ok).map(Ok),
         };
-        let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
         let kept = tokio::task::spawn_blocking(kept).await;
-        match kept.unwrap_or_else(|_| Err("reading it failed".to_owned())).map_err(fail)? {
+        let kept = kept.unwrap_or_else(|error| Err(ReadError::from(error)));
+        match kept.map_err(not_loaded(&info.manifest.name))? {
             Err(offer) => self.load_known(info, source, granted, offer),
             Ok(wasm) => self.load_unknown(wasm, source, info, granted).await,
         }
@@ -210,11 +209,8 @@ impl Runtime {
                 self.load_known(info, source, granted, offer)
             }
             None => {
-                let fail = |error: component_file::ComponentFileError| HostError::Load {
-                    plugin: builtin.name.into(),
-                    reason: error.to_string(),
-                };
-                let wasm = component_file::unpacked(builtin.wasm).map_err(fail)?;
+                let wasm =
+                    component_file::unpacked(builtin.wasm).map_err(not_loaded(builtin.name))?;
                 let Candidate { source, mut info, .. } =
                     Candidate::new(wasm.clone(), source, builtin.digest)?;
                 Arc::make_mut(&mut info).manifest.parts = parts;
@@ -231,23 +227,23 @@ impl Runtime {
         info: Arc<PluginInfo>,
         granted: PluginGrants,
     ) -> Result<Plugin, HostError> {
-        let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
-        let policy = allowed(&info, granted).map_err(fail)?;
+        let name = &info.manifest.name;
+        let policy = allowed(&info, granted)?;
         let docs =
             if info.kind == ComponentKind::Plugin { Docs::default() } else { Docs::read(&wasm) };
-        let code =
-            Code::make(self, source.clone(), Some(wasm), &info.digest).await.map_err(fail)?;
+        let code = Code::make(self, source.clone(), Some(wasm), &info.digest).await;
+        let code = code.map_err(not_loaded(name))?;
         let mut loaded = self.loaded(&info, policy, LazyCode::new(source, Some(Arc::clone(&code))));
         if let Some(foreign) = &code.foreign {
             let offer = foreign::offer(foreign, &docs, &info.manifest, &loaded.policy);
-            let (tools, left_out) = offer.map_err(fail)?;
+            let (tools, left_out) = offer.map_err(not_loaded(name))?;
             loaded.tools = tools.into_iter().map(|tool| loaded.named(tool)).collect();
             loaded.left_out = left_out;
             return Ok(Plugin(Arc::new(loaded)));
         }
-        let definitions = run::list_tools(&loaded, &code).await.map_err(fail)?;
-        loaded.tools = convert_tools(&loaded, definitions).map_err(fail)?;
-        filter::list(&mut loaded, &code).await.map_err(fail)?;
+        let definitions = run::list_tools(&loaded, &code).await.map_err(not_loaded(name))?;
+        loaded.tools = convert_tools(&loaded, definitions).map_err(not_loaded(name))?;
+        filter::list(&mut loaded, &code).await.map_err(not_loaded(name))?;
         Ok(Plugin(Arc::new(loaded)))
     }
 
@@ -259,13 +255,13 @@ impl Runtime {
         granted: PluginGrants,
         offer: Offer,
     ) -> Result<Plugin, HostError> {
-        let fail = |reason| HostError::Load { plugin: info.manifest.name.clone(), reason };
-        let policy = allowed(&info, granted).map_err(fail)?;
+        let policy = allowed(&info, granted)?;
         let mut loaded = self.loaded(&info, policy, LazyCode::new(source, None));
         let Offer { mut tools, filters, filter_problems, left_out, .. } = offer;
         if info.kind == ComponentKind::Command {
             // The operator's table makes the tool, and it may have changed.
-            tools = foreign::command(&info.manifest, &loaded.policy).map_err(fail)?;
+            tools = foreign::command(&info.manifest, &loaded.policy)
+                .map_err(not_loaded(&info.manifest.name))?;
         }
         loaded.tools = tools.into_iter().map(|tool| loaded.named(tool)).collect();
         loaded.filters = filters.into_iter().map(Arc::new).collect();
@@ -301,25 +297,26 @@ impl Runtime {
 /// # Errors
 ///
 /// The plugin imports what isn't granted, or the grants can't be given to it.
-fn allowed(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, String> {
+fn allowed(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, HostError> {
+    let plugin = &info.manifest.name;
     if let Some(refusal) = info.exports.iter().find_map(|name| version_refusal(name)) {
-        return Err(refusal);
+        return Err(not_loaded(plugin)(refusal));
     }
     let policy = effective(&info.manifest, granted)?;
-    foreign::check_kind(info.kind, &policy)?;
+    foreign::check_kind(info.kind, &policy).map_err(not_loaded(plugin))?;
     let is_admitted = |capability| {
         policy.capabilities.has(capability)
             || policy.inspect_only && info.manifest.asks_for(capability).is_some()
     };
     let mut imports = info.imports.iter();
     match imports.find_map(|import| refusal(import, &info.manifest, &policy.table, &is_admitted)) {
-        Some(refusal) => Err(refusal),
+        Some(refusal) => Err(not_loaded(plugin)(refusal)),
         None => Ok(policy),
     }
 }
 
 /// The policy that counts: a plugin gets what it asks for and was granted, both.
-fn effective(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants, String> {
+fn effective(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants, HostError> {
     let mut effective = granted;
     effective.capabilities.keep_requested(manifest);
     let request = manifest.asks_for(Capability::Files);
@@ -335,10 +332,10 @@ fn effective(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants,
     if let Some(grants) = &effective.files
         && let Some(root) = grants.roots().iter().find(|root| root.path.to_str().is_none())
     {
-        return Err(format!(
+        return Err(not_loaded(&manifest.name)(format_args!(
             "{} can't be granted to a plugin, since its name isn't UTF-8",
             root.path.display()
-        ));
+        )));
     }
     let limits = &mut effective.limits;
     if let Some(mib) = manifest.limits.memory_mib {

@@ -25,7 +25,7 @@ use crate::guest::{CallState, Emitted};
 use crate::limits::Limits;
 use crate::outcome;
 use crate::plugin::{LoadedPlugin, Tool};
-use crate::session::Turn;
+use crate::session::{KeepError, Turn};
 use crate::timing::{CallPlace, CallWatch, StopReason, WatchCheck};
 use crate::warm_pool::{Entry, WarmInstance};
 use crate::wasi::Files;
@@ -126,6 +126,15 @@ pub(crate) async fn drive<T: Send + 'static>(
     }
 }
 
+/// A reason why a plugin doesn't list what it offers.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListError {
+    #[error("it does not list its {0}: it takes too long")]
+    Timeout(&'static str),
+    #[error("it does not list its {what}: {}", .failure.message)]
+    Failed { what: &'static str, failure: Failure },
+}
+
 /// A running guest.
 type Run<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
@@ -133,7 +142,7 @@ type Run<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 pub(crate) async fn list_tools(
     plugin: &LoadedPlugin,
     code: &Code,
-) -> Result<Vec<tools::Definition>, String> {
+) -> Result<Vec<tools::Definition>, ListError> {
     let Some(tools) = code.tools.as_ref().map(ToolExports::list) else { return Ok(Vec::new()) };
     let ask = async move |mut store: Store<CallState>, instance: Instance| {
         let listed = tools.ask(&mut store, &instance).await;
@@ -146,11 +155,11 @@ pub(crate) async fn list_tools(
 pub(crate) async fn list<T: Send + 'static, A>(
     plugin: &LoadedPlugin,
     code: &Code,
-    what: &str,
+    what: &'static str,
     ask: impl FnOnce(Store<CallState>, Instance) -> A + Send + 'static,
-) -> Result<T, String>
+) -> Result<T, ListError>
 where
-    A: Future<Output = (Store<CallState>, wasmtime::Result<Result<T, String>>)> + Send,
+    A: Future<Output = (Store<CallState>, wasmtime::Result<Result<T, types::Failure>>)> + Send,
 {
     let limits = plugin.policy.limits.for_listing();
     let cancel = CancellationToken::new();
@@ -176,18 +185,16 @@ where
         };
         match listed {
             Ok(Ok(listed)) => Ok(listed),
-            Ok(Err(message)) => {
+            Ok(Err(types::Failure { message, .. })) => {
                 Err(Failure::new(Category::PermanentFailure, neutral(cut(&message, 1024))))
             }
             Err(error) => Err(outcome::failure(&watched, &error, &store, &name)),
         }
     };
-    let reason = match drive(watch, run, true).await {
-        Ok(listed) => return Ok(listed),
-        Err(failure) if failure.category == Category::Timeout => "it takes too long".into(),
-        Err(failure) => failure.message,
-    };
-    Err(format!("it does not list its {what}: {reason}"))
+    drive(watch, run, true).await.map_err(|failure| match failure.category {
+        Category::Timeout => ListError::Timeout(what),
+        _ => ListError::Failed { what, failure },
+    })
 }
 
 /// Runs one call in its own store, in a warm instance or a fresh one.
@@ -340,9 +347,10 @@ fn keep(
 ) {
     let housekeeper = &plugin.runtime.engine.housekeeper;
     let ready = match code.foreign {
-        Some(Foreign::Command(_)) => Err("a command runs once".to_owned()),
-        _ if !code.warm_pool.fits => Err("it has too many memories or tables".to_owned()),
-        _ => store.data_mut().end_and_stay(),
+        Some(Foreign::Command(_)) => Err(KeepError::Command),
+        _ if !code.warm_pool.fits => Err(KeepError::Parts),
+        _ if !store.data_mut().end_and_stay() => Err(KeepError::LeftOpen),
+        _ => Ok(()),
     };
     let kept = match ready {
         Ok(()) => turn.keep(store, entry),

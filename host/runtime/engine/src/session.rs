@@ -26,6 +26,21 @@ const EACH: usize = KEPT / 2;
 /// Most calls that wait for one instance.
 const WAITING: usize = 64;
 
+/// A reason why an instance isn't kept for the next call of its session.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeepError {
+    #[error("a command runs once")]
+    Command,
+    #[error("it has too many memories or tables")]
+    Parts,
+    #[error("it has left files, requests or other handles open")]
+    LeftOpen,
+    #[error("it needed more memory than its limit")]
+    MemoryLimit,
+    #[error("it uses {} MiB of memory; the limit between calls is {}", .0, MEMORY >> 20)]
+    Memory(usize),
+}
+
 /// What the calls have in common that share an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InstanceKey {
@@ -167,14 +182,13 @@ impl SessionInstances {
         store: Store<CallState>,
         entry: Entry,
         rules: Option<Arc<dyn PathRules>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), KeepError> {
         let memory = &store.data().memory;
         if memory.refused() {
-            return Err("it needed more memory than its limit".to_owned());
+            return Err(KeepError::MemoryLimit);
         }
         if memory.used() > MEMORY {
-            let (used, most) = (memory.used().div_ceil(1 << 20), MEMORY >> 20);
-            return Err(format!("it uses {used} MiB of memory; the limit between calls is {most}"));
+            return Err(KeepError::Memory(memory.used().div_ceil(1 << 20)));
         }
         let mut dropped = Vec::new();
         let mut state = self.state();
@@ -221,7 +235,7 @@ impl Turn {
     /// # Errors
     ///
     /// Why it isn't kept.
-    pub(crate) fn keep(&self, store: Store<CallState>, entry: Entry) -> Result<(), String> {
+    pub(crate) fn keep(&self, store: Store<CallState>, entry: Entry) -> Result<(), KeepError> {
         self.all.keep(self.key.clone(), store, entry, self.rules.clone())
     }
 }

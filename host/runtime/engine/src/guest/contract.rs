@@ -11,6 +11,15 @@ use crate::guest::bindings::filter::{Filters, FiltersIndices};
 use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::bindings::{Plugin, PluginIndices};
 
+/// A reason why an export isn't what the contract says.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExportError {
+    #[error("it does not export `{interface}` as this host defines it: {error:#}")]
+    NotDefined { interface: String, error: wasmtime::Error },
+    #[error("its export `{0}` has no function `call-tool`")]
+    NoCallTool(String),
+}
+
 /// Whether a component exports exactly this interface.
 fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {
     pre.component().component_type().exports(pre.engine()).any(|(name, _)| name == interface)
@@ -39,18 +48,20 @@ impl ToolExports {
     /// # Errors
     ///
     /// The export isn't what the contract says.
-    pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, String> {
+    pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, ExportError> {
         let name = format!("toolhold:tool/tools@{CONTRACT_VERSION}");
         if !exports(pre, &name) {
             return Ok(None);
         }
-        let indices = PluginIndices::new(pre).map_err(|error| not_defined(&name, &error))?;
         let component = pre.component();
         let call_tool = component
             .get_export_index(None, &name)
-            .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"))
-            .ok_or_else(|| format!("its export `{name}` has no function `call-tool`"))?;
-        Ok(Some(Self { indices, call_tool }))
+            .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"));
+        match (PluginIndices::new(pre), call_tool) {
+            (Ok(indices), Some(call_tool)) => Ok(Some(Self { indices, call_tool })),
+            (Err(error), _) => Err(ExportError::NotDefined { interface: name, error }),
+            (Ok(_), None) => Err(ExportError::NoCallTool(name)),
+        }
     }
 
     /// The function that lists the tools.
@@ -74,10 +85,9 @@ impl ListTools {
         self,
         store: &mut Store<CallState>,
         instance: &Instance,
-    ) -> wasmtime::Result<Result<Vec<tools::Definition>, String>> {
+    ) -> wasmtime::Result<Result<Vec<tools::Definition>, types::Failure>> {
         let plugin: Plugin = self.0.load(store.as_context_mut(), instance)?;
-        let listed = plugin.toolhold_tool_tools().call_list_tools(store).await?;
-        Ok(listed.map_err(|failure| failure.message))
+        plugin.toolhold_tool_tools().call_list_tools(store).await
     }
 }
 
@@ -105,13 +115,15 @@ impl FilterExports {
     /// # Errors
     ///
     /// The export isn't what the contract says.
-    pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, String> {
+    pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, ExportError> {
         let name = format!("toolhold:tool/filter@{CONTRACT_VERSION}");
         if !exports(pre, &name) {
             return Ok(None);
         }
-        let indices = FiltersIndices::new(pre).map_err(|error| not_defined(&name, &error))?;
-        Ok(Some(Self(indices)))
+        match FiltersIndices::new(pre) {
+            Ok(indices) => Ok(Some(Self(indices))),
+            Err(error) => Err(ExportError::NotDefined { interface: name, error }),
+        }
     }
 
     /// The filters of an instance.
@@ -129,9 +141,8 @@ impl FilterInstance {
     pub(crate) async fn list(
         &self,
         store: &mut Store<CallState>,
-    ) -> wasmtime::Result<Result<filter::Listing, String>> {
-        let listed = self.0.toolhold_tool_filter().call_list_filters(store).await?;
-        Ok(listed.map_err(|failure| failure.message))
+    ) -> wasmtime::Result<Result<filter::Listing, types::Failure>> {
+        self.0.toolhold_tool_filter().call_list_filters(store).await
     }
 
     /// Applies a filter to an output.
@@ -140,12 +151,7 @@ impl FilterInstance {
         store: &mut Store<CallState>,
         filter: &str,
         input: &filter::FilterInput,
-    ) -> wasmtime::Result<Result<filter::Verdict, String>> {
-        let verdict = self.0.toolhold_tool_filter().call_apply(store, filter, input).await?;
-        Ok(verdict.map_err(|failure| failure.message))
+    ) -> wasmtime::Result<Result<filter::Verdict, types::Failure>> {
+        self.0.toolhold_tool_filter().call_apply(store, filter, input).await
     }
-}
-
-fn not_defined(interface: &str, error: &wasmtime::Error) -> String {
-    format!("it does not export `{interface}` as this host defines it: {error:#}")
 }

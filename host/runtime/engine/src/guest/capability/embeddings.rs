@@ -35,6 +35,19 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 /// Bytes of what a model's server says of a failure.
 const MAX_REASON: usize = 400;
 
+/// A reason why a model's vectors are refused.
+#[derive(Debug, thiserror::Error)]
+enum VectorsError {
+    #[error("it made {made} of {count} vectors")]
+    Count { made: usize, count: usize },
+    #[error("its vectors have {0} numbers; the limit is {MAX_NUMBERS} (`dimensions` in its table)")]
+    ManyNumbers(usize),
+    #[error("its vectors have different lengths")]
+    Lengths,
+    #[error("a vector has no direction, or a number that is none")]
+    NoDirection,
+}
+
 /// How a plugin gets vectors of texts.
 #[derive(Clone, Debug)]
 pub struct EmbeddingsGrant {
@@ -115,7 +128,8 @@ impl CallState {
         let made = made.ok_or_else(|| failed("the call was cancelled"))?;
         let made =
             made.map_err(|_| failed(&format!("no answer within {:.1} s", time.as_secs_f64())))?;
-        quantised_all(&made.map_err(|why| failed(&why))?, count).map_err(|why| failed(&why))
+        let made = made.map_err(|why| failed(&why))?;
+        quantised_all(&made, count).map_err(|error| failed(&error.to_string()))
     }
 }
 
@@ -134,21 +148,19 @@ fn check(texts: &[String]) -> Result<(), Error> {
 }
 
 /// The vectors of so many texts, each as signed bytes.
-fn quantised_all(vectors: &[Vec<f32>], count: usize) -> Result<Vec<Vec<i8>>, String> {
+fn quantised_all(vectors: &[Vec<f32>], count: usize) -> Result<Vec<Vec<i8>>, VectorsError> {
     if vectors.len() != count {
-        return Err(format!("it made {} of {count} vectors", vectors.len()));
+        return Err(VectorsError::Count { made: vectors.len(), count });
     }
     let numbers = vectors.first().map_or(0, Vec::len);
     if numbers > MAX_NUMBERS {
-        return Err(format!(
-            "its vectors have {numbers} numbers; the limit is {MAX_NUMBERS} (`dimensions` in its table)"
-        ));
+        return Err(VectorsError::ManyNumbers(numbers));
     }
     if vectors.iter().any(|vector| vector.len() != numbers) {
-        return Err("its vectors have different lengths".to_owned());
+        return Err(VectorsError::Lengths);
     }
     let quantised = vectors.iter().map(|vector| quantised(vector)).collect::<Option<_>>();
-    quantised.ok_or_else(|| "a vector has no direction, or a number that is none".to_owned())
+    quantised.ok_or(VectorsError::NoDirection)
 }
 
 /// A vector as signed bytes: its direction counts, and its largest number becomes 127. `None`: it
@@ -180,10 +192,10 @@ mod tests {
             assert_eq!(quantised(vector), None, "{vector:?}");
         }
         let all = [vec![1.0, 2.0], vec![1.0]];
-        assert!(quantised_all(&all, 2).unwrap_err().contains("different lengths"));
-        assert!(quantised_all(&all[..1], 2).unwrap_err().contains("1 of 2"));
+        assert!(quantised_all(&all, 2).unwrap_err().to_string().contains("different lengths"));
+        assert!(quantised_all(&all[..1], 2).unwrap_err().to_string().contains("1 of 2"));
         let long = [vec![1.0; MAX_NUMBERS + 1]];
-        assert!(quantised_all(&long, 1).unwrap_err().contains("the limit is 4096"));
+        assert!(quantised_all(&long, 1).unwrap_err().to_string().contains("the limit is 4096"));
     }
 
     #[test]

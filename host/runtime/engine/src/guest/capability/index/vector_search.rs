@@ -14,6 +14,7 @@ use toolhold_store::index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, g
 use toolhold_store::{Stop, StoreError};
 
 use crate::guest::CallState;
+use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::index as wit;
 
 /// The time of the database for one search, with what it still has to get. The call needs the rest.
@@ -27,6 +28,20 @@ const NEAR: usize = 200;
 
 /// Bytes of what is said of a failure.
 const MAX_REASON: usize = 400;
+
+/// A reason why the database finds no vectors.
+#[derive(Debug, thiserror::Error)]
+enum NearestError {
+    #[error("no answer within {:.1} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    #[error("{0} vectors aren't sent to it yet; the next search goes on")]
+    Unsent(u64),
+    #[error("{}", .0.message)]
+    Index(Error),
+    /// In the database's own words.
+    #[error("{0}")]
+    Database(String),
+}
 
 /// The database of a call's index.
 pub(super) struct Vectors {
@@ -61,12 +76,11 @@ impl CallState {
         let time = TIME.min(watch.deadline().saturating_duration_since(Instant::now()) / 4);
         let found = self.nearest(&*database, vector, group, limit, time);
         let found = watch.cancel.run_until_cancelled(tokio::time::timeout(time, found)).await?;
-        let late = |_| Err(format!("no answer within {:.1} s", time.as_secs_f64()));
-        match found.unwrap_or_else(late) {
+        match found.unwrap_or(Err(NearestError::Timeout(time))) {
             Ok(near) => Some(near),
-            Err(why) => {
+            Err(error) => {
                 let name = database.name();
-                let why = neutral_line(cut(&why, MAX_REASON));
+                let why = neutral_line(cut(&error.to_string(), MAX_REASON));
                 tracing::warn!(plugin = &*self.call.plugin, "{name} found no vectors: {why}");
                 report.say(format!(
                     "{name} found no vectors, so the index compared all of its own: {why}"
@@ -88,7 +102,7 @@ impl CallState {
         group: String,
         limit: usize,
         time: Duration,
-    ) -> Result<Vec<i64>, String> {
+    ) -> Result<Vec<i64>, NearestError> {
         // Half of the time is for sending, in batches that need much less than the other half.
         let until = Instant::now() + time / 2;
         let (numbers, place) = (vector.len(), database.place());
@@ -98,15 +112,13 @@ impl CallState {
             let changes =
                 self.noted(|index, stop| index.unsent(numbers, group, BATCH, stop)).await?;
             if changes.is_empty() {
-                return database.nearest(&set, vector, limit).await;
+                let nearest = database.nearest(&set, vector, limit).await;
+                return nearest.map_err(NearestError::Database);
             }
             if Instant::now() >= until {
                 let left =
                     self.noted(|index, stop| index.mirror(numbers, group, &place, stop)).await?;
-                return Err(format!(
-                    "{} vectors aren't sent to it yet; the next search goes on",
-                    left.unsent
-                ));
+                return Err(NearestError::Unsent(left.unsent));
             }
             send(database, &set, &changes).await?;
             self.noted(|index, stop| index.sent(&changes, stop)).await?;
@@ -121,11 +133,11 @@ impl CallState {
         numbers: usize,
         group: String,
         place: &str,
-    ) -> Result<VectorSet, String> {
+    ) -> Result<VectorSet, NearestError> {
         let mirror = self.noted(|index, stop| index.mirror(numbers, &group, place, stop)).await?;
         let set = VectorSet { secret: mirror.secret.clone(), group, numbers };
         let group = &*set.group;
-        let count = database.count(&set).await?;
+        let count = database.count(&set).await.map_err(NearestError::Database)?;
         let mut is_right = mirror.is_begun && count.abs_diff(mirror.vectors) <= mirror.unsent;
         if mirror.is_begun && !is_right {
             // Another process may have sent some since.
@@ -134,7 +146,7 @@ impl CallState {
         }
         if !is_right {
             if count > 0 {
-                database.clear(&set).await?;
+                database.clear(&set).await.map_err(NearestError::Database)?;
             }
             self.noted(|index, stop| index.begin_mirror(numbers, group, place, stop)).await?;
         }
@@ -145,8 +157,8 @@ impl CallState {
     async fn noted<T>(
         &mut self,
         operation: impl FnOnce(&Arc<DocumentIndex>, &Stop) -> Result<T, StoreError>,
-    ) -> Result<T, String> {
-        self.in_index(false, operation).await.map_err(|error| error.message)
+    ) -> Result<T, NearestError> {
+        self.in_index(false, operation).await.map_err(NearestError::Index)
     }
 }
 
@@ -154,7 +166,7 @@ async fn send(
     database: &dyn VectorDatabase,
     set: &VectorSet,
     changes: &[UnsentVector],
-) -> Result<(), String> {
+) -> Result<(), NearestError> {
     let gone: Vec<i64> =
         changes.iter().filter(|one| one.vector.is_none()).map(|one| one.id).collect();
     let points = changes.iter().filter_map(|UnsentVector { id, vector, .. }| {
@@ -162,10 +174,10 @@ async fn send(
     });
     let points: Vec<VectorPoint> = points.collect();
     if !gone.is_empty() {
-        database.remove(set, gone).await?;
+        database.remove(set, gone).await.map_err(NearestError::Database)?;
     }
     if !points.is_empty() {
-        database.put(set, points).await?;
+        database.put(set, points).await.map_err(NearestError::Database)?;
     }
     Ok(())
 }

@@ -42,6 +42,16 @@ impl Refusal {
     fn invalid(reason: impl Into<String>) -> Self {
         Self::Invalid(reason.into())
     }
+
+    /// Why an earlier command's directory can't be used. A program may have named it, so nothing
+    /// advises to grant it.
+    fn without_advice(self) -> String {
+        match self {
+            Self::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
+            Self::Invalid(reason) => reason,
+            Self::Judged(failure) => failure.message,
+        }
+    }
 }
 
 impl Processes {
@@ -65,8 +75,8 @@ impl Processes {
         let carried = carried.and_then(|shell| Some((shell, shell.directory()?)));
         let directory = match carried.map(|(shell, path)| (shell, self.carried_directory(path))) {
             Some((_, Ok(directory))) => directory,
-            Some((shell, Err(reason))) => {
-                shell.forget_directory(&reason);
+            Some((shell, Err(refusal))) => {
+                shell.forget_directory(&refusal.without_advice());
                 self.directory(None)?
             }
             None => self.directory(options.directory.as_deref())?,
@@ -101,17 +111,12 @@ impl Processes {
     }
 
     /// The real path of a directory in which an earlier command ended, or why it can't be used.
-    fn carried_directory(&self, path: &str) -> Result<PathBuf, String> {
-        let directory = self.directory(Some(path)).map_err(|refusal| match refusal {
-            // A program may have named it, so nothing advises to grant it.
-            Refusal::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
-            Refusal::Invalid(reason) => reason,
-            Refusal::Judged(failure) => failure.message,
-        })?;
-        match directory.is_dir() {
-            true => Ok(directory),
-            false => Err(format!("{} is no directory any more", neutral_line(path))),
+    fn carried_directory(&self, path: &str) -> Result<PathBuf, Refusal> {
+        let directory = self.directory(Some(path))?;
+        if directory.is_dir() {
+            return Ok(directory);
         }
+        Err(Refusal::invalid(format!("{} is no directory any more", neutral_line(path))))
     }
 
     pub(super) fn reaches_network(&self) -> bool {
