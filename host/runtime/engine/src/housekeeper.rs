@@ -40,7 +40,7 @@ enum WarmError {
     #[error("it waits for something while it is instantiated")]
     Waits,
     #[error("{}", .0.message)]
-    Crashed(Failure),
+    Crashed(Box<Failure>),
     #[error("it reads files while it is instantiated, and they may change before the call")]
     ReadsFiles,
     #[error("it uses more than {} MiB of memory while it is instantiated", MEMORY >> 20)]
@@ -326,7 +326,7 @@ fn make(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) -> Result<WarmIns
     });
     let (store, entry) = created.ok_or(WarmError::Waits)?;
     let entry = entry.map_err(|error| {
-        WarmError::Crashed(outcome::failure(&watch, &error, &store, &plugin.name))
+        WarmError::Crashed(Box::new(outcome::failure(&watch, &error, &store, &plugin.name)))
     })?;
     if store.data().files.accessed() {
         return Err(WarmError::ReadsFiles);

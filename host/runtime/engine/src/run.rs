@@ -132,7 +132,7 @@ pub(crate) enum ListError {
     #[error("it does not list its {0}: it takes too long")]
     Timeout(&'static str),
     #[error("it does not list its {what}: {}", .failure.message)]
-    Failed { what: &'static str, failure: Failure },
+    Failed { what: &'static str, failure: Box<Failure> },
 }
 
 /// A running guest.
@@ -193,7 +193,7 @@ where
     };
     drive(watch, run, true).await.map_err(|failure| match failure.category {
         Category::Timeout => ListError::Timeout(what),
-        _ => ListError::Failed { what, failure },
+        _ => ListError::Failed { what, failure: Box::new(failure) },
     })
 }
 

@@ -1,13 +1,12 @@
-//! What plugins are granted of each capability: what the program provides for it, what the table of
-//! a plugin that isn't built in grants, and that grant in words.
+//! What the table of a plugin that isn't built in grants of each capability, for the engine and in
+//! words.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use toolhold_config::{Config, InstanceLifetime, Method, Plugin};
+use toolhold_contract::HostError;
 use toolhold_contract::text::counted;
-use toolhold_contract::{EmbeddingModel, HostError, VectorDatabase};
 use toolhold_engine::capability::CapabilityGrants;
 use toolhold_engine::capability::embeddings::EmbeddingsGrant;
 use toolhold_engine::capability::index::IndexGrant;
@@ -17,18 +16,6 @@ use toolhold_store::index::{DocumentIndex, IndexQuota};
 use toolhold_store::{Quota, Store};
 
 use super::policies::{GrantResolver, INDEXES, MIB, STORES};
-
-/// What the program provides for capabilities. A grant of one without its provider does nothing.
-#[derive(Clone, Debug, Default)]
-pub struct CapabilityProviders {
-    /// The models that make vectors of texts, by their tables of `[providers]`: where `embeddings`
-    /// of a tool or a plugin names one. `toolhold-models` makes those of the configuration.
-    pub embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
-    /// The database that says which vectors are near, for `search_code`, where `vector_backend` of
-    /// `[index]` names one. `toolhold-models` makes that of the configuration. `None`: the index
-    /// compares all vectors itself.
-    pub vector_database: Option<Arc<dyn VectorDatabase>>,
-}
 
 impl GrantResolver {
     /// How vectors are made by the model of a table of `[providers]`. Empty: by none.

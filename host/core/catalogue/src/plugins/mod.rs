@@ -17,6 +17,7 @@ mod inspection;
 mod loading;
 mod lock_file;
 mod policies;
+mod providers;
 mod settings;
 mod settings_schema;
 mod slot;
@@ -37,7 +38,7 @@ use toolhold_system::watch::FileStamp;
 pub use admission::{AdmissionError, Remedy, check_signed, check_source};
 pub use advisor::CommandGate;
 pub use approvals::{NewPlugin, PluginApprovals, compare_versions};
-pub use capabilities::{CapabilityProviders, grant_in_words};
+pub use capabilities::grant_in_words;
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, SignerChange, ToolChange};
 pub use lock_file::{ApprovedPlugin, FilePlace, LockedPlugin, PluginSource};
@@ -45,6 +46,7 @@ pub use policies::{
     GrantResolver, ServerPlaces, compiled_folder, memory, most_memory, runtime_config,
     server_places,
 };
+pub use providers::CapabilityProviders;
 pub use settings_schema::config_schema;
 pub use slot::{HeldVersion, PluginPlace, PluginState};
 pub use watching::Watch;

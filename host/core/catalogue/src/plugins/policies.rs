@@ -26,7 +26,7 @@ use toolhold_system::process::{Places, RememberedPlaces};
 
 use super::advice::SandboxAdvisor;
 use super::advisor::{CommandGate, PluginAdvisor};
-use super::capabilities::CapabilityProviders;
+use super::providers::CapabilityProviders;
 
 pub(super) const MIB: u64 = 1 << 20;
 

@@ -123,8 +123,11 @@ fn left_behind(whose: ProcessScope) -> Vec<String> {
         std::thread::sleep(MOMENT);
         let before: Vec<i32> = left.iter().map(|process| process.pid).collect();
         left = running(whose);
+        // A shell that waits for a program that it has just started isn't busy itself.
+        let goes_on = |process: &Process| process.is_busy || !before.contains(&process.pid);
+        let is_over = !left.iter().any(goes_on) || Instant::now() >= end;
         left.retain(|process| before.contains(&process.pid));
-        if !left.iter().any(|process| process.is_busy) || Instant::now() >= end {
+        if is_over {
             break;
         }
     }
