@@ -233,7 +233,7 @@ impl ModelKey {
     ///
     /// # Errors
     ///
-    /// It can't be a key.
+    /// The text can't be a key.
     pub fn new(secret: &str, value: &str) -> Result<Self, ModelKeyError> {
         let secret = neutral_line(cut(secret, 100));
         let value = value.trim();

@@ -25,19 +25,19 @@ const MAX_PATH: usize = 1024;
 /// The obstacle to reading a skill's folder, or a file in it.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// It belongs to this user, who may not own it.
+    /// The file belongs to this user, who may not own it.
     #[error("it belongs to user {0}, who is neither you nor root")]
     Owner(u32),
     /// Other users may write to it.
     #[error("others may write to it; check it, then run `chmod -R go-w` on its folder")]
     Writable,
-    /// It is a link.
+    /// The file is a link.
     #[error("it is a link, which isn't followed")]
     Link,
-    /// It isn't there.
+    /// The file isn't there.
     #[error("it doesn't exist")]
     Missing,
-    /// It is neither a regular file nor a link.
+    /// The file is neither a regular file nor a link.
     #[error("it isn't a regular file")]
     NotAFile,
     /// The system's answer.

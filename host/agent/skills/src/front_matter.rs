@@ -56,16 +56,16 @@ pub enum FrontMatterError {
 /// A mistake in the YAML of a front matter, mostly with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
-    /// It isn't YAML.
+    /// The front matter isn't YAML.
     #[error("line {}: {}", .0.marker().line() + 1, .0.info())]
     Syntax(ScanError),
-    /// It has too many values.
+    /// The front matter has too many values.
     #[error("line {0}: it has more than {MAX_VALUES} values, the limit")]
     TooManyValues(usize),
-    /// It has too many levels.
+    /// The front matter has too many levels.
     #[error("line {0}: it has more than {MAX_DEPTH} levels")]
     TooDeep(usize),
-    /// It has an alias.
+    /// The front matter has an alias.
     #[error("line {0}: aliases (`*name`) aren't read; write the value")]
     Alias(usize),
     /// A key is a list or a table.
@@ -77,7 +77,7 @@ pub enum YamlError {
     /// A key has two values.
     #[error("line {0}: `{1}` stands there twice")]
     Twice(usize, String),
-    /// It isn't a table.
+    /// The front matter isn't a table.
     #[error("it has no keys")]
     NoKeys,
 }

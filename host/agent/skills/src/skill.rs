@@ -106,7 +106,7 @@ pub enum SkillError {
 /// A fault of a `SKILL.md`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkillTextError {
-    /// It isn't text.
+    /// The file isn't text.
     #[error("it isn't UTF-8")]
     NotUtf8,
     /// Its front matter is missing or not valid.

@@ -382,7 +382,7 @@ fn unexpected(rest: &str) -> BlockError {
     BlockError::Unexpected(super::excerpt(rest, 40))
 }
 
-/// Why a block contains no calls, for the model: what is wrong, and what to do.
+/// The reason why a block contains no calls, for the model: what is wrong, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BlockError {
     #[error(
@@ -433,7 +433,7 @@ pub(super) enum BlockError {
     Call(#[from] CallError),
 }
 
-/// What is wrong with one call.
+/// The fault of one call.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error("the call has to be {{\"name\": …, \"arguments\": {{…}}}}")]

@@ -1,4 +1,4 @@
-//! Why a component or its manifest can't be packed.
+//! Reasons why a component or its manifest can't be packed.
 
 use thiserror::Error;
 use toolhold_component::ManifestError;
@@ -37,13 +37,13 @@ pub enum PackError {
     Unasked { import: String, capability: &'static str },
 }
 
-/// That a component imports what the manifest doesn't ask for.
+/// The words for an import that the manifest doesn't ask for.
 pub(crate) fn describe_unasked(import: &str, capability: &str) -> String {
     let shown = neutral_line(cut(import, 256));
     format!("the component imports `{shown}`, but the manifest doesn't ask for `{capability}`")
 }
 
-/// What to add to the manifest.
+/// The lines that the manifest needs for a capability.
 pub(crate) fn how_to_ask(capability: &str) -> String {
     format!(
         "Add to {MANIFEST} (in Rust: `{capability} = \"why it is needed\"` to the `capabilities` of `plugin!`):\n  [[capabilities]]\n  name = \"{capability}\"\n  reason = \"why it is needed\""

@@ -199,7 +199,7 @@ fn changed(f: &mut fmt::Formatter<'_>, what: &str, Change { old, new }: &Change)
     writeln!(f, "    {FAINT}is{FAINT:#}  {}", part(new))
 }
 
-/// Who signed a component.
+/// The signer of a component.
 #[derive(Clone, Debug)]
 pub enum SignedBy {
     /// The trusted key of this name.

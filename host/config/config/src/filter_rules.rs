@@ -47,7 +47,7 @@ pub struct FilterRules {
     pub path: PathBuf,
     /// The text of all rules that count. `None`: there are none.
     pub text: Option<String>,
-    /// Why no rules count, if the operator's own can't be used.
+    /// The reason why no rules count, if the operator's own can't be used.
     pub unusable: Option<String>,
     /// Why rules of the project don't count.
     pub problems: Vec<String>,

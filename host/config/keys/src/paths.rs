@@ -115,19 +115,19 @@ impl JsonSchema for AllowedPath {
 /// A glob that is invalid, or can never match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathGlobError {
-    /// It is empty.
+    /// The pattern is empty.
     #[error("a glob must not be empty")]
     Empty,
-    /// It begins with `!`.
+    /// The pattern begins with `!`.
     #[error("`{0}`: globs can't be inverted with `!`; a denial always wins")]
     Inverted(String),
     /// A part of it is `..`.
     #[error("`{0}`: paths are compared without `..`, so this never matches")]
     Parent(String),
-    /// It begins with `~` and a name.
+    /// The pattern begins with `~` and a name.
     #[error("`{0}`: the home of another user can't be named with `~`; write the path in full")]
     OtherHome(String),
-    /// It isn't a valid glob.
+    /// The pattern isn't a valid glob.
     #[error(transparent)]
     Glob(#[from] GlobError),
 }

@@ -69,13 +69,13 @@ inline_schema!(
 /// A sentence that can't be a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicySentenceError {
-    /// It has no words.
+    /// The policy has no words.
     #[error("the policy is empty; remove it")]
     Empty,
-    /// It is too long.
+    /// The policy is too long.
     #[error("the policy is {0} bytes; the limit is {MAX_POLICY}")]
     Length(usize),
-    /// It is more than a line.
+    /// The policy is more than a line.
     #[error("the policy has a line end or another control character")]
     Control,
 }

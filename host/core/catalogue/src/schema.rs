@@ -19,7 +19,7 @@ pub struct InvalidSchemaError(ValidationError<'static>);
 ///
 /// # Errors
 ///
-/// It isn't a valid schema, a reference leaves it, or a pattern is too large.
+/// The schema isn't valid, a reference leaves it, or a pattern is too large.
 pub fn compile(schema: &Value) -> Result<Validator, InvalidSchemaError> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     jsonschema::options()

@@ -215,8 +215,8 @@ impl HostBuilder {
         self
     }
 
-    /// What this program provides for capabilities. By default there is nothing, and what is searched
-    /// by meaning is searched by words alone.
+    /// The models and databases that this program provides for plugins. By default there are none,
+    /// and searches by meaning are searches by words.
     #[must_use]
     pub fn capability_providers(mut self, providers: CapabilityProviders) -> Self {
         self.capability_providers = providers;

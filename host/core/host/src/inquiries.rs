@@ -12,7 +12,7 @@ use crate::approvals::{Approver, QuestionSlots, SlotError};
 use crate::audit::Audit;
 use crate::host::Host;
 
-/// Why an inquiry isn't answered.
+/// The reason why an inquiry isn't answered.
 #[derive(Debug, thiserror::Error)]
 enum InquiryError {
     #[error(transparent)]

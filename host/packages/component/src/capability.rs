@@ -28,7 +28,7 @@ pub enum Capability {
     Session,
 }
 
-/// What is the same for every plugin that asks for a capability.
+/// The facts of a capability that are the same for every plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct CapabilityFacts {
     /// The capability's name in manifests.
@@ -90,7 +90,7 @@ impl Capability {
         names.any(|name| name == interface)
     }
 
-    /// What is the same for every plugin that asks for it.
+    /// The facts of this capability.
     pub const fn facts(self) -> CapabilityFacts {
         match self {
             Self::Files => CapabilityFacts {

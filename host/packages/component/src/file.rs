@@ -14,16 +14,16 @@ pub const MAX_COMPONENT: usize = 64 << 20;
 /// A reason why the file of a component can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentFileError {
-    /// It can't be opened or read.
+    /// The file can't be opened or read.
     #[error("it can't be read: {0}")]
     Read(#[from] io::Error),
     /// A folder, a FIFO, a device.
     #[error("it isn't a file")]
     NotAFile,
-    /// It is larger than [`MAX_COMPONENT`].
+    /// The file is larger than [`MAX_COMPONENT`].
     #[error("it is larger than {} MiB, which is the limit", MAX_COMPONENT >> 20)]
     TooLarge,
-    /// It isn't valid for Zstandard, or too large after that.
+    /// The file isn't valid for Zstandard, or too large after that.
     #[error("it can't be decompressed: {0}")]
     Compression(#[source] io::Error),
 }

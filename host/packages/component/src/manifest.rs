@@ -168,7 +168,7 @@ pub enum ComponentError {
     /// The parser's error.
     #[error("it is damaged: {0}")]
     Damaged(#[from] BinaryReaderError),
-    /// It exports too many interfaces.
+    /// The component exports too many interfaces.
     #[error("it exports more than {MAX_EXPORTS} interfaces, which is the limit")]
     TooManyExports,
 }

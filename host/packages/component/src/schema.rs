@@ -42,7 +42,7 @@ pub enum SchemaError {
     /// The parser's error.
     #[error("is not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
-    /// It has too many levels.
+    /// The schema has too many levels.
     #[error("is nested deeper than {MAX_DEPTH} levels, which is the limit")]
     TooDeep,
     /// Its references lead to too much, or to nothing.
@@ -51,7 +51,7 @@ pub enum SchemaError {
          limits, or one to nothing; use fewer references between its definitions"
     )]
     UnfoldsTooFar,
-    /// It has several circular references for one place.
+    /// The schema has several circular references for one place.
     #[error(
         "refers back to itself more than once for the same place in the arguments; use one such reference for each place"
     )]

@@ -20,7 +20,7 @@ const MAX_INSTANCES: usize = 1000;
 /// A reason why a component would take too long to compile.
 #[derive(Debug, thiserror::Error)]
 pub enum ShapeError {
-    /// It has too many functions for its size.
+    /// The component has too many functions for its size.
     #[error("it has more than {limit} functions, the limit for {size} bytes")]
     Functions {
         /// The limit for its size.
@@ -28,10 +28,10 @@ pub enum ShapeError {
         /// Its bytes.
         size: usize,
     },
-    /// It has loops that are nested too deeply.
+    /// The component has loops that are nested too deeply.
     #[error("a function has more than {MAX_LOOPS} loops within each other, which is the limit")]
     Loops,
-    /// It has instances that are nested too deeply.
+    /// The component has instances that are nested too deeply.
     #[error(
         "it may have more than {MAX_INSTANCES} instances within each other, which is the limit"
     )]

@@ -29,7 +29,7 @@ pub struct Reference {
 /// A reason why a text isn't a reference, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// It names a registry alone.
+    /// The reference names a registry alone.
     #[error("the name is missing: write oci://REGISTRY/NAME, with `:TAG` or `@sha256:…`")]
     NoName,
     /// The registry has other parts of a URL.

@@ -41,19 +41,19 @@ pub enum PasswordError {
          `--password-from env:NAME` or `--password-from fd:NUMBER`"
     )]
     NoTerminal,
-    /// It was typed in two ways.
+    /// The password was typed in two ways.
     #[error("the two passwords aren't the same")]
     Different,
     /// The name of the variable without it.
     #[error("the variable {0} isn't set, or isn't text")]
     Variable(String),
-    /// It has no characters.
+    /// The password has no characters.
     #[error("the password is empty")]
     Empty,
     /// Its bytes.
     #[error("the password is {0} bytes; the limit is {MAX_PASSWORD}")]
     TooLong(usize),
-    /// It isn't UTF-8.
+    /// The password isn't UTF-8.
     #[error("the password isn't text in UTF-8")]
     NotText,
 }

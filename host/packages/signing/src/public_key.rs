@@ -60,13 +60,13 @@ impl fmt::Display for PublicKey {
 /// A reason why a text isn't a public key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublicKeyError {
-    /// It isn't in the form of minisign's files.
+    /// The key isn't in the form of minisign's files.
     #[error(transparent)]
     Encoding(#[from] EncodingError),
-    /// It is for another algorithm.
+    /// The key is for another algorithm.
     #[error("the public key isn't of minisign: its algorithm is another one")]
     Algorithm,
-    /// It has another length.
+    /// The key has another length.
     #[error("the public key has another length")]
     Length,
 }

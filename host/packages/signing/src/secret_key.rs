@@ -177,25 +177,25 @@ pub enum SecretKeyError {
     /// The file has another first line.
     #[error("it isn't the file of a secret key")]
     OtherFile,
-    /// It is for another algorithm.
+    /// The key is for another algorithm.
     #[error("the secret key isn't of minisign: its algorithms are others")]
     Algorithms,
-    /// It has another checksum and no password.
+    /// The key has another checksum and no password.
     #[error("the secret key is damaged")]
     Damaged,
-    /// It isn't a key.
+    /// The bytes aren't a key.
     #[error("the secret key isn't valid")]
     Invalid,
     /// Its public key has another length.
     #[error("the public key has another length")]
     PublicKeyLength,
-    /// It doesn't belong to the public key next to it.
+    /// The key doesn't belong to the public key next to it.
     #[error("the public key in the file of the secret key is another one")]
     OtherPublicKey,
     /// There is no password.
     #[error("the secret key needs its password")]
     NeedsPassword,
-    /// It has another checksum with this password.
+    /// The key has another checksum with this password.
     #[error("the password is wrong")]
     WrongPassword,
     /// The password has no characters.

@@ -36,16 +36,16 @@ pub enum SignatureError {
     /// Its bytes.
     #[error("the signature is {0} bytes; the limit is {MAX_SIGNATURE}")]
     TooLarge(usize),
-    /// It isn't UTF-8.
+    /// The signature isn't UTF-8.
     #[error("the signature isn't text")]
     NotText,
-    /// It isn't in the form of minisign's files.
+    /// The signature isn't in the form of minisign's files.
     #[error(transparent)]
     Encoding(#[from] EncodingError),
-    /// It has another first line.
+    /// The signature has another first line.
     #[error("the signature has to begin with `{}`", UNTRUSTED.trim_end())]
     FirstLine,
-    /// It has no trusted comment.
+    /// The signature has no trusted comment.
     #[error("line 3 of the signature has to begin with `{TRUSTED}`")]
     ThirdLine,
     /// The bytes themselves are signed.
@@ -53,10 +53,10 @@ pub enum SignatureError {
         "the signature has minisign's old form, which isn't prehashed; sign again with minisign 0.10 or later"
     )]
     NotPrehashed,
-    /// It is of another algorithm.
+    /// The signature is of another algorithm.
     #[error("the signature isn't of minisign: its algorithm is another one")]
     Algorithm,
-    /// It has another length.
+    /// The signature has another length.
     #[error("the signature has another length")]
     Length,
 }
@@ -78,7 +78,7 @@ impl Signature {
     ///
     /// # Errors
     ///
-    /// It isn't a signature, or is in minisign's old form.
+    /// The bytes aren't a signature, or are in minisign's old form.
     pub fn read(file: &[u8]) -> Result<Self, SignatureError> {
         if file.len() > MAX_SIGNATURE {
             return Err(SignatureError::TooLarge(file.len()));

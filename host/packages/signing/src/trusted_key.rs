@@ -72,10 +72,10 @@ impl fmt::Display for PluginPattern {
 /// A reason why a text isn't a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It isn't a [`PluginPattern`].
+    /// The text isn't a [`PluginPattern`].
     #[error("it has to be a plugin's name, or the start of names and `*`, as `acme-*`")]
     Plugin,
-    /// It isn't a [`SourcePattern`].
+    /// The text isn't a [`SourcePattern`].
     #[error(
         "it has to be a source, or a source and `/*` for all below it, as `oci://registry.example/acme/*`"
     )]

@@ -24,7 +24,7 @@ const END_OF_OPTIONS: &str = "--";
 /// A template that isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandTemplateError {
-    /// It has too many parts.
+    /// The template has too many parts.
     #[error("a template has at most {MAX_PARTS} parts")]
     Parts,
     /// A word is too long.
@@ -91,13 +91,13 @@ pub enum CommandArgumentError {
     /// Lists have too many texts.
     #[error("the command has more than {MAX_WORDS} words, which is the limit")]
     Words,
-    /// It isn't a text.
+    /// The argument isn't a text.
     #[error("`{0}` has to be a text")]
     Type(String),
-    /// It can't be a word.
+    /// The argument can't be a word.
     #[error("`{0}` has a character NUL, which ends a word for a command")]
     Nul(String),
-    /// It looks like an option.
+    /// The argument looks like an option.
     #[error("`{0}` begins with `-`, so the command would read it as an option")]
     Option(String),
 }

@@ -20,7 +20,7 @@ pub struct Programs(Vec<Entry>);
 /// An entry that isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramsError {
-    /// It names no program.
+    /// The pattern names no program.
     #[error("an entry of `programs` is empty: write a program, and globs for its arguments")]
     Empty,
     /// Its program isn't a plain name or path.

@@ -16,7 +16,7 @@ use wasmtime::{Config, Engine};
 /// A reason why built-in code can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BuiltInCodeError {
-    /// It can't be decompressed.
+    /// The code can't be decompressed.
     #[error(transparent)]
     Unpack(#[from] ComponentFileError),
     /// Another version or configuration of the engine made it.
@@ -44,7 +44,7 @@ impl Precompiled {
     ///
     /// # Errors
     ///
-    /// It can't be decompressed.
+    /// The code can't be decompressed.
     pub(crate) fn unpacked(self) -> Result<Cow<'static, [u8]>, ComponentFileError> {
         component_file::unpacked(self.0)
     }

@@ -98,7 +98,7 @@ pub enum CompileError<R> {
     Map(wasmtime::Error),
 }
 
-/// What to do about a failure that is remembered in a file.
+/// The remedy for a failure that is remembered in a file.
 fn retry_hint(file: Option<&Path>) -> String {
     file.map_or_else(String::new, |path| {
         format!("; the failure is remembered: to try again, delete {}", path.display())

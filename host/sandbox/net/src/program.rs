@@ -18,13 +18,13 @@ use zeroize::Zeroizing;
 /// A failure of a program to print a secret. It has none of the program's output.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretProgramError {
-    /// It doesn't start.
+    /// The program doesn't start.
     #[error("can't be started: {0}")]
     Start(ErrorKind),
-    /// It reached its time limit.
+    /// The program reached its time limit.
     #[error("took longer than {} s and was stopped", .0.as_secs_f32())]
     Time(Duration),
-    /// It reached the limit of its output, in bytes.
+    /// The program reached the limit of its output, in bytes.
     #[error("printed more than {0} bytes, the limit of a secret")]
     Size(usize),
     /// Reading its output failed.
@@ -33,7 +33,7 @@ pub enum SecretProgramError {
     /// Waiting for its end failed.
     #[error("can't be waited for: {0}")]
     Wait(ErrorKind),
-    /// It reported a failure.
+    /// The program reported a failure.
     #[error("failed ({0}); run it in a terminal to see why")]
     Status(ExitStatus),
 }

@@ -112,7 +112,7 @@ pub enum SecretError {
     FileContent {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the secret.
         source: SecretFormError,
     },
     /// The command is empty.
@@ -134,16 +134,16 @@ pub enum SecretError {
 /// A text that can't be put into any request unchanged. Its message is a phrase after the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretFormError {
-    /// It has no bytes.
+    /// The secret has no bytes.
     #[error("is empty")]
     Empty,
-    /// It has too few bytes.
+    /// The secret has too few bytes.
     #[error("is too short for a secret: the minimum is {MIN_BYTES} bytes")]
     Short,
-    /// It has too many bytes.
+    /// The secret has too many bytes.
     #[error("is too long for a secret: the limit is {MAX_BYTES} bytes")]
     Long,
-    /// It has other characters than the ones of a header.
+    /// The secret has other characters than the ones of a header.
     #[error(
         "has more than one line, a space at its start or end, or a character that isn't allowed in a header; a secret is one line of printable ASCII"
     )]

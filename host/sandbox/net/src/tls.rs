@@ -27,10 +27,10 @@ pub(super) enum TrustError {
 /// A file of an authority that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// It can't be read.
+    /// The file can't be read.
     #[error(transparent)]
     Pem(#[from] pem::Error),
-    /// It has nothing in it.
+    /// The file has nothing in it.
     #[error("it has no certificate in PEM form")]
     Empty,
     /// One of its certificates isn't valid.

@@ -89,7 +89,7 @@ pub enum CronError {
     Field {
         /// The expression.
         expression: String,
-        /// What is wrong with the field.
+        /// The fault of the field.
         error: CronFieldError,
     },
     /// It has no next time.

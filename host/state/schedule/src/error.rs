@@ -64,13 +64,13 @@ pub enum TaskOrderError {
     /// An unknown way to make up for missed times, cut and neutralised.
     #[error("`{0}` is no way to make up: use once, all or skip")]
     Missed(String),
-    /// It has no time to run at.
+    /// The task has no time to run at.
     #[error(transparent)]
     When(#[from] WhenError),
     /// The time at which it doesn't run.
     #[error("`{0}` never runs")]
     NeverRuns(String),
-    /// It can't be written as JSON.
+    /// The task can't be written as JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }

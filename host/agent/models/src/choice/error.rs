@@ -20,7 +20,7 @@ pub enum ChoiceError {
     Host(#[from] HostError),
 }
 
-/// Why a chosen model gave no list or no vectors.
+/// The reason why a chosen model gave no list or no vectors.
 #[derive(Debug, thiserror::Error)]
 pub enum ChosenModelError {
     /// The provider gave no list of its models in time.
@@ -34,7 +34,7 @@ pub enum ChosenModelError {
     Model(#[from] ModelError),
 }
 
-/// Why a model that the configuration names for embeddings made no vectors.
+/// The reason why a model that the configuration names for embeddings made no vectors.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EmbeddingError {
     #[error(transparent)]

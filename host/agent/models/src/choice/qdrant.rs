@@ -120,7 +120,7 @@ enum QdrantError {
     Answer(#[from] serde_json::Error),
 }
 
-/// Why a secret can't be the key.
+/// The reason why a secret can't be the key.
 #[derive(Debug, thiserror::Error)]
 enum SecretError {
     #[error(transparent)]

@@ -19,7 +19,7 @@ impl Rest {
     ///
     /// # Errors
     ///
-    /// It failed before, and isn't asked yet.
+    /// The database failed before, and isn't asked yet.
     pub(crate) fn check(&self) -> Result<(), RestError> {
         self.lock().check(Instant::now())
     }
@@ -41,7 +41,7 @@ impl Rest {
 pub(crate) struct RestError {
     /// Until it is asked again.
     seconds: f64,
-    /// Why it didn't answer before.
+    /// The reason why it didn't answer before.
     failure: String,
 }
 

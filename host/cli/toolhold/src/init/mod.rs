@@ -155,7 +155,7 @@ pub(crate) fn folder_at(path: &Path, own: &Folders, here: &Path) -> Result<Strin
 ///
 /// # Errors
 ///
-/// It can't be granted.
+/// The folder can't be granted.
 pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, FolderError> {
     if written.is_empty() {
         return Err(FolderError::NoName);

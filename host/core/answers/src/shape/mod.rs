@@ -355,7 +355,7 @@ impl Shaper {
     }
 }
 
-/// Why the complete text of an answer isn't kept.
+/// The reason why the complete text of an answer isn't kept.
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
     #[error("it is gone")]

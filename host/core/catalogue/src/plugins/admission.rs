@@ -30,7 +30,7 @@ pub enum AdmissionError {
         place: Source,
         /// The plugin's source, neutralised.
         from: String,
-        /// What to do.
+        /// The remedy.
         remedy: Remedy,
     },
     /// Its file wasn't read.
@@ -42,16 +42,16 @@ pub enum AdmissionError {
     /// Its signatures aren't those that it needs.
     #[error("{refusal}{}{}{remedy}", describe_key(.key.as_ref()), describe_rule(.rule.as_ref()))]
     Signature {
-        /// What is wrong with them.
+        /// The fault of the signatures.
         refusal: SignatureRefusal,
         /// Where the key is that the refusal is about.
         key: Option<Source>,
         /// Where the rule is that a signature is required.
         rule: Option<Source>,
-        /// What to do.
+        /// The remedy.
         remedy: Remedy,
     },
-    /// It isn't among the allowed plugins.
+    /// The plugin isn't among the allowed plugins.
     #[error(
         "`{ALLOWED}` ({place}) doesn't have it: its digest is sha256:{digest}, and {}{remedy}",
         describe_signer(.signer)
@@ -61,9 +61,9 @@ pub enum AdmissionError {
         place: Source,
         /// The component's digest.
         digest: String,
-        /// Who signed it.
+        /// The signer, or the reason why there is none.
         signer: Result<String, SignatureRefusal>,
-        /// What to do.
+        /// The remedy.
         remedy: Remedy,
     },
 }
@@ -83,7 +83,7 @@ fn describe_signer(signer: &Result<String, SignatureRefusal>) -> String {
     }
 }
 
-/// What to do about a rule: whoever it belongs to can change it.
+/// The remedy for a rule: whoever it belongs to can change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// The rule is in a ceiling, by its path.

@@ -1,11 +1,11 @@
-//! What the program provides for the capabilities of plugins.
+//! The models and databases that the program provides for the capabilities of plugins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolhold_contract::{EmbeddingModel, VectorDatabase};
 
-/// What the program provides for capabilities. A grant of one without its provider does nothing.
+/// The models and databases of the program. A grant without them does nothing.
 #[derive(Clone, Debug, Default)]
 pub struct CapabilityProviders {
     /// The models that make vectors of texts, by their tables of `[providers]`: where `embeddings`

@@ -51,7 +51,7 @@ impl Proposal {
     }
 }
 
-/// Why no rule can express an approval.
+/// The reason why no rule can express an approval.
 #[derive(Debug, thiserror::Error)]
 enum ProposalError {
     #[error("there is no such tool")]

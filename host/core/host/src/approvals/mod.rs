@@ -56,7 +56,7 @@ impl ApprovalDesk {
 #[derive(Debug, Default)]
 pub(crate) struct QuestionSlots(Mutex<HashMap<String, usize>>);
 
-/// Why a question gets no slot.
+/// The reason why a question gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SlotError {
     #[error("{MAX_OPEN} questions wait for an answer already")]

@@ -320,7 +320,7 @@ enum QuestionStatus {
     Gone,
 }
 
-/// Why a question isn't posted.
+/// The reason why a question isn't posted.
 #[derive(Debug, thiserror::Error)]
 enum PostError {
     #[error("{MAX_POSTED} questions wait already; {ANSWER_THEM}")]

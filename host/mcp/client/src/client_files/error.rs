@@ -1,4 +1,4 @@
-//! Why the text of an MCP client's file can't be read or changed.
+//! Reasons why the text of an MCP client's file can't be read or changed.
 
 use jsonc_parser::errors::ParseError;
 

@@ -93,7 +93,7 @@ pub enum PortError {
     /// The text after an address in brackets doesn't begin with `:`.
     #[error("only `:` and a port may follow `]`")]
     Separator,
-    /// It isn't the number of a port. The text isn't shown: it may be a password.
+    /// The text isn't the number of a port. The text isn't shown: it may be a password.
     #[error("the text after `:` isn't a port: ports are numbers from 1 to 65535")]
     Number,
 }

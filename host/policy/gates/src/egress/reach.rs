@@ -20,10 +20,10 @@ const MAX_WRITTEN: usize = 260;
 /// A grant that isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostGrantError {
-    /// It is for another scheme.
+    /// The origin is for another scheme.
     #[error("`{0}`: the scheme isn't https or http; leave it out, or write one of them")]
     Scheme(String),
-    /// It has more than a host.
+    /// The origin has more than a host.
     #[error("`{0}`: a host is expected, without a path, a query and a user name")]
     Host(String),
     /// Its port isn't valid.

@@ -29,15 +29,15 @@ pub enum SecretHostError {
     /// Its pattern isn't valid.
     #[error(transparent)]
     Pattern(#[from] HostPatternError),
-    /// It matches every host.
+    /// The pattern matches every host.
     #[error("`*` would send the secret to every host: name the hosts that it is for")]
     Any,
-    /// It matches the hosts of many owners.
+    /// The pattern matches the hosts of many owners.
     #[error(
         "after `*`, write at least two parts of a name, as in `*.example.com`: the hosts below one part have many owners"
     )]
     Wide,
-    /// It is a host of a private network, without a port.
+    /// The host is one of a private network, without a port.
     #[error(
         "a name without a dot isn't a public host: for a host of your own network, add its port, as in `HOST:443`"
     )]

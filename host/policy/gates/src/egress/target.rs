@@ -21,10 +21,10 @@ const MAX_LABEL: usize = 63;
 /// A URL that can't be requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// It is too long.
+    /// The URL is too long.
     #[error("the URL is {0} bytes; the limit is {MAX_URL}")]
     Length(usize),
-    /// It isn't valid, or programs read it in different ways.
+    /// The URL isn't valid, or programs read it in different ways.
     #[error("`{url}` can't be requested: {source}")]
     Url {
         /// Its beginning, as one line.

@@ -29,7 +29,7 @@ pub(crate) enum ValueError {
     TooLarge,
     #[error("is nested deeper than {MAX_DEPTH} levels, which is the limit")]
     TooDeep,
-    /// It is another kind of value.
+    /// The value is of another kind.
     #[error("has to be {0}")]
     Kind(&'static str),
     #[error("has to be base64 (with padding): {0}")]

@@ -66,7 +66,7 @@ pub enum OutboundError {
     Unrecorded(String, String),
 }
 
-/// What to do about a refused request.
+/// The remedy for a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutboundRemedy {
     /// Configure the place or name it by hand.

@@ -18,7 +18,7 @@ pub(crate) enum NameError {
 ///
 /// # Errors
 ///
-/// It has such a name.
+/// The name is such a one.
 pub(crate) fn check_name<'a>(
     name: &str,
     built_in: impl IntoIterator<Item = &'a str>,

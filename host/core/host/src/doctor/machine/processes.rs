@@ -29,7 +29,7 @@ const MOVES: u32 = 2;
 /// The first version of Landlock that keeps processes from sockets without a path.
 const SCOPES: u32 = 6;
 
-/// Why a harmless program can't run in the sandbox.
+/// The reason why a harmless program can't run in the sandbox.
 #[derive(Debug, thiserror::Error)]
 enum TrialError {
     #[error(transparent)]

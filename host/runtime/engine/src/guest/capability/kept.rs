@@ -24,10 +24,16 @@ pub(crate) trait KeptData: Sized {
 
 /// What a call's plugin keeps between its calls, of one kind.
 pub(crate) struct KeptAccess<D> {
-    pub(crate) data: Arc<D>,
+    data: Arc<D>,
     /// Whether the call may not write. Read-only directories say nothing about it.
-    pub(crate) read_only: bool,
-    pub(crate) report: Arc<Report>,
+    read_only: bool,
+    report: Arc<Report>,
+}
+
+impl<D> KeptAccess<D> {
+    pub(crate) fn new(data: &Arc<D>, read_only: bool, report: &Arc<Report>) -> Self {
+        Self { data: Arc::clone(data), read_only, report: Arc::clone(report) }
+    }
 }
 
 impl CallState {

@@ -42,23 +42,23 @@ use schedule::{ScheduleGrant, Tasks};
 use service::{PluginServices, Services};
 use store::StoreAccess;
 
-/// What a call has of a capability. By default, that is nothing: so it is before a call, after it,
+/// A call's share of a capability. By default, that is nothing: so it is before a call, after it,
 /// and without a grant.
 pub(crate) trait CallCapability: Default {
-    /// What the operator grants.
+    /// The operator's grant.
     type Grant;
 
-    /// What a call has of its plugin's grant.
+    /// A call's share of its plugin's grant.
     fn begin(grant: &Self::Grant, facts: &CallFacts<'_>) -> Self;
 
     /// Links the functions that use it. They are linked without a grant too, and refuse every use.
     fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()>;
 }
 
-/// What a capability is told of a call that begins.
+/// The facts of a call that begins, for its capabilities.
 pub(crate) struct CallFacts<'a> {
     pub(crate) call: &'a Call,
-    /// What its plugin is granted.
+    /// The grants of its plugin.
     pub(crate) grants: &'a PluginGrants,
     /// The pure components that its plugin brings along, and the engine that runs them.
     pub(crate) parts: &'a Arc<Parts>,
@@ -104,14 +104,14 @@ macro_rules! capabilities {
             }
         }
 
-        /// What a call has of each capability.
+        /// A call's share of each capability.
         #[derive(Default)]
         pub(crate) struct CallCapabilities {
             $(pub(crate) $name: $state,)*
         }
 
         impl CallCapabilities {
-            /// What a call has of its plugin's grants.
+            /// A call's share of its plugin's grants.
             pub(crate) fn begin(facts: &CallFacts<'_>) -> Self {
                 let grants = &facts.grants.capabilities;
                 Self {

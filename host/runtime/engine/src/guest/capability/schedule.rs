@@ -10,7 +10,7 @@ use crate::guest::capability::bindings::toolhold::host::schedule as wit;
 use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::{CallState, HasState};
 
-/// That a plugin may make tasks. How many, and which, is decided where they are kept.
+/// The right to make tasks. Their number and kind is decided where they are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleGrant;
 

@@ -18,11 +18,7 @@ impl CallCapability for Option<StoreAccess> {
     type Grant = Arc<Store>;
 
     fn begin(grant: &Arc<Store>, facts: &CallFacts<'_>) -> Self {
-        Some(KeptAccess {
-            data: Arc::clone(grant),
-            read_only: facts.only_reads,
-            report: Arc::clone(&facts.call.report),
-        })
+        Some(KeptAccess::new(grant, facts.only_reads, &facts.call.report))
     }
 
     fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {

@@ -45,11 +45,8 @@ impl CallCapability for Option<Index> {
 
     fn begin(grant: &IndexGrant, facts: &CallFacts<'_>) -> Self {
         let report = &facts.call.report;
-        let kept = KeptAccess {
-            data: Arc::clone(&grant.documents),
-            read_only: facts.only_reads && !grant.is_derived,
-            report: Arc::clone(report),
-        };
+        let read_only = facts.only_reads && !grant.is_derived;
+        let kept = KeptAccess::new(&grant.documents, read_only, report);
         let vectors = grant.vectors.clone().map(|database| Vectors::new(database, report));
         Some(Index { kept, write: None, vectors })
     }

@@ -20,7 +20,7 @@ const MAX_COMMAND: usize = 128 * 1024;
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 32 * 1024;
 
-/// Why a command isn't started.
+/// The reason why a command isn't started.
 pub(super) enum Refusal {
     Denied(Box<Denial>),
     Invalid(String),
