@@ -1,8 +1,9 @@
 //! Puts the built-in plugins, and the attacks of the demo, into the program.
 //!
 //! They come from `target/plugins`, where `cargo xtask plugins` writes them, or from the folder
-//! `TOOLHOLD_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its compiled code. Both
-//! are compressed; the program unpacks the code into its cache, once.
+//! `TOOLHOLD_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its compiled code. The
+//! components are compressed together, and so is the code, which the program decompresses into its
+//! cache, once.
 
 use std::env;
 use std::ffi::OsStr;
@@ -39,49 +40,67 @@ fn generate() -> Result<(), String> {
     println!("cargo::rerun-if-env-changed=TOOLHOLD_PLUGINS_DIR");
     let out = PathBuf::from(variable("OUT_DIR")?);
     let folder = folder()?;
-    let plugins =
-        BUILT_IN.iter().map(|name| plugin(&folder, &out, name)).collect::<Result<String, _>>()?;
+    let mut components = Archive::default();
+    let mut code = Archive::default();
+    let mut plugins = String::new();
+    for name in BUILT_IN {
+        let bytes = read(&folder.join(format!("{name}.wasm")))?;
+        let digest = digest(&bytes);
+        let component = components.add(&bytes);
+        let compiled = code.add(&read(&folder.join(format!("{name}.cwasm")))?);
+        plugins += &format!(
+            "Builtin {{ name: {name:?}, wasm: component({component}), digest: Some({digest:?}), parts: PARTS, compiled: compiled({compiled}) }}, "
+        );
+    }
+    let hostile = components.add(&read(&folder.join(format!("{HOSTILE}.wasm")))?);
     let parts = parts(&folder)?;
-    let hostile = folder.join(format!("{HOSTILE}.wasm"));
+    let components = components.write(out.join("components.zst"))?;
+    let code = code.write(out.join("code.zst"))?;
     let source = format!(
-        "static BUILTINS: &[Builtin] = &[{plugins}];\n\
+        "static COMPONENTS: &[u8] = include_bytes!({components:?});\n\
+         static CODE: &[u8] = include_bytes!({code:?});\n\
+         static BUILTINS: &[Builtin] = &[{plugins}];\n\
          static PARTS: &[(&str, &str)] = &[{parts}];\n\
-         static HOSTILE: &[u8] = include_bytes!({hostile:?});\n",
+         const HOSTILE: EmbeddedFile = component({hostile});\n",
     );
-    let file = out.join("builtins.rs");
-    fs::write(&file, source).map_err(|error| format!("can't write {}: {error}", file.display()))
+    write(&out.join("builtins.rs"), source.as_bytes())
 }
 
-/// The plugin as an element of the list.
-fn plugin(folder: &Path, out: &Path, name: &str) -> Result<String, String> {
-    let read = |file: &str| {
-        let file = folder.join(file);
-        println!("cargo::rerun-if-changed={}", file.display());
-        fs::read(&file).map_err(|error| {
-            format!(
-                "{}: {error}. `cargo xtask install` builds and installs Toolhold with its plugins; `cargo xtask plugins` makes the plugins alone",
-                file.display()
-            )
-        })
-    };
-    let [component, compiled] = [format!("{name}.wasm"), format!("{name}.cwasm")];
-    let bytes = read(&component)?;
-    let digest = digest(&bytes);
-    let component = pack(&bytes, out.join(format!("{component}.zst")))?;
-    let compiled = pack(&read(&compiled)?, out.join(format!("{compiled}.zst")))?;
-    Ok(format!(
-        "Builtin {{ name: {name:?}, wasm: include_bytes!({component:?}), digest: Some({digest:?}), parts: PARTS, compiled: Some(precompiled!({compiled:?})) }}, "
-    ))
+/// Files that are compressed together, since they have much in common.
+#[derive(Default)]
+struct Archive(Vec<u8>);
+
+impl Archive {
+    /// Adds a file. Returns its start and its size, for the source.
+    fn add(&mut self, file: &[u8]) -> String {
+        let start = self.0.len();
+        self.0.extend_from_slice(file);
+        format!("{start}, {}", file.len())
+    }
+
+    /// Writes the archive. Returns its path.
+    fn write(&self, path: PathBuf) -> Result<PathBuf, String> {
+        let is_release = variable("PROFILE")? == "release";
+        let level = if is_release { LEVEL } else { LEVEL_OF_DEVELOPMENT };
+        let compressed = zstd::bulk::compress(&self.0, level)
+            .map_err(|error| format!("can't compress {}: {error}", path.display()))?;
+        write(&path, &compressed)?;
+        Ok(path)
+    }
 }
 
-/// Compresses bytes into a file.
-fn pack(bytes: &[u8], file: PathBuf) -> Result<PathBuf, String> {
-    let is_release = variable("PROFILE")? == "release";
-    let level = if is_release { LEVEL } else { LEVEL_OF_DEVELOPMENT };
-    zstd::bulk::compress(bytes, level)
-        .and_then(|bytes| fs::write(&file, bytes))
-        .map_err(|error| format!("can't write {}: {error}", file.display()))?;
-    Ok(file)
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    println!("cargo::rerun-if-changed={}", file.display());
+    fs::read(file).map_err(|error| {
+        format!(
+            "{}: {error}. `cargo xtask install` builds and installs Toolhold with its plugins; `cargo xtask plugins` makes the plugins alone",
+            file.display()
+        )
+    })
+}
+
+fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
+    fs::write(file, bytes).map_err(|error| format!("can't write {}: {error}", file.display()))
 }
 
 /// The parts in the folder `parts`, by their names and digests. The program finds their files

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use toolhold_core::Builtin;
+use toolhold_core::{Builtin, EmbeddedFile};
 
 use super::not_tried;
 
@@ -51,11 +51,9 @@ pub(crate) fn builtin(name: &'static str) -> Builtin {
     if let Some(known) = read.iter().find(|known| known.name == name) {
         return *known;
     }
-    let bytes = |path: PathBuf| -> &'static [u8] {
-        Vec::leak(std::fs::read(path).expect("the plugin is readable"))
-    };
-    let builtin =
-        Builtin { name, wasm: bytes(plugin(name)), digest: None, parts: &[], compiled: None };
+    let wasm = std::fs::read(plugin(name)).expect("the plugin is readable");
+    let wasm = EmbeddedFile::Plain(wasm.leak());
+    let builtin = Builtin { name, wasm, digest: None, parts: &[], compiled: None };
     read.push(builtin);
     builtin
 }

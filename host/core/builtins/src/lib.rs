@@ -10,15 +10,7 @@
     reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise"
 )]
 
-use toolhold_core::{Builtin, Precompiled};
-
-macro_rules! precompiled {
-    ($file:expr) => {
-        // SAFETY: the build script compressed the output of `toolhold-compile __compile --baseline`,
-        // which the command that builds the plugins wrote.
-        unsafe { Precompiled::new(include_bytes!($file)) }
-    };
-}
+use toolhold_core::{Builtin, EmbeddedFile, Precompiled};
 
 /// The program in the documents compiles.
 #[cfg(doctest)]
@@ -33,8 +25,21 @@ pub fn all() -> &'static [Builtin] {
 
 /// The attacker of `toolhold demo`, an untrusted component that no host should load for any other
 /// reason.
-pub fn hostile() -> &'static [u8] {
+pub fn hostile() -> EmbeddedFile {
     HOSTILE
+}
+
+/// A file of the archive of components.
+const fn component(start: usize, size: usize) -> EmbeddedFile {
+    EmbeddedFile::Archived { archive: COMPONENTS, start, size }
+}
+
+/// A file of the archive of compiled code.
+const fn compiled(start: usize, size: usize) -> Option<Precompiled> {
+    let file = EmbeddedFile::Archived { archive: CODE, start, size };
+    // SAFETY: the build script took the output of `toolhold-compile __compile --baseline`, which the
+    // command that builds the plugins wrote.
+    Some(unsafe { Precompiled::new(file) })
 }
 
 include!(concat!(env!("OUT_DIR"), "/builtins.rs"));

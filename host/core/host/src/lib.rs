@@ -312,8 +312,9 @@ pub use toolhold_contract::{
 };
 pub use toolhold_data_dir::state;
 pub use toolhold_engine::{
-    Builtin, Candidate, Capability, Limits, Manifest, Origin, PluginInfo, Precompiled,
-    Request as CapabilityRequest, RequestedLimits, SchemaCost, grant_line, helper_hook, own_helper,
+    Builtin, Candidate, Capability, EmbeddedFile, Limits, Manifest, Origin, PluginInfo,
+    Precompiled, Request as CapabilityRequest, RequestedLimits, SchemaCost, grant_line,
+    helper_hook, own_helper,
 };
 pub use toolhold_net::Resolve;
 pub use toolhold_policy::{

@@ -5,11 +5,11 @@
     reason = "compiled code can't be checked, so mapping it is a promise about its source"
 )]
 
-use std::borrow::Cow;
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
 
-use toolhold_component::file::{self as component_file, ComponentFileError};
+use toolhold_component::file::EmbeddedFile;
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine};
 
@@ -17,16 +17,16 @@ use wasmtime::{Config, Engine};
 #[derive(Debug, thiserror::Error)]
 pub enum BuiltInCodeError {
     /// The code can't be decompressed.
-    #[error(transparent)]
-    Unpack(#[from] ComponentFileError),
+    #[error("it can't be decompressed: {0}")]
+    Decompress(#[from] io::Error),
     /// Another version or configuration of the engine made it.
     #[error("{0:#}")]
     Map(wasmtime::Error),
 }
 
-/// Code that was compiled ahead of time and is built into this program, compressed with Zstandard.
+/// Code that was compiled ahead of time and is built into this program.
 #[derive(Clone, Copy, Debug)]
-pub struct Precompiled(&'static [u8]);
+pub struct Precompiled(pub(crate) EmbeddedFile);
 
 impl Precompiled {
     /// Code that `toolhold __compile --baseline` made. Code from another version of Toolhold is not
@@ -35,18 +35,9 @@ impl Precompiled {
     /// # Safety
     ///
     /// The code runs without a check and outside every sandbox. So it must be exactly what that
-    /// command wrote, compressed or not.
-    pub const unsafe fn new(code: &'static [u8]) -> Self {
+    /// command wrote.
+    pub const unsafe fn new(code: EmbeddedFile) -> Self {
         Self(code)
-    }
-
-    /// The code as the compiler wrote it.
-    ///
-    /// # Errors
-    ///
-    /// The code can't be decompressed.
-    pub(crate) fn unpacked(self) -> Result<Cow<'static, [u8]>, ComponentFileError> {
-        component_file::unpacked(self.0)
     }
 }
 
@@ -56,7 +47,7 @@ impl Precompiled {
 ///
 /// It can't be decompressed, or another version or configuration of the engine made it.
 pub fn map_built_in(engine: &Engine, code: Precompiled) -> Result<Component, BuiltInCodeError> {
-    let code = code.unpacked()?;
+    let code = code.0.read()?;
     // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these bytes.
     unsafe { Component::deserialize(engine, code) }.map_err(BuiltInCodeError::Map)
 }

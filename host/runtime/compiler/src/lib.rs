@@ -222,7 +222,7 @@ impl Compiler {
         code: Precompiled,
     ) -> Result<Component, BuiltInCodeError> {
         if let Some(cache) = &self.cache
-            && cache.put(key, &code.unpacked()?).is_ok()
+            && cache.put(key, &code.0.read()?).is_ok()
             && let Some(component) = cache.get(engine, key)
         {
             return Ok(component);

@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinError;
 use toolhold_compiler::typed::NoFunctionsError;
 use toolhold_compiler::{CompileError, Precompiled};
-use toolhold_component::file as component_file;
+use toolhold_component::file::{ComponentFileError, EmbeddedFile};
 use wasmtime::component::InstancePre;
 
 use crate::foreign::Foreign;
@@ -54,7 +54,7 @@ pub(crate) struct Code {
 /// Where the bytes of a component are. They are needed only if its code has to be compiled.
 #[derive(Clone)]
 pub(crate) enum Source {
-    BuiltIn(&'static [u8], Option<Precompiled>),
+    BuiltIn(EmbeddedFile, Option<Precompiled>),
     File(ComponentFile),
 }
 
@@ -66,7 +66,7 @@ impl Source {
     /// They can't be read, or are another component's.
     pub(crate) fn read(&self, digest: &str) -> Result<Cow<'static, [u8]>, ReadError> {
         match self {
-            Self::BuiltIn(wasm, _) => Ok(component_file::unpacked(wasm)?),
+            Self::BuiltIn(wasm, _) => Ok(wasm.read().map_err(ComponentFileError::from)?),
             Self::File(file) => file.read_again(digest).map(Cow::Owned),
         }
     }

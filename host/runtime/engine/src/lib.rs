@@ -45,6 +45,7 @@ pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use toolhold_compiler::typed::ComponentKind;
 pub use toolhold_compiler::{Precompiled, helper_hook, own_helper};
 pub use toolhold_component::PluginConfig;
+pub use toolhold_component::file::EmbeddedFile;
 pub use toolhold_component::{
     Capability, Manifest, Request, RequestedLimits, SchemaCost, grant_line,
 };

@@ -209,8 +209,7 @@ impl Runtime {
                 self.load_known(info, source, granted, offer)
             }
             None => {
-                let wasm =
-                    component_file::unpacked(builtin.wasm).map_err(not_loaded(builtin.name))?;
+                let wasm = builtin.wasm.read().map_err(not_loaded(builtin.name))?;
                 let Candidate { source, mut info, .. } =
                     Candidate::new(wasm.clone(), source, builtin.digest)?;
                 Arc::make_mut(&mut info).manifest.parts = parts;

@@ -9,6 +9,7 @@ use toolhold_compiler::Precompiled;
 use toolhold_compiler::parts::Parts;
 use toolhold_compiler::typed::ComponentKind;
 use toolhold_component::Manifest;
+use toolhold_component::file::EmbeddedFile;
 use toolhold_contract::{Category, Definition, Failure, FilterDefinition};
 
 use crate::Runtime;
@@ -32,9 +33,8 @@ pub enum Origin {
 pub struct Builtin {
     /// The plugin's name, as in its manifest.
     pub name: &'static str,
-    /// The component, at most 64 MiB: from `include_bytes!`, or read from a file and leaked. It may
-    /// be compressed with Zstandard.
-    pub wasm: &'static [u8],
+    /// The component, at most 64 MiB.
+    pub wasm: EmbeddedFile,
     /// SHA-256 of the component, in hexadecimal, if the build computed it. Otherwise it is computed
     /// at each start.
     pub digest: Option<&'static str>,

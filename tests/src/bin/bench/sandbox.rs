@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::runtime::{Builder, Runtime};
 use toolhold_core::config::{self, Config, Folders, Inputs};
-use toolhold_core::{Audience, Builtin, Host, HostBuilder, Output, PluginState, Request};
+use toolhold_core::{
+    Audience, Builtin, EmbeddedFile, Host, HostBuilder, Output, PluginState, Request,
+};
 
 use crate::measure::median;
 
@@ -211,7 +213,8 @@ fn builder(repository: &Path) -> Result<HostBuilder, String> {
     let parts = parts(&repository.join("target/plugins/parts"))?;
     let builtin = |name: &'static str| -> Result<Builtin, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
-        Ok(Builtin { name, wasm: wasm.leak(), digest: None, parts, compiled: None })
+        let wasm = EmbeddedFile::Plain(wasm.leak());
+        Ok(Builtin { name, wasm, digest: None, parts, compiled: None })
     };
     let builtins = ["file", "shell", "web", "filters", "memory", "code", "diagnostics"];
     let builtins = builtins.into_iter().map(builtin).collect::<Result<Vec<_>, String>>()?;

@@ -58,7 +58,7 @@ const SHOWN_BEHIND: usize = 40;
 pub(crate) async fn demo(as_json: bool) -> Result<Exit, CommandError> {
     let scene = Scene::new()?;
     let out: &mut dyn Write = if as_json { &mut io::sink() } else { &mut anstream::stdout() };
-    let played = play(&scene, toolhold_builtins::hostile(), out).await?;
+    let played = play(&scene, &toolhold_builtins::hostile().read()?, out).await?;
     let good = played.iter().all(|played| played.verdict.is_ok());
     if as_json {
         let acts: Vec<Value> = played.iter().map(ActResult::to_json).collect();
