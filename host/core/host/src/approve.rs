@@ -3,7 +3,8 @@
 //!
 //! An approval is bound to a [`Fingerprint`] of the call and to the session. Other arguments,
 //! another version of the plugin, another session, another state of the file whose change was
-//! shown, or other content of a script that a command starts ask again. It skips the question and nothing else: the journey decides anew.
+//! shown, or other content of a script that a command starts ask again. It skips the question and
+//! nothing else: the journey decides again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -24,10 +25,10 @@ use crate::host::{Host, exchange_rules};
 use crate::record::call_record;
 use crate::session::Session;
 
-/// Bytes of what a person says with a no.
+/// Most bytes of the reason for a denial.
 const MAX_REASON: usize = 2000;
 
-/// What the approval of a call needs.
+/// The approval of one call.
 pub(crate) struct ApprovalStep<'a> {
     asking: &'a ApprovalDesk,
     audit: &'a Audit,
@@ -37,7 +38,7 @@ pub(crate) struct ApprovalStep<'a> {
     session: &'a Session,
     /// The decision of the gates: the call needs approval.
     decision: &'a Decision,
-    /// What came of its review by a model.
+    /// The result of its review by a model.
     review: Option<&'a str>,
 }
 
@@ -128,12 +129,12 @@ impl ApprovalStep<'_> {
         Ok(Approval { by, scope })
     }
 
-    /// Who approved the call for the session before. Blocks: it reads the file that the call
-    /// changes.
+    /// Returns the person who approved the call for the session before. Blocks: it reads the file
+    /// that the call changes.
     ///
     /// # Errors
     ///
-    /// What the call comes to before anyone is asked.
+    /// The call fails before anyone is asked.
     pub(crate) fn find_earlier(&self) -> Result<Option<String>, Failure> {
         let seen = self.check_preview(preview::of_blocking(self.context))?;
         let before =
@@ -144,8 +145,8 @@ impl ApprovalStep<'_> {
         ])
     }
 
-    /// What an approval is bound to. After a model's denial it is another one: an approval that was
-    /// given before doesn't count.
+    /// The call that an approval applies to. After a model's denial, an approval from before
+    /// doesn't apply.
     fn fingerprint(&self, file: Option<&[u8; 32]>) -> Fingerprint {
         let call = Fingerprint::for_call(self.context, file);
         if self.decision.gate == Gate::Review { call.after_review() } else { call }
@@ -208,7 +209,8 @@ impl ApprovalStep<'_> {
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
         let Some(tool) = &self.context.tool else { return Ok(()) };
-        let (mut arguments, mut acted_on) = (Arc::clone(&self.context.arguments), Vec::new());
+        let mut arguments = Arc::clone(&self.context.arguments);
+        let mut acted_on = Vec::new();
         self.lookups.decide(tool, &mut arguments, &mut acted_on, cancel).await?;
         self.context.carry_into(&mut acted_on);
         let now = match self.check_preview(preview::preview(self.context).await)? {
@@ -226,7 +228,8 @@ impl ApprovalStep<'_> {
     /// holds for this call.
     async fn write_rule(&self, always: Always) {
         let Always::Writes(proposal) = always else { return };
-        let (folders, config) = (self.asking.folders.clone(), self.asking.config());
+        let folders = self.asking.folders.clone();
+        let config = self.asking.config();
         let written = tokio::task::spawn_blocking(move || {
             let changed = config
                 .with_permission(&proposal.tool, &proposal.pattern)
@@ -249,7 +252,8 @@ impl ApprovalStep<'_> {
         fingerprint: Fingerprint,
         seen: Option<preview::PreviewedChange>,
     ) -> Question {
-        let (context, config) = (self.context, self.asking.config());
+        let context = self.context;
+        let config = self.asking.config();
         let provider =
             context.tool.as_ref().map_or_else(String::new, |tool| tool.provider.name().to_owned());
         Question {
@@ -278,7 +282,7 @@ impl ApprovalStep<'_> {
         }
     }
 
-    /// Who approved such calls for the session.
+    /// Returns the person who approved such calls for the session.
     ///
     /// # Errors
     ///
@@ -297,8 +301,8 @@ impl ApprovalStep<'_> {
         look.map_err(|error| unreadable(&error))
     }
 
-    /// What an approval for the session is bound to, if a call needs it only because it uses
-    /// unlisted hosts.
+    /// The calls that an approval for the session applies to, if a call needs it only because it
+    /// uses unlisted hosts.
     fn fingerprint_of_hosts(&self) -> Option<Fingerprint> {
         (self.decision.gate == Gate::Hosts).then(|| Fingerprint::for_hosts(self.context)).flatten()
     }
@@ -317,9 +321,10 @@ impl ApprovalStep<'_> {
         let denial = self.decision.denial(format!("call {tool}"));
         let mut message = format!("denied by the user ({by}): this call of `{tool}` was not made");
         let reason = neutral_line(cut(reason.trim(), MAX_REASON));
-        let suggestion = match reason.is_empty() {
-            true => "Don't make the same call again; ask the user what to do instead.",
-            false => "Don't make the same call again; do what the user said.",
+        let suggestion = if reason.is_empty() {
+            "Don't make the same call again; ask the user what to do instead."
+        } else {
+            "Don't make the same call again; do what the user said."
         };
         if !reason.is_empty() {
             message += &format!(". The user said: {reason}");

@@ -16,7 +16,7 @@ use crate::approvals::{Question, Reply};
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: it can't be recorded, so it must not count.
+/// [`HostError::Io`]: the answer can't be recorded, so it must not apply.
 pub fn record_answer(
     config: &Config,
     folders: &Folders,

@@ -1,5 +1,5 @@
-//! Builds a host for every front end: `Host::builder`, the default of each setting, and which plugins
-//! are loaded before it serves and which meanwhile.
+//! Builds a host for every front end: `Host::builder`, the default of each setting, and which
+//! plugins are loaded before it serves and which meanwhile.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -199,16 +199,16 @@ impl HostBuilder {
         self
     }
 
-    /// Who sees each call with its answer. By default nobody does.
+    /// The observer of each call and its answer. By default there is no observer.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn CallObserver>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// Who judges calls, if `[tools.adversarial_policy]` is enabled: `toolhold-agent` asks a model
-    /// of the configuration. By default nobody does, and with that table each call that it doesn't
-    /// exempt is refused.
+    /// The judge of calls, if `[tools.adversarial_policy]` is enabled: `toolhold-agent` asks a
+    /// model of the configuration. By default there is no judge, and with that table each call that
+    /// it doesn't exempt is refused.
     #[must_use]
     pub fn reviewer(mut self, reviewer: Arc<dyn CallReviewer>) -> Self {
         self.reviewer = Some(reviewer);
@@ -357,7 +357,7 @@ fn real_directory(given: Option<PathBuf>) -> Result<PathBuf, HostError> {
     let real = directory
         .canonicalize()
         .map_err(HostError::io(format!("opening {}", directory.display())))?;
-    // Whoever puts a link into an absolute path means another directory.
+    // An absolute path with a link in it means another directory.
     if directory.is_absolute() && directory != real {
         return Err(HostError::Config(format!(
             "the working directory {} isn't a real path; give {}",
@@ -387,7 +387,7 @@ fn host_jobs(settings: &JobSettings, folders: &Folders) -> Arc<HostJobs> {
     Arc::new(HostJobs(Arc::new(jobs), Services::default()))
 }
 
-/// What makes answers of outputs. `result`: the largest content in bytes.
+/// Returns the maker of answers. `result`: the largest content in bytes.
 fn shaper(config: &Config, folders: &Folders, result: usize) -> Result<Shaper, HostError> {
     let tools = &config.values.tools;
     Ok(Shaper {
@@ -421,7 +421,7 @@ fn providers(own: OwnTools, given: &[Arc<dyn ToolSource>]) -> Vec<Arc<dyn ToolSo
     [reader, jobs, undo].into_iter().flatten().chain(given.iter().cloned()).collect()
 }
 
-/// What these sources offer beside tools.
+/// The prompts and resources of these sources.
 fn offers(providers: &[Arc<dyn ToolSource>]) -> Vec<Offers> {
     let offers = providers.iter().map(|provider| provider.offers());
     offers.filter(|offers| *offers != Offers::default()).collect()

@@ -43,7 +43,6 @@ pub(crate) struct SessionCaller {
 impl CallerSource for SessionCaller {
     fn caller(&self) -> CallerInfo {
         let name = self.session.name();
-        let word = |text: &str| neutral_line(cut(text, WORD));
         CallerInfo {
             user: user_id(self.session.principal()),
             project: self.project.to_string(),
@@ -53,6 +52,10 @@ impl CallerSource for SessionCaller {
             untrusted: self.session.is_untrusted(),
         }
     }
+}
+
+fn word(text: &str) -> String {
+    neutral_line(cut(text, WORD))
 }
 
 #[cfg(test)]

@@ -18,23 +18,23 @@ use crate::request::Request;
 use crate::session::Session;
 use crate::{dependencies, planned_task};
 
-/// What would happen to a call. For it, nothing was run, asked, counted or recorded.
+/// The result of checking a call. A check runs, asks, counts and records nothing.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The tool's full name, if the requested tool exists.
     pub tool: Option<String>,
     /// The arguments, with absolute paths as far as they were resolved.
     pub arguments: Value,
-    /// What it would act on.
+    /// The paths, commands and addresses that it would act on.
     pub subjects: Vec<ResolvedSubject>,
-    /// What each gate says, in the order in which a call passes them.
+    /// The answer of each gate, in the order in which a call passes them.
     pub gates: Vec<GateCheck>,
     /// The deciding result: the call would run, need approval or be refused. `Err`: the call itself
     /// is wrong and reaches no gate, or it would fail before anyone is asked.
     pub outcome: Result<Decision, Failure>,
-    /// Who approved it for the session already, if it would need approval otherwise.
+    /// The person who approved it for the session already, if it would need approval otherwise.
     pub approved_by: Option<String>,
-    /// What is decided on only while it runs, as a sentence. `None`: nothing is.
+    /// The part that is decided only while it runs, as a sentence. `None`: everything is decided.
     pub open: Option<String>,
 }
 
@@ -43,16 +43,16 @@ pub struct Check {
 pub struct GateCheck {
     /// The gate.
     pub gate: Gate,
-    /// What it says.
+    /// Its answer.
     pub said: GateAnswer,
 }
 
-/// What a gate says of a call.
+/// The answer of a gate about a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GateAnswer {
-    /// One of its rules decides.
+    /// A rule of the gate decides.
     Rule(Decision),
-    /// None of its rules applies.
+    /// No rule of the gate applies.
     Nothing,
     /// Unknown, since an earlier gate refuses what it would look at.
     Unknown,
@@ -60,7 +60,7 @@ pub enum GateAnswer {
     Unasked(String),
 }
 
-/// Stands for a command that isn't known yet.
+/// A stand-in for a command that isn't known yet.
 const ANY_COMMAND: &str = "unknown-command";
 
 /// The gates that look at what a call acts on, and so come after [`Gate::Grants`].
@@ -132,15 +132,18 @@ impl Host {
     }
 }
 
-/// What the gates of `bash` say of any command that the call's tool chooses, if it may choose
-/// some.
+/// Returns a sentence on what the gates of `bash` say of any command that the call's tool chooses,
+/// if it may choose some.
 fn judged_later(host: &Host, context: &CallContext) -> Option<String> {
-    let tool = context.tool.as_ref().filter(|_| context.acts())?;
+    if !context.acts() {
+        return None;
+    }
+    let tool = context.tool.as_ref()?;
     PluginCommands::for_tool(tool)?;
     let begin = "Each command that it chooses is decided on as a call of `bash`";
     let catalogue = host.plugins.catalogue();
     let bash = catalogue.resolve(BASH).ok()?;
-    // No rule knows it, so what decides on it decides on any command.
+    // No rule knows this command, so its decision is the decision on any command.
     let mut any = as_command(&host.governor, context, bash, ANY_COMMAND.to_owned());
     let found = host.lookups.decide_here(bash, &mut any.arguments, &mut any.subjects);
     if found.is_err() {
@@ -165,7 +168,8 @@ fn look_at(
     session: &Session,
     gates: &mut Vec<GateCheck>,
 ) -> Result<Decision, Failure> {
-    let (rules, catalogue) = (host.governor.rules(), host.plugins.catalogue());
+    let rules = host.governor.rules();
+    let catalogue = host.plugins.catalogue();
     let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
     context.tool = Some(Arc::clone(&tool));
     validate::rename(&tool.definition, &mut context.arguments)?;

@@ -12,7 +12,7 @@ use toolhold_policy::{
 
 use crate::session::{Session, SessionState};
 
-/// What to do about a session that can't be read or written.
+/// The remedy for a session that can't be read or written.
 const MEND: &str = "`toolhold doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or \
     `max_actions_per_hour` bounds them.";
 
@@ -81,14 +81,15 @@ impl QuotaCounter {
         }
     }
 
-    /// What `take` would return now, without reserving anything.
+    /// Returns the refusal that `take` would return now, without reserving anything.
     pub(crate) fn look(&self, session: &Session, acts: bool) -> Option<Decision> {
         if !self.bounds.concern(acts) {
             return None;
         }
         let now = milliseconds(SystemTime::now());
         let reached = session.look(|state| {
-            let (mut calls, mut acted) = (state.calls, state.acted.clone());
+            let mut calls = state.calls;
+            let mut acted = state.acted.clone();
             self.bounds
                 .take(&mut QuotaCounts { calls: &mut calls, acted: &mut acted }, acts, now)
                 .err()
@@ -136,7 +137,8 @@ impl QuotaCounter {
             }
         };
         let more = place.remedy(|| "For more, raise the number.".to_owned());
-        let (rule, place) = (rule.into(), place.text.clone());
+        let rule = rule.into();
+        let place = place.text.clone();
         Decision {
             verdict: Verdict::Deny,
             gate,

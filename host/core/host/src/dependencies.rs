@@ -12,7 +12,7 @@ use toolhold_policy::{Decision, Dependencies, Gate, Verdict};
 use crate::governor::Rules;
 use crate::session::Session;
 
-/// What to do about a session that can't be read.
+/// The remedy for a session that can't be read.
 const MEND: &str = "`toolhold doctor` says how to fix it. Earlier calls count only if [tools.dependencies] is enabled.";
 
 /// A tool that is offered to a session.
@@ -60,10 +60,8 @@ pub(crate) fn check(
         return Ok(None);
     }
     session.look(|state| {
-        dependencies
-            .decide(tool, &state.completed)
-            .err()
-            .filter(|_| !is_deadlocked(dependencies, rules, catalogue, &state.completed))
+        let refusal = dependencies.decide(tool, &state.completed).err()?;
+        (!is_deadlocked(dependencies, rules, catalogue, &state.completed)).then_some(refusal)
     })
 }
 

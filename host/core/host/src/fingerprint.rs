@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What an approval is bound to: the SHA-256 of the tool, the plugin's version, the arguments, the
-/// attachments, and the file that a preview shows. In text and JSON, 64 hexadecimal digits.
+/// The call that an approval applies to: the SHA-256 of the tool, the plugin's version, the
+/// arguments, the attachments, and the file that a preview shows. In text and JSON, 64 hexadecimal
+/// digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
 
@@ -32,14 +33,17 @@ impl<'de> Deserialize<'de> for Fingerprint {
         let text = String::deserialize(deserializer)?;
         let digits = text.as_bytes();
         let mut bytes = [0; 32];
-        let wrong = || serde::de::Error::custom("a fingerprint has 64 hexadecimal digits");
         if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(wrong());
+            return Err(no_fingerprint());
         }
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let pair = str::from_utf8(pair).map_err(|_| wrong())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+            let pair = str::from_utf8(pair).map_err(|_| no_fingerprint())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| no_fingerprint())?;
         }
         Ok(Self(bytes))
     }
+}
+
+fn no_fingerprint<E: serde::de::Error>() -> E {
+    E::custom("a fingerprint has 64 hexadecimal digits")
 }

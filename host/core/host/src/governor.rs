@@ -67,7 +67,7 @@ impl Rules {
     }
 }
 
-/// The rules that say what a call may reach beside what it names.
+/// The rules for what a call may reach besides what it names.
 #[derive(Debug)]
 pub(crate) struct ReachRules {
     pub(crate) paths: Arc<ReachedPaths>,
@@ -93,7 +93,7 @@ impl Governor {
 
     /// Decides on a call whose subjects are resolved. `confirmed`: the call was approved, so it
     /// needs no approval; all other gates decide as usual. For a call that may run, the same rules
-    /// say what it may reach beside what it names.
+    /// say what it may reach besides what it names.
     pub(crate) fn decide(
         &self,
         context: &CallContext,
@@ -117,7 +117,7 @@ impl Governor {
         let Some(action) = context.action() else { return };
         let Some(more) = self.rules().policy.remedy_by_jobs(&action, refused) else { return };
         let remedy = refused.remedy.to_mut();
-        // A line of a file stands alone.
+        // A line for a file is separated from other text.
         remedy.push(if remedy.contains('\n') { '\n' } else { ' ' });
         remedy.push_str(&more);
     }

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolhold_answers::{Answer, FilterCounts, FilterSummary, Results, Shaper};
+use toolhold_catalogue::Tasks;
 use toolhold_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use toolhold_catalogue::subjects::Lookups;
-use toolhold_catalogue::{Link, Tasks};
 use toolhold_contract::{
     CallId, CancellationToken, Category, Definition, Failure, FilterDefinition, FilterInput,
     FilterVerdict, HostError, Offers, Pattern, Purpose,
@@ -32,7 +32,7 @@ use crate::undo::Undo;
 /// Offers tools and runs their calls. To share it between the tasks of a program, put it in an
 /// [`Arc`].
 ///
-/// It belongs to the tokio runtime that it was built on. Dropping it ends its watching.
+/// A host belongs to the tokio runtime that it was built on. Dropping it ends its watching.
 pub struct Host {
     pub(crate) plugins: Arc<Plugins>,
     /// Ends when all plugins that were there at the start have been loaded or refused.
@@ -54,11 +54,11 @@ pub struct Host {
     pub(crate) undo: Option<Arc<Undo>>,
     /// The commands in the background.
     pub(crate) jobs: Arc<HostJobs>,
-    /// What providers offer beside tools.
+    /// The prompts and resources of the providers.
     pub(crate) offers: Vec<Offers>,
     pub(crate) observer: Option<Arc<dyn CallObserver>>,
     pub(crate) outer: OuterCalls,
-    /// What calls at a later time are made of.
+    /// The maker of calls at a later time.
     pub(crate) tasks: Tasks,
     /// Why no further call runs.
     pub(crate) refusal: std::sync::OnceLock<String>,
@@ -93,7 +93,7 @@ pub type CountPlugins = Box<dyn Fn() -> BTreeMap<&'static str, u64> + Send + Syn
 pub struct ObservedCall<'a> {
     /// The arguments in the form that the tool got, or would have got.
     pub arguments: &'a Value,
-    /// What the caller sent beside them, such as `traceparent`.
+    /// The metadata that the caller sent next to the arguments, such as `traceparent`.
     pub meta: Option<&'a Map<String, Value>>,
     /// The session's name.
     pub session: &'a str,
@@ -165,7 +165,8 @@ impl Host {
     ///
     /// [`HostError::Io`]: the session can't be read.
     pub fn tools_for(&self, session: &Session) -> Result<Vec<OfferedTool>, HostError> {
-        let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
+        let rules = self.governor.rules();
+        let catalogue = self.plugins.catalogue();
         let tools = dependencies::listed(&rules, &catalogue);
         let Some(dependencies) = &rules.dependencies else {
             return Ok(tools
@@ -195,13 +196,12 @@ impl Host {
     /// altogether.
     pub fn offers(&self) -> Vec<Offers> {
         let listed = dependencies::reachable(&self.governor.rules(), &self.plugins.catalogue());
-        let is_listed = |name: &str| listed.iter().any(|tool| tool.name == name);
         let mut all = self.offers.clone();
         for offers in &mut all {
-            if !is_listed(&offers.prompter) {
+            if !listed.iter().any(|tool| tool.name == offers.prompter) {
                 offers.prompts.clear();
             }
-            if !is_listed(&offers.reader) {
+            if !listed.iter().any(|tool| tool.name == offers.reader) {
                 offers.resources.clear();
             }
         }
@@ -226,9 +226,9 @@ impl Host {
         self.plugins.catalogue().similar(name)
     }
 
-    /// What the calls that a running call makes go on with. For a [`ToolSource`](crate::ToolSource)
-    /// that [makes calls](crate::ToolSource::makes_calls): `None` for calls of others, and for calls
-    /// that have ended.
+    /// The context for the calls that a running call makes. For a [`ToolSource`](crate::ToolSource)
+    /// that [makes calls](crate::ToolSource::makes_calls): `None` for calls of others, and for
+    /// calls that have ended.
     pub fn outer_call(&self, id: &CallId) -> Option<ParentCall> {
         self.outer.find(id)
     }
@@ -253,7 +253,7 @@ impl Host {
 
     /// Returns once all plugins that were there at the start have been loaded or refused.
     pub async fn ready(&self) {
-        // It only ends.
+        // The sender never sends: it only ends.
         while self.ready.clone().changed().await.is_ok() {}
     }
 
@@ -266,8 +266,9 @@ impl Host {
         self.plugins.reload(true).await;
     }
 
-    /// Refuses all further calls, with the reason: this host's rules no longer hold, and those that
-    /// would hold instead can't be read. Calls that run end with what they began with.
+    /// Refuses all further calls, with the reason: this host's rules no longer apply, and the rules
+    /// that would apply instead can't be read. Running calls end by the rules that they started
+    /// with.
     pub fn refuse_calls(&self, reason: &str) {
         self.refusal.get_or_init(|| reason.to_owned());
     }
@@ -290,13 +291,15 @@ impl Host {
     /// The filters for answers, in their order.
     pub fn filters(&self) -> Vec<FilterState> {
         let catalogue = self.plugins.catalogue();
-        let state = |link: &Link| FilterState {
-            name: link.name.clone(),
-            plugin: link.plugin.info().manifest.name.clone(),
-            definition: Arc::clone(&link.definition),
-            counts: self.shaping.filtering.counts.get(&link.name),
-        };
-        catalogue.filters.links().iter().map(state).collect()
+        let links = catalogue.filters.links().iter();
+        links
+            .map(|link| FilterState {
+                name: link.name.clone(),
+                plugin: link.plugin.info().manifest.name.clone(),
+                definition: Arc::clone(&link.definition),
+                counts: self.shaping.filtering.counts.get(&link.name),
+            })
+            .collect()
     }
 
     /// The operator's own rules for filters: their file and its error. `None` without the built-in
@@ -319,8 +322,8 @@ impl Host {
         input: FilterInput,
     ) -> Result<FilterVerdict, Failure> {
         let catalogue = self.plugins.catalogue();
-        let link = catalogue.filters.links().iter().find(|link| link.name == name);
-        let link = link.ok_or_else(|| {
+        let named = catalogue.filters.links().iter().find(|link| link.name == name);
+        let link = named.ok_or_else(|| {
             Failure::new(Category::ToolNotFound, format!("no filter is named `{name}`"))
         })?;
         link.plugin
@@ -328,9 +331,9 @@ impl Host {
             .await
     }
 
-    /// What a model would get of the output of a command, and what filters left out. As in a call,
-    /// it is shown as by a terminal, redacted and filtered. Nothing runs, and nothing is recorded
-    /// or kept.
+    /// Returns what a model would get of the output of a command, and what filters left out. As in
+    /// a call, the output is shown as by a terminal, redacted and filtered. Nothing runs, and
+    /// nothing is recorded or kept.
     ///
     /// # Errors
     ///
@@ -362,11 +365,12 @@ impl Host {
     /// command line, the command whose output it is.
     pub fn fitting_filters(&self, tool: &str, subject: Option<&str>) -> Vec<String> {
         let catalogue = self.plugins.catalogue();
-        let security =
-            |link: &&Link| link.definition.purpose == Purpose::Security && link.fits(tool, subject);
-        let links = catalogue.filters.links().iter().filter(security);
-        let links = links.chain(catalogue.filters.cosmetic(tool, subject));
-        links.map(|link| link.name.clone()).collect()
+        let links = catalogue.filters.links().iter();
+        let security = links.filter(|link| {
+            link.definition.purpose == Purpose::Security && link.fits(tool, subject)
+        });
+        let matching = security.chain(catalogue.filters.cosmetic(tool, subject));
+        matching.map(|link| link.name.clone()).collect()
     }
 
     /// Changes whenever a plugin is added, changed, removed, held back or fails:

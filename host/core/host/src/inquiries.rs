@@ -38,14 +38,17 @@ pub(crate) struct CallInquirer {
 }
 
 impl CallInquirer {
-    /// What asks the person in the middle of a call. `None`: plugins ask nothing.
+    /// The inquirer of the person in the middle of a call. `None`: plugins ask nothing.
     pub(crate) fn for_call(
         host: &Host,
         context: &CallContext,
         tool: &Tool,
         approver: Option<Arc<dyn Approver>>,
     ) -> Option<Self> {
-        let approver = approver.filter(|_| tool.plugin.is_none())?;
+        if tool.plugin.is_some() {
+            return None;
+        }
+        let approver = approver?;
         let lasting = host.asking.config().values.approvals.expire_secs.get();
         Some(Self {
             approver,

@@ -47,7 +47,7 @@ pub fn list_running(folders: &Folders) -> Result<Vec<(u32, Vec<JobSummary>)>, Ho
 ///
 /// # Errors
 ///
-/// Those of [`list_running`].
+/// The errors of [`list_running`].
 pub fn stop(folders: &Folders, id: &str) -> Result<bool, HostError> {
     let is_id = id.len() < 40 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if !is_id {
@@ -113,7 +113,7 @@ impl Drop for HostJobs {
     }
 }
 
-/// What the configuration says of jobs.
+/// The settings of jobs in the configuration.
 pub(crate) fn settings(config: &Config, audit: &Arc<Audit>) -> JobSettings {
     let shell = &config.values.tools.shell;
     let running = if shell.enabled { shell.jobs.running.get() } else { 0 };
@@ -133,7 +133,8 @@ pub(crate) fn finisher(
     context: &CallContext,
     journal: Option<CallJournal>,
 ) -> Finisher {
-    let (call, tool) = (context.id.to_string(), context.requested_tool.clone());
+    let call = context.id.to_string();
+    let tool = context.requested_tool.clone();
     let session = Arc::clone(&context.session);
     Box::new(move |end| {
         let (Some(undo), Some(journal)) = (undo, journal) else { return Vec::new() };

@@ -1,5 +1,5 @@
 //! Toolhold as a library: it offers a program the tools of plugins, each call in a sandbox of its
-//! own, and the program's own tools beside them.
+//! own, and the program's own tools next to them.
 //!
 //! A program builds a [`Host`] with [`Host::builder`], lists its [`tools`](Host::tools) and
 //! [`call`](Host::call)s them. There is no other way to a tool, so no program can skip a check that
@@ -28,9 +28,9 @@
 //! # }
 //! ```
 //!
-//! It prints your `Cargo.toml`, read in a sandbox that reaches the working directory and nothing
-//! else. With `/etc/passwd` instead, it prints the rule that refuses the call, where that rule
-//! stands, and how to change it.
+//! The program prints your `Cargo.toml`, read in a sandbox that reaches the working directory and
+//! nothing else. With `/etc/passwd` instead, it prints the rule that refuses the call, where that
+//! rule is written, and how to change it.
 //!
 //! Two programs in `host/core/builtins/examples` do more: `embed.rs` is an agent's side of a host,
 //! `provider.rs` adds a tool of the program's own.
@@ -85,9 +85,10 @@
 //! # }
 //! ```
 //!
-//! It leaves out tools that the configuration disables and tools that its rules deny altogether.
-//! [`Host::tools_for`] also leaves out tools that are blocked by another tool in a [`Session`].
-//! [`Host::check`] says what would happen to a call, and by which rule, without making it.
+//! The list leaves out tools that the configuration disables, and tools that its rules deny
+//! altogether. [`Host::tools_for`] also leaves out tools that are blocked by another tool in a
+//! [`Session`]. [`Host::check`] says what would happen to a call, and by which rule, without
+//! making it.
 //!
 //! | source | name | what it may reach |
 //! |---|---|---|
@@ -121,8 +122,8 @@
 //! [`Repetition`] detects an agent that repeats itself; an agent's program asks it about each call,
 //! the host itself doesn't.
 //!
-//! A [`Denial`] is complete: the action, the rule, where the rule stands, and the line that would
-//! change it. Only a person can change a rule, so show it to one.
+//! A [`Denial`] is complete: the action, the rule, where the rule is written, and the line that
+//! would change it. Only a person can change a rule, so show it to one.
 //!
 //! With `[tools.adversarial_policy]`, a model judges each call before it runs. The program says who
 //! that is ([`HostBuilder::reviewer`]); if nobody is, the calls are refused.

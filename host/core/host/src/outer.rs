@@ -11,7 +11,7 @@ use toolhold_policy::{Phase, Trust};
 use crate::approvals::Approver;
 use crate::session::Session;
 
-/// What the calls that a running call makes go on with.
+/// The context for the calls that a running call makes.
 #[derive(Clone)]
 pub struct ParentCall {
     /// Its session.

@@ -31,7 +31,7 @@ const ONCE: [&str; 5] = ["when", "run_at", "at", "delay", "after"];
 const ZONE: [&str; 4] = ["zone", "tz", "timezone", "time_zone"];
 const ARGUMENTS: [&str; 3] = ["arguments", "args", "input"];
 
-/// What `schedule` does, by its name. `None` in the call: it runs the task that is named.
+/// The actions of `schedule` on a task that exists. A call without an action runs the named task.
 const CHANGES: [&str; 5] = ["run", "pause", "resume", "cancel", "remove"];
 const OTHERS: [&str; 5] = ["create", "add", "once", "list", "get"];
 
@@ -49,10 +49,13 @@ fn scheduler_arguments(context: &CallContext) -> Option<&Map<String, Value>> {
     let tool = context.tool.as_deref()?;
     let is_scheduler =
         tool.is_built_in() && BuiltInPlugin::has(tool.provider.name(), BuiltInGrant::Tasks);
-    context.arguments.as_object().filter(|_| is_scheduler)
+    if !is_scheduler {
+        return None;
+    }
+    context.arguments.as_object()
 }
 
-/// What a call would have a task do. `None`: it makes no task, or one of the agent.
+/// Returns the call that a task would make. `None`: the call makes no task, or one of the agent.
 ///
 /// # Errors
 ///
@@ -78,12 +81,20 @@ pub(crate) fn planned_call(
         }
     }
     Ok(tables.into_iter().flatten().find_map(|table| {
-        let call = |tool: &str, arguments| PlannedCall { tool: tool.to_owned(), arguments };
-        let given = ARGUMENTS.iter().find_map(|name| table.get(*name));
-        let given = given.filter(|given| !given.is_null()).cloned();
+        let given = ARGUMENTS
+            .iter()
+            .find_map(|name| table.get(*name))
+            .filter(|given| !given.is_null())
+            .cloned();
         match (text(table, &["tool"]), text(table, &["command"])) {
-            (Some(tool), None) => Some(call(tool, given.unwrap_or_else(|| json!({})))),
-            (None, Some(command)) => Some(call(SHELL, json!({ "command": command }))),
+            (Some(tool), None) => Some(PlannedCall {
+                tool: tool.to_owned(),
+                arguments: given.unwrap_or_else(|| json!({})),
+            }),
+            (None, Some(command)) => Some(PlannedCall {
+                tool: SHELL.to_owned(),
+                arguments: json!({ "command": command }),
+            }),
             _ => None,
         }
     }))
@@ -106,19 +117,23 @@ fn no_model(config: &Config) -> Failure {
 /// Checks the object of `schedule`.
 fn check_form(form: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failure> {
     find_zone(zone).map_err(|error| invalid(error.to_string()))?;
-    let word = |names: &[&str]| text(form, names).map(str::to_owned);
-    let number = |name: &str| form.get(name).and_then(Value::as_u64);
     let (kind, when, example) = match text(form, &["kind"]) {
         Some("cron") => {
-            ("cron", word(&["expr", "expression"]), r#""cron", "expr": "30 9 * * 1-5""#)
+            let when = text(form, &["expr", "expression"]).map(str::to_owned);
+            ("cron", when, r#""cron", "expr": "30 9 * * 1-5""#)
         }
-        Some("at") => ("once", word(&["at"]), r#""at", "at": "2030-05-01T09:00:00Z""#),
+        Some("at") => {
+            let when = text(form, &["at"]).map(str::to_owned);
+            ("once", when, r#""at", "at": "2030-05-01T09:00:00Z""#)
+        }
         Some("after") => {
-            let when = number("seconds").map(|seconds| format!("PT{seconds}S"));
+            let seconds = form.get("seconds").and_then(Value::as_u64);
+            let when = seconds.map(|seconds| format!("PT{seconds}S"));
             ("once", when, r#""after", "seconds": 900"#)
         }
         Some("every") => {
-            let whole = number("every_ms").filter(|period| period % 1000 == 0);
+            let period = form.get("every_ms").and_then(Value::as_u64);
+            let whole = period.filter(|period| period % 1000 == 0);
             let when = whole.map(|period| (period / 1000).to_string());
             ("every", when, r#""every", "every_ms": 3600000"#)
         }
@@ -147,11 +162,11 @@ fn check_times(times: &Map<String, Value>, zone: Option<&str>) -> Result<(), Fai
     Ok(())
 }
 
-/// Checks the task that a call would make. Returns what its reader has to know of it.
+/// Checks the task that a call would make. Returns a notice about it for the reader.
 ///
 /// # Errors
 ///
-/// It could never run: its time, its tool or its arguments aren't valid, or a rule of this
+/// The task could never run: its time, its tool or its arguments aren't valid, or a rule of this
 /// moment, which bounds it later too, denies what it does.
 pub(crate) async fn check(
     host: &Host,
@@ -174,11 +189,14 @@ pub(crate) async fn check(
         governance.decision = failure.denial.as_ref().map(Decision::from_grants);
         return Err(failure);
     }
-    let (folders, directory) = (host.asking.folders.clone(), host.tasks.directory.clone());
+    let folders = host.asking.folders.clone();
+    let directory = host.tasks.directory.clone();
     let table = tool.plugin.as_ref().map(|plugin| plugin.policy().table.name.clone());
-    let load = move || LastingRules::load(&config, table.as_deref(), &folders, &directory);
-    let lasting = tokio::task::spawn_blocking(load).await;
-    let lasting = lasting.map_err(|error| {
+    let lasting = tokio::task::spawn_blocking(move || {
+        LastingRules::load(&config, table.as_deref(), &folders, &directory)
+    })
+    .await
+    .map_err(|error| {
         Failure::new(Category::PermanentFailure, format!("reading what lasts failed: {error}"))
     })??;
     let (decision, without) = decide_planned(&host.governor, &call, lasting.as_ref());
@@ -197,7 +215,7 @@ pub(crate) async fn check(
     }
 }
 
-/// The call of a task, as it would begin. `None`: it is one that makes tasks itself.
+/// The call of a task, as it would start. `None`: the call makes tasks itself.
 ///
 /// # Errors
 ///
@@ -210,11 +228,6 @@ pub(crate) fn begin(
     catalogue: &Catalogue,
 ) -> Result<Option<CallContext>, Failure> {
     let PlannedCall { tool: name, arguments } = planned;
-    let of_task = |failure: Failure| Failure {
-        message: format!("the task can't run: {}", failure.message),
-        category: Category::InvalidParameters,
-        ..failure
-    };
     let tool = catalogue.resolve(&name).map_err(of_task)?;
     if tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().capabilities.schedule.is_some()) {
         return Ok(None);
@@ -233,11 +246,19 @@ pub(crate) fn begin(
     Ok(Some(call))
 }
 
+fn of_task(failure: Failure) -> Failure {
+    Failure {
+        message: format!("the task can't run: {}", failure.message),
+        category: Category::InvalidParameters,
+        ..failure
+    }
+}
+
 /// Checks that the task which a call changes is there.
 ///
 /// # Errors
 ///
-/// It isn't, or the call has no known action.
+/// There is no such task, or the call has no known action.
 async fn check_changed(
     host: &Host,
     context: &CallContext,
@@ -259,7 +280,10 @@ async fn check_changed(
         }
         _ => false,
     };
-    let Some(name) = text(arguments, &["name"]).filter(|_| is_change) else { return Ok(()) };
+    if !is_change {
+        return Ok(());
+    }
+    let Some(name) = text(arguments, &["name"]) else { return Ok(()) };
     let Some(directory) = host.tasks.directory.to_str().map(str::to_owned) else {
         return Ok(());
     };
@@ -268,20 +292,18 @@ async fn check_changed(
     let owner = Owner { plugin, principal, directory };
     let schedule = Arc::clone(&host.tasks.schedule);
     let tasks = tokio::task::spawn_blocking(move || schedule.tasks(Some(&owner))).await;
-    // If they can't be read, the call itself says why.
+    // If the tasks can't be read, the call itself says why.
     let Ok(Ok(tasks)) = tasks else { return Ok(()) };
-    match tasks.iter().any(|task| task.state.order.name == name) {
-        true => Ok(()),
-        false => {
-            let name = neutral_line(cut(name, 100));
-            Err(invalid(format!("there is no task \"{name}\""))
-                .with_suggestion("list_tasks lists the tasks."))
-        }
+    if tasks.iter().any(|task| task.state.order.name == name) {
+        return Ok(());
     }
+    let name = neutral_line(cut(name, 100));
+    Err(invalid(format!("there is no task \"{name}\""))
+        .with_suggestion("list_tasks lists the tasks."))
 }
 
-/// What the gates that ask nobody say of a task's call, and what to add to a refusal if that
-/// is so only without flags.
+/// Returns the decision of the gates that ask nobody on a task's call, and what to add to a refusal
+/// if that is so only without flags.
 pub(crate) fn decide_planned(
     governor: &Governor,
     call: &CallContext,
@@ -293,6 +315,10 @@ pub(crate) fn decide_planned(
         Some((decision, flags)) => (decision, format!(" and goes without {flags}")),
         None => (now, String::new()),
     }
+}
+
+fn invalid_rules(error: HostError) -> Failure {
+    invalid(error.to_string())
 }
 
 fn decide(governor: &Governor, call: &CallContext) -> Decision {
@@ -323,24 +349,22 @@ impl LastingRules {
         folders: &Folders,
         directory: &Path,
     ) -> Result<Option<Self>, Failure> {
-        let failed = |error: HostError| invalid(error.to_string());
-        let Some(without) = config.without_flags().map_err(failed)? else { return Ok(None) };
+        let Some(without) = config.without_flags().map_err(invalid_rules)? else { return Ok(None) };
         let mut flags: Vec<String> =
             config.flags().into_iter().map(|flag| format!("`{flag}`")).collect();
         if flags.len() > MAX_FLAGS {
             flags.truncate(MAX_FLAGS);
             flags.push("others".to_owned());
         }
-        let files = table.map(|table| {
-            let files =
-                |config: &Config| config.file_rules(table, folders, directory).map_err(failed);
-            Ok::<_, Failure>([files(config)?, files(&without)?])
-        });
-        Ok(Some(Self {
-            governor: Governor::new(Rules::from_config(&without).map_err(failed)?),
-            files: files.transpose()?,
-            flags: flags.join(", "),
-        }))
+        let governor = Governor::new(Rules::from_config(&without).map_err(invalid_rules)?);
+        let files = match table {
+            Some(table) => Some([
+                config.file_rules(table, folders, directory).map_err(invalid_rules)?,
+                without.file_rules(table, folders, directory).map_err(invalid_rules)?,
+            ]),
+            None => None,
+        };
+        Ok(Some(Self { governor, files, flags: flags.join(", ") }))
     }
 
     fn decide(&self, call: &CallContext) -> Decision {
@@ -349,9 +373,12 @@ impl LastingRules {
             let path = Path::new(&subject.text);
             let kind = if path.is_dir() { Kind::Directory } else { Kind::Other };
             let refusal = without.decide(path, kind, subject.access).err();
-            // What is refused in any case has been, and what reaches further isn't of these rules.
+            // A path that is refused even with the flags was refused before, or isn't covered by
+            // these rules.
             let is_by_flags = with_flags.decide(path, kind, subject.access).is_ok();
-            if let Some(refusal) = refusal.filter(|_| is_by_flags) {
+            if let Some(refusal) = refusal
+                && is_by_flags
+            {
                 return Decision::from_grants(&without.explain(refusal, path, subject.access));
             }
         }

@@ -29,6 +29,9 @@ pub fn provider_states(folders: &Folders) -> Result<Vec<(u32, Vec<ToolSourceStat
 
 /// The answer to a question of another process. `None`: it isn't about programs.
 pub(crate) fn answer(providers: &[Arc<dyn ToolSource>], question: &str) -> Option<Vec<u8>> {
-    let states = || providers.iter().filter_map(|provider| provider.state()).collect::<Vec<_>>();
-    (question == QUESTION).then(|| serde_json::to_vec(&states()).ok())?
+    if question != QUESTION {
+        return None;
+    }
+    let states: Vec<_> = providers.iter().filter_map(|provider| provider.state()).collect();
+    serde_json::to_vec(&states).ok()
 }

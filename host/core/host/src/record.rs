@@ -25,11 +25,11 @@ pub(crate) struct Governance {
     /// `None`: the call didn't reach the gates.
     pub(crate) decision: Option<Decision>,
     pub(crate) approval: Option<Approval>,
-    /// What came of its review by a model, for the record.
+    /// The result of its review by a model, for the record.
     pub(crate) review: Option<String>,
     /// Time spent waiting for a person.
     pub(crate) waited: Duration,
-    /// The rules that say what the call may reach beside what it names.
+    /// The rules for what the call may reach besides what it names.
     pub(crate) reached: Option<ReachRules>,
     /// The place in the session's quota and rate. It is given back if the call doesn't run.
     pub(crate) place: Option<QuotaReservation>,
@@ -53,22 +53,22 @@ pub(crate) struct RunReport {
     pub(crate) cached: bool,
     /// The provider's report.
     pub(crate) report: Arc<Report>,
-    /// What saves the changes of the call, while it runs.
+    /// The journal that saves the changes of the call, while it runs.
     pub(crate) journal: Option<CallJournal>,
-    /// What keeps the whole output of its command.
+    /// The store for the whole output of its command.
     pub(crate) spool: Option<Arc<Spool>>,
-    /// What lets it start a command that goes on after it.
+    /// The right to start a command that outlives the call.
     pub(crate) job: Option<Arc<JobStart>>,
-    /// What its commands begin with, and leave for later ones.
+    /// The state that its commands start with, and leave for later ones.
     pub(crate) shell: Option<Arc<CallShell>>,
-    /// What was saved of them.
+    /// The snapshot of its changes.
     pub(crate) snapshot: Option<Snapshot>,
 }
 
 /// Records a call whose future is dropped.
 pub(crate) struct DropRecorder<'a> {
     pub(crate) audit: &'a Audit,
-    /// Who sees calls.
+    /// The observer of calls.
     pub(crate) observer: Option<&'a dyn CallObserver>,
     pub(crate) context: CallContext,
     pub(crate) governance: Governance,
@@ -119,7 +119,7 @@ impl DropRecorder<'_> {
 impl Drop for DropRecorder<'_> {
     fn drop(&mut self) {
         if let Some(journal) = self.run.journal.take() {
-            // Its end reads what was changed.
+            // Dropping the journal reads the changed files.
             tokio::task::spawn_blocking(move || drop(journal));
         }
         if let Some(job) = self.run.job.take() {

@@ -24,9 +24,9 @@ pub struct Request {
     /// Larger or binary arguments. The JSON refers to them as `{"$attachment": 0}`, by their index
     /// here.
     pub attachments: Vec<Content>,
-    /// What the tool gets beside the arguments, such as an ID of the caller's own. At most 64 KiB
-    /// as JSON text. Keys have a prefix: `example.com/trace`. Models don't write it, and rules and
-    /// approvals don't see it.
+    /// The metadata for the tool next to the arguments, such as an ID of the caller's own. At most
+    /// 64 KiB as JSON text. Keys have a prefix: `example.com/trace`. Models don't write it, and
+    /// rules and approvals don't see it.
     pub meta: Option<Map<String, Value>>,
     /// The agent that calls, unless it is the primary one.
     pub caller: Option<String>,
@@ -37,10 +37,10 @@ pub struct Request {
     /// How far the origin of the call is trusted, such as a skill that nobody has reviewed. A lower
     /// trust of the plugin counts too.
     pub trust: Trust,
-    /// Whether the caller doubts that the agent meant the call, such as one that stands in a page
-    /// that it read. If it acts, it needs approval, whatever else allows it.
+    /// Whether the caller doubts that the agent meant the call, such as a call that is written in
+    /// a page that it read. If it acts, it needs approval, whatever else allows it.
     pub doubtful: bool,
-    /// Who reads the answer.
+    /// The reader of the answer.
     pub audience: Audience,
     /// How a person is asked if the rules want approval. `None`: nobody is asked.
     pub approver: Option<Arc<dyn Approver>>,
@@ -112,7 +112,7 @@ impl Request {
     }
 }
 
-/// What the caller sent without keys that only the host may write.
+/// The metadata of the caller without keys that only the host may write.
 fn without_own_keys(mut meta: Map<String, Value>) -> Map<String, Value> {
     meta.retain(|key, _| !key.starts_with("toolhold:"));
     meta

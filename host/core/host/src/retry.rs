@@ -118,12 +118,13 @@ impl Events for Attempt {
     }
 
     fn emitted(&self, part: &Content) {
-        let (place, is) = (self.emitted.fetch_add(1, Ordering::Relaxed), digest(part));
+        let place = self.emitted.fetch_add(1, Ordering::Relaxed);
+        let is = digest(part);
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.get(place) == Some(&is) {
             return;
         }
-        // It differs from the attempt before: everything from here on is new.
+        // The part differs from the attempt before: everything from here on is new.
         shown.truncate(place);
         shown.push(is);
         drop(shown);

@@ -1,7 +1,8 @@
 //! Has a model judge a call that the gates let pass, where `[tools.adversarial_policy]` wants that.
 //!
-//! It comes after the gates that need no model: what they deny is sent to no provider. It comes
-//! before the question to a person, and no approval skips it. What can't be judged is refused.
+//! A review comes after the gates that need no model: a call that they deny is sent to no provider.
+//! It comes before the question to a person, and no approval skips it. A call that can't be judged
+//! is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,7 @@ pub trait CallReviewer: Send + Sync + 'static {
 /// neutralised, and can hold secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewedCall<'a> {
-    /// What calls must keep to. There is at least one.
+    /// The policies that calls must keep to. There is at least one.
     pub policies: &'a [String],
     /// The tool's full name.
     pub tool: &'a str,
@@ -51,19 +52,19 @@ pub struct ReviewedCall<'a> {
     pub attachments: &'a [Content],
 }
 
-/// What a reviewer says of a call.
+/// The answer of a reviewer about a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReviewVerdict {
-    /// It keeps to the policies.
+    /// The call keeps to the policies.
     Allow,
-    /// It breaks one, or the answer is none of those that count: the reason. People see it; the
-    /// agent doesn't, or it would learn how to argue.
+    /// The call breaks a policy, or the answer isn't valid: the reason. People see it; the agent
+    /// doesn't, or it would learn how to argue.
     Deny(String),
-    /// Nobody judged it: what went wrong. `fail_open` decides.
+    /// The call wasn't judged: what went wrong. `fail_open` decides.
     Failed(String),
 }
 
-/// What came of a review.
+/// The result of a review.
 pub(crate) struct Review {
     /// `None`: the call passes.
     pub(crate) decision: Option<Decision>,
@@ -125,9 +126,10 @@ impl ReviewRules {
         context.tool.as_ref().is_some_and(|tool| self.exempt_tools.contains(&tool.definition.name))
     }
 
-    /// What would happen, for a person.
+    /// Describes the review of a call, for a person.
     pub(crate) fn describe(&self) -> String {
-        let (policies, millis) = (self.policies.len(), self.time.as_millis());
+        let policies = self.policies.len();
+        let millis = self.time.as_millis();
         let policies =
             if policies == 1 { "1 policy".to_owned() } else { format!("{policies} policies") };
         let late = if self.fail_open { "runs (fail_open)" } else { "is refused" };
@@ -168,9 +170,8 @@ impl ReviewRules {
         Some(self.decide(Verdict::Deny, rule, remedy))
     }
 
-    /// What a verdict means for a call. The reason stands in the record alone.
+    /// The effect of a verdict on a call. Only the record has the reason.
     fn conclude(&self, verdict: ReviewVerdict, context: &CallContext) -> Review {
-        let bounded = |text: &str| neutral_line(cut(text.trim(), MAX_REASON));
         let seen = format!(
             "A person sees why with `toolhold policy explain {}`; the policies are in {}.",
             context.id, self.table
@@ -202,6 +203,10 @@ impl ReviewRules {
     }
 }
 
+fn bounded(text: &str) -> String {
+    neutral_line(cut(text.trim(), MAX_REASON))
+}
+
 /// Has calls judged.
 pub(crate) struct Reviews {
     reviewer: Option<Arc<dyn CallReviewer>>,
@@ -222,7 +227,7 @@ impl Reviews {
     ///
     /// # Errors
     ///
-    /// It was cancelled meanwhile.
+    /// The call was cancelled meanwhile.
     pub(crate) async fn judge(
         &self,
         rules: &ReviewRules,
@@ -235,8 +240,8 @@ impl Reviews {
             let record = missing.as_ref().map(|missing| format!("error: {}", missing.rule));
             return Ok(Review { decision: missing, record: record.unwrap_or_default() });
         };
-        let verdict = cancel.run_until_cancelled(self.ask(&**reviewer, rules, context)).await;
-        let verdict = verdict.ok_or_else(|| {
+        let asked = cancel.run_until_cancelled(self.ask(&**reviewer, rules, context));
+        let verdict = asked.await.ok_or_else(|| {
             Failure::new(Category::Cancelled, "the call was cancelled while a model judged it")
         })?;
         Ok(rules.conclude(verdict, context))

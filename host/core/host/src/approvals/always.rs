@@ -12,7 +12,7 @@ use toolhold_config::{Config, Folders};
 use toolhold_contract::{HostError, SubjectKind};
 use toolhold_policy::{Decision, Verdict, canonical};
 
-/// What a permanent approval would write.
+/// The effect of a permanent approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Always {
@@ -27,7 +27,7 @@ pub enum Always {
 pub struct Proposal {
     /// The tool of the rule.
     pub tool: String,
-    /// What the rule allows, compared character by character: this path, command or text.
+    /// The path, command or text that the rule allows, compared character by character.
     pub pattern: String,
     /// The file that the rule is written into.
     #[serde(default)]

@@ -15,30 +15,29 @@ impl Fingerprint {
     /// the SHA-256 of the file that the preview shows, or of those that a command starts.
     pub(crate) fn for_call(context: &CallContext, file: Option<&[u8; 32]>) -> Self {
         let mut hash = Sha256::new();
-        // The length comes before each part, so that text can't move from one part to the next.
-        let mut part = |bytes: &[u8]| {
-            hash.update((bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        };
         let tool = context.tool.as_deref();
-        part(tool.map_or(&*context.requested_tool, |tool| &tool.definition.name).as_bytes());
-        part(tool.map_or("", |tool| tool.provider.name()).as_bytes());
-        part(
+        add(
+            &mut hash,
+            tool.map_or(&*context.requested_tool, |tool| &tool.definition.name).as_bytes(),
+        );
+        add(&mut hash, tool.map_or("", |tool| tool.provider.name()).as_bytes());
+        add(
+            &mut hash,
             tool.and_then(|tool| tool.plugin.as_ref())
                 .map_or("", |plugin| &plugin.info().digest)
                 .as_bytes(),
         );
-        part(canonical(&context.arguments).as_bytes());
-        part(file.map_or(&[][..], |file| &file[..]));
+        add(&mut hash, canonical(&context.arguments).as_bytes());
+        add(&mut hash, file.map_or(&[][..], |file| &file[..]));
         for subject in &context.subjects {
-            part(subject.text.as_bytes());
+            add(&mut hash, subject.text.as_bytes());
         }
         for content in &context.attachments {
             let (kind, bytes) = raw(content);
-            part(kind.as_bytes());
-            part(bytes);
-            part(content.media_type.as_deref().unwrap_or_default().as_bytes());
-            part(content.meta.as_ref().map(canonical).unwrap_or_default().as_bytes());
+            add(&mut hash, kind.as_bytes());
+            add(&mut hash, bytes);
+            add(&mut hash, content.media_type.as_deref().unwrap_or_default().as_bytes());
+            add(&mut hash, content.meta.as_ref().map(canonical).unwrap_or_default().as_bytes());
         }
         Self(hash.finalize().into())
     }
@@ -62,8 +61,7 @@ impl Fingerprint {
             .into_iter()
             .chain(origins.iter().map(String::as_str))
         {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
+            add(&mut hash, part.as_bytes());
         }
         (!origins.is_empty()).then(|| Self(hash.finalize().into()))
     }
@@ -82,6 +80,12 @@ pub(crate) fn attached(content: &Content) -> AttachmentSummary {
         sha256: format!("{:x}", Sha256::digest(bytes)),
         text,
     }
+}
+
+fn add(hash: &mut Sha256, part: &[u8]) {
+    // The length comes first, so that text can't move from one part to the next.
+    hash.update((part.len() as u64).to_le_bytes());
+    hash.update(part);
 }
 
 fn raw(content: &Content) -> (&'static str, &[u8]) {

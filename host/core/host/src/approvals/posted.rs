@@ -1,6 +1,6 @@
 //! Posts questions as files for a person who is elsewhere, a limited number for
-//! `toolhold approvals`, takes the answers for the call or its next repetition, and removes questions
-//! that were answered elsewhere.
+//! `toolhold approvals`, takes the answers for the call or its next repetition, and removes
+//! questions that were answered elsewhere.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use crate::fingerprint::Fingerprint;
 use crate::session::seconds;
 
 /// Open questions at a time, over all programs of a user; no person answers more. As many answers
-/// can wait for their calls beside them.
+/// can wait for their calls next to them.
 const MAX_POSTED: usize = 64;
 
 /// Open questions of one session, so that no session takes the slots of all others.
@@ -70,7 +70,8 @@ impl Questions {
     /// [`HostError::Io`] if the folder can't be read or trusted.
     pub fn waiting(&self) -> Result<(Vec<PostedQuestion>, Vec<HostError>), HostError> {
         let now = seconds(SystemTime::now());
-        let (mut waiting, mut wrong) = (Vec::new(), Vec::new());
+        let mut waiting = Vec::new();
+        let mut wrong = Vec::new();
         for name in self.names()? {
             match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
                 Ok(Some(posted))
@@ -251,7 +252,9 @@ impl Questions {
         question: &Question,
     ) -> Result<Option<PostError>, HostError> {
         let Some(folder) = self.opened()? else { return Ok(None) };
-        let (mut waiting, mut answered, mut strange) = (Vec::new(), Vec::new(), 0);
+        let mut waiting = Vec::new();
+        let mut answered = Vec::new();
+        let mut unreadable = 0;
         for name in self.names()?.into_iter().filter(|name| *name != file_name(id)) {
             match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
                 Ok(Some(posted))
@@ -268,32 +271,22 @@ impl Questions {
                         preview: other.preview,
                     });
                 }
-                // It may be a question, so it counts as one.
-                Ok(None) | Err(_) => strange += 1,
+                // The file may be a question, so it counts as one.
+                Ok(None) | Err(_) => unreadable += 1,
             }
         }
         answered.sort_unstable();
         for (_, name) in &answered[..answered.len().saturating_sub(MAX_POSTED)] {
             let _ = folder.remove(name);
         }
-        let no_place = |waiting: &[Waiting]| {
-            let of_session = waiting.iter().filter(|other| other.of_session).count();
-            if waiting.len() + strange >= MAX_POSTED {
-                Some(PostError::Full)
-            } else if of_session >= MAX_OF_SESSION {
-                Some(PostError::SessionFull)
-            } else {
-                None
-            }
-        };
-        if no_place(&waiting).is_some() {
-            // These are never shown, so no person could make room.
+        if find_shortage(&waiting, unreadable).is_some() {
+            // Outdated questions are never shown, so no person could make room.
             waiting.retain(|other| {
                 let is_outdated = other.preview.as_ref().is_some_and(outdated::is_outdated);
                 !(is_outdated && folder.remove(&other.name).is_ok())
             });
         }
-        Ok(no_place(&waiting))
+        Ok(find_shortage(&waiting, unreadable))
     }
 
     fn names(&self) -> Result<Vec<String>, HostError> {
@@ -309,6 +302,18 @@ impl Questions {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(HostError::io(self.folder.display().to_string())(error)),
         }
+    }
+}
+
+/// Returns why there is no room for another question. `unreadable`: files that may be questions.
+fn find_shortage(waiting: &[Waiting], unreadable: usize) -> Option<PostError> {
+    let of_session = waiting.iter().filter(|other| other.of_session).count();
+    if waiting.len() + unreadable >= MAX_POSTED {
+        Some(PostError::Full)
+    } else if of_session >= MAX_OF_SESSION {
+        Some(PostError::SessionFull)
+    } else {
+        None
     }
 }
 
@@ -398,19 +403,13 @@ impl Approver for PostingApprover {
 impl PostingApprover {
     /// An asker that posts questions in the data folder and waits as `[approvals]` says.
     pub fn new(folders: &Folders, settings: &Approvals) -> Self {
-        let (wait, lasting) = (
-            Duration::from_secs(settings.wait_secs.get()),
-            Duration::from_secs(settings.expire_secs.get()),
-        );
+        let wait = Duration::from_secs(settings.wait_secs.get());
+        let lasting = Duration::from_secs(settings.expire_secs.get());
         Self { questions: Questions::open(folders), wait, lasting }
     }
 
     async fn post_and_wait(&self, question: Question) -> Result<Reply, HostError> {
-        let standing = |question: Question| {
-            let questions = self.questions.clone();
-            blocking(move || questions.status(&question))
-        };
-        if let QuestionStatus::Answered(reply) = standing(question.clone()).await? {
+        if let QuestionStatus::Answered(reply) = self.status(question.clone()).await? {
             return Ok(reply);
         }
         let (questions, wait, lasting, posted) =
@@ -419,7 +418,7 @@ impl PostingApprover {
             Ok(id) => id,
             Err(error) => return Ok(Reply::Unasked(error.to_string())),
         };
-        if let QuestionStatus::Answered(reply) = standing(question.clone()).await? {
+        if let QuestionStatus::Answered(reply) = self.status(question.clone()).await? {
             return Ok(reply);
         }
         if self.wait.is_zero() {
@@ -430,7 +429,7 @@ impl PostingApprover {
         let until = tokio::time::Instant::now() + self.wait;
         while tokio::time::Instant::now() < until {
             tokio::time::sleep(LOOK.min(self.wait)).await;
-            let reply = match standing(question.clone()).await? {
+            let reply = match self.status(question.clone()).await? {
                 QuestionStatus::Waits => continue,
                 QuestionStatus::Answered(reply) => reply,
                 QuestionStatus::Gone => Reply::Unasked(format!("question {id} is gone: {GONE}")),
@@ -446,6 +445,11 @@ impl PostingApprover {
                 self.wait.as_secs()
             ),
         ))
+    }
+
+    async fn status(&self, question: Question) -> Result<QuestionStatus, HostError> {
+        let questions = self.questions.clone();
+        blocking(move || questions.status(&question)).await
     }
 }
 

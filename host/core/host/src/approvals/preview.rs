@@ -71,10 +71,13 @@ fn look(
     context: &CallContext,
 ) -> Option<impl FnOnce() -> Result<Option<PreviewedChange>, Failure> + Send + 'static> {
     let tool = context.tool.as_deref()?;
-    let declared = tool.definition.preview.clone().filter(|_| tool.is_built_in())?;
+    if !tool.is_built_in() {
+        return None;
+    }
+    let declared = tool.definition.preview.clone()?;
     let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
     let arguments = Arc::clone(&context.arguments);
-    // The real path: whoever looks at the question later follows no link.
+    // The real path, so that a later look at the question follows no link.
     let real = context.subjects.first().map(|subject| subject.text.clone());
     Some(move || seen(&declared, grants, &arguments, real).transpose())
 }
@@ -85,14 +88,16 @@ fn seen(
     arguments: &Value,
     real: Option<String>,
 ) -> Option<Result<PreviewedChange, Failure>> {
-    let text = |name: &str| arguments.get(name).and_then(Value::as_str);
     let PreviewArguments { file, change } = declared;
-    let file = text(file)?;
+    let file = text(arguments, file)?;
     let before = read(grants, Path::new(file))?;
     let (after, shows) = match change {
-        ChangeArguments::Whole(content) => (text(content)?.to_owned(), vec![content.clone()]),
+        ChangeArguments::Whole(content) => {
+            (text(arguments, content)?.to_owned(), vec![content.clone()])
+        }
         ChangeArguments::Part { old, new, all } => {
-            let (from, to) = (text(old)?, text(new)?);
+            let from = text(arguments, old)?;
+            let to = text(arguments, new)?;
             // A text without carriage returns also matches lines that end in one.
             if !from.is_empty()
                 && !before.contains(from)
@@ -119,6 +124,10 @@ fn seen(
         shows,
     };
     Some(Ok(PreviewedChange { preview, before: held.into(), settled }))
+}
+
+fn text<'a>(arguments: &'a Value, name: &str) -> Option<&'a str> {
+    arguments.get(name).and_then(Value::as_str)
 }
 
 /// The failure of a tool that doesn't find the text to replace.

@@ -48,13 +48,13 @@ pub struct Question {
     /// The agent that calls, unless it is the primary one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
-    /// What an approval is bound to.
+    /// The call that an approval applies to.
     pub fingerprint: Fingerprint,
     /// The tool's full name.
     pub tool: String,
     /// The plugin or provider that offers it.
     pub provider: String,
-    /// What the call acts on.
+    /// The paths, commands and addresses that the call acts on.
     pub subjects: Vec<ResolvedSubject>,
     /// Whether the tool belongs to a component that doesn't know Toolhold: it declares nothing that
     /// it acts on, so rules about paths don't see its calls.
@@ -74,7 +74,7 @@ pub struct Question {
     pub preview: Option<Preview>,
     /// Why approval is needed, and by which rule.
     pub decision: Decision,
-    /// What `always` would write into the user's configuration, or why it writes nothing.
+    /// The effect of `always` on the user's configuration, or why it has no effect.
     pub always: Always,
 }
 
@@ -109,14 +109,18 @@ impl Question {
     /// Whether another question is about the same call and an older state of the file that it
     /// changes.
     pub(super) fn follows(&self, other: &Self) -> bool {
-        let call = |question: &Self| Self {
+        if self.fingerprint == other.fingerprint || self.preview.is_none() {
+            return false;
+        }
+        // These parts may differ. All others have to be equal.
+        let other = Self {
             id: self.id.clone(),
             fingerprint: self.fingerprint,
-            preview: None,
-            always: Always::Unavailable(String::new()),
-            ..question.clone()
+            preview: self.preview.clone(),
+            always: self.always.clone(),
+            ..other.clone()
         };
-        self.fingerprint != other.fingerprint && self.preview.is_some() && call(self) == call(other)
+        *self == other
     }
 
     /// Whether the file whose change it shows has changed since. Reads the file.
@@ -150,14 +154,14 @@ pub enum Reply {
     Yes {
         /// How long the approval holds.
         scope: Scope,
-        /// Who answered.
+        /// The person who answered.
         by: String,
     },
     /// Denied.
     No {
-        /// Who answered.
+        /// The person who answered.
         by: String,
-        /// Why, and what to do instead, for the agent. Empty: they said nothing more.
+        /// The reason, and what to do instead, for the agent. Empty: none was given.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },

@@ -69,10 +69,7 @@ impl Question {
             );
         }
         let mut arguments: Vec<_> = self.shown_arguments().collect();
-        let is_acted_on = |value: &Value| {
-            self.subjects.iter().any(|subject| value.as_str() == Some(&subject.text))
-        };
-        arguments.sort_by_key(|(_, value)| (!is_acted_on(value), is_long(value)));
+        arguments.sort_by_key(|(_, value)| (!self.is_acted_on(value), is_long(value)));
         for (name, value) in arguments {
             match value {
                 Value::String(lines) if lines.contains('\n') => {
@@ -88,22 +85,22 @@ impl Question {
             words.attachment(index, part);
         }
         if let Some(preview) = &self.preview {
-            match preview.diff.is_empty() {
-                true => words.field("change", "none: the file holds exactly this already"),
-                false => {
-                    words.block("change", &preview.diff, |line| match line.as_bytes().first()? {
-                        b'+' => Some(Mark::Added),
-                        b'-' => Some(Mark::Removed),
-                        b'@' => Some(Mark::Faint),
-                        _ => None,
-                    });
-                }
+            if preview.diff.is_empty() {
+                words.field("change", "none: the file holds exactly this already");
+            } else {
+                words.block("change", &preview.diff, |line| match line.as_bytes().first()? {
+                    b'+' => Some(Mark::Added),
+                    b'-' => Some(Mark::Removed),
+                    b'@' => Some(Mark::Faint),
+                    _ => None,
+                });
             }
         }
         if self.foreign {
-            let seen = match self.subjects.is_empty() {
-                true => "no rule about paths sees which files it uses",
-                false => "no rule about paths sees which other files it uses",
+            let seen = if self.subjects.is_empty() {
+                "no rule about paths sees which files it uses"
+            } else {
+                "no rule about paths sees which other files it uses"
             };
             words.field(
                 "not checked",
@@ -147,6 +144,10 @@ impl Question {
 
     fn is_an_argument(&self, subject: &ResolvedSubject) -> bool {
         self.shown_arguments().any(|(_, value)| value.as_str() == Some(&subject.text))
+    }
+
+    fn is_acted_on(&self, value: &Value) -> bool {
+        self.subjects.iter().any(|subject| value.as_str() == Some(&subject.text))
     }
 }
 

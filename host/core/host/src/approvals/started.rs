@@ -15,7 +15,8 @@ use toolhold_system::files::{FileView, Grants, OpenOptions};
 
 use super::preview::MAX_COMPARED;
 
-/// Bytes of all files of one call that are read. Of the others, it counts when they were changed.
+/// Bytes of all files of one call that are read. Of other files, the time of the last change is
+/// read.
 const MAX_BYTES: usize = 16 << 20;
 
 /// A digest of the files that the commands of a call start. `None`: they start none of those that

@@ -71,31 +71,30 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
 fn missing(loaded: &Config, folders: &Folders) -> Vec<Finding> {
     let here = config::working_directory().unwrap_or_default();
     let missing = loaded.missing_directories(folders, &here);
-    let finding = |problem: &config::Problem, fix: &str| {
-        Finding::warning(problem.source.to_string(), &problem.message, fix)
-    };
-    let linked = loaded.linked_places(folders);
-    let linked = linked.iter().map(|problem| {
-        finding(problem, "set the variable, such as CARGO_HOME or PATH, to where the link leads")
-    });
-    missing
-        .iter()
-        .map(|problem| finding(problem, "create it, or remove the entry"))
-        .chain(linked)
-        .collect()
+    let mut findings = Vec::new();
+    for problem in &missing {
+        findings.push(place_warning(problem, "create it, or remove the entry"));
+    }
+    for problem in &loaded.linked_places(folders) {
+        let fix = "set the variable, such as CARGO_HOME or PATH, to where the link leads";
+        findings.push(place_warning(problem, fix));
+    }
+    findings
 }
 
-/// What asks, and why commands ask if they otherwise wouldn't.
+fn place_warning(problem: &config::Problem, fix: &str) -> Finding {
+    Finding::warning(problem.source.to_string(), &problem.message, fix)
+}
+
+/// The level of autonomy, and why commands ask if they otherwise wouldn't.
 fn autonomy(loaded: &Config) -> Finding {
     let Ok(policy) = loaded.policy() else {
         return Finding::ok("autonomy", "unknown, because a rule is wrong");
     };
     let level = policy.autonomy.value.as_str();
     let place = &policy.autonomy.place.text;
-    let missing = policy.containment.commands;
-    match missing.filter(|_| policy.autonomy.value == Autonomy::Sandboxed) {
-        None => Finding::ok("autonomy", format!("\"{level}\" ({place})")),
-        Some(missing) => Finding::warning(
+    match policy.containment.commands {
+        Some(missing) if policy.autonomy.value == Autonomy::Sandboxed => Finding::warning(
             "autonomy",
             format!("\"{level}\" ({place}); but commands ask, because of `{missing}`"),
             format!(
@@ -104,6 +103,7 @@ fn autonomy(loaded: &Config) -> Finding {
                 loaded.own_table("tools")
             ),
         ),
+        _ => Finding::ok("autonomy", format!("\"{level}\" ({place})")),
     }
 }
 

@@ -33,14 +33,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Loading every plugin may compile it, which has limits of its own.
 const LOADING: Duration = Duration::from_secs(180);
 
-/// What to examine: this machine, and the host that these settings would build.
+/// The parts to examine: this machine, and the host that these settings would build.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
-    /// Settings beside the user's file.
+    /// Settings besides the user's file.
     pub inputs: Inputs,
     /// Plugins that are part of the program.
     pub builtins: Vec<Builtin>,
-    /// Plugins beside those in the configuration.
+    /// Plugins besides those in the configuration.
     pub plugin_files: Vec<PathBuf>,
     /// See [`HostBuilder::helper`](crate::HostBuilder::helper).
     pub helper: Option<PathBuf>,
@@ -55,7 +55,8 @@ impl Examination {
         report.add("Kernel", within(PATIENCE, kernel::findings).await);
         let inputs = self.inputs.clone();
         let (read, mut found) = configuration::read(inputs, PATIENCE).await;
-        let (helper, table) = (self.helper.clone(), read.loaded.own_table("tools.shell"));
+        let helper = self.helper.clone();
+        let table = read.loaded.own_table("tools.shell");
         report.add(
             "Process sandbox",
             within(PATIENCE, move || processes::findings(helper, &table)).await,
@@ -66,16 +67,20 @@ impl Examination {
         let loaded = read.loaded.clone();
         report.add("Limits", within(PATIENCE, move || limits::findings(&loaded)).await);
         if let (Some(folders), loaded) = (read.folders.clone(), read.loaded.clone()) {
-            let (own, all) = (folders.clone(), loaded.clone());
+            let own = folders.clone();
+            let all = loaded.clone();
             report.add("Folders", within(PATIENCE, move || folders::findings(&own, &all)).await);
-            let (own, all) = (folders.clone(), loaded.clone());
+            let own = folders.clone();
+            let all = loaded.clone();
             report.add("Requests", within(PATIENCE, move || network::findings(&own, &all)).await);
-            let (own, all) = (folders.clone(), loaded.clone());
+            let own = folders.clone();
+            let all = loaded.clone();
             report.add("Kept", within(PATIENCE, move || kept::findings(&own, &all)).await);
             report.add("Audit", within(PATIENCE, move || audit::findings(&folders, &loaded)).await);
         }
 
-        let (runtime, builtins) = (read.runtime(self.helper.clone()), self.builtins.clone());
+        let runtime = read.runtime(self.helper.clone());
+        let builtins = self.builtins.clone();
         let table = read.loaded.own_table("tools");
         report.add(
             "Engine",

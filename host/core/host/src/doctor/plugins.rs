@@ -1,6 +1,7 @@
 //! `toolhold doctor`: whether a host starts with every plugin and its parts.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use toolhold_contract::text::{counted, shell_word};
@@ -53,8 +54,21 @@ pub(super) async fn findings(
 fn findings_of(host: &Host, file: &ConfigFile) -> Vec<Finding> {
     let of_tools: Vec<_> =
         host.tools().iter().filter_map(|tool| host.plugin_of(&tool.name)).collect();
-    let count = |name: &str| of_tools.iter().filter(|plugin| plugin.manifest.name == name).count();
-    let finding = |plugin: PluginState| match &plugin.waiting {
+    let unknown =
+        host.unknown_names().into_iter().map(|message| Finding::warning("names", message, NAMES));
+    let plugins = host.plugins();
+    let mut findings: Vec<_> =
+        plugins.iter().map(|plugin| loading(plugin, &of_tools, file)).collect();
+    findings.extend(plugins.iter().filter_map(|plugin| {
+        parts(of_tools.iter().find(|info| info.manifest.name == plugin.name)?)
+    }));
+    findings.extend(unknown);
+    findings
+}
+
+/// Whether a plugin is loaded. `of_tools`: the plugins of all tools, one for each tool.
+fn loading(plugin: &PluginState, of_tools: &[Arc<PluginInfo>], file: &ConfigFile) -> Finding {
+    match &plugin.waiting {
         Some(waiting) if waiting.held => Finding::warning(
             &plugin.name,
             &waiting.reason,
@@ -64,17 +78,11 @@ fn findings_of(host: &Host, file: &ConfigFile) -> Vec<Finding> {
             let inspect = plugin.file.as_deref().map_or(Path::new(&plugin.name), |file| file);
             Finding::failure(&plugin.name, &waiting.reason, look(inspect, file))
         }
-        None => Finding::ok(&plugin.name, counted(count(&plugin.name), "tool")),
-    };
-    let parts = |plugin: &PluginState| {
-        let info = of_tools.iter().find(|info| info.manifest.name == plugin.name)?;
-        parts(info)
-    };
-    let unknown =
-        host.unknown_names().into_iter().map(|message| Finding::warning("names", message, NAMES));
-    let plugins = host.plugins();
-    let parts: Vec<Finding> = plugins.iter().filter_map(parts).collect();
-    plugins.into_iter().map(finding).chain(parts).chain(unknown).collect()
+        None => {
+            let own = of_tools.iter().filter(|info| info.manifest.name == plugin.name);
+            Finding::ok(&plugin.name, counted(own.count(), "tool"))
+        }
+    }
 }
 
 /// Whether the parts of a plugin are there, if it has any.
@@ -112,7 +120,7 @@ fn parts(info: &PluginInfo) -> Option<Finding> {
 
 const NAMES: &str = "write the name as `toolhold tools` and `toolhold plugin list` have it, or take it out: what names nothing protects nothing";
 
-/// What to do about a plugin that doesn't load. `file`: the user's own.
+/// The remedy for a plugin that doesn't load. `file`: the user's own.
 fn look(component: &Path, file: &ConfigFile) -> String {
     let component = shell_word(&component.display().to_string());
     format!(

@@ -48,11 +48,14 @@ struct Asked {
 
 impl CommandApprover for Asker {
     fn judge(&self, line: &str) -> Result<JudgedCommand, Failure> {
-        let over = || Failure::new(Category::Cancelled, "the call is over");
         let (answer, decided) = sync_channel(1);
-        self.0.send(Asked { line: line.to_owned(), answer }).map_err(|_| over())?;
-        decided.recv().map_err(|_| over())?
+        self.0.send(Asked { line: line.to_owned(), answer }).map_err(|_| call_over())?;
+        decided.recv().map_err(|_| call_over())?
     }
+}
+
+fn call_over() -> Failure {
+    Failure::new(Category::Cancelled, "the call is over")
 }
 
 impl PluginCommands {

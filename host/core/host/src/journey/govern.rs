@@ -85,10 +85,10 @@ impl Journey<'_> {
         rules: &Rules,
         decision: Decision,
     ) -> Result<Decision, Failure> {
-        let review = rules.review.as_ref().filter(|review| !review.exempts(context));
-        let Some(review) = review.filter(|_| decision.verdict != Verdict::Deny) else {
+        let Some(review) = &rules.review else { return Ok(decision) };
+        if review.exempts(context) || decision.verdict == Verdict::Deny {
             return Ok(decision);
-        };
+        }
         // If the future is dropped, the record has this decision.
         governance.decision = Some(decision.clone());
         // Looks whether there is a place. The call takes it when it is about to run.

@@ -21,7 +21,7 @@ use crate::request::Request;
 use crate::session::Session;
 use run::CallRun;
 
-/// What each step of a call's journey needs beside the call itself.
+/// The context that each step of a call's journey needs.
 #[derive(Clone, Copy)]
 struct Journey<'a> {
     host: &'a Host,
@@ -175,8 +175,10 @@ impl Journey<'_> {
         context: &CallContext,
         run: &mut RunReport,
     ) -> CacheResult {
-        let rules = || governance.reached.as_ref().map(ReachRules::identity);
-        let earlier = self.host.results.find(context, self.session.answers(), rules).await;
+        let found = self.host.results.find(context, self.session.answers(), || {
+            governance.reached.as_ref().map(ReachRules::identity)
+        });
+        let earlier = found.await;
         run.report = Arc::new(earlier.report());
         earlier
     }
@@ -185,7 +187,7 @@ impl Journey<'_> {
 /// Marks a session that is given untrusted text.
 fn remember_untrusted(session: &Session) {
     if let Err(error) = session.mark_untrusted() {
-        // Whoever can't read the state later assumes the worst.
+        // A call that can't read the state later assumes the worst.
         tracing::warn!("the session's state can't be written: {error}");
     }
 }

@@ -16,13 +16,13 @@ use crate::record::{DropRecorder, Governance};
 use crate::session::Session;
 use crate::{dependencies, planned_task};
 
-/// Most bytes of what a caller sends beside the arguments, as JSON text.
+/// Most bytes of the metadata that a caller sends next to the arguments, as JSON text.
 const MAX_META: usize = 64 * 1024;
 
 /// A call that the gates can decide on.
 pub(super) struct PreparedCall {
     pub(super) tool: Arc<Tool>,
-    /// What the reader of the answer has to know of the task that the call makes.
+    /// The notice for the reader of the answer about the task that the call makes.
     pub(super) task_notice: Option<String>,
 }
 
@@ -36,8 +36,10 @@ impl Journey<'_> {
     ) -> Result<PreparedCall, Failure> {
         let host = self.host;
         let DropRecorder { context, governance, run, .. } = call;
-        let offered = || dependencies::listed(&host.governor.rules(), catalogue);
-        let tool = Arc::clone(catalogue.resolve_among(&context.requested_tool, offered)?);
+        let resolved = catalogue.resolve_among(&context.requested_tool, || {
+            dependencies::listed(&host.governor.rules(), catalogue)
+        });
+        let tool = Arc::clone(resolved?);
         context.tool = Some(Arc::clone(&tool));
         steps.finish_step("resolve");
         self.resolve_subjects(governance, context, &tool, steps).await?;
@@ -85,8 +87,8 @@ impl Journey<'_> {
     }
 }
 
-/// What the commands of a call begin with, if they are those of a built-in tool. From then on, the
-/// gates read it.
+/// Returns the state that the commands of a call start with, if they are those of a built-in tool.
+/// From then on, the gates read it.
 pub(crate) fn carry(
     governor: &Governor,
     context: &mut CallContext,
@@ -94,7 +96,10 @@ pub(crate) fn carry(
 ) -> Option<CallShell> {
     let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
     subjects::commands(tool, &context.arguments).next()?;
-    let shell = session.shell().filter(|_| governor.rules().carries_state)?;
+    let shell = session.shell()?;
+    if !governor.rules().carries_state {
+        return None;
+    }
     context.carried = shell.began().clone();
     context.carried_shown = shell.shown();
     let mut subjects = std::mem::take(&mut context.subjects);
@@ -103,7 +108,7 @@ pub(crate) fn carry(
     Some(shell)
 }
 
-/// Checks the size of what the caller sent beside the arguments.
+/// Checks the size of the metadata that the caller sent next to the arguments.
 fn check_meta(meta: Option<&Map<String, Value>>) -> Result<(), Failure> {
     let size = meta.map_or(0, |meta| serde_json::to_string(meta).map_or(0, |text| text.len()));
     if size <= MAX_META {

@@ -213,7 +213,8 @@ impl<'a> CallRun<'a> {
         shaping.redact_events(self.context, self.events.attempt(), on_untrusted)
     }
 
-    /// What lets a call start a job: a command of a built-in tool, in a session that lasts.
+    /// The right of a call to start a job: for a command of a built-in tool, in a session that
+    /// lasts.
     fn job_start(&self) -> Option<JobStart> {
         let Journey { host, session, .. } = self.journey;
         let context = self.context;
@@ -229,17 +230,21 @@ impl<'a> CallRun<'a> {
         Some(JobStart::new(jobs, about, host.shaping.live(context)))
     }
 
-    /// What keeps the programs of a call that outlive it. `None`: the plugin may have none, or the
-    /// call only reads.
+    /// The keeper of the programs of a call that outlive it. `None`: the plugin may have none, or
+    /// the call only reads.
     fn services(&self) -> Option<Arc<dyn ServiceKeeper>> {
         let Journey { host, session, .. } = self.journey;
-        let plugin = self.context.tool.as_ref().filter(|_| self.context.acts())?.plugin.as_ref()?;
+        if !self.context.acts() {
+            return None;
+        }
+        let plugin = self.context.tool.as_ref()?.plugin.as_ref()?;
         plugin.policy().capabilities.service.as_ref()?;
         Some(session.services(&host.jobs.1))
     }
 
-    /// Saves or undoes what the call changed. `None`: it relied on undo, and a change of it couldn't
-    /// be saved, so it was undone. A person has approved it without undo: it has to run again.
+    /// Saves or undoes what the call changed. `None`: it relied on undo, and a change of it
+    /// couldn't be saved, so it was undone. A person has approved it without undo: it has to run
+    /// again.
     pub(super) async fn settle(
         &mut self,
         outcome: &Outcome,
@@ -279,7 +284,7 @@ impl<'a> CallRun<'a> {
         job.keep(jobs::finisher(undo, audit, self.context, self.run.journal.take()));
     }
 
-    /// Tells whoever watches the call what was saved of its changes, and records an automatic undo.
+    /// Tells the observer of the call what was saved of its changes, and records an automatic undo.
     async fn report_changes(
         &mut self,
         changes: &CallChanges,
@@ -305,9 +310,11 @@ impl<'a> CallRun<'a> {
         let Journey { host, session, .. } = self.journey;
         let Self { context, tool, time, .. } = &self;
         tool.tally.count(outcome.is_ok(), *time);
-        // What others wrote sets nothing for commands.
+        // Variables that others wrote are set for no command.
         let variables = self.run.report.entries().variables.take();
-        if let Some(variables) = variables.filter(|_| !tool.provider.is_third_party()) {
+        if let Some(variables) = variables
+            && !tool.provider.is_third_party()
+        {
             session.set_variables(variables);
         }
         // The time of a retried call says nothing about one run.

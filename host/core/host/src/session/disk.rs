@@ -118,8 +118,8 @@ impl DiskSession {
     /// Removes the files of expired sessions. A file that can't be removed only takes room.
     fn sweep(&self, now: u64) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
-        // Whoever changes a session holds the same lock, so no session is removed while it is
-        // changed.
+        // A process that changes a session holds the same lock, so no session is removed while it
+        // is changed.
         let Ok(_held) = folder.lock(state::LOCK) else { return };
         for name in
             folder.names(SWEPT).unwrap_or_default().iter().filter(|name| name.ends_with(".json"))

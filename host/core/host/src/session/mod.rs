@@ -1,4 +1,4 @@
-//! What one caller keeps from call to call, also when another host takes over.
+//! The state of one caller from call to call, also when another host takes over.
 
 mod disk;
 mod state;
@@ -26,7 +26,7 @@ pub struct Session(Arc<Inner>);
 
 struct Inner {
     name: Arc<str>,
-    /// Who has it, if that isn't the user of this machine.
+    /// The owner, if that isn't the user of this machine.
     principal: Option<Arc<str>>,
     state: SessionStore,
     /// Always in memory.
@@ -35,11 +35,11 @@ struct Inner {
     jobs: OnceLock<SessionJobs>,
     /// The programs of plugins that outlive a call. They end with the session too.
     services: OnceLock<SessionServices>,
-    /// What its commands hand on to each other.
+    /// The state that its commands hand on to each other.
     shell: SessionShell,
-    /// What its commands get beside that.
+    /// The variables that its commands get too.
     variables: Mutex<Vec<(String, String)>>,
-    /// When the turn of its agent began, in nanoseconds since 1970. Zero: nobody said.
+    /// When the turn of its agent started, in nanoseconds since 1970. Zero: unknown.
     turn: AtomicU64,
 }
 
@@ -94,7 +94,8 @@ impl Session {
         let name = name.into();
         let state = SessionStore::Disk(disk::DiskSession::new(folders, &name));
         let answers = AnswerCache::default();
-        let (jobs, services) = (OnceLock::new(), OnceLock::new());
+        let jobs = OnceLock::new();
+        let services = OnceLock::new();
         let shell = SessionShell::default();
         let variables = Mutex::default();
         let principal = principal.map(Into::into);
@@ -121,7 +122,7 @@ impl Session {
         Some(self.0.turn.load(Ordering::Relaxed)).filter(|turn| *turn > 0)
     }
 
-    /// Who has it. `None`: the user of this machine.
+    /// The owner. `None`: the user of this machine.
     pub(crate) fn principal(&self) -> Option<&str> {
         self.0.principal.as_deref()
     }
@@ -162,7 +163,7 @@ impl Session {
         self.set_variables(Vec::new());
     }
 
-    /// The variables that its commands get beside those that they hand on themselves.
+    /// The variables that its commands get besides those that they hand on themselves.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         self.0.variables.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -185,7 +186,7 @@ impl Session {
             .then(|| self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
     }
 
-    /// What keeps its services. In a process that makes one call and ends, they end with it.
+    /// The keeper of its services. In a process that makes one call and ends, they end with it.
     pub(crate) fn services(&self, services: &Services) -> Arc<dyn ServiceKeeper> {
         Arc::new(self.0.services.get_or_init(|| services.session(&self.0.name)).clone())
     }
@@ -195,13 +196,13 @@ impl Session {
         self.0.jobs.get().map(SessionJobs::servers)
     }
 
-    /// What the commands of its next call begin with. `None` in a process that makes one call and
-    /// ends.
+    /// The state that the commands of its next call start with. `None` in a process that makes one
+    /// call and ends.
     pub(crate) fn shell(&self) -> Option<CallShell> {
         matches!(self.0.state, SessionStore::Memory(_)).then(|| self.0.shell.begin())
     }
 
-    /// What its caller has to know of jobs that have ended, each once.
+    /// Notices for its caller about jobs that have ended, each once.
     pub(crate) fn job_news(&self) -> Vec<String> {
         self.0.jobs.get().map(SessionJobs::news).unwrap_or_default()
     }

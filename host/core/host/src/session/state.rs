@@ -21,8 +21,8 @@ pub(crate) struct SessionState {
     /// Number of counted calls.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) calls: u64,
-    /// Times of acting calls, in milliseconds of Unix time, the earliest first. Whoever adds one
-    /// drops those that no longer count.
+    /// Times of acting calls, in milliseconds of Unix time, the earliest first. Adding one drops
+    /// those that no longer count.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) acted: VecDeque<u64>,
     /// Full names of the tools that have succeeded.
@@ -68,7 +68,7 @@ impl SessionState {
         );
     }
 
-    /// Who approved calls with this fingerprint, if the approval still holds.
+    /// Returns the person who approved calls with this fingerprint, if the approval still applies.
     pub(crate) fn approved_by(&self, fingerprint: &Fingerprint, now: SystemTime) -> Option<&str> {
         let approval = self.approvals.get(fingerprint)?;
         (approval.until > seconds(now)).then_some(&approval.by)

@@ -12,7 +12,7 @@ use toolhold_contract::{ChangeRecorder, Events, HostError, Report, Rollback, Sna
 use toolhold_policy::OwnTable;
 use toolhold_policy::planted::{is_unpacked, link_runs_later, runs_later};
 use toolhold_undo::{CommandJournal, Journal, SaveRules, SavedChanges, Scope};
-use toolhold_undo::{UndoEntry, UndoError, UndoStore};
+use toolhold_undo::{UndoEntry, UndoError, UndoPlan, UndoStore};
 
 use serde_json::Value;
 
@@ -45,10 +45,10 @@ pub(crate) struct CallJournal {
     relies: bool,
 }
 
-/// What became of the changes of a call.
+/// The outcome for the changes of a call.
 #[derive(Default)]
 pub(crate) struct CallChanges {
-    /// What is saved of them. `None`: the call changed nothing.
+    /// The saved part of them. `None`: the call changed nothing.
     pub(crate) saved: Option<SavedChanges>,
     /// A change that was refused because the old state couldn't be saved.
     pub(crate) refused: Option<(PathBuf, String)>,
@@ -67,7 +67,8 @@ impl Undo {
     ///
     /// [`HostError::Config`] for a pattern that isn't a valid glob.
     pub(crate) fn new(config: &Config, folders: &Folders) -> Result<Option<Self>, HostError> {
-        let (undo, shell) = (config.values.tools.undo, &config.values.tools.shell);
+        let undo = config.values.tools.undo;
+        let shell = &config.values.tools.shell;
         if !undo.enabled {
             return Ok(None);
         }
@@ -96,8 +97,11 @@ impl Undo {
         turn: Option<u64>,
         relies: bool,
     ) -> Option<CallJournal> {
-        let tool = context.tool.as_ref().filter(|_| context.acts())?;
-        let (name, at) = (&tool.definition.name, context.started_at);
+        if !context.acts() {
+            return None;
+        }
+        let name = &context.tool.as_ref()?.definition.name;
+        let at = context.started_at;
         let about = UndoEntry::new(&context.id.0, name, &context.session, at).in_turn(turn);
         let journal = Arc::new(self.store.journal(about.clone(), relies));
         let commands = self.commands.as_ref().map(|rules| {
@@ -140,24 +144,30 @@ impl Undo {
 /// The files that a command wrote and that run later, and the folders that it moved to where such
 /// files are.
 fn planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> {
-    let is_package = |path: &Path| path.ends_with("package.json");
-    let scripts = |text: &str| {
-        serde_json::from_str::<Value>(text).ok().and_then(|package| package.get("scripts").cloned())
-    };
-    let plan =
-        saved.written.iter().any(|path| is_package(path)).then(|| store.plan(call).ok()).flatten();
-    let has_new_scripts = |path: &Path| {
-        let changes = plan.iter().flat_map(|plan| &plan.changes);
-        let texts = changes.filter(|change| change.path == path).find_map(|it| it.texts.as_ref());
-        texts.is_none_or(|(now, before)| scripts(now) != scripts(before))
-    };
-    let runs = |path: &&PathBuf| {
+    let has_package = saved.written.iter().any(|path| is_package(path));
+    let plan = has_package.then(|| store.plan(call).ok()).flatten();
+    let written = saved.written.iter().filter(|path| {
         !is_unpacked(path)
             && (runs_later(path)
-                || is_package(path) && has_new_scripts(path)
+                || is_package(path) && has_new_scripts(plan.as_ref(), path)
                 || (path.is_symlink() || path.is_dir()) && link_runs_later(path))
-    };
-    saved.written.iter().filter(runs).cloned().collect()
+    });
+    written.cloned().collect()
+}
+
+fn is_package(path: &Path) -> bool {
+    path.ends_with("package.json")
+}
+
+/// Whether the scripts of a package may have changed.
+fn has_new_scripts(plan: Option<&UndoPlan>, path: &Path) -> bool {
+    let changes = plan.iter().flat_map(|plan| &plan.changes);
+    let texts = changes.filter(|change| change.path == path).find_map(|it| it.texts.as_ref());
+    texts.is_none_or(|(now, before)| scripts(now) != scripts(before))
+}
+
+fn scripts(package: &str) -> Option<Value> {
+    serde_json::from_str::<Value>(package).ok()?.get("scripts").cloned()
 }
 
 impl CallJournal {
@@ -186,7 +196,7 @@ impl CallJournal {
         CallChanges { saved, refused, undone, planted, is_over }
     }
 
-    /// Who saves what the call changes itself.
+    /// The recorder of the changes that the call makes itself.
     pub(crate) fn recorder(&self) -> Arc<dyn ChangeRecorder> {
         Arc::clone(&self.journal) as _
     }
@@ -198,7 +208,7 @@ impl CallJournal {
         Self { relies: false, ..self }
     }
 
-    /// Who saves what its commands change.
+    /// The recorder of the changes that its commands make.
     pub(crate) fn command_recorder(&self) -> Option<Arc<dyn ChangeRecorder>> {
         self.commands.as_ref().map(Arc::clone)
     }
@@ -208,7 +218,10 @@ impl CallChanges {
     /// Why the call needs approval to run: it relies on undo, and changes something that can't be
     /// saved.
     pub(crate) fn question(&self) -> Option<String> {
-        let (path, why) = self.refused.as_ref().filter(|_| self.is_over)?;
+        if !self.is_over {
+            return None;
+        }
+        let (path, why) = self.refused.as_ref()?;
         let path = neutral_line(&path.to_string_lossy());
         let undone = match &self.undone {
             Some(Err(error)) => format!("What it changed before could not be undone: {error}"),
@@ -226,7 +239,7 @@ impl CallChanges {
         })
     }
 
-    /// Tells whoever watches the call.
+    /// Tells the observer of the call.
     pub(crate) fn tell(&self, snapshot: Snapshot, events: &dyn Events) {
         events.snapshot(snapshot);
         if let Some(undone) = &self.undone {
@@ -251,7 +264,7 @@ impl CallChanges {
         })
     }
 
-    /// Notices for whoever reads the answer.
+    /// Notices for the reader of the answer.
     pub(crate) fn notices(&self, undo: Option<&Undo>) -> Vec<String> {
         let commands = undo.and_then(|undo| undo.commands.as_ref());
         let [required, rollback] =

@@ -16,7 +16,7 @@ pub use toolhold_undo::{
     ChangeKind, SavedChanges, UndoChange, UndoConflict, UndoEntry, UndoError, UndoPlan, UndoStore,
 };
 
-/// What the user's calls changed, by all programs of the user that use these folders.
+/// The changes by the user's calls, of all programs of the user that use these folders.
 pub fn store(config: &Config, folders: &Folders) -> UndoStore {
     let undo = config.values.tools.undo;
     let bounds = toolhold_undo::UndoLimits {

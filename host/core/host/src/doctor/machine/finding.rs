@@ -23,7 +23,7 @@ pub enum State {
 pub struct Finding {
     /// Its group.
     pub group: &'static str,
-    /// What was checked.
+    /// The name of the check.
     pub name: String,
     /// Its state.
     pub state: State,
@@ -53,13 +53,12 @@ impl Finding {
     fn new(name: String, state: State, found: &str, fix: Option<&str>) -> Self {
         // Paths and the texts of a configuration or a plugin are untrusted.
         // Lines to paste stay lines.
-        let lines = |text: &str| text.lines().map(neutral_line).collect::<Vec<_>>().join("\n");
         Self {
             group: "",
             name: neutral_line(&name),
             state,
-            found: lines(found),
-            fix: fix.map(lines),
+            found: neutral_lines(found),
+            fix: fix.map(neutral_lines),
         }
     }
 }
@@ -111,7 +110,11 @@ pub async fn within_or<T: Send + 'static>(
     }
 }
 
-/// What is found where something takes longer than this.
+fn neutral_lines(text: &str) -> String {
+    text.lines().map(neutral_line).collect::<Vec<_>>().join("\n")
+}
+
+/// The finding of a check that takes longer than this.
 pub fn late(patience: Duration) -> Finding {
     let found = format!("no answer within {} s", patience.as_secs());
     Finding::failure(

@@ -19,11 +19,11 @@ const NO_SPACE: u64 = 64 << 10;
 /// The use of a folder decides how private it has to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Who can write it can grant anything or have code loaded; it may be readable.
+    /// A writer of it can grant anything or have code loaded; anyone may read it.
     Config,
-    /// Who can write it can forge state; who can read it learns what others said.
+    /// A writer of it can forge state; a reader learns what others said.
     Data,
-    /// Who can write it could have code run, so Toolhold doesn't use it then.
+    /// A writer of it could have code run, so Toolhold doesn't use it then.
     Cache,
 }
 
@@ -52,28 +52,32 @@ pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
 
 fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
     let shown = path.display();
-    let worse = |found: String, fix: String| match purpose {
-        Purpose::Cache => {
-            Finding::warning(name, format!("{found}; what is compiled is not kept"), fix)
-        }
-        _ => Finding::failure(name, found, fix),
-    };
     match folder::look_at(path) {
-        Err(error) => {
-            worse(format!("{shown} can't be examined: {error}"), format!("ls -ld {}", quoted(path)))
-        }
+        Err(error) => worse(
+            name,
+            purpose,
+            format!("{shown} can't be examined: {error}"),
+            format!("ls -ld {}", quoted(path)),
+        ),
         Ok(Folder::NoFolder) => worse(
+            name,
+            purpose,
             format!("{shown} is not a folder"),
             format!("rm {0} && mkdir -m 700 {0}", quoted(path)),
         ),
         // A link to a private folder is fine, except for code, which is never mapped from a folder
         // behind a link.
-        Ok(Folder::Link) if path.ends_with("compiled") => {
-            worse(format!("{shown} is a link"), format!("rm {0} && mkdir -m 700 {0}", quoted(path)))
-        }
+        Ok(Folder::Link) if path.ends_with("compiled") => worse(
+            name,
+            purpose,
+            format!("{shown} is a link"),
+            format!("rm {0} && mkdir -m 700 {0}", quoted(path)),
+        ),
         Ok(Folder::Link) => match path.canonicalize() {
             Ok(target) => folder(name, &target, purpose),
             Err(error) => worse(
+                name,
+                purpose,
                 format!("{shown} is a link to nowhere: {error}"),
                 format!("rm {0} && mkdir -m 700 {0}", quoted(path)),
             ),
@@ -93,30 +97,40 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
                 format!("as the owner of {}: mkdir -p -m 700 {}", above.display(), quoted(path)),
             )
         }
-        Ok(Folder::There(there)) => check_kept_folder(name, path, purpose, &there, worse),
+        Ok(Folder::There(there)) => check_kept_folder(name, path, purpose, &there),
     }
 }
 
-fn check_kept_folder(
-    name: &str,
-    path: &Path,
-    purpose: Purpose,
-    there: &FolderStatus,
-    worse: impl Fn(String, String) -> Finding,
-) -> Finding {
-    let (shown, quoted, mode) = (path.display(), quoted(path), there.mode);
+/// The finding about a folder that can't be used: only a warning for the cache.
+fn worse(name: &str, purpose: Purpose, found: String, fix: String) -> Finding {
+    match purpose {
+        Purpose::Cache => {
+            Finding::warning(name, format!("{found}; what is compiled is not kept"), fix)
+        }
+        _ => Finding::failure(name, found, fix),
+    }
+}
+
+fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
+    let shown = path.display();
+    let quoted = quoted(path);
+    let mode = there.mode;
     let user = rustix::process::geteuid().as_raw();
     let foreign = there.owner != user && !(there.owner == 0 && purpose == Purpose::Config);
     if foreign {
         return worse(
+            name,
+            purpose,
             format!("{shown} belongs to user {}, not to you", there.owner),
             format!("chown {user} {quoted}"),
         );
     }
-    // Who may write a folder may replace what is in it, unless it is sticky and the entry belongs
-    // to someone else.
+    // A user who may write to a folder may replace its entries, unless the folder is sticky and the
+    // entry belongs to someone else.
     if mode & 0o022 != 0 {
         return worse(
+            name,
+            purpose,
             format!("{shown}: others may write to it (mode {mode:o})"),
             format!("chmod 700 {quoted}"),
         );
@@ -137,37 +151,38 @@ fn check_kept_folder(
 
 /// The file system of the folder.
 fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
-    let (shown, below, mode) = (path.display(), &there.file_system, there.mode);
+    let shown = path.display();
+    let below = &there.file_system;
+    let mode = there.mode;
     let local = match purpose {
         Purpose::Cache => {
             "TOOLHOLD_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk, which code may be mapped from)"
         }
         _ => "TOOLHOLD_DATA_DIR=… (a folder of your own on a local disk)",
     };
-    let found = |what: String| format!("{shown}: {what}");
     match purpose {
         Purpose::Config => {}
         _ if below.read_only => {
-            return Finding::warning(name, found("its file system is read-only".into()), local);
+            return Finding::warning(name, format!("{shown}: its file system is read-only"), local);
         }
         Purpose::Cache if below.no_exec => {
             return Finding::warning(
                 name,
-                found("its file system is mounted noexec".into()),
+                format!("{shown}: its file system is mounted noexec"),
                 local,
             );
         }
         Purpose::Data if below.free < NO_SPACE => {
-            let what = format!(
-                "only {} free; calls that act can't be recorded, and are refused",
+            let found = format!(
+                "{shown}: only {} free; calls that act can't be recorded, and are refused",
                 size(below.free)
             );
-            return Finding::failure(name, found(what), "make room on that disk");
+            return Finding::failure(name, found, "make room on that disk");
         }
         _ if below.free < LITTLE_SPACE => {
             return Finding::warning(
                 name,
-                found(format!("only {} free", size(below.free))),
+                format!("{shown}: only {} free", size(below.free)),
                 "make room on that disk",
             );
         }
@@ -175,13 +190,13 @@ fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Findin
             if let Some(network) = below.network {
                 return Finding::warning(
                     name,
-                    found(format!("lies on {network}, which other machines write to")),
+                    format!("{shown}: lies on {network}, which other machines write to"),
                     local,
                 );
             }
         }
     }
-    Finding::ok(name, found(format!("mode {mode:o}, {} free", size(below.free))))
+    Finding::ok(name, format!("{shown}: mode {mode:o}, {} free", size(below.free)))
 }
 
 /// The path as a word for a shell.

@@ -12,7 +12,7 @@ const OLDEST: (u32, u32) = (5, 6);
 const FEW_WATCHERS: u64 = 64;
 const FEW_WATCHES: u64 = 8192;
 
-/// What Toolhold needs of the kernel.
+/// Checks the parts of the kernel that Toolhold needs.
 pub fn findings() -> Vec<Finding> {
     vec![version(), proc(), resolving(), filter(), watching()]
 }

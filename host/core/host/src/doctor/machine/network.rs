@@ -10,7 +10,7 @@ use toolhold_policy::OwnTable;
 
 use crate::doctor::machine::Finding;
 
-/// What requests need: certificates, resolvers and addresses.
+/// Checks the needs of requests: certificates, resolvers and addresses.
 pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let directory = loaded.directory();
     let mut found = vec![proxy(loaded)];
@@ -40,9 +40,9 @@ fn proxy(loaded: &Config) -> Finding {
         .proxy
         .as_ref()
         .map(|written| ("[network]", written.as_str().to_owned()));
-    let of_environment =
-        || loaded.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
-    match written.or_else(of_environment).filter(|(_, url)| !url.is_empty()) {
+    let used = written
+        .or_else(|| loaded.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]));
+    match used.filter(|(_, url)| !url.is_empty()) {
         None => Finding::ok("proxy", "none"),
         // The address may contain a password.
         Some((from, url)) if url.contains("://") && !url.starts_with("http://") => {

@@ -59,19 +59,25 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     };
     let failed = state.as_ref().err().map(ToString::to_string);
     // A part that is missing because of another part isn't reported twice.
-    let lacks =
-        |part: &str| missing.iter().find(|reason| reason.starts_with(part)).map(String::as_str);
-    let namespaces = match (&failed, lacks("namespaces")) {
+    let namespaces = match (&failed, find_reason(&missing, "namespaces")) {
         (Some(reason), None) if missing.is_empty() || is_view(reason) => Some(reason.as_str()),
         (_, found) => found,
     };
+    let filter_reason = find_reason(&missing, "the filter")
+        .or(find_reason(&missing, "system calls"))
+        .or(find_reason(&missing, "seccomp"));
     vec![
         check_sandbox(&state, table),
         self::namespaces(namespaces),
-        landlock(lacks("Landlock"), namespaces.is_none()),
-        filter(lacks("the filter").or(lacks("system calls")).or(lacks("seccomp"))),
+        landlock(find_reason(&missing, "Landlock"), namespaces.is_none()),
+        filter(filter_reason),
         processes(),
     ]
+}
+
+/// The reason why a part of the sandbox is missing.
+fn find_reason<'a>(missing: &'a [String], part: &str) -> Option<&'a str> {
+    missing.iter().find(|reason| reason.starts_with(part)).map(String::as_str)
 }
 
 /// Missing parts that the configuration accepts.
