@@ -81,12 +81,14 @@ impl Tool {
             None => provider.is_third_party(),
         };
         let only_reads = plugin.is_some_and(|plugin| plugin.policy().only_reads);
-        let tool = |mut definition: Arc<Definition>| {
+        let mut tools = Vec::new();
+        for mut definition in provider.tools() {
             if only_reads {
                 Arc::make_mut(&mut definition).make_read_only();
             }
-            let (provider, plugin, tally) =
-                (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
+            let provider = Arc::clone(provider);
+            let plugin = plugin.cloned();
+            let tally = Arc::clone(tally);
             let claimed = definition.annotations;
             let annotations = Annotations {
                 read_only: claimed.read_only,
@@ -111,9 +113,9 @@ impl Tool {
                     reason: error.to_string(),
                 })?;
             }
-            Ok(Arc::new(tool))
-        };
-        provider.tools().into_iter().map(tool).collect()
+            tools.push(Arc::new(tool));
+        }
+        Ok(tools)
     }
 
     /// Whether the tool is built in or the program's own, and not written by a third party.
@@ -268,7 +270,7 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// Those of [`resolve`](Self::resolve).
+    /// The errors of [`resolve`](Self::resolve).
     pub fn resolve_among(
         &self,
         name: &str,

@@ -40,7 +40,7 @@ fn coerce_value(root: &Value, schema: &Value, value: &mut Value) {
         }
         Value::Number(number) => {
             if let Some(integer) = to_integer(number)
-                .filter(|_| Types::from_schema(root, schema).wants(INTEGER, NUMBER))
+                && Types::from_schema(root, schema).wants(INTEGER, NUMBER)
             {
                 *number = integer;
             }
@@ -72,16 +72,16 @@ fn drop_nulls(root: &Value, schema: &Value, fields: &mut Map<String, Value>) {
     if !fields.values().any(Value::is_null) {
         return;
     }
+    fields.retain(|name, value| !(value.is_null() && is_optional(root, schema, name)));
+}
+
+fn is_optional(root: &Value, schema: &Value, name: &str) -> bool {
     let required = schema.get("required").and_then(Value::as_array);
-    let is_required =
-        |name: &str| required.is_some_and(|required| required.iter().any(|known| known == name));
-    let is_optional = |name: &str| {
-        let property = schema.get("properties").and_then(|properties| properties.get(name));
-        property.is_some_and(|property| {
-            !is_required(name) && Types::from_schema(root, property).lacks(NULL)
-        })
-    };
-    fields.retain(|name, value| !(value.is_null() && is_optional(name)));
+    if required.is_some_and(|required| required.iter().any(|known| known == name)) {
+        return false;
+    }
+    let property = schema.get("properties").and_then(|properties| properties.get(name));
+    property.is_some_and(|property| Types::from_schema(root, property).lacks(NULL))
 }
 
 fn property<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {

@@ -39,11 +39,11 @@ pub struct CallContext {
     pub arguments: Arc<Value>,
     /// Larger arguments. The other arguments refer to them by index.
     pub attachments: Vec<Content>,
-    /// What the caller sent beside the arguments.
+    /// The metadata that the caller sent next to the arguments.
     pub meta: Option<Arc<Map<String, Value>>>,
-    /// What the call acts on.
+    /// The paths, commands and URLs that the call acts on.
     pub subjects: Vec<ResolvedSubject>,
-    /// What its commands begin with, from earlier ones of the session.
+    /// The state that its commands start with, from earlier commands of the session.
     pub carried: ShellState,
     /// The same without secrets, for people.
     pub carried_shown: ShellState,
@@ -88,7 +88,8 @@ impl CallContext {
         })
     }
 
-    /// What the call acts on, for people: without secrets in what is carried over.
+    /// Returns the subjects of the call for people: without secrets in the state that is carried
+    /// over.
     pub fn shown_subjects(&self) -> Vec<ResolvedSubject> {
         let mut subjects = self.subjects.clone();
         let commands = subjects.iter_mut().filter(|subject| subject.kind == SubjectKind::Command);

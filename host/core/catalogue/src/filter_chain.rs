@@ -44,10 +44,12 @@ impl Chain {
         plugins: impl IntoIterator<Item = &'p Plugin>,
         missing: Option<(String, String)>,
     ) -> Self {
-        let links_of = |plugin: &'p Plugin| {
-            plugin.filters().iter().map(|definition| Link::new(plugin, definition))
-        };
-        Self { links: plugins.into_iter().flat_map(links_of).collect(), missing }
+        let mut links = Vec::new();
+        for plugin in plugins {
+            let filters = plugin.filters().iter();
+            links.extend(filters.map(|definition| Link::new(plugin, definition)));
+        }
+        Self { links, missing }
     }
 
     /// A configured plugin that doesn't serve, and the reason. It may have security filters.
@@ -63,10 +65,11 @@ impl Chain {
     /// The filters that make an answer of `tool` that acts on `subject` shorter. A fallback is one
     /// of them only if what wrote the answer is known and no other filter matches.
     pub fn cosmetic(&self, tool: &str, subject: Option<&str>) -> Vec<&Link> {
-        let fits =
-            |link: &&Link| link.definition.purpose == Purpose::Cosmetic && link.fits(tool, subject);
+        let cosmetic = self.links.iter().filter(|link| {
+            link.definition.purpose == Purpose::Cosmetic && link.fits(tool, subject)
+        });
         let (fallbacks, links): (Vec<&Link>, Vec<&Link>) =
-            self.links.iter().filter(fits).partition(|link| link.is_fallback);
+            cosmetic.partition(|link| link.is_fallback);
         if links.is_empty() && subject.is_some() { fallbacks } else { links }
     }
 }
@@ -81,10 +84,13 @@ impl Link {
         };
         let security = definition.purpose == Purpose::Security;
         let size = if built_in { MAX_COMPILED } else { MAX_COMPILED_UNTRUSTED };
-        let matcher = |matcher: &toolhold_contract::Matcher| {
-            (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size))
-        };
-        let matchers = definition.matchers.iter().map(matcher).collect();
+        let matchers = definition
+            .matchers
+            .iter()
+            .map(|matcher| {
+                (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size))
+            })
+            .collect();
         let is_fallback = !security && definition.fallback;
         Self {
             name,
@@ -104,12 +110,12 @@ impl Link {
     /// the line. True as well if the commands of the line can't be resolved.
     pub fn fits_any(&self, tool: &str, line: &str) -> bool {
         let analysis = commands::analyze(line);
-        let texts = || analysis.commands.iter().map(|simple| simple.text.as_str()).chain([line]);
         let last = last_command(line).map(|last| last.line);
         self.matchers.iter().any(|(tools, subjects)| {
+            let commands = analysis.commands.iter().map(|simple| simple.text.as_str());
+            let mut texts = commands.chain([line]).chain(last.as_deref());
             tools.fit(tool)
-                && (analysis.unresolved.is_some()
-                    || texts().chain(last.as_deref()).any(|text| subjects.fit(Some(text))))
+                && (analysis.unresolved.is_some() || texts.any(|text| subjects.fit(Some(text))))
         })
     }
 }
@@ -191,9 +197,10 @@ impl Subjects {
                 if !first.fit(subject) {
                     return false;
                 }
-                let compile = || RegexBuilder::new(pattern).size_limit(*size).build();
                 let compiled = compiled.get_or_init(|| {
-                    compile()
+                    RegexBuilder::new(pattern)
+                        .size_limit(*size)
+                        .build()
                         .map_err(|error| {
                             tracing::warn!("a filter's pattern can't be used: {error}");
                         })

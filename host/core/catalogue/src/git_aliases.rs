@@ -68,8 +68,10 @@ pub(crate) fn expanded(directory: &Path, home: Option<&Path>, text: &str) -> Vec
 
 /// All aliases, by their names in small letters: those of the repository before the user's.
 fn aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String> {
-    let has_repository = |directory: &&Path| directory.join(".git").symlink_metadata().is_ok();
-    let repository = directory.ancestors().find(has_repository).unwrap_or(directory);
+    let repository = directory
+        .ancestors()
+        .find(|directory| directory.join(".git").symlink_metadata().is_ok())
+        .unwrap_or(directory);
     let repository = Repository::find(repository);
     let own = ["config", "config.worktree"].map(|name| repository.part(name).map(Path::to_owned));
     let of_user = home
@@ -78,7 +80,7 @@ fn aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String> {
     let mut files: Vec<PathBuf> =
         [PathBuf::from("/etc/gitconfig")].into_iter().chain(of_user).collect();
     files.extend(own.into_iter().flatten());
-    // What `git push` itself starts.
+    // `git push` itself starts this command.
     let mut aliases = HashMap::from([("send-pack".to_owned(), "push".to_owned())]);
     let mut read = 0;
     while !files.is_empty() && read < MAX_FILES {

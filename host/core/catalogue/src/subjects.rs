@@ -82,11 +82,14 @@ impl Lookups {
             Err(SubjectError::Uncached { path, time }) => (path, time),
         };
         acted_on.truncate(before);
-        let (tool, home, mut given) = (Arc::clone(tool), self.home.clone(), Arc::clone(arguments));
+        let tool = Arc::clone(tool);
+        let home = self.home.clone();
+        let mut given = Arc::clone(arguments);
         let look = async {
             let place = Arc::clone(&self.places).acquire_owned().await;
-            let look = move || {
-                let (_place, mut found) = (place, Vec::new());
+            tokio::task::spawn_blocking(move || {
+                let _place = place;
+                let mut found = Vec::new();
                 let decided = resolve_subjects(
                     &tool,
                     home.as_deref(),
@@ -95,8 +98,8 @@ impl Lookups {
                     false,
                 );
                 (decided.map_err(SubjectError::into_failure), given, found)
-            };
-            tokio::task::spawn_blocking(look).await
+            })
+            .await
         };
         match tokio::time::timeout(time, cancel.run_until_cancelled(look)).await {
             Ok(Some(Ok((decided, given, found)))) => {
@@ -187,40 +190,11 @@ fn resolve_subjects(
     acted_on: &mut Vec<ResolvedSubject>,
     cached: bool,
 ) -> Result<(), SubjectError> {
-    let read_only = tool.annotations_with(arguments).read_only;
+    let call =
+        ResolvingCall { tool, home, read_only: tool.annotations_with(arguments).read_only, cached };
     for subject in &tool.definition.subjects {
-        // Only plugins have granted directories. The paths of other providers are their own.
-        let plugin = tool.plugin.as_ref().filter(|_| subject.kind.is_path());
-        let mut add = |text: String| {
-            acted_on.push(ResolvedSubject { kind: subject.kind, access: subject.access, text });
-        };
-        let mut take = |text: &mut String| {
-            match plugin {
-                Some(plugin) => {
-                    let located = match located(plugin, home, subject, text, read_only, cached) {
-                        Ok(located) => located,
-                        Err(uncached @ SubjectError::Uncached { .. }) => return Err(uncached),
-                        Err(failure) => {
-                            let directory = plugin.policy().directory().unwrap_or(Path::new(""));
-                            add(absolute(text, directory, home).to_string_lossy().into_owned());
-                            return Err(failure);
-                        }
-                    };
-                    *text = located.given;
-                    add(located.real);
-                }
-                None if subject.kind == SubjectKind::Url => add(url(tool, text)?),
-                None if subject.kind == SubjectKind::Command => {
-                    let behind = behind_aliases(tool, home, text, cached)?;
-                    add(text.clone());
-                    behind.into_iter().for_each(&mut add);
-                }
-                None => add(text.clone()),
-            }
-            Ok::<(), SubjectError>(())
-        };
         match arguments.pointer_mut(&subject.pointer) {
-            Some(Value::String(text)) => take(text)?,
+            Some(Value::String(text)) => call.resolve(subject, text, acted_on)?,
             Some(Value::Array(items)) if items.len() > MAX_SUBJECTS => {
                 let message = format!(
                     "{}: the list has {} items; the limit is {MAX_SUBJECTS}",
@@ -231,22 +205,82 @@ fn resolve_subjects(
             }
             Some(Value::Array(items)) => {
                 for item in items {
-                    if let Value::String(text) = item {
-                        take(text)?;
+                    if let Value::String(item_text) = item {
+                        call.resolve(subject, item_text, acted_on)?;
                     }
                 }
             }
             None | Some(Value::Null) => {
+                let plugin = call.plugin_of(subject);
                 if let Some(directory) =
                     plugin.and_then(|plugin| plugin.policy().directory()).and_then(Path::to_str)
                 {
-                    add(directory.to_owned());
+                    acted_on.push(resolved(subject, directory.to_owned()));
                 }
             }
             Some(_) => {}
         }
     }
     Ok(())
+}
+
+/// A call whose subjects are resolved.
+struct ResolvingCall<'a> {
+    tool: &'a Tool,
+    home: Option<&'a Path>,
+    read_only: bool,
+    /// Whether only the kernel's cache is used.
+    cached: bool,
+}
+
+impl<'a> ResolvingCall<'a> {
+    /// The plugin that a path is granted to. Only plugins have granted directories. The paths of
+    /// other providers are their own.
+    fn plugin_of(&self, subject: &Subject) -> Option<&'a Plugin> {
+        if !subject.kind.is_path() {
+            return None;
+        }
+        self.tool.plugin.as_ref()
+    }
+
+    /// Resolves one string of an argument.
+    fn resolve(
+        &self,
+        subject: &Subject,
+        text: &mut String,
+        acted_on: &mut Vec<ResolvedSubject>,
+    ) -> Result<(), SubjectError> {
+        let Self { tool, home, read_only, cached } = *self;
+        match self.plugin_of(subject) {
+            Some(plugin) => match located(plugin, home, subject, text, read_only, cached) {
+                Ok(located) => {
+                    *text = located.given;
+                    acted_on.push(resolved(subject, located.real));
+                }
+                Err(uncached @ SubjectError::Uncached { .. }) => return Err(uncached),
+                Err(failure) => {
+                    let directory = plugin.policy().directory().unwrap_or(Path::new(""));
+                    let refused = absolute(text, directory, home);
+                    acted_on.push(resolved(subject, lossy(&refused)));
+                    return Err(failure);
+                }
+            },
+            None if subject.kind == SubjectKind::Url => {
+                acted_on.push(resolved(subject, url(tool, text)?));
+            }
+            None if subject.kind == SubjectKind::Command => {
+                let behind = behind_aliases(tool, home, text, cached)?;
+                acted_on.push(resolved(subject, text.clone()));
+                acted_on.extend(behind.into_iter().map(|command| resolved(subject, command)));
+            }
+            None => acted_on.push(resolved(subject, text.clone())),
+        }
+        Ok(())
+    }
+}
+
+fn resolved(subject: &Subject, text: String) -> ResolvedSubject {
+    ResolvedSubject { kind: subject.kind, access: subject.access, text }
 }
 
 /// The commands that the aliases of git in a command stand for.
@@ -265,7 +299,8 @@ fn behind_aliases(
     match &policy.working_directory {
         Some(directory) if git_aliases::may_be_used(command) => {
             if cached {
-                let (path, time) = (directory.clone(), policy.limits.call);
+                let path = directory.clone();
+                let time = policy.limits.call;
                 return Err(SubjectError::Uncached { path, time });
             }
             Ok(git_aliases::expanded(directory, home, command))
@@ -322,19 +357,22 @@ fn located(
     let view = FileView::new(Arc::clone(grants), policy.read_only || read_only);
     let view = if cached { view.cache_only() } else { view };
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
-    let text = |path: &Path| path.to_string_lossy().into_owned();
     match view.locate(&absolute, subject.access, last) {
         // Both parts are UTF-8: loading refuses granted directories with other names.
-        Ok(located) => Ok(LocatedPath { given: text(&located.given), real: text(&located.real) }),
+        Ok(located) => Ok(LocatedPath { given: lossy(&located.given), real: lossy(&located.real) }),
         Err(FileError::Denied(denial)) => Err(Failure::denied(*denial).into()),
         Err(_) if cached => {
             Err(SubjectError::Uncached { path: absolute, time: policy.limits.call })
         }
         // The absolute path is too long for the kernel.
         Err(FileError::Errno(_)) => {
-            Ok(LocatedPath { given: text(&absolute), real: text(&real_or_given(&absolute)) })
+            Ok(LocatedPath { given: lossy(&absolute), real: lossy(&real_or_given(&absolute)) })
         }
     }
+}
+
+fn lossy(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 fn absolute(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {

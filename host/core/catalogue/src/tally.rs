@@ -74,7 +74,8 @@ fn bucket(time: Duration) -> usize {
 
 /// The longest duration in a bucket.
 fn upper_bound(bucket: usize) -> Duration {
-    let (doubling, part) = (bucket / PARTS, bucket % PARTS);
+    let doubling = bucket / PARTS;
+    let part = bucket % PARTS;
     let micros = ((PARTS + part + 1) as u64).saturating_mul(1 << doubling) / PARTS as u64;
     Duration::from_micros(micros)
 }

@@ -29,7 +29,7 @@ const MAX_NOTICES: usize = 8;
 /// Most tasks or keys that a notice names.
 const MAX_NAMED: usize = 10;
 
-/// What the calls of a host need to make tasks.
+/// Makes tasks for the calls of a host.
 #[derive(Debug)]
 pub struct Tasks {
     /// The tasks of this user.
@@ -55,8 +55,6 @@ impl Tasks {
         let plugin = tool.provider.name().to_owned();
         let patch =
             context.arguments.get("patch").filter(|patch| tool.is_built_in() && patch.is_object());
-        let is_left_out =
-            |patch: &Value| ACTION.iter().all(|key| patch.get(*key).is_none_or(Value::is_null));
         Some(Arc::new(CallTasks {
             schedule: Arc::clone(&self.schedule),
             plugins: Arc::clone(plugins),
@@ -71,10 +69,14 @@ impl Tasks {
             is_sub_agent: context.caller.is_some(),
             is_built_in: tool.is_built_in(),
             is_patch: patch.is_some(),
-            keeps_action: patch.is_some_and(is_left_out),
+            keeps_action: patch.is_some_and(leaves_action_out),
             notices: Mutex::default(),
         }))
     }
+}
+
+fn leaves_action_out(patch: &Value) -> bool {
+    ACTION.iter().all(|key| patch.get(*key).is_none_or(Value::is_null))
 }
 
 /// The tasks of one plugin, for the principal and the directory of a call.
@@ -122,7 +124,8 @@ impl CallTasks {
         let Some(directory) = self.directory.clone() else {
             return Err(TaskError::new("invalid", "the working directory's path isn't UTF-8"));
         };
-        let (plugin, principal) = (self.plugin.clone(), self.principal.clone());
+        let plugin = self.plugin.clone();
+        let principal = self.principal.clone();
         Ok(Owner { plugin, principal, directory })
     }
 
@@ -183,36 +186,40 @@ impl CallTasks {
 
     /// Checks what a task does, as far as that can be known before it runs.
     fn check_action(&self, owner: &Owner, action: &mut TaskAction) -> Result<(), TaskError> {
-        let denied = |why: &str| Err(TaskError::new("denied", why));
         let (name, arguments) = match action {
             TaskAction::Prompt(_) if !self.is_built_in => {
-                return denied("a plugin of a third party can make tasks of its own tools only");
+                return Err(denied(
+                    "a plugin of a third party can make tasks of its own tools only",
+                ));
             }
             TaskAction::Prompt(_) if owner.served().is_some() => {
-                return denied("a caller of a server can't give the agent a task");
+                return Err(denied("a caller of a server can't give the agent a task"));
             }
             TaskAction::Prompt(_) if self.trust != Trust::Trusted => {
-                return denied("a call of a lower trust can't give the agent a task");
+                return Err(denied("a call of a lower trust can't give the agent a task"));
             }
             TaskAction::Prompt(_) => return Ok(()),
             TaskAction::Call { tool, arguments } => (tool, arguments),
         };
-        let invalid = |message: String| TaskError::new("invalid", message);
         let catalogue = self.plugins.catalogue();
-        let tool = catalogue.resolve(name).map_err(|failure| invalid(failure.message))?;
+        let tool = catalogue
+            .resolve(name)
+            .map_err(|failure| TaskError::new("invalid", failure.message))?;
         if !self.is_built_in && tool.provider.name() != self.plugin {
-            return denied("a plugin of a third party can make tasks of its own tools only");
+            return Err(denied("a plugin of a third party can make tasks of its own tools only"));
         }
         let schedule = tool.plugin.as_ref().map(|plugin| plugin.policy().capabilities.schedule);
         let makes_tasks = schedule.flatten().is_some();
         if self.is_built_in && makes_tasks {
-            return denied("a task can't change tasks");
+            return Err(denied("a task can't change tasks"));
         }
         // As in a call, so that a mistake shows now and not at night.
         let mut checked = Arc::new(arguments.take());
         validate::rename(&tool.definition, &mut checked)
             .and_then(|()| validate::arguments(tool, &mut checked, MAX_ARGUMENTS))
-            .map_err(|failure| invalid(format!("`{name}`: {}", failure.message)))?;
+            .map_err(|failure| {
+                TaskError::new("invalid", format!("`{name}`: {}", failure.message))
+            })?;
         name.clone_from(&tool.definition.name);
         *arguments = Arc::unwrap_or_clone(checked);
         Ok(())
@@ -222,8 +229,10 @@ impl CallTasks {
     /// the flags of this command, which would outlast it. Blocks.
     fn lasting_quotas(&self) -> Result<(Quotas, String), TaskError> {
         let with = self.quotas(&self.config);
-        let without = self.config.without_flags();
-        let without = without.map_err(|error| TaskError::new("failed", error.to_string()))?;
+        let without = self
+            .config
+            .without_flags()
+            .map_err(|error| TaskError::new("failed", error.to_string()))?;
         let Some(without) = without.map(|config| self.quotas(&config)) else {
             return Ok((with, String::new()));
         };
@@ -248,15 +257,28 @@ impl CallTasks {
     fn quotas(&self, config: &Config) -> Quotas {
         let settings = config.values.tools.scheduler;
         let granted = config.values.plugins.get(&self.plugin);
-        let of_plugin = match self.is_built_in {
-            true => MAX_TASKS,
-            false => granted.map_or(0, |plugin| plugin.schedule_tasks.get()),
+        let of_plugin = if self.is_built_in {
+            MAX_TASKS
+        } else {
+            granted.map_or(0, |plugin| plugin.schedule_tasks.get())
         };
         Quotas {
             of_plugin,
             of_principal: settings.max_tasks.get(),
             interval: settings.min_interval.get(),
         }
+    }
+}
+
+fn denied(why: &str) -> TaskError {
+    TaskError::new("denied", why)
+}
+
+/// `note`: what to add to a refusal by a limit.
+fn refused(failed: ScheduleError, note: &str) -> TaskError {
+    match failed {
+        ScheduleError::Limit(limit) => TaskError::new("limit", format!("{limit}{note}")),
+        failed => error(failed),
     }
 }
 
@@ -281,14 +303,14 @@ impl TaskBook for CallTasks {
     fn put(&self, mut order: TaskOrder) -> Result<TaskState, TaskError> {
         let owner = self.changed_owner()?;
         let change = clock_change(&order.kind, &order.when, order.zone.as_deref());
-        let ((quotas, note), now) = (self.lasting_quotas()?, Timestamp::now());
-        let refused = |failed: ScheduleError| match failed {
-            ScheduleError::Limit(limit) => TaskError::new("limit", format!("{limit}{note}")),
-            failed => error(failed),
-        };
+        let (quotas, note) = self.lasting_quotas()?;
+        let now = Timestamp::now();
         if self.keeps_action {
-            // Nobody saw what the task does, so it gets no rights of this call.
-            let state = self.schedule.change_times(&owner, order, quotas, now).map_err(refused)?;
+            // No person saw what the task does, so it gets no rights of this call.
+            let state = self
+                .schedule
+                .change_times(&owner, order, quotas, now)
+                .map_err(|failed| refused(failed, &note))?;
             change.into_iter().for_each(|change| self.notice(change));
             self.look_for_runner();
             return Ok(state);
@@ -305,8 +327,10 @@ impl TaskBook for CallTasks {
             untrusted: self.is_untrusted,
             bounds: texts,
         };
-        let KeptTask { state, has_replaced, gave_way } =
-            self.schedule.put(&owner, &maker, order, quotas, now).map_err(refused)?;
+        let KeptTask { state, has_replaced, gave_way } = self
+            .schedule
+            .put(&owner, &maker, order, quotas, now)
+            .map_err(|failed| refused(failed, &note))?;
         if has_replaced && !self.is_patch {
             self.notice("It replaces the task that had this name.".to_owned());
         }

@@ -86,7 +86,8 @@ fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
     }
     let wild = glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len());
     let split = glob[..wild].rfind('/').unwrap_or(0);
-    let (base, rest) = (glob[..split.max(1)].to_owned(), format!("./{}", &glob[split + 1..]));
+    let base = glob[..split.max(1)].to_owned();
+    let rest = format!("./{}", &glob[split + 1..]);
     if let Value::Object(fields) = Arc::make_mut(arguments) {
         fields.insert(folder.to_owned(), Value::String(base));
         fields.insert(pattern.to_owned(), Value::String(rest));

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::Path;
 
-use toolhold_config::{AllowedPlugin, Config, InstallKey, Source};
+use toolhold_config::{Config, InstallKey, Source};
 use toolhold_contract::HostError;
 use toolhold_contract::text::neutral_line;
 use toolhold_engine::Candidate;
@@ -83,7 +83,7 @@ fn describe_signer(signer: &Result<String, SignatureRefusal>) -> String {
     }
 }
 
-/// The remedy for a rule: whoever it belongs to can change it.
+/// The remedy for a rule: its owner can change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// The rule is in a ceiling, by its path.
@@ -117,7 +117,7 @@ pub(super) fn is_restricted(config: &Config) -> bool {
     !config.values.installing.allows_everything()
 }
 
-/// Refuses a component that `[installing]` keeps from being loaded. Its signatures lie beside its
+/// Refuses a component that `[installing]` keeps from being loaded. Its signatures are next to its
 /// file. `source`: where it was installed from, or its file. Blocks.
 ///
 /// # Errors
@@ -155,8 +155,8 @@ pub fn check_source(config: &Config, source: &str) -> Result<(), AdmissionError>
     })
 }
 
-/// Who signed a component, by the name of a trusted key or with the reason why there is none, if
-/// `[installing]` lets it be loaded.
+/// Returns the signer of a component if `[installing]` lets it be loaded: the name of a trusted
+/// key, or the reason why there is none.
 ///
 /// # Errors
 ///
@@ -176,15 +176,16 @@ pub fn check_signed(
         }
         verified => verified.map(|signer| signer.name),
     };
-    let is_allowed = |one: &AllowedPlugin| {
-        one.matches(plugin.name, digest)
-            && one.key.as_ref().is_none_or(|key| {
-                let keys: Vec<TrustedKey> =
-                    keys.iter().filter(|known| known.key == key.0).cloned().collect();
-                verify_plugin(plugin, signatures, &keys, today).is_ok()
-            })
-    };
-    if !installing.allows_every_plugin() && !installing.allowed.iter().any(is_allowed) {
+    let is_allowed = installing.allows_every_plugin()
+        || installing.allowed.iter().any(|one| {
+            one.matches(plugin.name, digest)
+                && one.key.as_ref().is_none_or(|key| {
+                    let keys: Vec<TrustedKey> =
+                        keys.iter().filter(|known| known.key == key.0).cloned().collect();
+                    verify_plugin(plugin, signatures, &keys, today).is_ok()
+                })
+        });
+    if !is_allowed {
         let own = "add an entry with this digest or with its signer's key";
         return Err(AdmissionError::NotAllowed {
             place: config.source(ALLOWED),

@@ -143,55 +143,46 @@ impl SandboxAdvisor {
             .map(|line| (line, line.to_lowercase()))
             .collect();
         let mut notices = Vec::new();
-        let mut add = |notice: Option<String>| {
-            if let Some(notice) =
-                notice.filter(|notice| notices.len() < MAX_NOTICES && !notices.contains(notice))
-            {
-                notices.push(notice);
-            }
-        };
         if self.context.sandboxed {
-            let output_contains = |words: &[&str]| {
-                lines.iter().any(|(_, low)| words.iter().any(|word| low.contains(word)))
-            };
-            if !failed.network && output_contains(&UNREACHABLE) {
-                add(Some(self.advise_network("The command had no network.")));
+            if !failed.network && lines.iter().any(|(_, low)| contains(low, &UNREACHABLE)) {
+                add(&mut notices, Some(self.advise_network("The command had no network.")));
             } else if !failed.network
                 && lines.iter().any(|(_, low)| contains(low, &REFUSED) && contains(low, &LOOPBACK))
             {
-                add(Some(self.advise_network("Without the network, the command has its own `localhost`, without other servers.")));
+                add(&mut notices, Some(self.advise_network("Without the network, the command has its own `localhost`, without other servers.")));
             }
             for (line, low) in &lines {
                 let missing = MISSING_SETTINGS
                     .iter()
                     .find(|(words, _)| low.contains(words))
                     .map(|(_, preset)| *preset);
-                add(missing.and_then(|preset| self.advise_preset(preset)));
+                add(&mut notices, missing.and_then(|preset| self.advise_preset(preset)));
                 if low.contains("not a git repository") {
-                    add(self.advise_repository(line));
+                    add(&mut notices, self.advise_repository(line));
                 }
                 if low.contains(NO_LEAK_CHECK) {
-                    add(Some(NO_LEAKS.to_owned()));
+                    add(&mut notices, Some(NO_LEAKS.to_owned()));
                 }
                 if contains(low, &UNSIGNED) {
-                    add(Some(self.advise_signing(line)));
+                    add(&mut notices, Some(self.advise_signing(line)));
                 } else if contains(low, &UNUSABLE) {
-                    add(self.advise_paths(line, low, failed.path_rules));
+                    add(&mut notices, self.advise_paths(line, low, failed.path_rules));
                 }
             }
         }
         for (line, _) in &lines {
-            add(unset_variable(line).and_then(|name| self.advise_variable(name)));
+            add(&mut notices, unset_variable(line).and_then(|name| self.advise_variable(name)));
         }
         if self.context.sandboxed {
             for (line, low) in &lines {
-                add(self.find_limit(line, low).map(|kind| self.advise_limit(kind)));
+                add(&mut notices, self.find_limit(line, low).map(|kind| self.advise_limit(kind)));
             }
-            add(match failed.code {
+            let ended_by = match failed.code {
                 Some(153) => Some(self.advise_limit(LimitKind::File)),
                 Some(152) => Some(self.advise_limit(LimitKind::Processor)),
                 _ => None,
-            });
+            };
+            add(&mut notices, ended_by);
         }
         notices
     }
@@ -258,17 +249,17 @@ impl SandboxAdvisor {
     fn advise_repository(&self, line: &str) -> Option<String> {
         let named = line.split_once("not a git repository: ").map_or("", |(_, path)| path);
         let named = paths(named).filter_map(|path| self.resolve(path)).find_map(|path| {
-            // What git keeps of a linked working tree or of a submodule.
-            let is_kept = |above: &&Path| {
+            // Git keeps linked working trees and submodules in the folder of their repository.
+            let kept = path.ancestors().find(|above| {
                 let part = path.strip_prefix(above).ok().and_then(|part| part.iter().next());
                 part.is_some_and(|part| part == "worktrees" || part == "modules")
-            };
-            let kept = path.ancestors().find(is_kept)?;
+            })?;
             Some(if kept.ends_with(".git") { kept.parent()? } else { kept }.to_owned())
         });
-        let is_granted =
-            |path: &Path| self.context.rules.grants().iter().any(|it| path.starts_with(&it.path));
-        let folder = named.or_else(|| self.repository_around()).filter(|it| !is_granted(it))?;
+        let grants = self.context.rules.grants();
+        let folder = named
+            .or_else(|| self.repository_around())
+            .filter(|folder| !grants.iter().any(|grant| folder.starts_with(&grant.path)))?;
         // A grant of the home or of all isn't proposed.
         if self.context.home.as_ref().is_some_and(|home| home.starts_with(&folder)) {
             return None;
@@ -296,9 +287,11 @@ impl SandboxAdvisor {
 
     /// Advice for a commit that can't be signed. `line` may name the key.
     fn advise_signing(&self, line: &str) -> String {
-        let key = paths(line).filter(|path| path.starts_with(['/', '~']));
-        let folder = key.filter_map(|path| self.resolve(path)?.parent().map(Path::to_owned)).next();
-        let folder = folder.and_then(|folder| self.below_home(&folder));
+        let keys = paths(line).filter(|path| path.starts_with(['/', '~']));
+        let folder = keys
+            .filter_map(|path| self.resolve(path)?.parent().map(Path::to_owned))
+            .next()
+            .and_then(|folder| self.below_home(&folder));
         let key = folder.filter(|folder| folder.len() <= MAX_PATH).map(|folder| {
             let written = self.allowed_with(&folder, PathAccess::Read);
             format!(
@@ -364,7 +357,8 @@ impl SandboxAdvisor {
                         None => continue,
                     },
                 };
-                let (rule, place) = (neutral_line(&denial.rule), neutral_line(&denial.place));
+                let rule = neutral_line(&denial.rule);
+                let place = neutral_line(&denial.place);
                 return Some(format!("Commands can't use {shown}: {rule} ({place})."));
             }
             return None;
@@ -490,38 +484,38 @@ impl SandboxAdvisor {
         let found = LIMITS.iter().find(|(words, _, more)| {
             low.contains(words) && (more.is_empty() || contains(low, more))
         });
-        let full = || {
-            let full =
-                contains(low, &["no space left on device", "enospc"]) && !low.contains("watch");
-            let own = |path: PathBuf| {
-                let home = self.context.home.as_ref().is_some_and(|home| path.starts_with(home));
-                let granted =
-                    self.context.rules.grants().iter().any(|grant| path.starts_with(&grant.path));
-                let preset = self.context.also.iter().any(|tree| path.starts_with(&tree.path));
-                (home || SCRATCH.iter().any(|own| path.starts_with(own))) && !granted && !preset
-            };
-            let named =
-                |path: &str| path.starts_with(['/', '~']) && self.resolve(path).is_some_and(own);
-            (full && paths(line).any(named)).then_some(LimitKind::Scratch)
-        };
-        found.map(|(_, kind, _)| *kind).or_else(full)
+        if let Some((_, kind, _)) = found {
+            return Some(*kind);
+        }
+        let is_full =
+            contains(low, &["no space left on device", "enospc"]) && !low.contains("watch");
+        (is_full && paths(line).any(|path| self.is_in_scratch(path))).then_some(LimitKind::Scratch)
+    }
+
+    /// Whether a path is in the private `/tmp` or home of a command.
+    fn is_in_scratch(&self, path: &str) -> bool {
+        if !path.starts_with(['/', '~']) {
+            return false;
+        }
+        let Some(path) = self.resolve(path) else { return false };
+        let home = self.context.home.as_ref().is_some_and(|home| path.starts_with(home));
+        let granted = self.context.rules.grants().iter().any(|grant| path.starts_with(&grant.path));
+        let preset = self.context.also.iter().any(|tree| path.starts_with(&tree.path));
+        (home || SCRATCH.iter().any(|own| path.starts_with(own))) && !granted && !preset
     }
 
     fn advise_limit(&self, kind: LimitKind) -> String {
-        let mebibytes = |bytes: u64| bytes >> 20;
         let (limit, key, now) = match kind {
             LimitKind::Processes => {
                 ("processes and threads", "processes", self.context.limits.processes)
             }
             LimitKind::File => {
-                ("the size of a file", "file_mib", mebibytes(self.context.limits.file_size))
+                ("the size of a file", "file_mib", self.context.limits.file_size >> 20)
             }
             LimitKind::OpenFiles => ("open files", "open_files", self.context.limits.open_files),
-            LimitKind::Scratch => (
-                "its private `/tmp` and home",
-                "scratch_mib",
-                mebibytes(self.context.limits.scratch),
-            ),
+            LimitKind::Scratch => {
+                ("its private `/tmp` and home", "scratch_mib", self.context.limits.scratch >> 20)
+            }
             LimitKind::Processor => ("processor time", "cpu_secs", self.context.limits.cpu),
         };
         format!(
@@ -529,6 +523,15 @@ impl SandboxAdvisor {
             now.saturating_mul(2),
             self.context.table.place.file
         )
+    }
+}
+
+fn add(notices: &mut Vec<String>, notice: Option<String>) {
+    if let Some(notice) = notice
+        && notices.len() < MAX_NOTICES
+        && !notices.contains(&notice)
+    {
+        notices.push(notice);
     }
 }
 
@@ -547,8 +550,8 @@ fn tail(text: &str) -> &str {
 
 /// The words of a line that may be paths: those that contain `/` or begin with a dot.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
-    let breaks = |c: char| c.is_whitespace() || "'\"`()[]<>,;=‘’“”".contains(c);
-    let words = line.split(breaks).map(|word| {
+    let parts = line.split(|c: char| c.is_whitespace() || "'\"`()[]<>,;=‘’“”".contains(c));
+    let words = parts.map(|word| {
         // `/a/b:12: …`, but not `https://…`.
         let word = word.trim_end_matches(['.', ':', '!']);
         if word.contains("://") {
@@ -576,42 +579,44 @@ fn unset_variable(line: &str) -> Option<&str> {
         "missing environment variable",
         "KeyError: '",
     ];
-    let contains = |words: &str| line.contains(words);
-    let is_name = |word: &&str| {
-        word.len() > 2
-            // git prints this name if there is no repository.
-            && *word != "GIT_DISCOVERY_ACROSS_FILESYSTEM"
-            && word.contains(|c: char| c.is_ascii_uppercase())
-            && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
-            && !word.starts_with(|c: char| c.is_ascii_digit())
-            && (word.contains('_') || !["ERROR", "WARNING", "FATAL", "NOTE", "WARN", "INFO"].contains(word))
-    };
-    let at = TEXTS
-        .iter()
-        .filter(|words| contains(words))
-        .find_map(|words| line.find(words).map(|at| (at, words.len())))?;
-    let word = |text: &'_ str| -> Vec<(usize, usize)> {
-        let mut found = Vec::new();
-        let mut start = None;
-        for (index, c) in text.char_indices().chain([(text.len(), ' ')]) {
-            match (c.is_ascii_alphanumeric() || c == '_', start) {
-                (true, None) => start = Some(index),
-                (false, Some(from)) => {
-                    found.push((from, index));
-                    start = None;
-                }
-                _ => {}
-            }
-        }
-        found
-    };
-    let (before, after) = (&line[..at.0], &line[at.0 + at.1..]);
+    let (from, length) =
+        TEXTS.iter().find_map(|words| line.find(words).map(|at| (at, words.len())))?;
+    let before = &line[..from];
+    let after = &line[from + length..];
     // The text is directly behind the name, or directly before it.
-    let nearest =
-        word(before).into_iter().next_back().map(|(from, to)| &before[from..to]).filter(is_name);
-    nearest.or_else(|| {
-        word(after).into_iter().next().map(|(from, to)| &after[from..to]).filter(is_name)
+    let nearest = words(before).into_iter().next_back().map(|(from, to)| &before[from..to]);
+    nearest.filter(|word| is_variable_name(word)).or_else(|| {
+        let next = words(after).into_iter().next().map(|(from, to)| &after[from..to]);
+        next.filter(|word| is_variable_name(word))
     })
+}
+
+fn is_variable_name(word: &str) -> bool {
+    const OTHER: [&str; 6] = ["ERROR", "WARNING", "FATAL", "NOTE", "WARN", "INFO"];
+    word.len() > 2
+        // git prints this name if there is no repository.
+        && word != "GIT_DISCOVERY_ACROSS_FILESYSTEM"
+        && word.contains(|c: char| c.is_ascii_uppercase())
+        && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+        && !word.starts_with(|c: char| c.is_ascii_digit())
+        && (word.contains('_') || !OTHER.contains(&word))
+}
+
+/// The words of letters, digits and underscores: where each starts and ends.
+fn words(text: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut start = None;
+    for (index, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        match (c.is_ascii_alphanumeric() || c == '_', start) {
+            (true, None) => start = Some(index),
+            (false, Some(from)) => {
+                found.push((from, index));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -27,17 +27,17 @@ const FILE: &str = "toolhold.lock";
 pub struct NewPlugin {
     /// Its name.
     pub name: String,
-    /// What the lock file gets.
+    /// The entry for the lock file.
     pub approved: ApprovedPlugin,
-    /// Signatures of the component, which are kept beside it.
+    /// Signatures of the component, which are kept next to it.
     pub signatures: Vec<Vec<u8>>,
     /// The digest of the version that was in force when the user decided, `None` if there was none.
     pub expected: Option<String>,
 }
 
 /// The approvals of a user: the lock file. A copy of each approved component is kept, so that it
-/// can continue to serve when its file is replaced. One change of the file is one step: whoever
-/// reads it sees the state before or after. The functions block.
+/// can continue to serve when its file is replaced. One change of the file is one step: a
+/// reader sees the state before or after. The functions block.
 #[derive(Clone, Debug)]
 pub struct PluginApprovals {
     data: PathBuf,
@@ -147,9 +147,10 @@ impl PluginApprovals {
         candidate: &Candidate,
         plugin: &NewPlugin,
     ) -> Result<(), HostError> {
-        let (info, digest) = (candidate.info(), &plugin.approved.digest);
-        let bytes = candidate.bytes().filter(|_| info.digest == *digest);
-        let bytes = bytes
+        let info = candidate.info();
+        let digest = &plugin.approved.digest;
+        let unchanged = if info.digest == *digest { candidate.bytes() } else { None };
+        let bytes = unchanged
             .ok_or_else(|| failed(&plugin.name, "its component changed meanwhile; try again"))?;
         put_component(folder, digest, bytes, &plugin.signatures)
             .map_err(HostError::io(format!("storing {}", self.path().display())))
@@ -162,14 +163,14 @@ impl PluginApprovals {
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        // One that can't be read doesn't count anyway, and is reported when it is needed.
+        // A signature that can't be read doesn't apply anyway, and is reported when it is needed.
         let signatures = match &candidate.info().origin {
             Origin::File(path) => read_signatures_beside(path).unwrap_or_default(),
             Origin::BuiltIn => Vec::new(),
         };
         self.store(candidate, &signatures, |all, mut approved| {
-            let offered = all.get(&candidate.info().manifest.name);
-            let offered = offered.and_then(|locked| locked.offered.as_ref());
+            let locked = all.get(&candidate.info().manifest.name);
+            let offered = locked.and_then(|locked| locked.offered.as_ref());
             if let Some(offered) = offered.filter(|offered| offered.digest == approved.digest) {
                 approved.source.clone_from(&offered.source);
             }
@@ -178,7 +179,7 @@ impl PluginApprovals {
         })
     }
 
-    /// Installs a component and approves it. Its signatures are kept beside its copy. `expected`:
+    /// Installs a component and approves it. Its signatures are kept next to its copy. `expected`:
     /// the digest of the version that was in force when the user decided, `None` if there was no
     /// plugin of this name.
     ///
@@ -232,9 +233,8 @@ impl PluginApprovals {
     /// [`HostError`] if there is no earlier version, or the file can't be written.
     pub fn roll_back(&self, name: &str) -> Result<(ApprovedPlugin, ApprovedPlugin), HostError> {
         self.update(|all| {
-            let absent = || failed(name, "no earlier version of it is kept");
-            let locked = all.get_mut(name).ok_or_else(absent)?;
-            let earlier = locked.previous.first().cloned().ok_or_else(absent)?;
+            let locked = all.get_mut(name).ok_or_else(|| no_earlier(name))?;
+            let earlier = locked.previous.first().cloned().ok_or_else(|| no_earlier(name))?;
             if self.component(name, &earlier)?.is_none() {
                 return Err(failed(
                     name,
@@ -273,7 +273,8 @@ impl PluginApprovals {
         change: impl FnOnce(&mut All, ApprovedPlugin) -> Result<(), HostError>,
     ) -> Result<(), HostError> {
         let PluginInfo { manifest, digest, .. } = &**candidate.info();
-        let (digest, version) = (digest.clone(), manifest.version.clone());
+        let digest = digest.clone();
+        let version = manifest.version.clone();
         let bytes = candidate
             .bytes()
             .ok_or_else(|| failed(&manifest.name, "its file wasn't read, so it can't be kept"))?;
@@ -286,7 +287,7 @@ impl PluginApprovals {
                 })
                 .map_err(cannot)?;
             let changed = change(all, ApprovedPlugin { digest, version, source: None });
-            // Of a change that was refused, too.
+            // The copies of a refused change are removed too.
             remove_unused(&folder, all);
             changed
         })
@@ -311,7 +312,7 @@ impl PluginApprovals {
         Ok((info.digest == approved.digest && info.manifest.name == name).then_some(candidate))
     }
 
-    /// The path of the stored copy of a component. The signatures that came with it lie beside.
+    /// The path of the stored copy of a component. The signatures that came with it are next to it.
     pub fn copy_path(&self, approved: &ApprovedPlugin) -> PathBuf {
         self.path().join(file_name(&approved.digest))
     }
@@ -321,7 +322,8 @@ impl PluginApprovals {
         &self,
         approved: &ApprovedPlugin,
     ) -> Result<(File, PathBuf), (PathBuf, io::Error)> {
-        let (name, path) = (file_name(&approved.digest), self.copy_path(approved));
+        let name = file_name(&approved.digest);
+        let path = self.copy_path(approved);
         match PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&name)) {
             Ok(file) => Ok((file, path)),
             Err(error) => Err((path, error)),
@@ -344,12 +346,18 @@ fn put_in_force(all: &mut All, name: &str, approved: ApprovedPlugin) {
     }
 }
 
-/// What a user decided holds for the version that was in force then.
+fn no_earlier(name: &str) -> HostError {
+    failed(name, "no earlier version of it is kept")
+}
+
+/// Checks the version in force: a decision of the user applies only to the version that was in
+/// force then.
 fn check_unchanged(all: &All, name: &str, expected: Option<&str>) -> Result<(), HostError> {
     let now = all.get(name).map(|locked| &*locked.approved.digest);
-    match now == expected {
-        true => Ok(()),
-        false => Err(failed(name, "another process changed it meanwhile; try again")),
+    if now == expected {
+        Ok(())
+    } else {
+        Err(failed(name, "another process changed it meanwhile; try again"))
     }
 }
 
@@ -415,13 +423,14 @@ pub(super) fn hold_reason(
 /// How one version compares with another, by the rules of semantic versions. One or two missing
 /// numbers at the end count as 0. `None`: one of them isn't a version of this form.
 pub fn compare_versions(version: &str, other: &str) -> Option<Ordering> {
-    let parse = |version: &str| {
-        let end = version.find(['-', '+']).unwrap_or(version.len());
-        let (numbers, rest) = version.split_at(end);
-        let zeros = ".0".repeat(2_usize.saturating_sub(numbers.matches('.').count()));
-        Version::parse(&format!("{numbers}{zeros}{rest}")).ok()
-    };
-    Some(parse(version)?.cmp_precedence(&parse(other)?))
+    Some(parse_version(version)?.cmp_precedence(&parse_version(other)?))
+}
+
+fn parse_version(version: &str) -> Option<Version> {
+    let end = version.find(['-', '+']).unwrap_or(version.len());
+    let (numbers, rest) = version.split_at(end);
+    let zeros = ".0".repeat(2_usize.saturating_sub(numbers.matches('.').count()));
+    Version::parse(&format!("{numbers}{zeros}{rest}")).ok()
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostEr
 ///
 /// # Errors
 ///
-/// Those of [`ask_hosts`].
+/// The errors of [`ask_hosts`].
 pub fn ask_each(
     folders: &Folders,
     question: &str,

@@ -113,26 +113,35 @@ impl Plugins {
 
     /// The filters of the running plugins, in the configured order.
     pub(super) fn chain(&self, slots: &[Slot]) -> Chain {
-        let config = &self.policies.config.values;
-        let replaces = |slot: &Slot, name: &str| {
-            config.plugins.get(&slot.name).is_some_and(|plugin| plugin.replaces == name)
-        };
-        let slot =
-            |name: &String| slots.iter().find(|slot| slot.name == *name || replaces(slot, name));
-        let plugin = |name: &String| Some(&slot(name)?.running.as_ref()?.plugin);
-        let chain = &config.tools.filters.chain;
-        // The built-in filters may be missing: they withhold nothing, and an embedding program may
-        // leave them out.
-        let missing = chain.iter().find(|name| {
-            plugin(name).is_none() && (*name != BUILT_IN_FILTERS || slot(name).is_some())
-        });
-        let reason = |name: &String| {
-            slot(name).and_then(|slot| slot.waiting.as_ref()).map(|waiting| waiting.reason.clone())
-        };
-        let missing = missing.map(|name| {
-            (name.clone(), reason(name).unwrap_or_else(|| "no plugin has that name".to_owned()))
-        });
-        Chain::new(chain.iter().filter_map(plugin), missing)
+        let mut plugins = Vec::new();
+        let mut missing = None;
+        for name in &self.policies.config.values.tools.filters.chain {
+            let slot = self.find_in_chain(slots, name);
+            let running = slot.and_then(|slot| slot.running.as_ref());
+            // The built-in filters may be missing: they withhold nothing, and an embedding program
+            // may leave them out.
+            let may_be_missing = name == BUILT_IN_FILTERS && slot.is_none();
+            if let Some(running) = running {
+                plugins.push(&running.plugin);
+            } else if missing.is_none() && !may_be_missing {
+                let waiting = slot.and_then(|slot| slot.waiting.as_ref());
+                let reason = waiting.map(|waiting| waiting.reason.clone());
+                missing = Some((
+                    name.clone(),
+                    reason.unwrap_or_else(|| "no plugin has that name".to_owned()),
+                ));
+            }
+        }
+        Chain::new(plugins, missing)
+    }
+
+    /// The first plugin with this name or in the place of the plugin with this name.
+    fn find_in_chain<'s>(&self, slots: &'s [Slot], name: &str) -> Option<&'s Slot> {
+        let plugins = &self.policies.config.values.plugins;
+        slots.iter().find(|slot| {
+            slot.name == name
+                || plugins.get(&slot.name).is_some_and(|plugin| plugin.replaces == name)
+        })
     }
 
     async fn filters_with(
@@ -153,11 +162,9 @@ impl Plugins {
     }
 
     async fn read_rules(&self) -> Result<FilterRules, HostError> {
-        let (config, folders, directory) = (
-            self.policies.config.clone(),
-            self.policies.folders.clone(),
-            self.policies.directory.clone(),
-        );
+        let config = self.policies.config.clone();
+        let folders = self.policies.folders.clone();
+        let directory = self.policies.directory.clone();
         blocking(move || config.filter_rules(&folders, &directory)).await
     }
 }

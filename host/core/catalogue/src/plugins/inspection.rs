@@ -46,7 +46,8 @@ impl PluginInspection {
         let command = command.map(Arc::new);
         let policy = PluginGrants { inspect_only: true, command, ..PluginGrants::default() };
         let plugin = runtime.load(candidate, policy).await?;
-        let (info, left_out) = (Arc::clone(plugin.info()), plugin.left_out().to_vec());
+        let info = Arc::clone(plugin.info());
+        let left_out = plugin.left_out().to_vec();
         Ok(Self { info, tools: plugin.tools(), left_out })
     }
 }
@@ -55,18 +56,18 @@ impl PluginInspection {
 /// who is trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignerChange {
-    /// Who signed the version in force.
+    /// The signer of the version in force.
     pub old: Option<String>,
-    /// Who signed the other one.
+    /// The signer of the other version.
     pub new: Option<String>,
 }
 
 impl SignerChange {
     /// The change between the sources of two versions, if there is one.
     pub fn between(old: Option<&PluginSource>, new: Option<&PluginSource>) -> Option<Self> {
-        let signer =
-            |source: Option<&PluginSource>| source.and_then(|source| source.signer.clone());
-        let change = Self { old: signer(old), new: signer(new) };
+        let old = old.and_then(|source| source.signer.clone());
+        let new = new.and_then(|source| source.signer.clone());
+        let change = Self { old, new };
         (change.old != change.new).then_some(change)
     }
 
@@ -127,15 +128,12 @@ pub struct ToolChange {
 impl Difference {
     /// The differences between `old` and `new`.
     pub fn between(old: &PluginInspection, new: &PluginInspection) -> Self {
-        let (before, after) = (&old.info.manifest, &new.info.manifest);
-        let capabilities =
-            |requests: &[Request]| requests.iter().map(capability).collect::<Vec<_>>();
-        let (old_capabilities, new_capabilities) =
-            (capabilities(&before.capabilities), capabilities(&after.capabilities));
-        let names = |tools: &[Arc<Definition>]| {
-            tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()
-        };
-        let (before_tools, after_tools) = (names(&old.tools), names(&new.tools));
+        let before = &old.info.manifest;
+        let after = &new.info.manifest;
+        let old_capabilities: Vec<_> = before.capabilities.iter().map(capability).collect();
+        let new_capabilities: Vec<_> = after.capabilities.iter().map(capability).collect();
+        let before_tools: Vec<_> = old.tools.iter().map(|tool| tool.name.clone()).collect();
+        let after_tools: Vec<_> = new.tools.iter().map(|tool| tool.name.clone()).collect();
         Self {
             version: change(&before.version, &after.version),
             description: change(&before.description, &after.description),
@@ -165,21 +163,20 @@ fn change(old: &str, new: &str) -> Option<Change> {
 
 fn changes(before: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
     let Some(old) = before.iter().find(|old| old.name == tool.name) else { return Vec::new() };
-    let text = |part: &dyn Fn(&Definition) -> String| change(&part(old), &part(tool));
-    let parts: [(&str, Option<Change>); 8] = [
-        ("title", text(&|tool| tool.title.clone().unwrap_or_default())),
-        ("description", text(&|tool| tool.description.clone())),
-        ("input schema", text(&|tool| tool.input_schema.to_string())),
-        (
-            "output schema",
-            text(&|tool| tool.output_schema.as_ref().map(ToString::to_string).unwrap_or_default()),
-        ),
-        ("annotations", text(&|tool| annotations(tool.annotations))),
-        ("subjects", text(&|tool| serde_json::to_string(&tool.subjects).unwrap_or_default())),
-        ("arguments", text(&|tool| serde_json::to_string(&tool.arguments).unwrap_or_default())),
-        ("fence", text(&|tool| tool.fence.clone().unwrap_or_default())),
+    let parts: [(&str, fn(&Definition) -> String); 8] = [
+        ("title", |tool| tool.title.clone().unwrap_or_default()),
+        ("description", |tool| tool.description.clone()),
+        ("input schema", |tool| tool.input_schema.to_string()),
+        ("output schema", |tool| {
+            tool.output_schema.as_ref().map(ToString::to_string).unwrap_or_default()
+        }),
+        ("annotations", |tool| annotations(tool.annotations)),
+        ("subjects", |tool| serde_json::to_string(&tool.subjects).unwrap_or_default()),
+        ("arguments", |tool| serde_json::to_string(&tool.arguments).unwrap_or_default()),
+        ("fence", |tool| tool.fence.clone().unwrap_or_default()),
     ];
-    let changed = parts.into_iter().filter_map(|(what, change)| Some((what, change?)));
+    let changed =
+        parts.into_iter().filter_map(|(what, part)| Some((what, change(&part(old), &part(tool))?)));
     changed.map(|(what, change)| ToolChange { tool: tool.name.clone(), what, change }).collect()
 }
 

@@ -18,7 +18,7 @@ use super::slot::{ComponentSource, Running, Slot};
 use super::{ApprovedPlugin, FoundComponent, HeldVersion, Plugins};
 use super::{admission, approvals, blocking, folder, reason_of};
 
-/// Plugins that are loaded at a time, at least. One that does nothing but wait holds up no other.
+/// Plugins that are loaded at a time, at least. A plugin that only waits delays no other.
 const MIN_LOADS: usize = 4;
 
 /// Time after a file's last change in which it may still be half written if it doesn't load.
@@ -27,13 +27,13 @@ const HALF_WRITTEN: Duration = Duration::from_secs(2);
 /// How long a loaded plugin waits for others that are published with it.
 const TOGETHER: Duration = Duration::from_millis(5);
 
-/// What happens to the version in a file.
+/// The decision on the version in a file.
 enum Verdict {
-    /// It already serves.
+    /// The version already serves.
     Unchanged,
-    /// It doesn't serve.
+    /// The version doesn't serve.
     Wait(HeldVersion),
-    /// It starts to serve. The flag: whether a person has approved it.
+    /// The version starts to serve. The flag: whether a person has approved it.
     Serve(Plugin, bool),
 }
 
@@ -94,7 +94,8 @@ impl Plugins {
             while let Ok(Some(next)) = timeout_at(end, loads.join_next()).await {
                 ended.push(next);
             }
-            let (mut decided, mut done) = (Vec::new(), HashSet::new());
+            let mut decided = Vec::new();
+            let mut done = HashSet::new();
             for load in ended {
                 match load {
                     Ok(Ended::Decided(one)) => decided.push(one),
@@ -105,7 +106,8 @@ impl Plugins {
             half_written |= decided.iter().any(|one| one.half_written);
             let (served, need_earlier) = self.apply(decided, approved, done);
             for name in need_earlier {
-                let (this, approved) = (Arc::clone(self), approved.get(&name).cloned());
+                let this = Arc::clone(self);
+                let approved = approved.get(&name).cloned();
                 loads.spawn(async move {
                     if let Some(approved) = approved {
                         this.fall_back(&name, approved).await;
@@ -150,15 +152,13 @@ impl Plugins {
                 );
                 return None;
             }
-            let now_approved = |waiting: &HeldVersion| {
-                waiting.held
-                    && waiting.digest.as_deref() == approved.map(|approved| &*approved.digest)
-            };
-            let differs = |running: &Running| running.plugin.differs_from_file();
             let unchanged = slot.stamp == stamp
                 && stamp.is_some()
-                && !slot.running.as_ref().is_some_and(differs)
-                && !slot.waiting.as_ref().is_some_and(now_approved);
+                && !slot.running.as_ref().is_some_and(|running| running.plugin.differs_from_file())
+                && !slot.waiting.as_ref().is_some_and(|waiting| {
+                    waiting.held
+                        && waiting.digest.as_deref() == approved.map(|approved| &*approved.digest)
+                });
             if unchanged && !(again && slot.waiting.is_some()) {
                 return None;
             }
@@ -166,12 +166,13 @@ impl Plugins {
         let path = place.file().map(Path::to_owned).unwrap_or_default();
         let candidate = match file {
             Ok((file, stamp)) => {
-                let (this, name) = (Arc::clone(self), name.clone());
+                let this = Arc::clone(self);
+                let name = name.clone();
                 let read = blocking(move || {
                     if !admission::is_restricted(&this.policies.config) {
                         return this.runtime.candidate(file, &path, stamp);
                     }
-                    // What is known of the file proves nothing: it is read.
+                    // Knowledge of the file proves nothing, so it is read.
                     let candidate = Candidate::opened(file, &path)?.under(&name);
                     this.admitted(candidate, source, &path)
                 });
@@ -198,20 +199,20 @@ impl Plugins {
         approved: Option<&ApprovedPlugin>,
     ) -> Verdict {
         let info = Arc::clone(candidate.info());
-        let failed = |reason: String| Verdict::Wait(HeldVersion::failed(Some(&info), reason));
         if info.manifest.name != name {
             let real = &info.manifest.name;
             let fix = match place {
                 ComponentSource::Folder(_) => format!("name the file `{real}.wasm`"),
                 _ => format!("the table has to be [plugins.{real}]"),
             };
-            return failed(format!("its manifest names it `{real}`; {fix}"));
+            let reason = format!("its manifest names it `{real}`; {fix}");
+            return Verdict::Wait(HeldVersion::failed(Some(&info), reason));
         }
         if self.slots().iter().any(|slot| slot.name == name && slot.digest() == Some(&info.digest))
         {
             return Verdict::Unchanged;
         }
-        // What is installed changes by a decision only.
+        // An installed plugin changes by a decision only.
         let trusted = self.policies.config.reload(name) == Reload::Trust
             && !matches!(place, ComponentSource::Installed(_));
         let is_approved = approved.is_some_and(|approved| approved.digest == info.digest);
@@ -224,7 +225,7 @@ impl Plugins {
         }
         match self.load(name, candidate).await {
             Ok(plugin) => Verdict::Serve(plugin, is_approved),
-            Err(error) => failed(reason_of(&error)),
+            Err(error) => Verdict::Wait(HeldVersion::failed(Some(&info), reason_of(&error))),
         }
     }
 
@@ -265,23 +266,17 @@ impl Plugins {
         mut done: HashSet<String>,
     ) -> (Vec<Plugin>, Vec<String>) {
         let names: HashSet<String> = decided.iter().map(|one| one.name.clone()).collect();
-        let needy = |slots: &[Slot]| -> Vec<String> {
-            let some = slots.iter().filter(|slot| names.contains(&slot.name));
-            some.filter(|slot| needs_earlier(slot, approved.get(&slot.name)))
-                .map(|slot| slot.name.clone())
-                .collect()
-        };
         let mut slots = self.slots();
         let mut served: Vec<Served> =
             decided.into_iter().filter_map(|one| self.put(&mut slots, one)).collect();
-        let mut need_earlier = needy(&slots);
+        let mut need_earlier = find_needy(&slots, &names, approved);
         done.extend(names.iter().filter(|name| !need_earlier.contains(name)).cloned());
         let ended = end_loading(&mut slots, &done);
         // The reasons for missing plugins may have changed, even if no tool has.
         if (!names.is_empty() || ended) && self.publish_slots(&slots).is_err() {
-            // Two tools have the same name. Those that came later are refused.
+            // Two tools have the same name. The later one is refused.
             served = self.serve_each(&mut slots, served);
-            need_earlier = needy(&slots);
+            need_earlier = find_needy(&slots, &names, approved);
             self.publish_or_log(&slots);
         }
         for Served { name, plugin, .. } in &served {
@@ -304,7 +299,7 @@ impl Plugins {
         let (waiting, served) = match verdict {
             Verdict::Unchanged => (None, None),
             Verdict::Wait(waiting) => {
-                // Its calls would fail. The approved copy may serve instead.
+                // Calls of this version would fail. The approved copy may serve instead.
                 slot.running.take_if(|running| running.plugin.differs_from_file());
                 (Some(waiting), None)
             }
@@ -356,7 +351,8 @@ impl Plugins {
     /// Serves the previously approved version if no version runs, since the one in the file is held
     /// back or fails.
     async fn fall_back(self: &Arc<Self>, name: &str, approved: ApprovedPlugin) {
-        let (this, plugin) = (Arc::clone(self), name.to_owned());
+        let this = Arc::clone(self);
+        let plugin = name.to_owned();
         let place = slot_of(&mut self.slots(), name).map(|slot| slot.place.clone());
         let component = blocking(move || {
             let Some(candidate) = this.approvals.component(&plugin, &approved)? else {
@@ -393,6 +389,20 @@ impl Plugins {
 fn needs_earlier(slot: &Slot, approved: Option<&ApprovedPlugin>) -> bool {
     let Some((approved, waiting)) = approved.zip(slot.waiting.as_ref()) else { return false };
     slot.running.is_none() && waiting.digest.as_ref() != Some(&approved.digest)
+}
+
+/// The decided plugins that need their previously approved version.
+fn find_needy(
+    slots: &[Slot],
+    decided: &HashSet<String>,
+    approved: &BTreeMap<String, ApprovedPlugin>,
+) -> Vec<String> {
+    slots
+        .iter()
+        .filter(|slot| decided.contains(&slot.name))
+        .filter(|slot| needs_earlier(slot, approved.get(&slot.name)))
+        .map(|slot| slot.name.clone())
+        .collect()
 }
 
 /// Calls wait no longer for these plugins. Returns whether they did for one.

@@ -14,10 +14,10 @@ use toolhold_data_dir::PrivateFolder;
 /// Earlier versions that are kept of an installed plugin.
 const MAX_PREVIOUS: usize = 8;
 
-/// The permissions of files beside the lock file: the ceiling is for every user of the machine.
+/// The permissions of files next to the lock file: the ceiling is for every user of the machine.
 const MODE: u32 = 0o644;
 
-/// What the lock file holds. `pending` stands beside the plugins, and is no plugin's name.
+/// The contents of the lock file. `pending` is next to the plugins, and is no plugin's name.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct LockFile {
     /// Files that were written and aren't in their places yet. Writing the lock file with them is
@@ -47,7 +47,7 @@ impl LockFile {
 pub struct PluginSource {
     /// The source as it was given: a path, an address or a reference.
     pub given: String,
-    /// What it stood for then, for example with the digest of a manifest in a registry.
+    /// The exact source then, for example with the digest of a manifest in a registry.
     pub resolved: String,
     /// The name of the trusted key that signed the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ pub struct ApprovedPlugin {
     pub source: Option<PluginSource>,
 }
 
-/// What the lock file has about a plugin.
+/// The entry of a plugin in the lock file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockedPlugin {
     /// The version in force.
@@ -128,10 +128,10 @@ impl FilePlace {
         format!("{}.pending", self.name)
     }
 
-    /// Writes the new file beside its place.
+    /// Writes the new file next to its place.
     pub(super) fn stage(&self, bytes: &[u8]) -> io::Result<()> {
         let mut file = PrivateFolder::open(&self.folder)?.updated(&self.staged())?;
-        // What an earlier process left here is overwritten.
+        // A file that an earlier process left here is overwritten.
         file.set_len(0)?;
         file.write_all(bytes)?;
         file.set_permissions(Permissions::from_mode(MODE))?;
@@ -148,7 +148,7 @@ impl FilePlace {
         let replaced = PrivateFolder::open(&self.folder)
             .and_then(|folder| folder.replace(&self.staged(), &self.name));
         match replaced {
-            // It is in its place already.
+            // The file is in its place already.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             replaced => replaced,
         }

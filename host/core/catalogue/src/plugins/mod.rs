@@ -98,7 +98,7 @@ struct FoundComponent {
 }
 
 impl Plugins {
-    /// Answers questions of other processes by this, too. The first one counts.
+    /// Answers questions of other processes by this, too. The first one applies.
     pub fn answer_questions(&self, answer: AnswerQuestion) {
         let _ = self.other_questions.set(answer);
     }
@@ -120,7 +120,9 @@ impl Plugins {
         let approvals = PluginApprovals::open(&policies.folders);
         let catalogue =
             RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
-        let (slots, changing, changes) = (Mutex::default(), Arc::default(), watch::Sender::new(0));
+        let slots = Mutex::default();
+        let changing = Arc::default();
+        let changes = watch::Sender::new(0);
         let filters = Mutex::default();
         Ok(Self {
             runtime,
@@ -200,7 +202,8 @@ impl Plugins {
             return Err(HostError::Load { plugin: name, reason });
         }
         self.policies.check_digest(&name, &candidate.info().digest)?;
-        let (this, file) = (Arc::clone(self), path.to_owned());
+        let this = Arc::clone(self);
+        let file = path.to_owned();
         let candidate = blocking(move || this.admitted(candidate, None, &file)).await??;
         let policy = self.policy_for(&name, &candidate).await?;
         let plugin = self.runtime.load(candidate, policy).await?;
@@ -238,7 +241,8 @@ impl Plugins {
         let approved: BTreeMap<String, ApprovedPlugin> =
             locked.into_iter().map(|(name, locked)| (name, locked.approved)).collect();
         self.drop_missing(&components);
-        // They get their places now: the order of tools doesn't depend on how long each one takes.
+        // The plugins get their places now: the order of tools doesn't depend on how long each
+        // takes.
         let mut slots = self.slots();
         let known: HashSet<String> = slots.iter().map(|slot| slot.name.clone()).collect();
         for found in &components {
@@ -256,9 +260,10 @@ impl Plugins {
     /// plugins in the place of a built-in one.
     pub async fn load_needed(self: &Arc<Self>, found: &mut FoundPlugins) {
         let chain = &self.policies.config.values.tools.filters.chain;
-        let is_needed =
-            |name: &String| chain.contains(name) || self.policies.replaced_by(name).is_some();
-        self.load_some(found, is_needed).await;
+        self.load_some(found, |name| {
+            chain.contains(name) || self.policies.replaced_by(name).is_some()
+        })
+        .await;
     }
 
     /// Loads the one of the found plugins that a tool belongs to, by its name. Returns whether
@@ -423,9 +428,10 @@ impl Plugins {
             .filter(|(name, _)| !names.contains(name.as_str()));
         let folder = self.policies.folder();
         let absent = configured.map(|(name, plugin)| {
-            let reason = match plugin.source.is_empty() {
-                true => format!("there is no {name}.wasm in {}", folder.display()),
-                false => "it isn't installed: run `toolhold plugin install`".to_owned(),
+            let reason = if plugin.source.is_empty() {
+                format!("there is no {name}.wasm in {}", folder.display())
+            } else {
+                "it isn't installed: run `toolhold plugin install`".to_owned()
             };
             (name.clone(), reason)
         });
@@ -471,7 +477,6 @@ pub fn candidate(
     directory: &Path,
     name: &str,
 ) -> Result<Candidate, HostError> {
-    let fail = |reason: String| HostError::Load { plugin: folder::shown(name), reason };
     if let Some(path) = config.plugin_path(name, folders, directory) {
         return Candidate::file(&path).map(|candidate| candidate.under(name));
     }
@@ -481,25 +486,32 @@ pub fn candidate(
     {
         let version = locked.offered.as_ref().unwrap_or(&locked.approved);
         return approvals.component(name, version)?.ok_or_else(|| {
-            fail("its copy is damaged; install it again with `toolhold plugin add`".to_owned())
+            let reason = "its copy is damaged; install it again with `toolhold plugin add`";
+            unusable(name, reason)
         });
     }
     let path = config.plugin_folder(folders, directory);
-    let absent = || {
-        fail(format!(
-            "there is no {name}.wasm in {}, and the configuration doesn't set `path` in [plugins.{name}]",
-            path.display()
-        ))
-    };
     let folder = PluginFolder::open(&path)
-        .map_err(|error| fail(format!("{}: {error}", path.display())))?
-        .ok_or_else(absent)?;
-    let unusable = |error: PluginFileError| fail(error.to_string());
-    if !folder.names().map_err(unusable)?.iter().any(|known| known == name) {
-        return Err(absent());
+        .map_err(|error| unusable(name, format!("{}: {error}", path.display())))?
+        .ok_or_else(|| absent(name, &path))?;
+    let names = folder.names().map_err(|error| unusable(name, error.to_string()))?;
+    if !names.iter().any(|known| known == name) {
+        return Err(absent(name, &path));
     }
-    let (file, _) = folder.open_plugin(name).map_err(unusable)?;
+    let (file, _) = folder.open_plugin(name).map_err(|error| unusable(name, error.to_string()))?;
     Candidate::opened(file, &folder.path_of(name)).map(|candidate| candidate.under(name))
+}
+
+fn absent(name: &str, folder: &Path) -> HostError {
+    let reason = format!(
+        "there is no {name}.wasm in {}, and the configuration doesn't set `path` in [plugins.{name}]",
+        folder.display()
+    );
+    unusable(name, reason)
+}
+
+fn unusable(name: &str, reason: impl Into<String>) -> HostError {
+    HostError::Load { plugin: folder::shown(name), reason: reason.into() }
 }
 
 /// The reason alone, without the plugin's name.

@@ -34,7 +34,7 @@ pub(super) const MIB: u64 = 1 << 20;
 pub(super) const STORES: &str = "stores";
 pub(super) const INDEXES: &str = "indexes";
 
-/// What the built-in memory keeps, which `toolhold memory` reads too.
+/// The documents of the built-in memory, which `toolhold memory` reads too.
 pub fn memory(config: &Config, folders: &Folders) -> DocumentIndex {
     let memory = &config.values.tools.memory;
     let quota = IndexQuota {
@@ -65,14 +65,14 @@ pub struct GrantResolver {
     pub directory: PathBuf,
     /// Folders that the built-in tools for files and commands may read, whatever is granted.
     pub readable: Vec<PathBuf>,
-    /// What the program provides for capabilities.
+    /// The models and databases that the program provides for capabilities.
     pub providers: CapabilityProviders,
     /// Toolhold's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
-    /// What the commands of the built-in shell may use, once it was looked up: that reads many
+    /// The grants for the commands of the built-in shell, once they were looked up: that reads many
     /// links.
     shell: OnceLock<ProcessGrants>,
-    /// What the built-in tools for files may use, for the same reason.
+    /// The grants for the built-in tools for files, for the same reason.
     file: OnceLock<Option<Arc<Grants>>>,
     /// Decides on the commands of processes.
     gate: Arc<dyn CommandGate>,
@@ -119,7 +119,7 @@ pub fn server_places(
 /// Where a server runs.
 #[derive(Debug)]
 pub struct ServerPlaces {
-    /// What it sees and may change.
+    /// The places that it sees and may change.
     pub places: Places,
     /// Whether it reaches the network.
     pub network: bool,
@@ -129,10 +129,8 @@ pub struct ServerPlaces {
 
 fn open(files: FileGrants, own: Vec<OwnFolder>) -> Result<Grants, HostError> {
     let FileGrants { grants, deny_read, allow_read, deny_write } = files;
-    let globs = |rules: toolhold_policy::files::FileRules| {
-        rules.with_globs(deny_read, allow_read, deny_write)
-    };
-    Grants::open(grants, own, globs).map_err(|error| HostError::Config(error.to_string()))
+    Grants::open(grants, own, |rules| rules.with_globs(deny_read, allow_read, deny_write))
+        .map_err(|error| HostError::Config(error.to_string()))
 }
 
 impl GrantResolver {
@@ -265,9 +263,10 @@ impl GrantResolver {
     fn with_language_servers(&self, mut policy: PluginGrants) -> Result<PluginGrants, HostError> {
         let settings = &self.config.values.tools.code.lsp;
         let judged = settings.enabled;
-        let (services, network) = (LANGUAGE_SERVERS, NetworkGrant::Deny);
+        let services = LANGUAGE_SERVERS;
+        let network = NetworkGrant::Deny;
         let grants = self.shell_grants()?;
-        // Its commands are those of the configuration.
+        // The commands of language servers are those of the configuration.
         let judged_services = judged;
         let grants =
             ProcessGrants { judged, services, judged_services, shell: false, network, ..grants };
@@ -302,7 +301,8 @@ impl GrantResolver {
         let grants = self.shell_grants()?;
         policy.files = self.opened(read_only(grants.files.clone()))?;
         // Whether a command reaches the network is decided for each.
-        let (judged, network) = (grants.shell, NetworkGrant::Deny);
+        let judged = grants.shell;
+        let network = NetworkGrant::Deny;
         let grants = ProcessGrants { judged, shell: false, network, ..grants };
         self.add_processes(&mut policy.capabilities, table, grants)?;
         let stores = self.folders.data.join(STORES);
@@ -319,12 +319,14 @@ impl GrantResolver {
     /// Adds the readable folders to grants. Tools that are disabled are granted nothing, and
     /// nothing becomes narrower.
     fn add_readable(&self, files: &mut FileGrants) {
-        let is_granted =
-            |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
         let Some(first) = files.grants.first() else { return };
-        // What is outside of all grants is refused for want of one of the list, not of a skill.
+        // A path outside of all grants is refused by the written list, and not by a skill.
         let place = first.place.clone();
-        let added: Vec<&PathBuf> = self.readable.iter().filter(|path| !is_granted(path)).collect();
+        let added: Vec<&PathBuf> = self
+            .readable
+            .iter()
+            .filter(|path| !files.grants.iter().any(|grant| path.starts_with(&grant.path)))
+            .collect();
         files.grants.extend(
             added
                 .into_iter()
@@ -401,29 +403,37 @@ impl GrantResolver {
         } = grants;
         let advisor =
             PluginAdvisor { gate: Arc::clone(&self.gate), sandbox: SandboxAdvisor { context } };
-        let places = |files, also, sockets| {
-            Ok::<_, HostError>(Places {
+        let most = usize::try_from(services).unwrap_or_default();
+        if most > 0 {
+            // Changes that services make later couldn't be undone.
+            let files = read_only(files.clone());
+            let mut also = also.clone();
+            also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
+            let places = Places {
                 grants: Arc::new(self.open(files)?),
                 also,
                 also_hidden: also_hidden.clone(),
-                sockets,
+                sockets: Vec::new(),
                 sandbox,
                 limits,
                 home: home.clone(),
                 helper: self.helper.clone(),
                 known: RememberedPlaces::default(),
-            })
-        };
-        let most = usize::try_from(services).unwrap_or_default();
-        if most > 0 {
-            // What they change later couldn't be undone.
-            let (files, mut also) = (read_only(files.clone()), also.clone());
-            also.iter_mut().for_each(|tree| tree.access = TreeAccess::Read);
-            let places = places(files, also, Vec::new())?;
+            };
             capabilities.service =
                 Some(Arc::new(PluginServices::new(most, judged_services, places)));
         }
-        let places = places(files, also, sockets)?;
+        let places = Places {
+            grants: Arc::new(self.open(files)?),
+            also,
+            also_hidden,
+            sockets,
+            sandbox,
+            limits,
+            home,
+            helper: self.helper.clone(),
+            known: RememberedPlaces::default(),
+        };
         capabilities.process = Some(Arc::new(PluginProcesses {
             programs,
             judged,
@@ -505,21 +515,21 @@ impl GrantResolver {
         for name in self.config.values.plugins.keys() {
             let Some(replaced) = self.replaced_by(name) else { continue };
             let source = self.config.source(&format!("plugins.{name}.replaces"));
-            let fail =
-                |message: String| Err(HostError::Config(Problem::new(source, message).to_string()));
-            if !builtins.iter().any(|builtin| builtin.name == replaced) {
+            let message = if !builtins.iter().any(|builtin| builtin.name == replaced) {
                 let names: Vec<&str> = builtins.iter().map(|builtin| builtin.name).collect();
                 let available = if names.is_empty() {
                     "this program has no built-in plugins".to_owned()
                 } else {
                     format!("use one of: {}", names.join(", "))
                 };
-                return fail(format!("`replaces` doesn't name a built-in plugin; {available}"));
-            }
-            if let Some((_, other)) = seen.iter().find(|(known, _)| *known == replaced) {
-                return fail(format!("[plugins.{other}] already replaces `{replaced}`"));
-            }
-            seen.push((replaced, name));
+                format!("`replaces` doesn't name a built-in plugin; {available}")
+            } else if let Some((_, other)) = seen.iter().find(|(known, _)| *known == replaced) {
+                format!("[plugins.{other}] already replaces `{replaced}`")
+            } else {
+                seen.push((replaced, name));
+                continue;
+            };
+            return Err(HostError::Config(Problem::new(source, message).to_string()));
         }
         Ok(())
     }

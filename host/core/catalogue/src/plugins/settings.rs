@@ -25,23 +25,26 @@ impl Plugins {
         candidate: &Candidate,
     ) -> Result<PluginGrants, HostError> {
         let policy = self.policies.third_party(name)?;
-        let fail = |reason| HostError::Load { plugin: name.to_owned(), reason };
-        let written = self.policies.config.plugin_config(name);
-        let written = written
-            .map_err(|problem| fail(format!("{} ({})", problem.message, shown(&problem.source))))?;
-        let (info, config) = (Arc::clone(candidate.info()), self.policies.config.clone());
+        let written = self.policies.config.plugin_config(name).map_err(|problem| {
+            load_error(name, format!("{} ({})", problem.message, shown(&problem.source)))
+        })?;
+        let info = Arc::clone(candidate.info());
+        let config = self.policies.config.clone();
         let config = match &info.manifest.config_schema {
             None => written,
-            Some(_) => {
-                let check = move || effective(written, &info.manifest, &config);
-                blocking(check).await?.map_err(|error| fail(error.to_string()))?
-            }
+            Some(_) => blocking(move || effective(written, &info.manifest, &config))
+                .await?
+                .map_err(|error| load_error(name, error.to_string()))?,
         };
         Ok(PluginGrants { config: PluginConfig::new(config).into(), ..policy })
     }
 }
 
-/// Where something is written. A flag may be as long as its value.
+fn load_error(name: &str, reason: String) -> HostError {
+    HostError::Load { plugin: name.to_owned(), reason }
+}
+
+/// The place of a setting. A flag may be as long as its value.
 fn shown(place: &Source) -> String {
     neutral_line(cut(&place.to_string(), MAX_PLACE))
 }
@@ -85,11 +88,12 @@ fn effective(
         .map(|problem| {
             let table = format!("plugins.{}.config", dotted_name(&manifest.name));
             let path = problem.instance_path().to_string();
-            let top = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-            let top = top.replace("~1", "/").replace("~0", "~");
-            let place = shown(&match top.is_empty() {
-                true => config.source_below(&table),
-                false => config.source_below(&format!("{table}.{}", dotted_name(&top))),
+            let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+            let top = first.replace("~1", "/").replace("~0", "~");
+            let place = shown(&if top.is_empty() {
+                config.source_below(&table)
+            } else {
+                config.source_below(&format!("{table}.{}", dotted_name(&top)))
             });
             format!("[{table}] in {place}: {}", validate::describe(&problem, schema, "key"))
         })

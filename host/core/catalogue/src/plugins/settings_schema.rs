@@ -38,7 +38,7 @@ pub fn config_schema(folders: &Folders, inputs: &Inputs, directory: &Path) -> Va
     whole
 }
 
-/// What a plugin says about its settings: nothing, a schema, or the reason why it can't be read.
+/// The settings in a plugin's manifest: none, a schema, or the reason why it can't be read.
 type Found = Result<Option<Value>, HostError>;
 
 /// A reason why the schema of a plugin is left out.
@@ -60,16 +60,18 @@ fn schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(String,
     if let Ok(Some(folder)) = PluginFolder::open(&loaded.plugin_folder(folders, directory)) {
         names.extend(folder.names().unwrap_or_default());
     }
-    let found = |name: String| {
+    let mut schemas = Vec::new();
+    for name in names {
         let found = candidate(loaded, folders, directory, &name)
             .map(|candidate| candidate.info().manifest.config_schema.clone());
-        (name, found)
-    };
-    names.into_iter().map(found).collect()
+        schemas.push((name, found));
+    }
+    schemas
 }
 
 fn with_plugins(mut whole: Value, found: Vec<(String, Found)>) -> (Value, Vec<String>) {
-    let (mut notes, mut total) = (Vec::new(), 0);
+    let mut notes = Vec::new();
+    let mut total = 0;
     let of_any = whole["properties"]["plugins"]["additionalProperties"].clone();
     for (name, found) in found {
         let added = found.map_err(LeftOutError::from).and_then(|schema| {
@@ -101,7 +103,8 @@ fn definition(name: &str) -> String {
     format!("plugin-{name}")
 }
 
-/// Where it stands. A name has no character that a pointer would escape.
+/// The pointer to the definition of a plugin's settings. A name has no character that a pointer
+/// would escape.
 fn place(name: &str) -> String {
     format!("#/$defs/{}", definition(name))
 }
@@ -132,9 +135,6 @@ fn embeddable(schema: Value, name: &str) -> Result<Value, LeftOutError> {
 /// A schema without names of its own, whose references start at `root`. Its depth is bounded, as
 /// that of each schema in a manifest.
 fn moved(schema: Value, root: &str) -> Value {
-    let each = |fields: Map<String, Value>| {
-        fields.into_iter().map(|(key, field)| (key, moved(field, root))).collect()
-    };
     match schema {
         Value::Array(items) => items.into_iter().map(|item| moved(item, root)).collect(),
         Value::Object(fields) => fields
@@ -152,7 +152,7 @@ fn moved(schema: Value, root: &str) -> Value {
                         "properties" | "patternProperties" | "$defs" | "definitions"
                         | "dependentSchemas",
                         Value::Object(fields),
-                    ) => Value::Object(each(fields)),
+                    ) => fields.into_iter().map(|(key, field)| (key, moved(field, root))).collect(),
                     (_, field) => moved(field, root),
                 };
                 (key, field)

@@ -42,41 +42,26 @@ impl Plugins {
         let config = &self.policies.config;
         let mut problems = Vec::new();
         for (name, rules) in &config.values.tools.permissions {
-            let acts_on_paths = |tool: &Tool| {
-                let subjects = &tool.definition.subjects;
-                tool.claims_trusted
-                    && !subjects.is_empty()
-                    && subjects.iter().all(|subject| subject.kind.is_path())
-            };
-            let has_name = |tool: &&Arc<Tool>| {
+            let named = tools.iter().find(|tool| {
                 tool.definition.name == *name || tool.definition.aliases.contains(name)
-            };
-            if !tools.iter().find(has_name).is_some_and(|tool| acts_on_paths(tool)) {
+            });
+            if !named.is_some_and(|tool| acts_on_paths(tool)) {
                 continue;
             }
-            let mut wrong = |index: usize, why: &str| {
-                let key = format!("tools.permissions.{}", dotted_name(name));
-                problems.push(Problem::new(
-                    config.source(&format!("{key}.{index}")),
-                    format!("{key}: {why}"),
-                ));
-            };
             for (index, rule) in rules.iter().enumerate() {
                 // Other patterns are always valid, and compiling them takes a while.
                 let pattern = rule.pattern.as_str();
                 if rule.exact {
                     if !pattern.starts_with('/') {
-                        wrong(
-                            index,
-                            "with `exact = true`, the pattern has to be a whole path that begins with `/`",
-                        );
+                        let why = "with `exact = true`, the pattern has to be a whole path that begins with `/`";
+                        problems.push(wrong_pattern(config, name, index, why));
                     }
                 } else if (pattern.contains(['[', '{', '\\'])
                     || pattern.contains("..")
                     || pattern.starts_with(['!', '~']))
                     && let Err(why) = PathGlob::new(pattern)
                 {
-                    wrong(index, &why.to_string());
+                    problems.push(wrong_pattern(config, name, index, &why.to_string()));
                 }
             }
         }
@@ -85,7 +70,8 @@ impl Plugins {
 
     /// The names of tools and plugins that rules use and that don't exist now.
     pub fn unknown_names(&self) -> Vec<UnknownName> {
-        let (catalogue, config) = (self.catalogue(), &self.policies.config);
+        let catalogue = self.catalogue();
+        let config = &self.policies.config;
         let mut found = UnknownNames { catalogue: &catalogue, unknown: Vec::new() };
         let tools = &config.values.tools;
         for name in tools.permissions.keys().filter(|name| !catalogue.knows(name)) {
@@ -118,17 +104,14 @@ impl Plugins {
             found.add_dependencies(config);
         }
         let slots = self.slots();
-        let has = |name: &str| {
-            slots.iter().any(|slot| slot.name == name)
-                || catalogue.tools().iter().any(|t| t.provider.name() == name)
-        };
         // A table with a path is left out: loading reports a file that can't be read.
-        for (name, _) in config
-            .values
-            .plugins
-            .iter()
-            .filter(|(name, plugin)| plugin.path.is_empty() && !has(name))
-        {
+        let tables = config.values.plugins.iter().filter(|(_, plugin)| plugin.path.is_empty());
+        for (name, _) in tables {
+            let is_known = slots.iter().any(|slot| slot.name == *name)
+                || catalogue.tools().iter().any(|tool| tool.provider.name() == name);
+            if is_known {
+                continue;
+            }
             let key = format!("plugins.{}", dotted_name(name));
             let source = config.source_below(&key);
             let message = format!(
@@ -139,6 +122,19 @@ impl Plugins {
         }
         found.unknown
     }
+}
+
+fn acts_on_paths(tool: &Tool) -> bool {
+    let subjects = &tool.definition.subjects;
+    tool.claims_trusted
+        && !subjects.is_empty()
+        && subjects.iter().all(|subject| subject.kind.is_path())
+}
+
+/// A permission of the tool with this name whose pattern is wrong.
+fn wrong_pattern(config: &Config, name: &str, index: usize, why: &str) -> Problem {
+    let key = format!("tools.permissions.{}", dotted_name(name));
+    Problem::new(config.source(&format!("{key}.{index}")), format!("{key}: {why}"))
 }
 
 /// The unknown names found so far.
@@ -170,20 +166,22 @@ impl UnknownNames<'_> {
     /// makes one call offers no other server than that of its tool.
     fn may_be_of_server(&self, config: &Config, name: &str) -> bool {
         let Some((server, _)) = name.split_once("__") else { return false };
-        let is_there = |tool: &Arc<Tool>| {
-            tool.definition.name.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
-        };
         config.values.mcp.servers.contains_key(server)
-            && !self.catalogue.tools().iter().any(is_there)
+            && !self.catalogue.tools().iter().any(|tool| {
+                tool.definition.name.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
+            })
     }
 
     fn push(&mut self, config: &Config, source: &Source, message: String) {
         // A file that is neither the user's nor the project's is a ceiling.
-        let is_ceiling = |path| {
-            config.file.as_deref() != Some(path)
-                && config.project.as_ref().is_none_or(|project| project.path != path)
+        let in_ceiling = match source {
+            Source::File { path, .. } => {
+                let path = path.as_path();
+                config.file.as_deref() != Some(path)
+                    && config.project.as_ref().is_none_or(|project| project.path != path)
+            }
+            _ => false,
         };
-        let in_ceiling = matches!(source, Source::File { path, .. } if is_ceiling(path.as_path()));
         if !self.unknown.iter().any(|unknown| unknown.message == message) {
             self.unknown.push(UnknownName { message, in_ceiling });
         }
@@ -220,8 +218,6 @@ impl UnknownNames<'_> {
 
     fn add_dependencies(&mut self, config: &Config) {
         let dependencies = &config.values.tools.dependencies;
-        let is_tool_name =
-            |name: &str| self.catalogue.tools().iter().any(|tool| tool.definition.name == name);
         let mut named: Vec<(String, &String)> = Vec::new();
         named.extend(
             dependencies
@@ -240,7 +236,9 @@ impl UnknownNames<'_> {
             named.extend(rule.requires.iter().map(|name| (requires.clone(), name)));
             named.extend(rule.prefers.iter().map(|name| (prefers.clone(), name)));
         }
-        named.retain(|(_, name)| !is_tool_name(name));
+        named.retain(|(_, name)| {
+            !self.catalogue.tools().iter().any(|tool| tool.definition.name == **name)
+        });
         for (key, name) in named {
             self.add(config, &key, name, "which [tools.dependencies] names");
         }

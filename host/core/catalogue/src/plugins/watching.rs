@@ -25,8 +25,8 @@ impl Watch {
     ///
     /// [`HostError::Io`] if the kernel gives no watch.
     pub fn start(plugins: &Arc<Plugins>) -> Result<Self, HostError> {
-        let failed = |errno: rustix::io::Errno| HostError::io("watching the plugins")(errno.into());
-        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| HostError::io("watching the plugins")(errno.into()))?;
         let changes = FolderWatch::new().map_err(HostError::io("watching the plugins"))?;
         let listener = Listener::open(&plugins.policies.folders);
         let listener = listener
@@ -119,9 +119,9 @@ impl Watcher {
     fn renew(&self, plugins: &Plugins) {
         let named = plugins.policies.named();
         let folders = named.iter().filter_map(|(_, path)| path.parent().map(Path::to_owned));
-        let rules = plugins.policies.filter_rules_path();
-        let rules = rules.parent().map(Path::to_owned);
-        let rules = rules.into_iter().chain([plugins.policies.directory.clone()]);
+        let rules_path = plugins.policies.filter_rules_path();
+        let rules_folder = rules_path.parent().map(Path::to_owned);
+        let rules = rules_folder.into_iter().chain([plugins.policies.directory.clone()]);
         for folder in folders
             .chain([plugins.policies.folder(), plugins.policies.folders.data.clone()])
             .chain(rules)
