@@ -28,7 +28,7 @@ pub struct Answer {
     pub outcome: Outcome,
     /// The decision of the gates, if the call reached them.
     pub decision: Option<Decision>,
-    /// Who approved it, if it needed approval.
+    /// The person who approved it, if it needed approval.
     pub approval: Option<Approval>,
     /// Whether an earlier answer was used.
     pub cached: bool,
@@ -41,13 +41,13 @@ pub struct Answer {
     /// Where to read the part that was left out. `None`: nothing was left out, or it couldn't be
     /// kept.
     pub rest: Option<Remainder>,
-    /// What filters left out. `None`: nothing.
+    /// The part that filters left out. `None`: nothing.
     pub filtered: Option<FilterSummary>,
-    /// What was saved of the call's changes in files, so that it can be undone. `None`: it changed
-    /// none, or nothing is saved.
+    /// The saved changes of the call in files, so that it can be undone. `None`: the call changed
+    /// no file, or nothing is saved.
     pub snapshot: Option<Snapshot>,
-    /// What its provider reported beside the outcome: refused operations, requests, what it
-    /// printed. It isn't redacted, and never for a model.
+    /// The provider's report besides the outcome: refused operations, requests, printed lines. The
+    /// report isn't redacted, and never for a model.
     pub report: Arc<Report>,
     /// The steps of the call in order, with their durations. A refused call ends before its next
     /// step with `shape`, which every answer passes.
@@ -77,10 +77,10 @@ fn micros<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok,
     serializer.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// An approval and who gave it.
+/// An approval and its giver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    /// Who gave it: `terminal`, `--yes`, `toolhold approvals`, the name of an MCP client.
+    /// The giver: `terminal`, `--yes`, `toolhold approvals`, the name of an MCP client.
     pub by: String,
     /// How long it holds.
     pub scope: Scope,

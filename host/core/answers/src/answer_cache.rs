@@ -92,12 +92,12 @@ impl AnswerCache {
             *used = uses;
             Arc::clone(entry)
         });
-        let young = |entry: &CacheEntry| {
-            bounds.ttl.is_none_or(|ttl| now.saturating_duration_since(entry.made) < ttl)
-        };
         match found {
             Some(entry)
-                if std::ptr::eq(entry.tool.as_ptr(), Arc::as_ptr(tool)) && young(&entry) =>
+                if std::ptr::eq(entry.tool.as_ptr(), Arc::as_ptr(tool))
+                    && bounds
+                        .ttl
+                        .is_none_or(|ttl| now.saturating_duration_since(entry.made) < ttl) =>
             {
                 return Some(entry);
             }

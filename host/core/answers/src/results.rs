@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A run must take at least this many times as long as its check for its answer to be stored.
 const WORTH: u32 = 2;
 
-/// Cost of finding and copying an answer, beside the check.
+/// Cost of finding and copying an answer, besides the check.
 const FIXED: Duration = Duration::from_micros(5);
 
 /// Assumed cost of a check's system call until one is measured, in nanoseconds.
@@ -67,10 +67,9 @@ impl Results {
     /// Stores as many answers as the configuration says, and for as long.
     pub fn new(config: ResultCache) -> Self {
         let ttl = Duration::from_secs(config.ttl_secs.get());
-        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let bounds = CacheBounds {
             ttl: (!ttl.is_zero()).then_some(ttl),
-            bytes: number(config.max_mib.get() << 20),
+            bytes: usize::try_from(config.max_mib.get() << 20).unwrap_or(usize::MAX),
             entries: MAX_ENTRIES,
         };
         Self { bounds: config.enabled.then_some(bounds), each: AtomicU64::new(GUESS) }

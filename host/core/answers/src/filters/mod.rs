@@ -70,7 +70,7 @@ pub(crate) struct FilterChange {
     pub whole: Option<Whole>,
     streams: Streams,
     content: Vec<Content>,
-    /// What a blocking filter left of a structured answer.
+    /// The structured answer that a blocking filter left.
     structured: Option<Value>,
 }
 
@@ -88,8 +88,8 @@ impl FilterPipeline {
     /// The operator's patterns can't be combined.
     pub fn new(config: &config::Filters) -> Result<Self, HostError> {
         let extra = config.security.extra_patterns.iter().map(|pattern| pattern.as_str());
-        let kept = config.security.enabled.then(|| SecurityLines::with(extra)).transpose();
-        let kept = kept.map_err(|reason| {
+        let secured = config.security.enabled.then(|| SecurityLines::with(extra));
+        let kept = secured.transpose().map_err(|reason| {
             HostError::Config(format!(
                 "`extra_patterns` in [tools.filters.security] can't be used together: {reason}"
             ))
@@ -227,7 +227,7 @@ impl FilterPipeline {
     }
 }
 
-/// What the filters for an answer are chosen by.
+/// The subject by which the filters for an answer are chosen.
 struct FilterSubject<'a> {
     tool: &'a str,
     /// The command line of the call.
@@ -387,7 +387,7 @@ impl<'a> FilterRun<'a> {
     }
 }
 
-/// What a model gets if a blocking filter failed.
+/// The failure for a model if a blocking filter failed.
 fn unfiltered(plugin: &str, reason: &str) -> Failure {
     let message = format!(
         "the answer is withheld: the plugin `{plugin}`, whose filters may keep something back, doesn't serve: {reason}"
@@ -397,7 +397,7 @@ fn unfiltered(plugin: &str, reason: &str) -> Failure {
     ))
 }
 
-/// What a model gets if a blocking filter left invalid JSON of a structured answer.
+/// The failure for a model if a blocking filter left invalid JSON of a structured answer.
 fn invalid_value() -> Failure {
     let message = "the answer is withheld: a security filter turned its structured value into invalid JSON; the tool's effects remain";
     Failure::new(Category::PermanentFailure, message).with_code("withheld")

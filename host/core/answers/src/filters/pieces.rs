@@ -29,9 +29,9 @@ pub(crate) struct SpooledAnswer {
     pub(crate) output: Option<Arc<SpooledOutput>>,
 }
 
-/// What filters left of a spooled output.
+/// The parts of a spooled output that filters left.
 pub(super) struct FilteredPieces<'a> {
-    /// Of each output that isn't empty.
+    /// The text of each output that isn't empty.
     pub(super) texts: Vec<String>,
     /// Each filter that left something out.
     pub(super) by: Vec<(&'a Link, Confidence)>,
@@ -94,7 +94,8 @@ impl FilterPipeline {
                     return Ok(lose(answer, &late()));
                 }
                 if let Some(mut begun) = rewriting.take() {
-                    let (text, keys) = (neutral_owned(run.text()), answer.keys);
+                    let text = neutral_owned(run.text());
+                    let keys = answer.keys;
                     let written = blocking(move || {
                         let text = match keys {
                             Some(keys) => redaction::owned(text, keys),
@@ -124,7 +125,7 @@ impl FilterPipeline {
         for (_, shown) in shown {
             let is_whole = shown.left_out == 0;
             let text = shown.into_text();
-            // What a filter knows only from the whole, such as a summary in another piece.
+            // A filter may know something only from the whole, such as a summary in another piece.
             run.input.content = vec![Content::text(text)];
             if is_whole && !run.by.is_empty() {
                 self.shorten(&mut run, cosmetic).await?;
@@ -147,12 +148,15 @@ impl FilterPipeline {
         run: &mut FilterRun<'a>,
         cosmetic: &[&'a Link],
     ) -> Result<(), Failure> {
-        let (before, whole) = (run.by.len(), run.text());
+        let before = run.by.len();
+        let whole = run.text();
         if whole.len() < SHORT {
             return Ok(());
         }
         run.ask_in_time(cosmetic, self).await?;
-        if let Some(kept) = self.kept.as_ref().filter(|_| run.by.len() > before) {
+        if let Some(kept) = &self.kept
+            && run.by.len() > before
+        {
             let content = std::mem::take(&mut run.input.content);
             run.input.content = with_security_lines(kept, &whole, content).await;
         }

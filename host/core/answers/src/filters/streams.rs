@@ -35,8 +35,9 @@ impl Streams {
 
     /// Replaces the parts.
     pub(super) fn with_parts(&self, parts: &[Content]) -> Self {
-        let full = |part: &&Content| !matches!(&part.body, Body::Text(text) if text.is_empty());
-        Self { parts: parts.iter().filter(full).cloned().collect(), of_command: self.of_command }
+        let full =
+            parts.iter().filter(|part| !matches!(&part.body, Body::Text(text) if text.is_empty()));
+        Self { parts: full.cloned().collect(), of_command: self.of_command }
     }
 
     /// The complete text for a reader.
@@ -50,7 +51,10 @@ impl Streams {
 
     /// The structured answer as one more part, unless the parts come from it.
     pub(super) fn value(&self, outcome: &Outcome) -> Option<Content> {
-        let value = Self::structured(outcome).filter(|_| !self.of_command)?;
+        if self.of_command {
+            return None;
+        }
+        let value = Self::structured(outcome)?;
         Some(Content {
             media_type: Some("application/json".to_owned()),
             ..Content::text(value.to_string())
@@ -110,8 +114,11 @@ impl Streams {
 
 /// The tool's own lines in brackets after the outputs.
 fn notes(text: &str, last: &str) -> String {
-    let is_note = |line: &&str| line.starts_with('[') && line.ends_with(']');
-    let lines: Vec<&str> = text.lines().rev().take_while(is_note).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .rev()
+        .take_while(|line| line.starts_with('[') && line.ends_with(']'))
+        .collect();
     let notes: String = lines.into_iter().rev().flat_map(|line| [line, "\n"]).collect();
     // The program may have written such lines itself.
     if last.trim_end().ends_with(notes.trim_end()) { String::new() } else { notes }

@@ -1,8 +1,8 @@
 //! Stores answers that were too long for a model, complete and redacted, for their session, and
 //! removes old ones.
 //!
-//! They are in one private folder, each in a file whose name holds the session's hash and a random
-//! ID. So no ID leads to another session's answer, and none can be guessed.
+//! The answers are in one private folder, each in a file whose name holds the session's hash and a
+//! random ID. So no ID leads to another session's answer, and nobody can guess an ID.
 
 mod live;
 mod partial;
@@ -21,6 +21,7 @@ use toolhold_data_dir::PrivateFolder;
 
 pub use live::LiveOutput;
 pub use read::OverflowReader;
+use read::is_first_byte;
 pub(crate) use read::{READ_OVERFLOW, byte_offset};
 pub use spool::Spool;
 pub(crate) use spool::{KeptOutput, RedactedText, Rewriting, SpooledOutput, TextRules};
@@ -111,17 +112,16 @@ impl OverflowStore {
     ///
     /// The folder can't be created or trusted, or the disk is full.
     pub fn keep(&self, session: &str, text: &str, strange: bool) -> Result<OverflowId, HostError> {
-        let failed = HostError::io(self.folder.display().to_string());
-        let text = cut(text, self.answer_bytes());
-        let size = text.len() as u64;
-        let kept = || {
-            let folder = PrivateFolder::make(&self.folder)?;
-            self.reserve(&folder, size)?;
-            let id = OverflowId::new(strange)?;
-            folder.put_lightly(&id.file(session), text.as_bytes())?;
-            Ok(id)
-        };
-        kept().map_err(failed)
+        self.put(session, cut(text, self.answer_bytes()), strange)
+            .map_err(HostError::io(self.folder.display().to_string()))
+    }
+
+    fn put(&self, session: &str, text: &str, strange: bool) -> io::Result<OverflowId> {
+        let folder = PrivateFolder::make(&self.folder)?;
+        self.reserve(&folder, text.len() as u64)?;
+        let id = OverflowId::new(strange)?;
+        folder.put_lightly(&id.file(session), text.as_bytes())?;
+        Ok(id)
     }
 
     /// Makes room for bytes that are written next.
@@ -163,7 +163,8 @@ impl OverflowStore {
     ) -> io::Result<(String, usize)> {
         let mut file = PrivateFolder::open(&self.folder)?.file(&id.file(session))?;
         let mut buffer = vec![0; 64 << 10];
-        let (mut shown, mut total) = (Vec::new(), 0);
+        let mut shown = Vec::new();
+        let mut total = 0;
         let end = offset.saturating_add(limit);
         loop {
             let read = file.read(&mut buffer)?;
@@ -171,13 +172,12 @@ impl OverflowStore {
             if read == 0 {
                 return Ok((String::from_utf8(shown).map_err(io::Error::other)?, total));
             }
-            let begins = |byte: &u8| byte & 0xc0 != 0x80;
-            let after = total + chunk.iter().filter(|byte| begins(byte)).count();
+            let after = total + chunk.iter().filter(|byte| is_first_byte(**byte)).count();
             // The chunk may begin within the last character of the one before.
             if total <= end && after > offset {
                 let mut at = total;
                 for byte in chunk {
-                    at += usize::from(begins(byte));
+                    at += usize::from(is_first_byte(*byte));
                     if (offset + 1..=end).contains(&at) {
                         shown.push(*byte);
                     }

@@ -52,7 +52,7 @@ impl PartialFile {
     ///
     /// # Errors
     ///
-    /// Those of [`write`](Self::write).
+    /// The errors of [`write`](Self::write).
     pub(super) fn append(&mut self, mut other: Self, store: &OverflowStore) -> io::Result<()> {
         store.reserve(&self.folder, other.bytes)?;
         other.file.rewind()?;
@@ -74,11 +74,11 @@ impl PartialFile {
         Ok(bytes)
     }
 
-    /// Gives it an ID in a session.
+    /// Gives the file an ID in a session.
     ///
     /// # Errors
     ///
-    /// It is gone.
+    /// The file is gone.
     pub(super) fn keep(mut self, session: &str) -> io::Result<OverflowId> {
         // Commands print what others have written.
         let id = OverflowId::new(true)?;

@@ -83,26 +83,14 @@ impl OverflowReader {
     fn read(&self, call: &Call) -> Outcome {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
-        let unknown = || {
-            let message = format!(
-                "nothing is kept under the id {:?} in this session",
-                toolhold_contract::text::cut(&arguments.id, 64)
-            );
-            Failure::new(Category::PermanentFailure, message)
-                .with_code("not-found")
-                .with_suggestion("Call the tool again whose answer was cut: kept answers go after some days, or when there are too many.")
-        };
-        let id = OverflowId::parse(&arguments.id).ok_or_else(unknown)?;
-        let number = |number: Option<u64>, default: usize| {
-            number.map_or(default, |number| usize::try_from(number).unwrap_or(usize::MAX))
-        };
-        let offset = number(arguments.offset, 0);
+        let id = OverflowId::parse(&arguments.id).ok_or_else(|| unknown_id(&arguments.id))?;
+        let offset = arguments.offset.map_or(0, saturating);
         // The last line counts too: an answer of this tool is never cut.
         let most = self.threshold.saturating_sub(200).max(1);
-        let limit = number(arguments.limit, DEFAULT_LIMIT).min(most);
+        let limit = arguments.limit.map_or(DEFAULT_LIMIT, saturating).min(most);
         let read = self.kept.read(&call.session, &id, offset, limit);
         let (mut answer, total) = read.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => unknown(),
+            io::ErrorKind::NotFound => unknown_id(&arguments.id),
             _ => Failure::new(
                 Category::PermanentFailure,
                 format!("what was kept can't be read: {error}"),
@@ -125,21 +113,40 @@ impl OverflowReader {
     }
 }
 
+fn unknown_id(id: &str) -> Failure {
+    let message = format!(
+        "nothing is kept under the id {:?} in this session",
+        toolhold_contract::text::cut(id, 64)
+    );
+    Failure::new(Category::PermanentFailure, message)
+        .with_code("not-found")
+        .with_suggestion("Call the tool again whose answer was cut: kept answers go after some days, or when there are too many.")
+}
+
+fn saturating(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
 /// Byte offset of a character.
 pub(crate) fn byte_offset(text: &str, character: usize) -> usize {
-    let begins = |byte: &u8| byte & 0xc0 != 0x80;
-    let (mut at, mut left) = (0, character);
+    let mut at = 0;
+    let mut left = character;
     // Many bytes at a time, as long as the character isn't among them. A part has at most 128.
     for part in text.as_bytes().chunks_exact(128) {
-        let begun = part.iter().fold(0, |begun, byte| begun + u8::from(begins(byte)));
+        let begun = part.iter().fold(0, |begun, byte| begun + u8::from(is_first_byte(*byte)));
         if usize::from(begun) > left {
             break;
         }
         left -= usize::from(begun);
         at += part.len();
     }
-    let rest = text.as_bytes()[at..].iter().enumerate().filter(|(_, byte)| begins(byte));
+    let rest = text.as_bytes()[at..].iter().enumerate().filter(|(_, byte)| is_first_byte(**byte));
     rest.map(|(place, _)| at + place).nth(left).unwrap_or(text.len())
+}
+
+/// Whether a character begins with this byte of UTF-8.
+pub(super) fn is_first_byte(byte: u8) -> bool {
+    byte & 0xc0 != 0x80
 }
 
 impl ToolSource for OverflowReader {

@@ -38,7 +38,7 @@ pub struct Spool {
     pending: Mutex<Pending>,
 }
 
-/// What isn't kept yet.
+/// The output that isn't kept yet.
 #[derive(Default)]
 struct Pending {
     /// The last bytes of standard output and of standard error.
@@ -63,7 +63,8 @@ pub(crate) struct TextRules {
 }
 
 impl TextRules {
-    /// What a terminal would show of these bytes, without characters that steer one.
+    /// Returns the text that a terminal would show of these bytes, without characters that steer
+    /// one.
     pub(super) fn text(self, bytes: Vec<u8>) -> String {
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
@@ -86,7 +87,7 @@ struct Outputs {
     failure: Option<io::Error>,
 }
 
-/// What is kept of one output.
+/// The kept part of one output.
 #[derive(Default)]
 struct StreamSpool {
     /// The last bytes, not yet a text.
@@ -159,15 +160,16 @@ impl Spool {
 
     fn start_writer(&self) -> io::Result<Writer> {
         let (chunks, received) = mpsc::sync_channel::<(usize, Vec<u8>)>(1);
-        let (store, rules) = (Arc::clone(&self.store), self.rules);
-        let keep = move || {
+        let store = Arc::clone(&self.store);
+        let rules = self.rules;
+        let builder = std::thread::Builder::new().name("toolhold-spool".to_owned());
+        let thread = builder.spawn(move || {
             let mut outputs = Outputs::default();
             for (stream, chunk) in received {
                 outputs.push(stream, &chunk, rules, &store);
             }
             outputs
-        };
-        let thread = std::thread::Builder::new().name("toolhold-spool".to_owned()).spawn(keep)?;
+        })?;
         Ok(Writer { chunks, thread })
     }
 
@@ -175,7 +177,7 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// They can't be kept.
+    /// The outputs can't be kept.
     pub(crate) fn finish(&self) -> io::Result<SpooledOutput> {
         let pending =
             std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
@@ -300,9 +302,10 @@ impl RedactedText {
     /// doesn't wait for it.
     pub(crate) fn next(&mut self, all: bool, keys: Option<Keys>) -> String {
         let text = &self.text;
-        let end = match all {
-            true => text.len(),
-            false => text.floor_char_boundary(text.len().saturating_sub(AROUND)).max(self.done),
+        let end = if all {
+            text.len()
+        } else {
+            text.floor_char_boundary(text.len().saturating_sub(AROUND)).max(self.done)
         };
         let part = match keys {
             Some(keys) => redaction::part(text, self.done, end, keys),
@@ -310,11 +313,14 @@ impl RedactedText {
         };
         let mut begin = text.floor_char_boundary(end.saturating_sub(AROUND));
         // Without its first line, the rest of a key wouldn't be known as one.
-        let first = redaction::open_key(&text[..end]).filter(|first| first.start < begin);
-        let first = first.filter(|_| keys.is_some()).map_or(String::new(), |first| {
-            begin = begin.max(first.end);
-            text[first].to_owned()
-        });
+        let key = redaction::open_key(&text[..end]).filter(|key| key.start < begin);
+        let first = match key {
+            Some(key) if keys.is_some() => {
+                begin = begin.max(key.end);
+                text[key].to_owned()
+            }
+            _ => String::new(),
+        };
         self.done = first.len() + end - begin;
         self.text.replace_range(..begin, &first);
         part
@@ -340,15 +346,12 @@ impl SpooledOutput {
             [None, None] => (PartialFile::create(store)?, [0..0, 0..0]),
             [Some(stdout), Some(stderr)] => {
                 let mut file = PartialFile::create(store)?;
-                let mut append = |label: &str, output| {
-                    file.write(label, store)?;
-                    let start = file.bytes;
-                    file.append(output, store)?;
-                    Ok::<_, io::Error>(start..file.bytes)
-                };
                 let last = stdout.read(stdout.bytes.saturating_sub(1), 1)?;
                 let gap = if last == *b"\n" { "\nstderr:\n" } else { "\n\nstderr:\n" };
-                let ranges = [append("stdout:\n", stdout)?, append(gap, stderr)?];
+                let ranges = [
+                    append(&mut file, "stdout:\n", stdout, store)?,
+                    append(&mut file, gap, stderr, store)?,
+                ];
                 (file, ranges)
             }
         };
@@ -405,17 +408,30 @@ impl SpooledOutput {
         self.file.lines
     }
 
-    /// Gives it an ID in a session.
+    /// Gives the file an ID in a session.
     ///
     /// # Errors
     ///
-    /// It is gone.
+    /// The file is gone.
     pub(crate) fn keep(self, session: &str) -> io::Result<KeptOutput> {
         let Self { file, complete, .. } = self;
         let characters = file.characters;
         let extent = if complete { Extent::Whole } else { Extent::Ends };
         Ok(KeptOutput { id: file.keep(session)?, characters, extent })
     }
+}
+
+/// Appends an output with its label, and returns the range of the output.
+fn append(
+    file: &mut PartialFile,
+    label: &str,
+    output: PartialFile,
+    store: &OverflowStore,
+) -> io::Result<Range<u64>> {
+    file.write(label, store)?;
+    let start = file.bytes;
+    file.append(output, store)?;
+    Ok(start..file.bytes)
 }
 
 /// A whole output that `read_overflow` can read.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use toolhold_contract::text::{counted, cut, neutral_json, neutral_line, neutral_owned};
 use toolhold_contract::{Body, CancellationToken, Category, Content, Denial, Failure, Outcome};
-use toolhold_redaction as redaction;
+use toolhold_redaction::{self as redaction, Keys};
 
 use super::sources::Source;
 use crate::blocking::{AT_ONCE, blocking};
@@ -114,49 +114,57 @@ pub(super) fn is_longer(value: &Value, threshold: usize) -> bool {
 fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> (Outcome, bool) {
     let mut truncated = false;
     let keys = source.map(Source::keys);
-    let json = |value: Value| {
-        let value = neutral_json(shown(value, kind));
-        match keys {
-            Some(keys) => redaction::json(value, keys),
-            None => value,
-        }
-    };
-    let redacted = |text: String| match keys {
-        Some(keys) => redaction::owned(text, keys),
-        None => text,
-    };
     let outcome = match outcome {
         Ok(mut output) => {
             output.content = bounded(contents(output.content, source, kind), limit, &mut truncated);
-            output.structured = output.structured.map(json);
-            output.meta = output.meta.map(json);
+            output.structured = output.structured.map(|value| clean_json(value, keys, kind));
+            output.meta = output.meta.map(|value| clean_json(value, keys, kind));
             Ok(output)
         }
         Err(mut failure) => {
-            let text = |text: String| redacted(neutral_owned(text));
-            failure.message = shortened(text(failure.message));
-            failure.suggestion = failure.suggestion.map(text);
-            failure.code = failure.code.map(text);
+            failure.message = shortened(clean_text(failure.message, keys));
+            failure.suggestion = failure.suggestion.map(|text| clean_text(text, keys));
+            failure.code = failure.code.map(|text| clean_text(text, keys));
             failure.content =
                 bounded(contents(failure.content, source, kind), limit, &mut truncated);
-            failure.structured = failure.structured.map(json);
-            failure.meta = failure.meta.map(json);
+            failure.structured = failure.structured.map(|value| clean_json(value, keys, kind));
+            failure.meta = failure.meta.map(|value| clean_json(value, keys, kind));
             failure.retry_after = failure.retry_after.map(|wait| wait.min(MAX_WAIT));
-            failure.denial = failure.denial.map(|denial| {
-                let line = |text: String| shortened(redacted(neutral_line(&text)));
-                Denial {
-                    capability: line(denial.capability),
-                    action: line(denial.action),
-                    rule: line(denial.rule),
-                    place: line(denial.place),
-                    // It may name lines to add to a file.
-                    remedy: shortened(text(denial.remedy)),
-                }
+            failure.denial = failure.denial.map(|denial| Denial {
+                capability: clean_line(&denial.capability, keys),
+                action: clean_line(&denial.action, keys),
+                rule: clean_line(&denial.rule, keys),
+                place: clean_line(&denial.place, keys),
+                // It may name lines to add to a file.
+                remedy: shortened(clean_text(denial.remedy, keys)),
             });
             Err(failure)
         }
     };
     (outcome, truncated)
+}
+
+fn clean_json(value: Value, keys: Option<Keys>, kind: Kind) -> Value {
+    let value = neutral_json(shown(value, kind));
+    match keys {
+        Some(keys) => redaction::json(value, keys),
+        None => value,
+    }
+}
+
+fn clean_line(text: &str, keys: Option<Keys>) -> String {
+    shortened(redacted(neutral_line(text), keys))
+}
+
+fn clean_text(text: String, keys: Option<Keys>) -> String {
+    redacted(neutral_owned(text), keys)
+}
+
+fn redacted(text: String, keys: Option<Keys>) -> String {
+    match keys {
+        Some(keys) => redaction::owned(text, keys),
+        None => text,
+    }
 }
 
 /// The texts of a value in the form that a terminal would show.

@@ -103,8 +103,8 @@ pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
 /// Whether an address has only the characters of one.
 fn is_plain_uri(uri: &str) -> bool {
     const MAX_URI: usize = 2048;
-    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"<>\"`{}|\\^".contains(&byte);
-    uri.len() <= MAX_URI && uri.bytes().all(is_plain)
+    uri.len() <= MAX_URI
+        && uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"`{}|\\^".contains(&byte))
 }
 
 /// Changes text that looks like the end of a fence.
@@ -112,10 +112,9 @@ fn defuse(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut from = 0;
     for (at, _) in text.match_indices('<') {
-        let rest = &text.as_bytes()[at + 1..];
-        let rest = rest.trim_ascii_start();
-        let rest = rest.strip_prefix(b"/").unwrap_or(rest).trim_ascii_start();
-        if rest.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME.as_bytes())) {
+        let behind = text.as_bytes()[at + 1..].trim_ascii_start();
+        let tag = behind.strip_prefix(b"/").unwrap_or(behind).trim_ascii_start();
+        if tag.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME.as_bytes())) {
             out.push_str(&text[from..at]);
             out.push('‹');
             from = at + 1;

@@ -25,7 +25,7 @@ pub(super) struct LiveEvents {
     messages: Mutex<RedactedText>,
 }
 
-/// Who gets the events.
+/// The receiver of the events.
 pub(super) struct EventReceiver {
     pub(super) events: Arc<dyn Events>,
     /// Whether others wrote all that the call says.
@@ -93,8 +93,8 @@ impl Events for LiveEvents {
     }
 
     fn command(&self) -> Option<Box<dyn OutputRecorder>> {
-        let live = || LiveOutput::new(self.rules);
-        let shown = Mutex::new(ShownOutput { each: [live(), live()], last_sent: Instant::now() });
+        let each = [LiveOutput::new(self.rules), LiveOutput::new(self.rules)];
+        let shown = Mutex::new(ShownOutput { each, last_sent: Instant::now() });
         Some(Box::new(ShownCommand { receiver: Arc::clone(&self.receiver), shown }))
     }
 }

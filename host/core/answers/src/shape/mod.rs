@@ -145,8 +145,8 @@ impl Shaper {
         (outcome, shape)
     }
 
-    /// What a model would get of the output of a command, and what filters left out. Nothing is
-    /// kept.
+    /// Returns what a model would get of the output of a command, and what filters left out.
+    /// Nothing is kept.
     ///
     /// # Errors
     ///
@@ -344,8 +344,8 @@ impl Shaper {
         LiveOutput::new(self.rules(context))
     }
 
-    /// Who keeps the whole output of the command of a call. `None`: there is none, or nothing is
-    /// kept.
+    /// The store for the whole output of the command of a call. `None`: there is no command, or
+    /// nothing is kept.
     pub fn spool(&self, context: &CallContext) -> Option<Arc<Spool>> {
         let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
         if self.threshold == 0 || subjects::commands(tool, &context.arguments).next().is_none() {
@@ -368,10 +368,10 @@ enum KeepError {
     Store(#[from] HostError),
 }
 
-/// What shaping did to an answer.
+/// The effect of shaping on an answer.
 #[derive(Debug, Default)]
 pub struct ShapeReport {
-    /// What filters left out.
+    /// The part that filters left out.
     pub filtered: Option<FilterSummary>,
     /// The injection patterns in untrusted text.
     pub injections: Vec<&'static str>,
@@ -379,7 +379,7 @@ pub struct ShapeReport {
     pub truncated: bool,
     /// Whether it is untrusted text for a model.
     pub untrusted: bool,
-    /// Whether it has untrusted text, whoever reads it.
+    /// Whether it has untrusted text, for any reader.
     pub has_untrusted: bool,
     /// The host's notices, which are in its text too.
     pub notices: Vec<String>,
@@ -433,8 +433,8 @@ fn is_untrusted(context: &CallContext) -> bool {
     tool.definition.annotations.open_world
 }
 
-/// What a third-party tool says of its failure becomes a part of the answer, which is fenced. The
-/// host says what kind of failure it is.
+/// Makes the words of a third-party tool about its failure a part of the answer, which is fenced.
+/// The host says what kind of failure it is.
 fn enclose_words(context: &CallContext, outcome: &mut Outcome) {
     let (Some(tool), Err(failure)) = (&context.tool, outcome) else { return };
     if tool.is_built_in() || !failure.by_tool || failure.denial.is_some() {

@@ -105,7 +105,7 @@ impl Shaper {
 
 impl ModelAnswer<'_> {
     /// Marks untrusted text in the metadata, and fences notices about it. Returns the warning about
-    /// injection patterns, which stands before the fence.
+    /// injection patterns, which comes before the fence.
     fn warn(&mut self, whole_is_untrusted: bool) -> Option<Content> {
         if let Some(fence) = &self.fence {
             flagged::set_meta(self.outcome, "toolhold:untrusted", json!(true));

@@ -77,10 +77,15 @@ impl Source {
 /// not its target.
 fn keys_for_search(context: &CallContext, path: &str) -> Keys {
     let keys = of_file(path);
-    let grants = || context.tool.as_ref()?.plugin.as_ref()?.policy().files.clone();
-    let is_directory =
-        || FileView::new(grants()?, true).find(path.as_ref()).ok().map(|found| found.kind.is_dir());
-    if keys != Keys::Unknown && is_directory() == Some(true) { Keys::Unknown } else { keys }
+    if keys != Keys::Unknown && is_directory(context, path) == Some(true) {
+        return Keys::Unknown;
+    }
+    keys
+}
+
+fn is_directory(context: &CallContext, path: &str) -> Option<bool> {
+    let grants = context.tool.as_ref()?.plugin.as_ref()?.policy().files.clone()?;
+    Some(FileView::new(grants, true).find(path.as_ref()).ok()?.kind.is_dir())
 }
 
 /// The lines of `grep`: `path:12: text`, or `path-12- text`.

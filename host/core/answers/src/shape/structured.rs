@@ -146,12 +146,14 @@ fn rest_schema() -> Value {
 
 /// Whether a schema is of an object to which the host's names can be added.
 fn has_room(schema: &Value) -> bool {
-    let moved = |name| schema["properties"].get(name).is_some();
+    let properties = &schema["properties"];
     schema["type"] == "object"
         && schema
             .as_object()
             .is_some_and(|schema| schema.keys().all(|key| OPEN.contains(&key.as_str())))
-        && !OWN.iter().any(|(own, other)| moved(own) && moved(other))
+        && !OWN
+            .iter()
+            .any(|(own, other)| properties.get(own).is_some() && properties.get(other).is_some())
 }
 
 /// Renames a tool's own fields with the host's names.
@@ -256,16 +258,15 @@ fn fence_texts(value: &mut Value, fence: &Fence, known: &HashSet<&str>) {
         Value::Object(fields) => {
             fields.values_mut().for_each(|value| fence_texts(value, fence, known));
             if !fields.keys().all(|name| is_name(name) || known.contains(name.as_str())) {
-                let fenced = |name: String| {
-                    if is_name(&name) || known.contains(name.as_str()) {
-                        name
-                    } else {
-                        fence.wrap(&name)
-                    }
-                };
                 *fields = std::mem::take(fields)
                     .into_iter()
-                    .map(|(name, value)| (fenced(name), value))
+                    .map(|(name, value)| {
+                        if is_name(&name) || known.contains(name.as_str()) {
+                            (name, value)
+                        } else {
+                            (fence.wrap(&name), value)
+                        }
+                    })
                     .collect();
             }
         }
