@@ -43,12 +43,7 @@ pub(super) struct Key {
 impl Key {
     /// Of at most 64 bytes.
     pub(super) fn new(secret: &[u8]) -> Self {
-        let padded = |pad: u8| {
-            let mut block = [pad; 64];
-            block.iter_mut().zip(secret).for_each(|(byte, secret)| *byte ^= secret);
-            Sha256::new_with_prefix(block)
-        };
-        Self { inner: padded(0x36), outer: padded(0x5c) }
+        Self { inner: padded(secret, 0x36), outer: padded(secret, 0x5c) }
     }
 
     /// The hash of a record. `signed`: its bytes before the hash; `previous`: the hash of the
@@ -67,6 +62,12 @@ impl Key {
     fn after(&self, previous: &Hash) -> HashedRecord {
         HashedRecord { inner: self.inner.clone().chain_update(previous), outer: self.outer.clone() }
     }
+}
+
+fn padded(secret: &[u8], pad: u8) -> Sha256 {
+    let mut block = [pad; 64];
+    block.iter_mut().zip(secret).for_each(|(byte, secret)| *byte ^= secret);
+    Sha256::new_with_prefix(block)
 }
 
 /// A keyed hash of bytes that come in pieces.
@@ -145,14 +146,17 @@ pub(super) fn kind(record: &[u8]) -> &[u8] {
 
 /// A hash as text.
 pub(super) fn hex(hash: &Hash) -> [u8; 64] {
-    // Computed and not from a table, so that the compiler makes many at a time.
-    let digit = |value: u8| value + if value < 10 { b'0' } else { b'a' - 10 };
     let mut text = [0; 64];
     for (pair, byte) in text.chunks_exact_mut(2).zip(hash) {
         pair[0] = digit(byte >> 4);
         pair[1] = digit(byte & 15);
     }
     text
+}
+
+fn digit(value: u8) -> u8 {
+    // Computed and not from a table, so that the compiler makes many at a time.
+    value + if value < 10 { b'0' } else { b'a' - 10 }
 }
 
 /// A hash as a string.
@@ -162,19 +166,22 @@ pub(super) fn to_hex(hash: &Hash) -> String {
 
 /// A hash from its text, which is in lower case.
 pub(super) fn from_hex(text: &[u8]) -> Option<Hash> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
     let mut hash = [0; 32];
     if text.len() != 64 {
         return None;
     }
     for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        *byte = digit_value(pair[0])? << 4 | digit_value(pair[1])?;
     }
     Some(hash)
+}
+
+fn digit_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) const FOLDER: &str = "audit";
 /// The current file.
 pub(super) const CURRENT: &str = "audit.jsonl";
 
-/// States where the log ends; whoever appends locks it.
+/// States where the log ends; a process that appends locks it.
 pub(super) const HEAD: &str = "head";
 
 /// The key of the hashes.
@@ -41,19 +41,18 @@ pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's error.
 pub(super) fn rotated(folder: &PrivateFolder) -> io::Result<Vec<u64>> {
-    let number = |found: &String| {
-        found
-            .strip_prefix("audit.")?
-            .strip_suffix(".jsonl")?
-            .parse()
-            .ok()
-            .filter(|&number| name(number) == **found)
-    };
-    let mut numbers: Vec<u64> = folder.names(MOST)?.iter().filter_map(number).collect();
+    let mut numbers: Vec<u64> =
+        folder.names(MOST)?.iter().filter_map(|found| number_of(found)).collect();
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// The number in the name of a finished file.
+fn number_of(found: &str) -> Option<u64> {
+    let number = found.strip_prefix("audit.")?.strip_suffix(".jsonl")?.parse().ok()?;
+    (name(number) == found).then_some(number)
 }
 
 /// The key. `None`: it doesn't exist yet.
@@ -89,9 +88,9 @@ fn key_bytes(folder: &PrivateFolder) -> io::Result<Option<[u8; 32]>> {
             read => length += read,
         }
     }
-    match secret.first_chunk::<32>().filter(|_| length == 32) {
-        Some(secret) => Ok(Some(*secret)),
-        None => Err(io::Error::new(
+    match secret.first_chunk::<32>() {
+        Some(secret) if length == 32 => Ok(Some(*secret)),
+        _ => Err(io::Error::new(
             ErrorKind::InvalidData,
             "`key` is damaged; bring it back, or move the folder elsewhere to begin anew",
         )),
@@ -142,13 +141,15 @@ pub(super) struct Begin {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's error.
 pub(super) fn begin(file: &File) -> io::Result<Option<Begin>> {
     let size = file.metadata()?.len();
     let mut lines = Lines::new(file, 0, size);
     // A process may have been killed while it wrote the first one.
     while let Some(line) = lines.next()? {
-        if let Some(begin) = begin_of(line.bytes).filter(|_| line.whole) {
+        if let Some(begin) = begin_of(line.bytes)
+            && line.whole
+        {
             return Ok(Some(begin));
         }
         if line.from > 256 * 1024 {

@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
 use serde_json::Value;
 use toolhold_contract::HostError;
 
@@ -28,12 +30,11 @@ impl Trail {
     ///
     /// [`HostError::Io`]: the folder can't be watched, for example since nothing was ever recorded.
     pub fn follow(mut self) -> Result<Follow, HostError> {
-        let failed = |error: rustix::io::Errno| {
-            HostError::io(format!("watching {}", self.path().display()))(error.into())
-        };
-        let changes = inotify::init(CreateFlags::CLOEXEC).map_err(failed)?;
+        let changes = inotify::init(CreateFlags::CLOEXEC)
+            .map_err(|errno| cannot_watch(self.path(), errno))?;
         let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
-        inotify::add_watch(&changes, self.path(), what).map_err(failed)?;
+        inotify::add_watch(&changes, self.path(), what)
+            .map_err(|errno| cannot_watch(self.path(), errno))?;
         let last = self
             .opened
             .as_mut()
@@ -44,6 +45,10 @@ impl Trail {
     }
 }
 
+fn cannot_watch(folder: &Path, errno: Errno) -> HostError {
+    HostError::io(format!("watching {}", folder.display()))(errno.into())
+}
+
 impl Follow {
     /// The next records, at least one; waits for them without a limit.
     ///
@@ -52,15 +57,18 @@ impl Follow {
     /// [`HostError::Io`], naming the folder.
     pub fn wait(&mut self) -> Result<Vec<Value>, HostError> {
         let failed = HostError::io(self.trail.path().display().to_string());
-        let mut wait = || loop {
+        self.wait_for_new().map_err(failed)
+    }
+
+    fn wait_for_new(&mut self) -> io::Result<Vec<Value>> {
+        loop {
             let records = self.read_new()?;
             if !records.is_empty() {
                 return Ok(records);
             }
             // It doesn't matter what exactly has changed.
             rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; 4096]))?;
-        };
-        wait().map_err(failed)
+        }
     }
 
     fn read_new(&mut self) -> io::Result<Vec<Value>> {

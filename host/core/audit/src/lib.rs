@@ -3,7 +3,7 @@
 //!
 //! Each record is a line of JSON in `audit/audit.jsonl` in Toolhold's data folder, which no tool
 //! reads or writes. A call that can act has a record before it runs, and every call has one before
-//! its answer leaves. The lines form a chain with a key that is stored beside them:
+//! its answer leaves. The lines form a chain with a key that is stored next to them:
 //! [`Trail::verify`] finds changed, missing and cut records.
 
 mod chain;
@@ -111,7 +111,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// It can't be recorded, so it must not run.
+    /// The call can't be recorded, so it must not run.
     pub async fn intent(&self, call: &CallRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.write(settings, |key| record::intent(key, call, &self.front_end)).await;
@@ -122,7 +122,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// It can't be recorded, so it must not count.
+    /// The answer can't be recorded, so it must not apply.
     pub async fn approval(
         &self,
         call: &CallRecord<'_>,
@@ -142,7 +142,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// It can't be recorded, so the command must not be started.
+    /// The decision can't be recorded, so the command must not be started.
     pub async fn command(
         &self,
         command: &CallRecord<'_>,
@@ -162,7 +162,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// It can't be recorded, so nobody may see the outcome. Never for a call that only reads or
+    /// The outcome can't be recorded, so nobody may see it. Never for a call that only reads or
     /// that didn't run.
     pub async fn outcome(&self, outcome: &OutcomeRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
@@ -175,14 +175,17 @@ impl Audit {
             written,
             "The call has run, and what it did is done; its answer is kept back",
         );
-        failure.filter(|_| outcome.acts && outcome.attempts > 0).map_or(Ok(()), Err)
+        match failure {
+            Some(failure) if outcome.acts && outcome.attempts > 0 => Err(failure),
+            _ => Ok(()),
+        }
     }
 
     /// Records a question of a tool's own to the person, or what came of it.
     ///
     /// # Errors
     ///
-    /// It can't be recorded, so it must not be asked, or its answer must not count.
+    /// The question can't be recorded, so it must not be asked, or its answer must not apply.
     pub async fn inquiry(&self, inquiry: &InquiryRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
@@ -195,7 +198,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// It can't be recorded, so nobody may see the outcome of the call.
+    /// The undo can't be recorded, so nobody may see the outcome of the call.
     pub async fn rollback(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
@@ -208,7 +211,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// It can't be recorded.
+    /// The undo can't be recorded.
     pub fn rollback_now(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.append(settings, |key| record::rollback(key, rollback, &self.front_end));
@@ -219,7 +222,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// It can't be recorded, so its answer must not be used.
+    /// The request can't be recorded, so its answer must not be used.
     pub fn own_request(&self, request: &OwnRequestRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
@@ -232,7 +235,7 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// It can't be recorded, so a job must not begin.
+    /// The job can't be recorded, so it must not start.
     pub fn job(&self, job: &JobRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.append(settings, |key| record::job(key, job, &self.front_end));
@@ -282,7 +285,7 @@ impl Audit {
         let body = body(&self.key(settings)?);
         let mut written = self.lock_state();
         if written.log.as_mut().is_none_or(|log| log.append(&body).is_err()) {
-            // The folder may have been moved, or the disk may have room again, so this looks anew.
+            // The folder may have been moved, or the disk may have room again, so this looks again.
             written.close();
             let mut log = Log::open(&self.data, settings.bounds)?;
             let appended = log.append(&body);
@@ -415,8 +418,7 @@ fn record_now(
 ) -> Result<(), HostError> {
     let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));
     let Some(settings) = audit.settings else { return Ok(()) };
-    let written = audit.append(settings, line);
-    let written = written.and_then(|_| {
+    let written = audit.append(settings, line).and_then(|_| {
         if settings.durable { audit.lock_state().take_unsynced().sync() } else { Ok(()) }
     });
     match (written, settings.on_failure) {
@@ -459,7 +461,8 @@ fn lock(written: &Mutex<LogState>) -> MutexGuard<'_, LogState> {
 /// the state.
 fn start_releaser(written: &Arc<Mutex<LogState>>) -> Option<Thread> {
     let written: Weak<Mutex<LogState>> = Arc::downgrade(written);
-    let release = move || {
+    let builder = std::thread::Builder::new().name("toolhold-record".to_owned());
+    let thread = builder.spawn(move || {
         loop {
             std::thread::park();
             std::thread::sleep(HOLD);
@@ -469,8 +472,7 @@ fn start_releaser(written: &Arc<Mutex<LogState>>) -> Option<Thread> {
                 tracing::warn!("the end of the audit log can't be noted in `head`: {error}");
             }
         }
-    };
-    let thread = std::thread::Builder::new().name("toolhold-record".to_owned()).spawn(release);
+    });
     thread.ok().map(|thread| thread.thread().clone())
 }
 

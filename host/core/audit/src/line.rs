@@ -100,7 +100,8 @@ impl<'k> Line<'k> {
     pub(super) fn time(&mut self, key: &str, time: Duration) {
         self.key(key);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let (whole, part) = (micros / 1000, micros % 1000);
+        let whole = micros / 1000;
+        let part = micros % 1000;
         let _ = write!(self.0, "{whole}");
         if part > 0 {
             let _ = write!(self.0, ".{part:03}");
@@ -243,11 +244,12 @@ fn value(
                     out.push(b',');
                 }
                 // No secret is as short as most names.
-                match key.len() <= SHORT
-                    && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-                {
-                    true => quoted(out, key),
-                    false => quoted(out, &shown(key, LONG)),
+                let is_name = key.len() <= SHORT
+                    && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+                if is_name {
+                    quoted(out, key);
+                } else {
+                    quoted(out, &shown(key, LONG));
                 }
                 out.push(b':');
                 self::value(

@@ -83,7 +83,8 @@ impl Part<'_> {
     ///
     /// The system's.
     pub(super) fn hash(mut self) -> io::Result<Hash> {
-        let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 64 * 1024]);
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; 64 * 1024];
         loop {
             match self.read(&mut buffer)? {
                 0 => return Ok(hasher.finalize().into()),

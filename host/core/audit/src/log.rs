@@ -1,11 +1,11 @@
 //! Appends entries to the audit log from any number of processes, rotates its files, and removes
 //! old ones.
 //!
-//! Whoever appends holds the lock of `head`, which states where the log ends and with which record.
-//! A process that is killed between the line and the head leaves the log ahead of the head: the
-//! next writer reads the additional lines and goes on from the last record. An incomplete record,
-//! after a killed process or on a full disk, stays where it is; the next record states its length
-//! and its hash, so that nothing else can take its place.
+//! A process that appends holds the lock of `head`, which states where the log ends and with which
+//! record. A process that is killed between the line and the head leaves the log ahead of the head:
+//! the next writer reads the additional lines and goes on from the last record. An incomplete
+//! record, after a killed process or on a full disk, stays where it is; the next record states its
+//! length and its hash, so that nothing else can take its place.
 //!
 //! A process that writes many records in a row, and finds none of another process between them,
 //! keeps the lock for a short time ([`Log::hold`]). Until it gives the lock back, it appends and
@@ -44,7 +44,7 @@ const IN_ROW: u32 = 16;
 /// Reason that is recorded when the head doesn't state where the log ends.
 const LOST: Option<&str> = Some("the head was lost: records may be missing before this one");
 
-/// Largest number of bytes that a record has beside its body.
+/// Largest number of bytes that a record has besides its body.
 const AROUND: u64 = 320;
 
 /// The size and the number of files.
@@ -79,16 +79,16 @@ pub(super) struct Log {
 struct Current {
     file: Arc<File>,
     at: Head,
-    /// What the next record has to state about the bytes before it.
+    /// The statement of the next record about the bytes before it.
     before: Before,
 }
 
 /// The bytes between the last record and the end of the file.
 #[derive(Default)]
 struct Before {
-    /// It needs a line end.
+    /// The last line needs a line end.
     open: bool,
-    /// Its length in bytes and its hash.
+    /// The length in bytes and the hash of an incomplete record.
     torn: Option<(u64, Hash)>,
     /// Why the end was searched for in the log itself.
     note: Option<&'static str>,
@@ -124,14 +124,15 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// The system's, or a file can't be trusted; the error names it.
+    /// The system's error, or a file can't be trusted; the error names it.
     pub(super) fn open(data: &Path, bounds: Bounds) -> io::Result<Self> {
         let path = data.join(files::FOLDER);
         let folder = PrivateFolder::make(data)
             .map_err(files::at(data))?
             .folder(files::FOLDER)
             .map_err(files::at(&path))?;
-        let (folder, at_head) = (Arc::new(folder), path.join(files::HEAD));
+        let folder = Arc::new(folder);
+        let at_head = path.join(files::HEAD);
         let head = Arc::new(folder.updated(files::HEAD).map_err(files::at(&at_head))?);
         let key = match files::key(&folder).map_err(files::at(&path.join(files::KEY)))? {
             Some(key) => key,
@@ -240,12 +241,11 @@ impl Log {
     /// The files to sync so that every record so far survives a power failure.
     pub(super) fn take_unsynced(&mut self) -> Unsynced {
         let unsynced = std::mem::take(&mut self.unsynced);
-        self.unsynced.files.extend(
-            self.current
-                .as_ref()
-                .filter(|_| self.bounds.durable)
-                .map(|current| Arc::clone(&current.file)),
-        );
+        if self.bounds.durable
+            && let Some(current) = &self.current
+        {
+            self.unsynced.files.push(Arc::clone(&current.file));
+        }
         unsynced
     }
 
@@ -285,7 +285,8 @@ impl Log {
             oldest.max(at.file.saturating_sub(self.bounds.keep))
         };
         let mut body = short(Kind::Begin);
-        let (previous, version) = (chain::to_hex(&at.link.hash), env!("CARGO_PKG_VERSION"));
+        let previous = chain::to_hex(&at.link.hash);
+        let version = env!("CARGO_PKG_VERSION");
         write!(
             body,
             ",\"file\":{},\"oldest\":{kept},\"previous\":\"{previous}\",\"toolhold\":\"{version}\"",
@@ -388,13 +389,16 @@ impl Log {
     /// without the end.
     fn next_file(&self, head: Head) -> io::Result<Option<Head>> {
         let name = files::name(head.file);
-        let after = |last: Head| Some(Head { file: head.file + 1, end: 0, ended: false, ..last });
+        let file = head.file + 1;
         match self.folder.file(&name) {
-            Ok(file) => Ok(after(follow(&self.key, &file, head, file.metadata()?.len())?)),
+            Ok(found) => {
+                let last = follow(&self.key, &found, head, found.metadata()?.len())?;
+                Ok(Some(Head { file, end: 0, ended: false, ..last }))
+            }
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             Err(_) if head.ended => {
                 self.folder.rename(CURRENT, &name)?;
-                Ok(after(head))
+                Ok(Some(Head { file, end: 0, ended: false, ..head }))
             }
             Err(_) => Ok(None),
         }

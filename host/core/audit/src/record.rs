@@ -36,15 +36,15 @@ pub struct CallRecord<'a> {
     pub tool: Option<ToolRecord<'a>>,
     /// The arguments, brought into the tool's form as far as possible.
     pub arguments: &'a Value,
-    /// What it acts on.
+    /// The paths, commands and URLs that it acts on.
     pub subjects: &'a [ResolvedSubject],
     /// Number of attachments.
     pub attachments: usize,
     /// The decision of the gates. `None` if the call didn't reach them.
     pub decision: Option<&'a Decision>,
-    /// Who approved it and for how long.
+    /// The person who approved it, and for how long.
     pub approval: Option<(&'a str, &'a str)>,
-    /// What came of its review by a model: `allow`, `deny: REASON` or `error: MESSAGE`. `None`: no
+    /// The result of its review by a model: `allow`, `deny: REASON` or `error: MESSAGE`. `None`: no
     /// model was to judge it.
     pub review: Option<&'a str>,
     /// The session's name.
@@ -93,7 +93,7 @@ pub struct InquiryRecord<'a> {
     pub tool: &'a str,
     /// Its provider.
     pub provider: &'a str,
-    /// What is wanted: `form` or `address`.
+    /// The wanted answer: `form` or `address`.
     pub wanted: &'a str,
     /// `accepted`, `declined` or `unanswered`, and who answered, or why nobody did. `None`: it is
     /// asked now. The values of a form aren't recorded.
@@ -120,17 +120,17 @@ pub struct OutcomeRecord<'a> {
     pub cached: bool,
     /// Whether a part of the answer was left out.
     pub truncated: bool,
-    /// What filters left out of the answer.
+    /// The part of the answer that filters left out.
     pub filtered: Option<FilteredRecord<'a>>,
     /// The injection patterns found in untrusted text.
     pub injections: &'a [&'static str],
     /// The provider's report.
     pub report: &'a Report,
-    /// What was saved of the changes in files.
+    /// The saved part of the changes in files.
     pub snapshot: Option<SnapshotRecord>,
 }
 
-/// What was saved of a call's changes in files, so that it can be undone.
+/// The saved changes of a call in files, so that it can be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRecord {
     /// Paths that were changed.
@@ -150,7 +150,7 @@ pub struct RollbackRecord<'a> {
     pub tool: &'a str,
     /// The session of the call.
     pub session: &'a str,
-    /// Who undid it.
+    /// The person or program that undid it.
     pub by: &'a str,
     /// Why it failed. `None`: it didn't.
     pub error: Option<&'a str>,
@@ -174,7 +174,7 @@ pub struct JobRecord<'a> {
 /// A request of Toolhold's own, or one hop of it.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnRequestRecord<'a> {
-    /// What it was for.
+    /// The purpose of the request.
     pub purpose: &'a str,
     /// When it began, since the Unix epoch.
     pub began: Duration,
@@ -198,7 +198,7 @@ pub struct OwnRequestRecord<'a> {
     pub failed: Option<&'a str>,
 }
 
-/// What filters left out of an answer.
+/// The part of an answer that filters left out.
 pub struct FilteredRecord<'a> {
     /// The filters' names.
     pub filters: &'a [String],
@@ -220,7 +220,7 @@ pub struct AnswerRecord<'a> {
     pub provider: &'a str,
     /// The arguments.
     pub arguments: &'a Value,
-    /// What the call would act on.
+    /// The paths, commands and URLs that the call would act on.
     pub subjects: &'a [ResolvedSubject],
     /// Why the question was asked.
     pub decision: &'a Decision,
@@ -228,7 +228,7 @@ pub struct AnswerRecord<'a> {
     pub session: &'a str,
     /// The agent that called.
     pub caller: Option<&'a str>,
-    /// Who answered.
+    /// The person who answered.
     pub by: &'a str,
     /// `yes` or `no`.
     pub answer: &'a str,
@@ -293,7 +293,7 @@ pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> V
     line.into_bytes()
 }
 
-/// What became of an undo.
+/// The result of an undo.
 pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Rollback, key);
     line.plain("call", record.call, NAME);
@@ -398,10 +398,11 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
         line.text("error", &failure.message, TEXT);
     }
     // A call that is refused before the gates is refused by the grants.
-    let by_grants = failure
-        .and_then(|failure| failure.denial.as_ref())
-        .filter(|_| record.call.decision.is_none());
-    if let Some(denial) = by_grants {
+    // A call that is refused before the gates is refused by the grants.
+    let denial = failure.and_then(|failure| failure.denial.as_ref());
+    if let Some(denial) = denial
+        && record.call.decision.is_none()
+    {
         decision(&mut line, Verdict::Deny, Gate::Grants, &denial.rule, &denial.place);
     }
     let parts = match record.outcome {
@@ -423,13 +424,10 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
         line.word("filter_confidence", filtered.confidence.as_str());
         let [lines, shown_lines] = filtered.lines;
         let [whole, shown] = filtered.bytes;
-        let counts = [
-            ("whole_lines", lines),
-            ("shown_lines", shown_lines),
-            ("whole_bytes", whole),
-            ("shown_bytes", shown),
-        ];
-        counts.into_iter().for_each(|(key, count)| line.number(key, count));
+        line.number("whole_lines", lines);
+        line.number("shown_lines", shown_lines);
+        line.number("whole_bytes", whole);
+        line.number("shown_bytes", shown);
     }
     line.words("injection_flagged", record.injections);
     if let Some(SnapshotRecord { paths, bytes, lost }) = record.snapshot {
@@ -452,59 +450,63 @@ pub(super) fn requests(
     requests: &[RequestRecord],
     more: u64,
 ) -> Vec<Vec<u8>> {
-    let begin = || {
-        let mut line = Line::new(Kind::Egress, key);
-        line.word("call", &call.id.0);
-        tool(&mut line, call);
-        line
-    };
-    let end = |mut line: Line<'_>| {
-        line.text("session", call.session, NAME);
-        if let Some(caller) = call.caller {
-            line.text("caller_id", caller, NAME);
-        }
-        line.plain("front_end", front_end, NAME);
-        line.into_bytes()
-    };
-    let one = |request: &RequestRecord| {
-        let mut line = begin();
-        line.moment("began", request.began);
-        line.plain("method", &request.method, NAME);
-        // Parts that may hold secrets were removed when the request was sent; other texts in the
-        // form of a secret are removed here.
-        line.text("url", &request.url, URL);
-        if let Ok(target) = Target::parse(&request.url) {
-            line.plain("host", &target.host.to_string(), RULE);
-        }
-        if request.hop > 0 {
-            line.number("hop", request.hop.into());
-        }
-        if let Some(address) = request.address {
-            line.plain("address", &address.to_string(), NAME);
-        }
-        if let Some(job) = &request.job {
-            line.plain("job", job, NAME);
-        }
-        if let Some(status) = request.status {
-            line.number("status", status.into());
-        }
-        line.word("result", request_result(request.refused, request.failed.is_some()));
-        if let Some(reason) = &request.failed {
-            line.text("reason", reason, TEXT);
-        }
-        if !request.secrets.is_empty() {
-            line.plain("secrets", &request.secrets.join(", "), RULE);
-        }
-        line.number("response_bytes", request.received);
-        line.time("duration_ms", request.time);
-        end(line)
-    };
     let counted = (more > 0).then(|| {
-        let mut line = begin();
+        let mut line = start_request(key, call);
         line.number("more_requests", more);
-        end(line)
+        end_request(line, call, front_end)
     });
-    requests.iter().map(one).chain(counted).collect()
+    let lines = requests.iter().map(|one| request(key, call, front_end, one));
+    lines.chain(counted).collect()
+}
+
+fn request(key: &Key, call: &CallRecord<'_>, front_end: &str, request: &RequestRecord) -> Vec<u8> {
+    let mut line = start_request(key, call);
+    line.moment("began", request.began);
+    line.plain("method", &request.method, NAME);
+    // Parts that may hold secrets were removed when the request was sent; other texts in the
+    // form of a secret are removed here.
+    line.text("url", &request.url, URL);
+    if let Ok(target) = Target::parse(&request.url) {
+        line.plain("host", &target.host.to_string(), RULE);
+    }
+    if request.hop > 0 {
+        line.number("hop", request.hop.into());
+    }
+    if let Some(address) = request.address {
+        line.plain("address", &address.to_string(), NAME);
+    }
+    if let Some(job) = &request.job {
+        line.plain("job", job, NAME);
+    }
+    if let Some(status) = request.status {
+        line.number("status", status.into());
+    }
+    line.word("result", request_result(request.refused, request.failed.is_some()));
+    if let Some(reason) = &request.failed {
+        line.text("reason", reason, TEXT);
+    }
+    if !request.secrets.is_empty() {
+        line.plain("secrets", &request.secrets.join(", "), RULE);
+    }
+    line.number("response_bytes", request.received);
+    line.time("duration_ms", request.time);
+    end_request(line, call, front_end)
+}
+
+fn start_request<'k>(key: &'k Key, call: &CallRecord<'_>) -> Line<'k> {
+    let mut line = Line::new(Kind::Egress, key);
+    line.word("call", &call.id.0);
+    tool(&mut line, call);
+    line
+}
+
+fn end_request(mut line: Line<'_>, call: &CallRecord<'_>, front_end: &str) -> Vec<u8> {
+    line.text("session", call.session, NAME);
+    if let Some(caller) = call.caller {
+        line.text("caller_id", caller, NAME);
+    }
+    line.plain("front_end", front_end, NAME);
+    line.into_bytes()
 }
 
 /// The fields that a record of any kind has of a call.
@@ -581,18 +583,18 @@ fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place
     line.plain("place", place, RULE);
 }
 
-/// The provider's report beside the outcome.
+/// The provider's report besides the outcome.
 fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
     let told = record.report.entries();
     let runs_commands =
         record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
     line.optional("job", told.job.as_deref(), NAME);
-    match told.exit_code.filter(|_| runs_commands) {
-        Some(code) => line.code("exit_code", code),
+    match told.exit_code {
+        Some(code) if runs_commands => line.code("exit_code", code),
         // A command always has this field: without an exit code it was ended by a signal or never
         // ran.
         None if runs_commands && told.job.is_none() => line.code("exit_code", -1),
-        None => {}
+        _ => {}
     }
     // Refusals by the gates are in the decision.
     if let Some(denial) = &told.denial {
@@ -627,14 +629,12 @@ fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
         }
         _ => {}
     }
-    let has = |is: fn(SubjectKind) -> bool| {
-        tool.definition.subjects.iter().any(|subject| is(subject.kind))
-    };
-    if has(|kind| kind == SubjectKind::Command) {
+    let subjects = &tool.definition.subjects;
+    if subjects.iter().any(|subject| subject.kind == SubjectKind::Command) {
         Some("shell")
-    } else if has(|kind| kind == SubjectKind::Url) {
+    } else if subjects.iter().any(|subject| subject.kind == SubjectKind::Url) {
         Some("web_scrape")
-    } else if has(SubjectKind::is_path) {
+    } else if subjects.iter().any(|subject| subject.kind.is_path()) {
         Some("file_system")
     } else {
         None

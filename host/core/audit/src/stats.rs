@@ -61,16 +61,17 @@ impl Trail {
                 times.push(record.own_ms());
             })?;
         }
-        let finished = |(tool, (stats, mut times)): (String, (ToolStats, Vec<f32>))| {
+        let mut finished = Vec::new();
+        for (tool, (stats, mut times)) in tools {
             times.sort_unstable_by(f32::total_cmp);
-            ToolStats {
+            finished.push(ToolStats {
                 tool,
                 p50_ms: percentile(&times, 50),
                 p99_ms: percentile(&times, 99),
                 ..stats
-            }
-        };
-        Ok(tools.into_iter().map(finished).collect())
+            });
+        }
+        Ok(finished)
     }
 }
 

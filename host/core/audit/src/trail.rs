@@ -73,28 +73,30 @@ impl Trail {
     /// [`HostError::Io`]: the file is lost or damaged, or its stated end of the log doesn't exist.
     pub fn head(&self) -> Result<Option<ChainHead>, HostError> {
         let Some(opened) = &self.opened else { return Ok(None) };
-        let failed = |name: &str, what: &str| {
-            let error = io::Error::new(
-                ErrorKind::InvalidData,
-                format!("{what}; `toolhold audit verify` tells what is there"),
-            );
-            HostError::io(self.path.join(name).display().to_string())(error)
-        };
         let Some(head) = opened.head else {
-            return Err(failed(
+            return Err(self.damaged(
                 files::HEAD,
                 "it is missing or damaged, so the end of the log is unknown",
             ));
         };
         // The file may be numbered by now, if the next record has started a new one.
-        let is_end = |log: &LogFile| {
-            log.number.is_none_or(|number| number == head.file) && log.size >= head.end
-        };
-        if head.end > 0 && !opened.files.iter().any(is_end) {
-            return Err(failed(CURRENT, "the end of the log is cut off"));
+        let has_end = opened
+            .files
+            .iter()
+            .any(|log| log.number.is_none_or(|number| number == head.file) && log.size >= head.end);
+        if head.end > 0 && !has_end {
+            return Err(self.damaged(CURRENT, "the end of the log is cut off"));
         }
         Ok((head.link.seq > 0)
             .then(|| ChainHead { seq: head.link.seq, hash: chain::to_hex(&head.link.hash) }))
+    }
+
+    fn damaged(&self, name: &str, what: &str) -> HostError {
+        let error = io::Error::new(
+            ErrorKind::InvalidData,
+            format!("{what}; `toolhold audit verify` tells what is there"),
+        );
+        HostError::io(self.path.join(name).display().to_string())(error)
     }
 
     /// All records of one call, by the ID in its answer: the intent, the answer of a person, and
@@ -186,8 +188,9 @@ impl Trail {
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), HostError> {
         let mut lines = Lines::new(&log.file, 0, log.size);
-        let failed = |error| HostError::io(self.path.join(&log.name).display().to_string())(error);
-        while let Some(line) = lines.next().map_err(failed)? {
+        while let Some(line) = lines.next().map_err(|error| {
+            HostError::io(self.path.join(&log.name).display().to_string())(error)
+        })? {
             if SealedRecord::parse(line.bytes).is_some() {
                 each(line.bytes);
             }
@@ -222,16 +225,13 @@ impl OpenLog {
         }
         drop(held);
         let Some(key) = key else {
-            let lost = || {
-                io::Error::new(
-                    ErrorKind::NotFound,
-                    "`key` is lost, with which the records were made; bring it back",
-                )
-            };
             return match files::key(&folder)? {
                 // The first record was written meanwhile.
                 Some(_) => Self::open(path),
-                None if logs.iter().any(|log| log.size > 0) => Err(lost()),
+                None if logs.iter().any(|log| log.size > 0) => Err(io::Error::new(
+                    ErrorKind::NotFound,
+                    "`key` is lost, with which the records were made; bring it back",
+                )),
                 None => Ok(None),
             };
         };

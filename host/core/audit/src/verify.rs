@@ -25,7 +25,7 @@ pub struct Verification {
     pub records: u64,
     /// Files that were read.
     pub files: usize,
-    /// What was changed, left out, inserted or cut off. Empty: the log is unchanged.
+    /// The records that were changed, left out, inserted or cut off. Empty: the log is unchanged.
     pub problems: Vec<Finding>,
     /// Number of problems after the first hundred.
     pub more_problems: u64,
@@ -55,8 +55,8 @@ impl Verification {
 
 impl Trail {
     /// Checks every record: each is unchanged and in its place, and none is missing. `head` is the
-    /// hash of a record that was stored elsewhere: without it, whoever can write to the folder
-    /// could have cut off the last records or written a new log.
+    /// hash of a record that was stored elsewhere: without it, a process that can write to the
+    /// folder could have cut off the last records or written a new log.
     ///
     /// # Errors
     ///
@@ -72,7 +72,9 @@ impl Trail {
             }
             check.end(opened);
         }
-        if let Some(head) = head.filter(|_| !check.wanted_is_there) {
+        if let Some(head) = head
+            && !check.wanted_is_there
+        {
             let found = format!(
                 "no record has the hash {head}: it was changed or cut off since, or it went with an old file that `keep` in [audit] had removed"
             );
@@ -145,10 +147,10 @@ impl Check {
     fn file(&mut self, opened: &OpenLog, at: usize, log: &LogFile) -> io::Result<()> {
         self.result.files += 1;
         let begin = files::begin(&log.file)?;
-        let before = at
-            .checked_sub(1)
-            .filter(|_| self.from_the_first)
-            .and_then(|at| opened.files[at].number);
+        let before = match at.checked_sub(1) {
+            Some(at) if self.from_the_first => opened.files[at].number,
+            _ => None,
+        };
         let number = log
             .number
             .or(before.map(|before| before + 1))
@@ -185,7 +187,9 @@ impl Check {
 
     fn lines(&mut self, opened: &OpenLog, log: &LogFile, number: u64) -> io::Result<()> {
         let mut lines = Lines::new(&log.file, 0, log.size);
-        let (mut count, mut after, mut ended) = (0, 0, false);
+        let mut count = 0;
+        let mut after = 0;
+        let mut ended = false;
         let mut strange: Option<Anomaly> = None;
         while let Some(line) = lines.next()? {
             count += 1;
@@ -237,7 +241,8 @@ impl Check {
         line: u64,
         record: &SealedRecord<'_>,
     ) -> io::Result<()> {
-        let (from, to) = (part.0, part.1.saturating_sub(1));
+        let from = part.0;
+        let to = part.1.saturating_sub(1);
         match (strange, record.incomplete_before()) {
             (None, None) => {}
             (Some(Anomaly { first, put_in: false }), Some((bytes, hash)))
@@ -269,9 +274,9 @@ impl Check {
             .rev()
             .find(|(known, ..)| Some(*known) == seq.checked_sub(1))
             .copied();
-        let follows = |previous: &Hash| record.follows(&opened.key, previous);
-        let verified =
-            before.is_some_and(|(_, stated, actual)| follows(&stated) || follows(&actual));
+        let verified = before.is_some_and(|(_, stated, actual)| {
+            record.follows(&opened.key, &stated) || record.follows(&opened.key, &actual)
+        });
         if verified && seq == self.last + 1 {
             self.result.records += 1;
             self.wanted_is_there |= self
@@ -375,6 +380,8 @@ impl Check {
 /// Whether the head is right about the last record. If that record was the last of its file and the
 /// next file has no record yet, the head is about the next file.
 fn fits(head: &Head, found: Option<&Head>) -> bool {
-    let next = |found: &Head| Head { file: found.file + 1, end: 0, ended: false, ..*found };
-    found.is_some_and(|found| head == found || (found.ended && *head == next(found)))
+    found.is_some_and(|found| {
+        let next = Head { file: found.file + 1, end: 0, ended: false, ..*found };
+        head == found || (found.ended && *head == next)
+    })
 }

@@ -59,7 +59,7 @@ pub enum ReadFrom {
     Time(SystemTime),
 }
 
-/// A record as it stands in the log.
+/// A record as it is in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
     /// Its line without the line end.
@@ -75,7 +75,7 @@ pub struct LogRecord {
     pub missing: u64,
 }
 
-/// Reads records in their order. It holds no lock, so it never delays whoever writes.
+/// Reads records in their order. A reader holds no lock, so it never delays a writer.
 pub struct RecordReader {
     path: PathBuf,
     from: ReadFrom,
@@ -125,10 +125,9 @@ impl RecordReader {
     ///
     /// [`HostError::Io`], naming the folder.
     pub fn key_id(&self) -> Result<Option<String>, HostError> {
-        let id = |opened: &Opened| files::key_id(&opened.folder);
         self.opened
             .as_ref()
-            .map(id)
+            .map(|opened| files::key_id(&opened.folder))
             .transpose()
             .map_err(HostError::io(self.path.join(files::KEY).display().to_string()))
     }
@@ -185,12 +184,13 @@ impl Opened {
             let has_records = folder
                 .file(CURRENT)
                 .is_ok_and(|file| file.metadata().is_ok_and(|found| found.len() > 0));
-            return match has_records && files::key(&folder)?.is_none() {
-                true => Err(io::Error::new(
+            return if has_records && files::key(&folder)?.is_none() {
+                Err(io::Error::new(
                     ErrorKind::NotFound,
                     "`key` is lost, with which the records were made; bring it back",
-                )),
-                false => nothing(from).map(|()| None),
+                ))
+            } else {
+                nothing(from).map(|()| None)
             };
         };
         let mut opened = Self { folder, key, changes, from: None, after: Link::START, file: None };
@@ -244,13 +244,15 @@ impl Opened {
             let (file, begin) = found.swap_remove(at);
             let mut lines = Lines::new(&file, 0, file.metadata()?.len());
             while let Some(line) = lines.next()? {
-                let Some(sealed) = SealedRecord::parse(line.bytes).filter(|_| line.whole) else {
+                if !line.whole {
                     continue;
-                };
+                }
+                let Some(sealed) = SealedRecord::parse(line.bytes) else { continue };
                 if sealed.link == wanted {
                     let ended = chain::kind(line.bytes) == b"end";
                     self.after = wanted;
-                    let (number, at) = (begin.file, line.to);
+                    let number = begin.file;
+                    let at = line.to;
                     self.file = Some(LogPart { number, file, at, ended });
                     return Ok(());
                 }
@@ -292,7 +294,8 @@ impl Opened {
     }
 
     fn read(&mut self, most: usize) -> io::Result<Vec<LogRecord>> {
-        let (mut records, mut bytes) = (Vec::new(), 0);
+        let mut records = Vec::new();
+        let mut bytes = 0;
         loop {
             // It doesn't matter what has changed: what is there now is read.
             self.forget_changes()?;
@@ -360,7 +363,8 @@ impl Opened {
             return Ok(false);
         }
         // Its last records may have been written after it was read.
-        let (number, size) = (part.number, part.file.metadata()?.len());
+        let number = part.number;
+        let size = part.file.metadata()?.len();
         if !part.ended && has_line(&part.file, part.at, size)? {
             return Ok(true);
         }
@@ -397,7 +401,7 @@ impl Opened {
 ///
 /// # Errors
 ///
-/// It begins otherwise, so nobody knows which records it has.
+/// The file begins otherwise, so nobody knows which records it has.
 fn begin(file: &File, name: &str) -> io::Result<Option<files::Begin>> {
     if !has_line(file, 0, file.metadata()?.len())? {
         return Ok(None);
