@@ -12,7 +12,7 @@ use toolhold_contract::{CancellationToken, JobEnd, OutputRecorder, OutputStream}
 
 use crate::ring::Ring;
 
-/// What a job was started by.
+/// The origin of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobAbout {
     /// The ID of the call.
@@ -51,9 +51,9 @@ pub struct JobSummary {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum JobState {
-    /// It runs.
+    /// The job runs.
     Running,
-    /// It has ended.
+    /// The job has ended.
     Ended {
         /// The exit code; 128 plus the signal if a signal ended it. `None`: Toolhold ended it.
         exit_code: Option<i32>,
@@ -91,7 +91,7 @@ pub(crate) struct Job {
     pub(crate) process: OnceLock<i32>,
     started: Instant,
     started_at: SystemTime,
-    /// How it ended, after which time, and what its reader has to know beside that.
+    /// How it ended, after which time, and the notices for its reader.
     end: OnceLock<(JobEnd, Duration, Vec<String>)>,
     /// Whether its session knows that it has ended.
     is_told: AtomicBool,

@@ -33,7 +33,7 @@ pub struct JobBounds {
     pub output: u64,
 }
 
-/// What a configuration says of jobs.
+/// The settings of jobs in a configuration.
 #[derive(Clone, Debug)]
 pub struct JobSettings {
     /// Their bounds.
@@ -108,7 +108,7 @@ impl Jobs {
         }
     }
 
-    /// The jobs of the session of this name, which no other session has. Whoever is the session
+    /// The jobs of the session of this name, which no other session has. The session itself
     /// holds them.
     pub fn session(&self, name: &Arc<str>) -> SessionJobs {
         let mut sessions = self.0.sessions();
@@ -141,8 +141,10 @@ impl Jobs {
 
     /// Whether the job that a call started runs.
     pub fn is_running(&self, call: &str) -> bool {
-        let is_its = |job: &Arc<Job>| job.about.call == call && !job.has_ended();
-        self.0.live_sessions().iter().any(|session| session.jobs().iter().any(is_its))
+        let sessions = self.0.live_sessions();
+        sessions.iter().any(|session| {
+            session.jobs().iter().any(|job| job.about.call == call && !job.has_ended())
+        })
     }
 
     /// Stops a job of any session. `false`: no job that runs has this ID.
@@ -160,8 +162,7 @@ impl Jobs {
             session.end_all();
         }
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let still = |running: &mut usize| *running > 0;
-        drop(self.0.ended.wait_timeout_while(running, ENDING, still));
+        drop(self.0.ended.wait_timeout_while(running, ENDING, |running| *running > 0));
     }
 
     pub(crate) fn find(&self, session: &str, id: &str) -> Option<Arc<Job>> {
@@ -207,13 +208,14 @@ impl SessionJobs {
         self.0.jobs().iter().map(|job| job.summary()).collect()
     }
 
-    /// What the session has to know of jobs that have ended since the last time, each once.
+    /// Notices for the session about jobs that have ended since the last time, each once.
     pub fn news(&self) -> Vec<String> {
         let ended: Vec<Arc<Job>> = self.0.jobs().iter().filter(|job| job.tell()).cloned().collect();
         ended
             .iter()
             .map(|job| {
-                let (id, state) = (&job.id, job.state().describe());
+                let id = &job.id;
+                let state = job.state().describe();
                 let time = job.time().as_secs();
                 let mut text = format!(
                     "Job {id} has {state} after {time} s. To see its output, call job_output with id \"{id}\"."
@@ -253,8 +255,8 @@ impl SessionInner {
         let id = new_id().map_err(JobPlaceError::Id)?;
         let shared = &self.shared;
         let JobSettings { bounds, key, .. } = shared.settings();
-        let others = shared.live_sessions();
-        let others = others.iter().filter(|other| !std::ptr::eq(&raw const ***other, self));
+        let sessions = shared.live_sessions();
+        let others = sessions.iter().filter(|other| !std::ptr::eq(&raw const ***other, self));
         let elsewhere: usize = others.map(|other| other.running()).sum();
         let mut jobs = self.jobs();
         let running = jobs.iter().filter(|job| !job.has_ended()).count();

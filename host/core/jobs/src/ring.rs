@@ -26,8 +26,9 @@ impl Budget {
     }
 
     fn take(&self, bytes: u64) -> bool {
-        let take = |left: u64| left.checked_sub(bytes);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes))
+            .is_ok()
     }
 
     fn give_back(&self, bytes: u64) {
@@ -94,7 +95,7 @@ impl Ring {
         while !left.is_empty() && self.failure.is_none() {
             match self.write(left) {
                 Ok(written) => left = &left[written..],
-                // The disk is full. What the file has can be written again.
+                // The disk is full. The bytes of the file can be overwritten.
                 Err(_) if !self.is_full && self.end > 0 => {
                     (self.room, self.is_full) = (self.end, true);
                 }
@@ -139,7 +140,8 @@ impl Ring {
         let length = usize::try_from(self.end - start).unwrap_or(usize::MAX).min(most.max(4));
         let mut bytes = vec![0; length];
         if let Some(file) = &self.file {
-            let (at, room) = (start % self.room, self.room);
+            let at = start % self.room;
+            let room = self.room;
             let first = length.min(usize::try_from(room - at).unwrap_or(usize::MAX));
             let (head, tail) = bytes.split_at_mut(first);
             file.read_exact_at(head, at)?;

@@ -52,8 +52,8 @@ impl JobServers for Servers {
         if running.is_empty() {
             return Err(NoJobServer::NotListening);
         }
-        let failed = |error: std::io::Error| NoJobServer::Failed(error.to_string());
-        let (four, six) = network.loopback().map_err(failed)?;
+        let (four, six) =
+            network.loopback().map_err(|error| NoJobServer::Failed(error.to_string()))?;
         let mut listening = listeners(four.list.into(), port, until)?;
         let six = match six {
             Some(six) => {
@@ -99,7 +99,7 @@ fn listeners(list: File, port: u16, until: Instant) -> Result<Vec<(IpAddr, u64)>
             continue;
         }
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        // Those that listen come first. A program can have very many others.
+        // The listening sockets come first. A program can have very many others.
         let (Some(local), Some(&LISTENS)) = (fields.get(1), fields.get(3)) else {
             return Ok(found);
         };
@@ -122,7 +122,10 @@ fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let mut bytes = [0; 16];
-    let words = address.len().checked_div(8).filter(|_| address.len() % 8 == 0)?;
+    if address.len() % 8 != 0 {
+        return None;
+    }
+    let words = address.len() / 8;
     for (index, place) in bytes.chunks_mut(4).take(words).enumerate() {
         let word = address.get(index * 8..index * 8 + 8)?;
         // Each word is the machine's.

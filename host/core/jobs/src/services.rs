@@ -85,7 +85,8 @@ impl Services {
 
     /// The services of a session. The session holds them, and nobody else makes them for its name.
     pub fn session(&self, session: &Arc<str>) -> SessionServices {
-        let (session, shared) = (Arc::clone(session), Arc::clone(&self.0));
+        let session = Arc::clone(session);
+        let shared = Arc::clone(&self.0);
         SessionServices(Arc::new(SessionInner { session, shared }))
     }
 }
@@ -147,8 +148,12 @@ impl Shared {
         let mut table = self.lock();
         loop {
             let now = Instant::now();
-            let is_over = |_: &Name, service: &mut Service| matches!(service.state, State::Idle { since, .. } if now >= since + self.idle);
-            let over: Vec<(Name, Service)> = table.services.extract_if(is_over).collect();
+            let over: Vec<(Name, Service)> = table
+                .services
+                .extract_if(|_, service| {
+                    matches!(service.state, State::Idle { since, .. } if now >= since + self.idle)
+                })
+                .collect();
             if !over.is_empty() {
                 drop(table);
                 drop(over);
@@ -195,8 +200,11 @@ impl ServiceKeeper for SessionServices {
                 if known == *rights { (Some(program), None) } else { (None, Some(program)) }
             }
             _ => {
-                let is_own = |(other, by, _): &&Name| other == session && by == plugin;
-                let own = table.services.keys().filter(is_own).count();
+                let own = table
+                    .services
+                    .keys()
+                    .filter(|(other, by, _)| other == session && by == plugin)
+                    .count();
                 if own >= *most {
                     return Err(ServicePlaceError::Plugin { own, limit: *most });
                 }
@@ -217,8 +225,7 @@ impl ServiceKeeper for SessionServices {
 
     fn stop(&self, plugin: &str, name: &str) -> bool {
         let SessionInner { session, shared } = &*self.0;
-        let is_it = |(other, by, known): &Name| other == session && by == plugin && known == name;
-        shared.end(is_it) > 0
+        shared.end(|(other, by, known)| other == session && by == plugin && known == name) > 0
     }
 }
 

@@ -12,7 +12,7 @@ use toolhold_shell_commands::{CarriedChanges, CommandStart, ShellState};
 pub struct SessionShell(Arc<Mutex<ShellState>>);
 
 impl SessionShell {
-    /// What the commands of a call begin with: the state of this moment. The gates read it.
+    /// The state that the commands of a call start with: that of this moment. The gates read it.
     pub fn begin(&self) -> CallShell {
         let began = self.state().clone();
         CallShell { session: self.clone(), began, notices: Mutex::default() }
@@ -47,7 +47,7 @@ impl CallShell {
         shown
     }
 
-    /// What the reader of the answer has to know. They are removed.
+    /// Takes the notices for the reader of the answer.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -130,21 +130,22 @@ impl JobPlace for JobSlot {
     }
 
     fn run(mut self: Box<Self>, process: i32, command: JobCommand) -> io::Result<()> {
-        let (job, shared) = (Arc::clone(&self.job), Arc::clone(&self.session.shared));
+        let job = Arc::clone(&self.job);
+        let shared = Arc::clone(&self.session.shared);
         let begun = shared.settings().observer.begin(&job.id, &job.about);
         begun.map_err(|failure| io::Error::other(failure.message))?;
         let Some(finisher) = self.finisher.take() else { return Ok(()) };
         let _ = job.process.set(process);
-        let work = move || {
+        self.session.shared.count_thread(true);
+        let builder = std::thread::Builder::new().name("toolhold-job".to_owned());
+        let started = builder.spawn(move || {
             let end = command();
             let finish: Option<Finisher> = finisher.recv().ok();
             let notices = finish.map(|finish| finish(&end)).unwrap_or_default();
             shared.settings().observer.end(&job.id, &job.about, &end, job.time());
             job.finish(end, notices);
             shared.count_thread(false);
-        };
-        self.session.shared.count_thread(true);
-        let started = std::thread::Builder::new().name("toolhold-job".to_owned()).spawn(work);
+        });
         if let Err(error) = started {
             self.session.shared.count_thread(false);
             self.session.remove(&self.job.id);

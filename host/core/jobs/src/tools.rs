@@ -75,7 +75,7 @@ impl JobTools {
     /// `threshold`: the characters of the longest answer; 0: there is no limit. `max_call`: the
     /// longest time of a call.
     pub fn new(jobs: Arc<Jobs>, threshold: usize, max_call: Duration) -> Self {
-        // What is said beside the output counts too: an answer is never cut.
+        // The text besides the output counts too: an answer is never cut.
         let most = if threshold == 0 { usize::MAX } else { threshold.saturating_sub(600).max(1) };
         let wait = max_call.min(Duration::from_secs(MAX_WAIT));
         Self { jobs, most, wait, tools: definitions() }
@@ -104,13 +104,16 @@ impl JobTools {
         let mut changes = job.changes();
         loop {
             changes.borrow_and_update();
-            // It is asked before the output is read, so that the output of an ended job is whole.
+            // This comes before the output is read, so that the output of an ended job is whole.
             let has_ended = job.has_ended();
             let enough = has_ended || Instant::now() >= until || call.cancel.is_cancelled();
             if enough || arguments.until == Until::Output {
-                let (reader, offset) = (Arc::clone(&job), arguments.offset);
-                let part = tokio::task::spawn_blocking(move || reader.read(offset, most)).await;
-                let part = part.map_err(host)?.map_err(host)?;
+                let reader = Arc::clone(&job);
+                let offset = arguments.offset;
+                let part = tokio::task::spawn_blocking(move || reader.read(offset, most))
+                    .await
+                    .map_err(host)?
+                    .map_err(host)?;
                 if enough || !part.text.is_empty() {
                     return Ok(answer(&job, has_ended, &part));
                 }
@@ -136,7 +139,7 @@ impl JobTools {
                 neutral_line(cut(&summary.command, SHOWN)),
             );
             if summary.state != crate::JobState::Running {
-                // Whoever reads this knows that it has ended.
+                // The reader of this knows that the job has ended.
                 job.tell();
             }
             let mut value = serde_json::to_value(&summary).map_err(host)?;
@@ -167,9 +170,10 @@ impl JobTools {
             return Err(Failure::new(Category::Timeout, message));
         }
         job.tell();
-        let text = match ran {
-            true => format!("Job {}: {}.\n", job.id, state.describe()),
-            false => format!("Job {} had ended before: {}.\n", job.id, state.describe()),
+        let text = if ran {
+            format!("Job {}: {}.\n", job.id, state.describe())
+        } else {
+            format!("Job {} had ended before: {}.\n", job.id, state.describe())
         };
         Ok(Output { structured: serde_json::to_value(&state).ok(), ..Output::text(text) })
     }
@@ -260,10 +264,6 @@ fn definitions() -> Vec<Arc<Definition>> {
         "additionalProperties": false,
     });
     let none = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-    let tool = |name: &str, title: &str, description: &str, schema, annotations| {
-        let title = Some(title.to_owned());
-        Arc::new(Definition { title, annotations, ..Definition::new(name, description, schema) })
-    };
     vec![
         tool(
             OUTPUT,
@@ -288,6 +288,17 @@ fn definitions() -> Vec<Arc<Definition>> {
             Annotations { read_only: false, ..reads },
         ),
     ]
+}
+
+fn tool(
+    name: &str,
+    title: &str,
+    description: &str,
+    schema: Value,
+    annotations: Annotations,
+) -> Arc<Definition> {
+    let title = Some(title.to_owned());
+    Arc::new(Definition { title, annotations, ..Definition::new(name, description, schema) })
 }
 
 impl ToolSource for JobTools {
