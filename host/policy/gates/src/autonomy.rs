@@ -70,26 +70,24 @@ impl Containment {
     /// the network, writes a file that runs later outside of the sandbox, or is a third-party
     /// plugin's.
     fn check(&self, action: &Action<'_>) -> Result<(), Option<&'static str>> {
-        let kinds = || action.subjects.iter().map(|subject| subject.kind);
-        let plants = || {
-            action.subjects.iter().any(|subject| {
-                subject.access == Access::Write && runs_later(Path::new(&subject.text))
-            })
-        };
+        let kinds = action.subjects.iter().map(|subject| subject.kind);
         if action.built_in && BuiltInPlugin::has(action.provider, BuiltInGrant::Memory) {
-            // It reaches nothing but Toolhold's own file, and `toolhold memory` shows and deletes
-            // it.
+            // The memory reaches nothing but Toolhold's own file, and `toolhold memory` shows and
+            // deletes it.
             return Ok(());
         }
         if !action.built_in || action.subjects.is_empty() {
             return Err(None);
         }
-        let missing = if kinds().any(|kind| kind == SubjectKind::Command) {
+        let missing = if kinds.clone().any(|kind| kind == SubjectKind::Command) {
             self.commands
-        } else if kinds().all(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name))
+        } else if kinds.clone().all(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name))
             && !action.annotations.open_world
         {
-            if plants() {
+            let plants = action.subjects.iter().any(|subject| {
+                subject.access == Access::Write && runs_later(Path::new(&subject.text))
+            });
+            if plants {
                 return Err(None);
             }
             self.files
@@ -123,16 +121,7 @@ impl Placed<Autonomy> {
         permissions: &Permissions,
         permitted: bool,
     ) -> Option<Decision> {
-        let (autonomy, place) = (self.value, &self.place);
-        let decision = |verdict, rule: Cow<'static, str>, remedy: Cow<'static, str>| {
-            Some(Decision {
-                verdict,
-                gate: Gate::Autonomy,
-                rule,
-                place: place.text.clone(),
-                remedy,
-            })
-        };
+        let autonomy = self.value;
         let unasked = match action.tool {
             JOB_STOP => Some("a session may stop what it started"),
             DIAGNOSTICS => Some(CHOOSES_COMMANDS),
@@ -140,7 +129,9 @@ impl Placed<Autonomy> {
             DELEGATE => Some("each call of the other agent is decided on by itself"),
             _ => None,
         };
-        if let Some(rule) = unasked.filter(|_| action.built_in) {
+        if let Some(rule) = unasked
+            && action.built_in
+        {
             let remedy = "To be asked, give its tool a permission with `action = \"ask\"`.";
             return (!permitted).then_some(Decision {
                 verdict: Verdict::Allow,
@@ -151,8 +142,9 @@ impl Placed<Autonomy> {
             });
         }
         if autonomy == Autonomy::ReadOnly && action.acts() {
-            let remedy = place.remedy_to_set("To be asked instead", "tools", "autonomy = \"ask\"");
-            return decision(Verdict::Deny, autonomy.rule().into(), remedy);
+            let remedy =
+                self.place.remedy_to_set("To be asked instead", "tools", "autonomy = \"ask\"");
+            return Some(self.decision(Verdict::Deny, autonomy.rule().into(), remedy));
         }
         if permitted {
             return None;
@@ -169,17 +161,27 @@ impl Placed<Autonomy> {
                 ),
             });
         }
-        // Nobody reads it of a call that is made. `Policy::explain` names the file.
+        // This text isn't read for a call that is made. `Policy::explain` names the file.
         let to_be_asked = "To be asked, set `autonomy = \"ask\"` in [tools].";
         let rule = match (autonomy, containment.check(action)) {
             (Autonomy::Full, _) | (Autonomy::Sandboxed, Ok(())) => {
-                return decision(Verdict::Allow, autonomy.rule().into(), to_be_asked.into());
+                let rule = autonomy.rule().into();
+                return Some(self.decision(Verdict::Allow, rule, to_be_asked.into()));
             }
             (Autonomy::Sandboxed, Err(Some(reason))) => {
                 format!("{}, which asks because of `{reason}`", autonomy.rule()).into()
             }
             _ => autonomy.rule().into(),
         };
-        decision(Verdict::Ask, rule, permissions.to_allow(action).into())
+        Some(self.decision(Verdict::Ask, rule, permissions.to_allow(action).into()))
+    }
+
+    fn decision(
+        &self,
+        verdict: Verdict,
+        rule: Cow<'static, str>,
+        remedy: Cow<'static, str>,
+    ) -> Decision {
+        Decision { verdict, gate: Gate::Autonomy, rule, place: self.place.text.clone(), remedy }
     }
 }

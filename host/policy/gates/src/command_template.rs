@@ -109,7 +109,7 @@ pub struct CommandTemplate {
     /// The argument that becomes the standard input.
     stdin: Option<String>,
     arguments: BTreeMap<String, Argument>,
-    /// What the tool says about itself. `None`: what the component says.
+    /// The description of the tool. `None`: the description by the component.
     pub description: Option<String>,
 }
 
@@ -181,7 +181,7 @@ impl CommandTemplate {
     ///
     /// # Errors
     ///
-    /// What is wrong with which part.
+    /// The part that is wrong, and why.
     pub fn parse<'w>(
         written: impl IntoIterator<Item = WrittenPart<'w>>,
         stdin: &str,
@@ -292,7 +292,8 @@ impl CommandTemplate {
         let paths = self.arguments.iter();
         paths
             .filter_map(|(name, argument)| {
-                let (pointer, kind) = (format!("/{name}"), SubjectKind::Path);
+                let pointer = format!("/{name}");
+                let kind = SubjectKind::Path;
                 Some(Subject { pointer, kind, access: argument.path? })
             })
             .collect()
@@ -325,16 +326,16 @@ impl CommandTemplate {
 impl Word {
     /// Whether a call has the arguments of this word.
     fn is_given(&self, arguments: &Value) -> bool {
-        let value = |name: &String| arguments.get(name);
         match self {
             Self::Text(pieces) => pieces.iter().all(|piece| match piece {
                 Piece::Literal(_) => true,
-                Piece::Argument(one) => value(&one.name).is_some_and(Value::is_string),
+                Piece::Argument(one) => arguments.get(&one.name).is_some_and(Value::is_string),
             }),
             Self::List(one) => {
-                value(&one.name).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
+                let items = arguments.get(&one.name).and_then(Value::as_array);
+                items.is_some_and(|items| !items.is_empty())
             }
-            Self::Switch(name) => value(name) == Some(&Value::Bool(true)),
+            Self::Switch(name) => arguments.get(name) == Some(&Value::Bool(true)),
         }
     }
 
@@ -376,8 +377,8 @@ impl Word {
 }
 
 fn text_of<'v>(name: &str, value: Option<&'v Value>) -> Result<&'v str, CommandArgumentError> {
-    let text = value.and_then(Value::as_str);
-    let text = text.ok_or_else(|| CommandArgumentError::Type(name.to_owned()))?;
+    let text =
+        value.and_then(Value::as_str).ok_or_else(|| CommandArgumentError::Type(name.to_owned()))?;
     if text.contains('\0') {
         return Err(CommandArgumentError::Nul(name.to_owned()));
     }
@@ -407,10 +408,13 @@ fn parse_word(written: &str) -> Result<Word, CommandTemplateError> {
     if let Some(name) = whole.and_then(|name| name.strip_suffix('?')) {
         return check_name(name).map(|()| Word::Switch(name.to_owned()));
     }
-    let (mut pieces, mut literal, mut rest) = (Vec::new(), String::new(), written);
+    let mut pieces = Vec::new();
+    let mut literal = String::new();
+    let mut rest = written;
     while let Some(at) = rest.find(['{', '}']) {
         literal += &rest[..at];
-        let (brace, after) = (&rest[at..=at], &rest[at + 1..]);
+        let brace = &rest[at..=at];
+        let after = &rest[at + 1..];
         if let Some(doubled) = after.strip_prefix(brace) {
             literal += brace;
             rest = doubled;

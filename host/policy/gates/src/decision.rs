@@ -106,13 +106,12 @@ pub struct Decision {
 impl Decision {
     /// A refusal by the grants of a plugin. It is decided when paths are resolved.
     pub fn from_grants(denial: &Denial) -> Self {
-        let text = |text: &str| Cow::Owned(text.to_owned());
         Self {
             verdict: Verdict::Deny,
             gate: Gate::Grants,
-            rule: text(&denial.rule),
-            place: text(&denial.place),
-            remedy: text(&denial.remedy),
+            rule: Cow::Owned(denial.rule.clone()),
+            place: Cow::Owned(denial.place.clone()),
+            remedy: Cow::Owned(denial.remedy.clone()),
         }
     }
 

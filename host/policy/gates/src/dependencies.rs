@@ -30,7 +30,7 @@ impl Dependencies {
     /// Rules by the full names of tools.
     ///
     /// A tool that requires itself, also through other tools, could never be called. Its
-    /// requirements are dropped, and its name is returned beside the rules. These names are in
+    /// requirements are dropped, and its name is returned next to the rules. These names are in
     /// alphabetical order.
     pub fn new(
         tools: BTreeMap<String, Needs>,
@@ -49,20 +49,22 @@ impl Dependencies {
 
     /// Searches everything that a tool requires for the tool itself, depth first.
     fn requires_itself(&self, tool: &str) -> bool {
-        let required = |tool: &str| {
-            self.tools.get(tool).into_iter().flat_map(|needs| &needs.requires).map(String::as_str)
-        };
-        let (mut pending, mut seen): (Vec<&str>, BTreeSet<&str>) =
-            (required(tool).collect(), BTreeSet::new());
+        let mut pending: Vec<&str> = self.required(tool).collect();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
         while let Some(next) = pending.pop() {
             if next == tool {
                 return true;
             }
             if seen.insert(next) {
-                pending.extend(required(next));
+                pending.extend(self.required(next));
             }
         }
         false
+    }
+
+    fn required(&self, tool: &str) -> impl Iterator<Item = &str> {
+        let needs = self.tools.get(tool).into_iter();
+        needs.flat_map(|needs| &needs.requires).map(String::as_str)
     }
 
     /// Whether a tool requires other tools, whatever has been called.
@@ -80,13 +82,10 @@ impl Dependencies {
 
     /// The tools that a tool requires and that are not `completed`.
     fn missing<'a>(&'a self, tool: &str, completed: &BTreeSet<String>) -> Vec<&'a str> {
-        let needs = self.tools.get(tool).filter(|_| !self.always_on.contains(tool));
-        needs
-            .into_iter()
-            .flat_map(|needs| &needs.requires)
-            .filter(|name| !completed.contains(*name))
-            .map(String::as_str)
-            .collect()
+        if self.always_on.contains(tool) {
+            return Vec::new();
+        }
+        self.required(tool).filter(|name| !completed.contains(*name)).collect()
     }
 
     /// Whether each of `tools` is blocked by its dependencies. Tools that are always on don't

@@ -96,8 +96,9 @@ impl FileRules {
         // Longest first, so that the first match is the longest. If a path is granted twice, the
         // narrower grant counts.
         grants.sort_by(|a, b| {
-            let length = |grant: &Grant| grant.path.components().count();
-            length(b).cmp(&length(a)).then_with(|| a.access.cmp(&b.access))
+            let a_length = a.path.components().count();
+            let b_length = b.path.components().count();
+            b_length.cmp(&a_length).then_with(|| a.access.cmp(&b.access))
         });
         Self { grants, own, ..Self::default() }
     }
@@ -141,8 +142,9 @@ impl FileRules {
     /// The rule that refuses.
     pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
         // Where a folder of Toolhold's own may be made later, nothing but folders is made.
-        let is_above = || self.own.iter().any(|own| own.path != path && own.path.starts_with(path));
-        let has_no_room = kind == Kind::Other && access == Access::Write && is_above();
+        let has_no_room = kind == Kind::Other
+            && access == Access::Write
+            && self.own.iter().any(|own| own.path != path && own.path.starts_with(path));
         if has_no_room || self.is_own(path, access) {
             return Err(Refusal::Own);
         }
@@ -176,27 +178,21 @@ impl FileRules {
         if self.own.iter().any(|own| own.path.starts_with(path)) {
             return Some(Refusal::Own);
         }
-        let is_below = |anchor: &Path| anchor.starts_with(path);
-        let read = self
-            .deny_read
-            .anchors()
-            .find(|(_, anchor)| is_below(anchor))
-            .map(|(i, _)| Refusal::DenyRead(i));
-        let write = || {
-            self.deny_write
-                .anchors()
-                .find(|(_, anchor)| is_below(anchor))
-                .map(|(i, _)| Refusal::DenyWrite(i))
-        };
-        let grant = || {
-            let inside = |access| {
-                self.grants.iter().position(|grant| grant.access == access && is_below(&grant.path))
-            };
-            inside(Access::Read)
-                .map(Refusal::ReadOnlyGrant)
-                .or_else(|| inside(Access::Write).map(Refusal::GrantRoot))
-        };
-        read.or_else(write).or_else(grant)
+        let mut read = self.deny_read.anchors();
+        if let Some((index, _)) = read.find(|(_, anchor)| anchor.starts_with(path)) {
+            return Some(Refusal::DenyRead(index));
+        }
+        let mut write = self.deny_write.anchors();
+        if let Some((index, _)) = write.find(|(_, anchor)| anchor.starts_with(path)) {
+            return Some(Refusal::DenyWrite(index));
+        }
+        self.grant_below(path, Access::Read)
+            .map(Refusal::ReadOnlyGrant)
+            .or_else(|| self.grant_below(path, Access::Write).map(Refusal::GrantRoot))
+    }
+
+    fn grant_below(&self, path: &Path, access: Access) -> Option<usize> {
+        self.grants.iter().position(|grant| grant.access == access && grant.path.starts_with(path))
     }
 
     /// Whether an object may be created, moved or removed under the name `path`. This is checked in
@@ -298,24 +294,22 @@ impl FileRules {
                 "`toolhold policy check` shows the rules.".into(),
             ),
         };
-        let (place, remedy) = (place.text.clone().into_owned(), remedy.into_owned());
         Denial {
             capability: "files".to_owned(),
             action: format!("{verb} {shown}"),
             rule,
-            place,
-            remedy,
+            place: place.text.clone().into_owned(),
+            remedy: remedy.into_owned(),
         }
     }
 
     /// The place of the grants. A place that narrows the user's list comes first: an entry in the
     /// user's list doesn't help as long as it is narrowed.
     fn place_of_grants(&self) -> Option<&Origin> {
-        let places = || self.grants.iter().map(|grant| &grant.place);
-        let is_added = |place: &&Origin| matches!(&place.kind, OriginKind::Flag(flag) if flag.starts_with("--allow"));
-        let elsewhere =
-            places().filter(|place| !is_added(place)).find(|place| place.elsewhere().is_some());
-        elsewhere.or_else(|| places().find(|place| !is_added(place))).or_else(|| places().next())
+        let places = self.grants.iter().map(|grant| &grant.place);
+        let written = places.clone().filter(|place| !is_added(place));
+        let elsewhere = written.clone().find(|place| place.elsewhere().is_some());
+        elsewhere.or_else(|| written.clone().next()).or_else(|| places.clone().next())
     }
 
     /// The smallest grant that would help, never the whole machine. It doesn't check whether the
@@ -330,8 +324,10 @@ impl FileRules {
                 .into();
         }
         place.remedy(|| {
-            let narrow = |parent: &&Path| parent.parent().is_some() && !self.is_too_wide(parent);
-            let Some(holder) = plain.parent().filter(narrow) else {
+            let narrow = plain
+                .parent()
+                .filter(|parent| parent.parent().is_some() && !self.is_too_wide(parent));
+            let Some(holder) = narrow else {
                 // Whether it is a directory isn't known, and its parent directory holds too much.
                 return "To allow it if it is a directory, grant it in `allowed_paths`. If it is a file, move it into a directory of its own and grant that.".to_owned();
             };
@@ -375,6 +371,10 @@ impl FileRules {
                 .iter()
                 .any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
     }
+}
+
+fn is_added(place: &Origin) -> bool {
+    matches!(&place.kind, OriginKind::Flag(flag) if flag.starts_with("--allow"))
 }
 
 /// A path as a TOML string, after `write` has put it into the form of the key. `None` if the path

@@ -34,12 +34,11 @@ enum NetworkNeed {
 /// Why a call of the built-in shell needs the network. `None` for calls of plugins, which have
 /// their own grant.
 fn network_need(action: &Action<'_>) -> Option<NetworkNeed> {
-    let mut commands = action
-        .subjects
-        .iter()
-        .filter(|subject| subject.kind == SubjectKind::Command)
-        .filter(|_| action.built_in)
-        .peekable();
+    if !action.built_in {
+        return None;
+    }
+    let mut commands =
+        action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command).peekable();
     commands.peek()?;
     if action.network {
         return Some(NetworkNeed::Call);

@@ -31,11 +31,11 @@ pub enum OriginKind {
     Flag(String),
     /// An environment variable, by its name.
     Variable(String),
-    /// What the configuration allowed when a task was made, which bounds its runs.
+    /// The bounds of a task: the permissions of the configuration when the task was made.
     TaskBounds,
 }
 
-/// The user's own file, or the path where it would be: what has to be written stands there.
+/// The user's own file, or the path where it would be. New keys belong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFile(Cow<'static, str>);
 

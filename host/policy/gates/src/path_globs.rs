@@ -82,8 +82,8 @@ impl PathGlobs {
         let mut pattern_of = Vec::new();
         for (index, pattern) in patterns.iter().enumerate() {
             check_glob(pattern)?;
-            let stem = pattern.strip_suffix("/**").unwrap_or(pattern).trim_end_matches('/');
-            let stem = stem.strip_prefix("./").unwrap_or(stem);
+            let below = pattern.strip_suffix("/**").unwrap_or(pattern).trim_end_matches('/');
+            let stem = below.strip_prefix("./").unwrap_or(below);
             let anchored = if stem.starts_with('/') || stem.starts_with("**/") {
                 stem.to_owned()
             } else if stem.is_empty() || stem == "**" {
@@ -124,14 +124,19 @@ impl PathGlobs {
 
     /// The rule of a pattern in the list `key`, its place, and the remedy that removes it.
     pub(crate) fn explain(&self, key: &str, index: usize) -> (String, &Origin, Cow<'static, str>) {
-        let (pattern, place) = (&self.patterns[index], &self.places[index]);
+        let pattern = &self.patterns[index];
+        let place = &self.places[index];
         let remedy = place.remedy(|| match place.kind {
             OriginKind::Default(ref table) => {
-                let others = self.patterns.iter().zip(&self.places);
-                let others = others.filter(|(other, place)| {
-                    *other != pattern && matches!(place.kind, OriginKind::Default(_))
-                });
-                let others: Vec<String> = others.map(|(other, _)| toml(other)).collect();
+                let others: Vec<String> = self
+                    .patterns
+                    .iter()
+                    .zip(&self.places)
+                    .filter(|(other, place)| {
+                        *other != pattern && matches!(place.kind, OriginKind::Default(_))
+                    })
+                    .map(|(other, _)| toml(other))
+                    .collect();
                 format!(
                     "To allow it, {}",
                     table.lines("tools.file", &format!("{key} = [{}]", others.join(", ")))

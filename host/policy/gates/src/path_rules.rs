@@ -5,6 +5,7 @@
 //! permissions of its tool decide on each path as if the call had named it. An approval of a path
 //! covers everything below the path, by the same rule. Paths without a rule are left to the grants.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use toolhold_contract::{Access, Denial, PathRefusal, PathRules};
 
 use crate::action::Action;
 use crate::decision::{Gate, Verdict};
-use crate::origin::Origin;
 use crate::pattern::literal;
 use crate::permissions::Permission;
 use crate::policy::Policy;
@@ -70,7 +70,7 @@ impl Policy {
     /// The rules for the paths that an allowed call reaches. `None` if no rule is about paths that
     /// the call doesn't name.
     pub fn reached(self: &Arc<Self>, action: &Action<'_>) -> Option<Arc<ReachedPaths>> {
-        let named = || action.subjects.iter().filter(|subject| subject.kind.is_path());
+        let named = action.subjects.iter().filter(|subject| subject.kind.is_path());
         let mut reached = ReachedPaths {
             policy: Arc::clone(self),
             tool: action.tool.to_owned(),
@@ -82,15 +82,18 @@ impl Policy {
         };
         let trust = self.trusted.least(action);
         for index in 0..self.sets() {
-            let applies = |(_, rule): &(usize, &Rule)| {
-                rule.matches(action, trust) && (action.acts() || rule.access != Some(Access::Write))
-            };
             let rules = &self.set(index).2.rules;
-            let about: Vec<(usize, &Rule)> = rules.iter().enumerate().filter(applies).collect();
+            let about: Vec<(usize, &Rule)> = rules
+                .iter()
+                .enumerate()
+                .filter(|(_, rule)| {
+                    rule.matches(action, trust)
+                        && (action.acts() || rule.access != Some(Access::Write))
+                })
+                .collect();
             let denying = about
                 .iter()
-                .filter(|(_, rule)| rule.effect == Effect::Deny && rule.is_about_paths());
-            let denying = denying
+                .filter(|(_, rule)| rule.effect == Effect::Deny && rule.is_about_paths())
                 .map(|(rule, _)| {
                     (*rule, reached.add_reason(Reason::Denied { set: index, rule: *rule }))
                 })
@@ -110,7 +113,7 @@ impl Policy {
         }
         // Permissions match the subjects of the tool. If the subjects are commands, the permissions
         // are about commands and not about paths.
-        if named().next().is_some() {
+        if named.clone().next().is_some() {
             for (name, index, list) in self.permissions.named_lists(action.tool, action.aliases) {
                 if list.iter().any(|permission| permission.verdict > Verdict::Allow) {
                     let first_reason = reached.reasons.len();
@@ -127,7 +130,7 @@ impl Policy {
             return None;
         }
         reached.named =
-            named().map(|subject| (PathBuf::from(&subject.text), subject.access)).collect();
+            named.map(|subject| (PathBuf::from(&subject.text), subject.access)).collect();
         reached.approved = reached.approved_paths();
         Some(Arc::new(reached))
     }
@@ -268,22 +271,15 @@ impl PathRules for ReachedPaths {
         };
         let shown = path.display().to_string();
         let action = format!("{verb} {}", cut(&shown, MAX_SHOWN));
-        let denial = |gate: Gate, rule: String, place: &Origin, remedy: String| Denial {
-            capability: gate.as_str().to_owned(),
-            action: action.clone(),
-            rule,
-            place: place.text.clone().into_owned(),
-            remedy,
-        };
         // The glob matches the path and everything below it, also with special characters in it.
         let glob = Some(literal(&shown))
             .filter(|text| text.len() <= MAX_IN_REMEDY)
             .map(|text| toml(&text));
-        match self.reasons[refusal.rule] {
+        let (gate, rule, place, remedy) = match self.reasons[refusal.rule] {
             Reason::Denied { set, rule } => {
                 let (gate, table, rules) = self.policy.set(set);
                 let rule = &rules.rules[rule];
-                denial(gate, rule.rule.clone(), &rule.place, rule.remedy(table).into_owned())
+                (gate, rule.rule.clone(), rule.place.text.clone(), rule.remedy(table))
             }
             Reason::NotAllowed { set } => {
                 let (gate, table, rules) = self.policy.set(set);
@@ -295,7 +291,7 @@ impl PathRules for ReachedPaths {
                     .unwrap_or_default();
                 let paths = glob.map(|text| format!("\npaths = [{text}]")).unwrap_or_default();
                 let remedy = crate::rules::to_allow(&place, table, &self.tool, &paths);
-                denial(gate, crate::rules::none_allows(table), &place, remedy.into_owned())
+                (gate, crate::rules::none_allows(table), place.text, remedy)
             }
             Reason::Permission { list, rule } => {
                 let list = &self.lists[list];
@@ -309,12 +305,21 @@ impl PathRules for ReachedPaths {
                         "To allow it, put a rule that matches it and has `action = \"allow\"` before it in [[tools.permissions.{name}]]."
                     ),
                 });
-                let remedy = match refusal.asks {
-                    true => format!("A call that names it asks for approval. {remedy}"),
-                    false => remedy.into_owned(),
+                let remedy = if refusal.asks {
+                    Cow::Owned(format!("A call that names it asks for approval. {remedy}"))
+                } else {
+                    remedy
                 };
-                denial(Gate::Permissions, permission.rule.clone(), &permission.place, remedy)
+                let place = permission.place.text.clone();
+                (Gate::Permissions, permission.rule.clone(), place, remedy)
             }
+        };
+        Denial {
+            capability: gate.as_str().to_owned(),
+            action,
+            rule,
+            place: place.into_owned(),
+            remedy: remedy.into_owned(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 
-use crate::path_globs::PathGlobs;
+use crate::path_globs::{GlobError, PathGlobs};
 
 /// Bytes of a pattern. Longer ones are hard to read and slow to match.
 pub const MAX_PATTERN: usize = 1024;
@@ -21,7 +21,7 @@ pub struct PatternLengthError(usize);
 /// A glob for a whole text: `*` matches anything, `?` one character, and `\` escapes the next
 /// character. Case doesn't matter.
 ///
-/// It is matched without a compiled form: permissions are read at every start, and few are used.
+/// Matching needs no compiled form: permissions are read at every start, and few are used.
 #[derive(Clone, Debug)]
 pub struct TextGlob {
     /// Texts between the stars, in lower case. [`ANY`] matches one character.
@@ -177,7 +177,8 @@ pub fn literal(text: &str) -> String {
 
 /// A glob with its brackets and braces escaped.
 fn escape_brackets(glob: &str) -> String {
-    let (mut out, mut escaped) = (String::with_capacity(glob.len()), false);
+    let mut out = String::with_capacity(glob.len());
+    let mut escaped = false;
     for c in glob.chars() {
         if matches!(c, '[' | ']' | '{' | '}') && !escaped {
             out.push('\\');
@@ -271,12 +272,16 @@ impl Pattern {
 
 impl Glob {
     fn compile(&self) -> PathGlobs {
-        let globs = |paths: Vec<String>| {
-            PathGlobs::ignoring_case(paths.into_iter().map(|path| (path, String::new())).collect())
-        };
         // A text that isn't a valid glob (`test [ -f x`) matches itself: with its brackets escaped,
         // it is always valid.
-        let escaped = || self.spellings.iter().map(|path| escape_brackets(path)).collect();
-        globs(self.spellings.clone()).or_else(|_| globs(escaped())).unwrap_or_default()
+        path_globs(self.spellings.clone())
+            .or_else(|_| {
+                path_globs(self.spellings.iter().map(|path| escape_brackets(path)).collect())
+            })
+            .unwrap_or_default()
     }
+}
+
+fn path_globs(paths: Vec<String>) -> Result<PathGlobs, GlobError> {
+    PathGlobs::ignoring_case(paths.into_iter().map(|path| (path, String::new())).collect())
 }

@@ -208,12 +208,13 @@ impl<'p> SubjectMatches<'p> {
     /// Another spelling of a command can only be denied or asked for: options that it lacks may
     /// change what the command does. A rule for the command as written comes first as usual.
     fn add_spelling(&mut self, text: &str, spelling: &str) {
-        let decides = |permission: &&Permission| {
-            let Permission { pattern, verdict, .. } = permission;
-            pattern.matches_text(text)
-                || *verdict > Verdict::Allow && pattern.matches_text(spelling)
-        };
-        let first = self.lists.iter().filter_map(|list| list.iter().find(decides));
+        let first = self.lists.iter().filter_map(|list| {
+            list.iter().find(|permission| {
+                permission.pattern.matches_text(text)
+                    || permission.verdict > Verdict::Allow
+                        && permission.pattern.matches_text(spelling)
+            })
+        });
         let severe = first.filter(|permission| permission.verdict > Verdict::Allow);
         self.most_severe = severe.fold(self.most_severe, more_severe);
     }
@@ -245,16 +246,17 @@ impl Permissions {
     /// The name of the list that holds a rule: the tool's, or an alias of it. A new rule has to go
     /// into the same list to come before this one.
     fn list_name(&self, permission: &Permission) -> Option<&str> {
-        let holds = |lists: &Vec<Vec<Permission>>| {
-            lists.iter().flatten().any(|one| std::ptr::eq(one, permission))
-        };
-        self.tools.iter().find(|(_, lists)| holds(lists)).map(|(name, _)| name.as_str())
+        let list = self
+            .tools
+            .iter()
+            .find(|(_, lists)| lists.iter().flatten().any(|one| std::ptr::eq(one, permission)));
+        list.map(|(name, _)| name.as_str())
     }
 
     /// The lines of the configuration that would allow this call, and no other.
     pub(crate) fn to_allow(&self, action: &Action<'_>) -> String {
         let tool = action.tool;
-        let first = || match self.overriding_source(tool) {
+        let first = match self.overriding_source(tool) {
             Some(what) => format!(
                 "To allow it without asking, leave out {what}, which replaces the rules of {}, and",
                 self.file
@@ -262,10 +264,9 @@ impl Permissions {
             None => "To allow it without asking,".to_owned(),
         };
         match rules_for(action, tool) {
-            Some(rules) => format!("{} add to {}:\n{rules}", first(), self.file),
+            Some(rules) => format!("{first} add to {}:\n{rules}", self.file),
             None => format!(
-                "{} give the tool a rule that matches it, [[tools.permissions.{tool}]], in {}.",
-                first(),
+                "{first} give the tool a rule that matches it, [[tools.permissions.{tool}]], in {}.",
                 self.file
             ),
         }
@@ -295,13 +296,16 @@ fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
     if too_long {
         return None;
     }
-    let rule = |text: &&str| {
-        format!(
-            "[[tools.permissions.{name}]]\npattern = {}\nexact = true\naction = \"allow\"",
-            toml(text)
-        )
-    };
-    Some(texts.iter().map(rule).collect::<Vec<_>>().join("\n"))
+    let rules: Vec<_> = texts
+        .iter()
+        .map(|text| {
+            format!(
+                "[[tools.permissions.{name}]]\npattern = {}\nexact = true\naction = \"allow\"",
+                toml(text)
+            )
+        })
+        .collect();
+    Some(rules.join("\n"))
 }
 
 fn remedy_before(action: &Action<'_>, name: &str) -> String {

@@ -132,9 +132,9 @@ pub fn is_unpacked(path: &Path) -> bool {
 /// Whether a link stands for a folder in which files run later, or is on the way to one.
 pub fn link_runs_later(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-    let hidden = || FOLDERS.iter().chain(&FILES).filter(|parts| parts[0].starts_with('.'));
+    let mut hidden = FOLDERS.iter().chain(&FILES).filter(|parts| parts[0].starts_with('.'));
     let beside = path.with_file_name("");
-    hidden().any(|parts| parts.len() > 1 && parts[0] == name)
+    hidden.any(|parts| parts.len() > 1 && parts[0] == name)
         || FOLDERS.iter().any(|parts| *parts == [name])
         || runs_later(path)
         || FOLDERS.iter().any(|parts| parts.last() == Some(&name) && beside.ends_with(parts[0]))

@@ -59,7 +59,7 @@ pub struct Policy {
     pub permissions: Permissions,
     /// `[tools] autonomy`.
     pub autonomy: Placed<Autonomy>,
-    /// What `autonomy = "sandboxed"` relies on.
+    /// The parts of the sandbox that `autonomy = "sandboxed"` relies on.
     pub containment: Containment,
     /// `[tools.shell] only_commands`: programs that commands may start. Empty: any program.
     pub only_commands: Placed<Vec<String>>,
@@ -106,20 +106,24 @@ impl Policy {
     /// call.
     pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
         let inputs = GateInputs::new(self, action);
-        let decide = |gate: &Gate| {
-            let mut decision = self.decide_at(*gate, action, &inputs);
-            // What is allowed by another rule doesn't change with the autonomy.
-            let by_autonomy = |it: &&mut Decision| {
-                *gate == Gate::Autonomy
-                    && it.verdict == Verdict::Allow
-                    && it.rule == self.autonomy.value.rule()
-            };
-            if let Some(allowed) = decision.as_mut().filter(by_autonomy) {
-                allowed.remedy = self.autonomy.to_be_asked();
-            }
-            (*gate, decision)
-        };
-        GATES.iter().map(decide).collect()
+        GATES.iter().map(|gate| (*gate, self.explain_at(*gate, action, &inputs))).collect()
+    }
+
+    fn explain_at(
+        &self,
+        gate: Gate,
+        action: &Action<'_>,
+        inputs: &GateInputs<'_>,
+    ) -> Option<Decision> {
+        let mut decision = self.decide_at(gate, action, inputs)?;
+        // A call that another rule allows doesn't change with the autonomy.
+        if gate == Gate::Autonomy
+            && decision.verdict == Verdict::Allow
+            && decision.rule == self.autonomy.value.rule()
+        {
+            decision.remedy = self.autonomy.to_be_asked();
+        }
+        Some(decision)
     }
 
     /// The denial, if one of the commands never runs. This is checked first, before the paths of a
@@ -152,11 +156,13 @@ impl Policy {
         self.network.reaches(action)
     }
 
-    /// What else would allow a refused call, if the servers of its session's jobs are what it is
-    /// for.
+    /// Returns what else would allow a refused call, if it is for the servers of its session's
+    /// jobs.
     pub fn remedy_by_jobs(&self, action: &Action<'_>, refused: &Decision) -> Option<String> {
-        let web = self.web.as_ref().filter(|_| refused.gate == Gate::Hosts)?;
-        web.remedy_by_jobs(action)
+        if refused.gate != Gate::Hosts {
+            return None;
+        }
+        self.web.as_ref()?.remedy_by_jobs(action)
     }
 
     /// Whether a call is allowed only because what it changes can be undone.
@@ -248,28 +254,25 @@ impl Policy {
         if only.is_empty() {
             return None;
         }
-        let deny = |rule: String, remedy: String| {
-            let remedy = place.remedy(|| remedy);
-            Some(Decision {
-                verdict: Verdict::Deny,
-                gate: Gate::Blocklist,
-                rule: rule.into(),
-                place: place.text.clone(),
-                remedy,
-            })
-        };
-        match (command.beside(only), command.unclear) {
-            (Some(program), _) => deny(
+        let (rule, remedy) = match (command.beside(only), command.unclear) {
+            (Some(program), _) => (
                 format!("only_commands, which doesn't have `{}`", shorten(program)),
                 format!("To allow it, add {} to `only_commands` of {}.", toml(program), place.text),
             ),
             // An unresolved command may start other programs.
-            (None, Some(why)) => deny(
+            (None, Some(why)) => (
                 format!("only_commands, since its programs are unknown: {why}"),
                 format!("To allow such commands, take `only_commands` out of {}.", place.text),
             ),
-            (None, None) => None,
-        }
+            (None, None) => return None,
+        };
+        Some(Decision {
+            verdict: Verdict::Deny,
+            gate: Gate::Blocklist,
+            rule: rule.into(),
+            place: place.text.clone(),
+            remedy: place.remedy(|| remedy),
+        })
     }
 
     /// The denial of an unresolved command, if `strict_parse` is on.
@@ -293,36 +296,35 @@ impl Policy {
 
     fn decide_on_blocked(&self, blocked: &Blocked<'_, Origin>) -> Decision {
         let entry = blocked.entry;
-        match blocked.certain {
-            true => Decision {
-                verdict: Verdict::Deny,
-                gate: Gate::Blocklist,
-                rule: format!("the blocked command `{entry}`").into(),
-                place: blocked.place.text.clone(),
-                remedy: blocked.place.remedy(|| match &blocked.place.kind {
-                    OriginKind::Default(TablePlace { file, line: Some(line) }) => {
-                        format!("To allow it, add {entry:?} to `allowed_commands` in [tools.shell], in {file}, line {line}.")
-                    }
-                    OriginKind::Default(table) => format!(
-                        "To allow it, {}",
-                        table.lines("tools.shell", &format!("allowed_commands = [{entry:?}]"))
-                    ),
-                    _ => format!("To allow it, take {entry:?} out of `blocked_commands`."),
-                }),
-            },
-            false => self.ask_for_unresolved(format!("the command may be the blocked command `{entry}`").into()),
+        if !blocked.certain {
+            let rule = format!("the command may be the blocked command `{entry}`");
+            return self.ask_for_unresolved(rule.into());
+        }
+        Decision {
+            verdict: Verdict::Deny,
+            gate: Gate::Blocklist,
+            rule: format!("the blocked command `{entry}`").into(),
+            place: blocked.place.text.clone(),
+            remedy: blocked.place.remedy(|| match &blocked.place.kind {
+                OriginKind::Default(TablePlace { file, line: Some(line) }) => {
+                    format!("To allow it, add {entry:?} to `allowed_commands` in [tools.shell], in {file}, line {line}.")
+                }
+                OriginKind::Default(table) => format!(
+                    "To allow it, {}",
+                    table.lines("tools.shell", &format!("allowed_commands = [{entry:?}]"))
+                ),
+                _ => format!("To allow it, take {entry:?} out of `blocked_commands`."),
+            }),
         }
     }
 
     fn decide_at_blocklist(&self, command: &Command, inputs: &GateInputs<'_>) -> Option<Decision> {
-        let refusal = self.command_refusal(command);
-        let unresolved = || {
-            command.unclear.map(|why| {
-                self.ask_for_unresolved(format!("the command is unresolved: {why}").into())
+        self.command_refusal(command)
+            .or_else(|| {
+                command.unclear.map(|why| {
+                    self.ask_for_unresolved(format!("the command is unresolved: {why}").into())
+                })
             })
-        };
-        refusal
-            .or_else(unresolved)
             .filter(|decision| decision.verdict == Verdict::Deny || !inputs.is_exactly_allowed())
     }
 
@@ -347,37 +349,29 @@ impl Policy {
             Autonomy::Sandboxed => command.risk_if_undoable(),
             _ => command.risk(),
         };
-        let decision = |verdict, place: &Origin, remedy: Cow<'static, str>| {
-            let rule = format!("the {} risk of `{}`", risk.as_str(), shorten(&program));
-            Some(Decision {
-                verdict,
-                gate: Gate::Risk,
-                rule: rule.into(),
-                place: place.text.clone(),
-                remedy,
-            })
-        };
-        match risk {
-            _ if self.block_high_risk.value && command.risk().0 == Risk::High => decision(
-                Verdict::Deny,
-                &self.block_high_risk.place,
-                self.block_high_risk.place.remedy_to_set(
+        let (verdict, place, remedy) = match risk {
+            _ if self.block_high_risk.value && command.risk().0 == Risk::High => {
+                let place = &self.block_high_risk.place;
+                let remedy = place.remedy_to_set(
                     "To be asked",
                     "tools.shell",
                     "block_high_risk_commands = false",
-                ),
-            ),
+                );
+                (Verdict::Deny, place.text.clone(), remedy)
+            }
             // A permission for exactly this command includes its risk.
             Risk::High if level != Autonomy::Full && !inputs.is_exactly_allowed() => {
-                decision(Verdict::Ask, &Origin::default(), self.permissions.to_allow(action).into())
+                (Verdict::Ask, Origin::default().text, self.permissions.to_allow(action).into())
             }
-            Risk::Medium if self.ask_for_medium_risk.value && !inputs.is_allowed() => decision(
+            Risk::Medium if self.ask_for_medium_risk.value && !inputs.is_allowed() => (
                 Verdict::Ask,
-                &self.ask_for_medium_risk.place,
+                self.ask_for_medium_risk.place.text.clone(),
                 self.permissions.to_allow(action).into(),
             ),
-            _ => None,
-        }
+            _ => return None,
+        };
+        let rule = format!("the {} risk of `{}`", risk.as_str(), shorten(&program));
+        Some(Decision { verdict, gate: Gate::Risk, rule: rule.into(), place, remedy })
     }
 }
 

@@ -97,9 +97,13 @@ impl Programs {
                 ("`programs` has no match", place.text.clone(), remedy)
             }
         };
-        let (capability, action) = ("process".to_owned(), format!("run {shown}"));
-        let (place, remedy) = (String::from(place), String::from(remedy));
-        Some(Denial { capability, action, rule: rule.to_owned(), place, remedy })
+        Some(Denial {
+            capability: "process".to_owned(),
+            action: format!("run {shown}"),
+            rule: rule.to_owned(),
+            place: String::from(place),
+            remedy: String::from(remedy),
+        })
     }
 
     /// The place of the grants, for refusals: the place of an entry for the same program, else of
@@ -122,14 +126,16 @@ impl Entry {
         if has_rest {
             globs.pop();
         }
-        let compile = |glob: &&str| {
+        let mut arguments = Vec::new();
+        for glob in globs {
             check_glob(glob)?;
-            let glob =
-                GlobBuilder::new(glob).literal_separator(false).backslash_escape(true).build();
-            glob.map(|glob| glob.compile_matcher())
-                .map_err(|source| ProgramsError::Glob { entry: text.to_owned(), source })
-        };
-        let arguments = globs.iter().map(compile).collect::<Result<_, _>>()?;
+            let glob = GlobBuilder::new(glob)
+                .literal_separator(false)
+                .backslash_escape(true)
+                .build()
+                .map_err(|source| ProgramsError::Glob { entry: text.to_owned(), source })?;
+            arguments.push(glob.compile_matcher());
+        }
         Ok(Self { program: program.to_owned(), arguments, has_rest, place })
     }
 

@@ -54,13 +54,13 @@ pub struct Levels {
 
 impl Levels {
     fn reaction(self, times: usize) -> Option<Reaction> {
-        let reached = |level: usize| level > 0 && times >= level;
         let reactions = [
             (self.end, Reaction::Break),
             (self.block, Reaction::Block),
             (self.warn, Reaction::Warn),
         ];
-        reactions.into_iter().find(|(level, _)| reached(*level)).map(|(_, reaction)| reaction)
+        let reached = reactions.into_iter().find(|(level, _)| *level > 0 && times >= *level);
+        reached.map(|(_, reaction)| reaction)
     }
 }
 
@@ -188,7 +188,8 @@ impl Repetition {
         if self.is_exempt(read_only) {
             return None;
         }
-        let (tool, call) = (digest(tool), digest((tool, canonical(arguments))));
+        let call = digest((tool, canonical(arguments)));
+        let tool = digest(tool);
         let found = [
             (RepetitionKind::Calls, self.limits.calls, self.in_a_row(call)),
             (RepetitionKind::Pairs, self.limits.pairs, self.pairs(call)),
@@ -198,11 +199,11 @@ impl Repetition {
                 if read_only { 0 } else { self.same_results(tool, call) },
             ),
         ];
-        let repeated = |(kind, levels, times): (RepetitionKind, Levels, usize)| {
+        let repeated = found.into_iter().filter_map(|(kind, levels, times)| {
             Some(Repeated { kind, times, reaction: levels.reaction(times)? })
-        };
+        });
         // Of equally severe ones the first, which is the most specific.
-        found.into_iter().filter_map(repeated).rev().max_by_key(|found| found.reaction)
+        repeated.rev().max_by_key(|found| found.reaction)
     }
 
     /// Remembers a call that was made, with the result that the model read, or that was blocked
@@ -260,9 +261,14 @@ impl Repetition {
         else {
             return 0;
         };
-        let pairs = self.calls.iter().zip([other, call].into_iter().cycle());
-        let pairs = pairs.take_while(|(made, expected)| made.call == *expected);
-        let alternating: Vec<&MadeCall> = pairs.map(|(made, _)| made).collect();
+        let expected = [other, call].into_iter().cycle();
+        let alternating: Vec<&MadeCall> = self
+            .calls
+            .iter()
+            .zip(expected)
+            .take_while(|(made, expected)| made.call == *expected)
+            .map(|(made, _)| made)
+            .collect();
         let first = unchanged(alternating.iter().copied().step_by(2));
         let second = unchanged(alternating.iter().copied().skip(1).step_by(2));
         // The last one before a change of either.
@@ -272,9 +278,9 @@ impl Repetition {
     /// Number of times that the tool returned its last result, this time included. 0 if all these
     /// calls have the same arguments.
     fn same_results(&self, tool: u64, call: u64) -> usize {
-        let acting = || self.calls.iter().filter(|made| made.tool == tool && !made.read_only);
-        let Some(last) = acting().next() else { return 0 };
-        let equal = acting().filter(|made| made.result == last.result);
+        let acting = self.calls.iter().filter(|made| made.tool == tool && !made.read_only);
+        let Some(last) = acting.clone().next() else { return 0 };
+        let equal = acting.filter(|made| made.result == last.result);
         let (count, differ) = equal
             .fold((0, false), |(count, differ), made| (count + 1, differ || made.call != call));
         if differ { 1 + count } else { 0 }

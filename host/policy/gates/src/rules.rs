@@ -121,18 +121,13 @@ impl RuleSet {
                 remedy: rule.remedy(table),
             });
         }
-        let allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
-        let first = allowing.clone().next()?;
+        let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
+        let first = allowing.next()?;
         if action.built_in && FOLLOWING.contains(&action.tool) {
             return None;
         }
-        let allowed = |subject| {
-            allowing
-                .clone()
-                .any(|rule| rule.matches(action, trust) && rule.matches_subject(action, subject))
-        };
-        let passes = (!checks_whole_call(action) || allowed(None))
-            && action.subjects.iter().all(|subject| allowed(Some(subject)));
+        let passes = (!checks_whole_call(action) || self.allows(action, trust, None))
+            && action.subjects.iter().all(|subject| self.allows(action, trust, Some(subject)));
         (!passes).then(|| Decision {
             verdict: Verdict::Deny,
             gate,
@@ -142,25 +137,22 @@ impl RuleSet {
         })
     }
 
+    fn allows(&self, action: &Action<'_>, trust: Trust, subject: Option<&ResolvedSubject>) -> bool {
+        self.rules.iter().any(|rule| {
+            rule.effect == Effect::Allow
+                && rule.matches(action, trust)
+                && rule.matches_subject(action, subject)
+        })
+    }
+
     /// Whether it denies every call of the tool, whatever the arguments.
     pub(crate) fn denies_all(&self, tool: &str) -> bool {
-        let is_named = |rule: &&Rule| rule.names(tool);
-        let has_no_other_condition = |rule: &Rule| {
-            rule.paths.is_none()
-                && rule.access.is_none()
-                && rule.arguments.is_empty()
-                && rule.trust.is_none()
-                && rule.phases.is_empty()
-        };
         let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow).peekable();
-        self.rules
-            .iter()
-            .filter(|rule| rule.effect == Effect::Deny)
-            .filter(is_named)
-            .any(has_no_other_condition)
-            || allowing.peek().is_some()
-                && !FOLLOWING.contains(&tool)
-                && !allowing.any(|rule| rule.names(tool))
+        self.rules.iter().any(|rule| {
+            rule.effect == Effect::Deny && rule.names(tool) && rule.has_no_other_condition()
+        }) || allowing.peek().is_some()
+            && !FOLLOWING.contains(&tool)
+            && !allowing.any(|rule| rule.names(tool))
     }
 }
 
@@ -232,16 +224,24 @@ impl Rule {
 
     /// Whether all conditions but those on the subject match.
     pub(crate) fn matches(&self, action: &Action<'_>, trust: Trust) -> bool {
-        let has_trust = |bound: Trust| match self.effect {
-            Effect::Allow => trust <= bound,
-            Effect::Deny => trust >= bound,
-        };
         (self.names(action.tool)
             || action.aliases.iter().any(|alias| self.effect == Effect::Deny && self.names(alias)))
-            && self.trust.is_none_or(has_trust)
+            && self.trust.is_none_or(|bound| match self.effect {
+                Effect::Allow => trust <= bound,
+                Effect::Deny => trust >= bound,
+            })
             && (self.phases.is_empty()
                 || action.phase.is_some_and(|phase| self.phases.contains(&phase)))
             && self.arguments.iter().all(|argument| argument.matches(action.arguments, self.effect))
+    }
+
+    /// Whether the rule has no condition but the name of the tool.
+    fn has_no_other_condition(&self) -> bool {
+        self.paths.is_none()
+            && self.access.is_none()
+            && self.arguments.is_empty()
+            && self.trust.is_none()
+            && self.phases.is_empty()
     }
 
     fn matches_subject(&self, action: &Action<'_>, subject: Option<&ResolvedSubject>) -> bool {
@@ -249,29 +249,30 @@ impl Rule {
             .map_or(if action.acts() { Access::Write } else { Access::Read }, |subject| {
                 subject.access
             });
-        let path = || {
-            subject.filter(|subject| subject.kind.is_path()).map(|subject| Path::new(&subject.text))
-        };
+        let path = subject.filter(|subject| subject.kind.is_path());
         self.has_access(access)
-            && (self.paths.is_none() || path().is_some_and(|path| self.covers(path)))
+            && (self.paths.is_none() || path.is_some_and(|path| self.covers(Path::new(&path.text))))
     }
 }
 
 impl Argument {
     fn matches(&self, arguments: &Value, effect: Effect) -> bool {
-        let test = |value: &Value| match value {
-            Value::String(text) => self.test.matches(text),
-            Value::Null | Value::Array(_) | Value::Object(_) => false,
-            other => self.test.matches(&other.to_string()),
-        };
         match arguments.pointer(&self.pointer) {
             // A rule that allows has to match every element.
             Some(Value::Array(items)) if effect == Effect::Allow => {
-                !items.is_empty() && items.iter().all(test)
+                !items.is_empty() && items.iter().all(|item| self.matches_value(item))
             }
-            Some(Value::Array(items)) => items.iter().any(test),
-            Some(value) => test(value),
+            Some(Value::Array(items)) => items.iter().any(|item| self.matches_value(item)),
+            Some(value) => self.matches_value(value),
             None => false,
+        }
+    }
+
+    fn matches_value(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => self.test.matches(text),
+            Value::Null | Value::Array(_) | Value::Object(_) => false,
+            other => self.test.matches(&other.to_string()),
         }
     }
 }

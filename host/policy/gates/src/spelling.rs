@@ -112,7 +112,8 @@ impl Readings {
     fn decode_once(&mut self, text: &[u8], index: usize) {
         let Escape { start, latest, ref all, .. } = self.escapes[index];
         let place = Decoding { text, readings: self, start, may_change: Cell::new(false) };
-        let (mut deeper, mut again) = (Found::default(), Found::default());
+        let mut deeper = Found::default();
+        let mut again = Found::default();
         // The latest reading comes first. Others may be right too: `\\=2B` may stand for `\=2B`,
         // and not for a backslash and a plus sign.
         let others = all.iter().filter(|reading| Some(**reading) != latest);
@@ -127,9 +128,9 @@ impl Readings {
         place.read(text[start], start + 1, &mut again);
         // The most likely reading is the one that continues the latest. Otherwise it is the one
         // that covers most of the text.
-        let longest =
-            || [latest, again.likely].into_iter().flatten().max_by_key(|reading| reading.end);
-        let likely = deeper.likely.or_else(longest);
+        let likely = deeper.likely.or_else(|| {
+            [latest, again.likely].into_iter().flatten().max_by_key(|reading| reading.end)
+        });
         let may_change = place.may_change.get();
         let escape = &mut self.escapes[index];
         escape.latest = likely;
@@ -155,17 +156,19 @@ impl Readings {
 /// Whether a text may begin with an escape. Most bytes that could begin one don't, such as the
 /// equals signs in HTML.
 fn may_begin_escape(text: &[u8]) -> bool {
-    // The next byte may be an escape itself, which stands for a digit.
-    let is_hex =
-        |at: usize| text.get(at).is_some_and(|byte| is_escape(*byte) || byte.is_ascii_hexdigit());
     match (text[0], text.get(1)) {
         (_, None) => false,
         (_, Some(next)) if is_escape(*next) => true,
         (b'%', Some(b'u' | b'U')) => true,
-        (b'%' | b'=', _) => is_hex(1) && is_hex(2),
+        (b'%' | b'=', _) => may_be_hex(text, 1) && may_be_hex(text, 2),
         (b'&', Some(next)) => *next == b'#' || next.is_ascii_alphabetic(),
         _ => true,
     }
+}
+
+/// Whether a byte is a hexadecimal digit or may stand for one, as the start of another escape.
+fn may_be_hex(text: &[u8], at: usize) -> bool {
+    text.get(at).is_some_and(|byte| is_escape(*byte) || byte.is_ascii_hexdigit())
 }
 
 /// The readings that one round finds.
@@ -200,9 +203,12 @@ impl Found {
 pub fn decoded(text: &str) -> Option<String> {
     let readings = Readings::to_depth(text.as_bytes(), 1);
     let mut out = Vec::with_capacity(text.len());
-    let (mut from, mut any) = (0, false);
+    let mut from = 0;
+    let mut any = false;
     for Escape { start, latest, .. } in &readings.escapes {
-        if let Some(reading) = latest.filter(|_| *start >= from) {
+        if let Some(reading) = latest
+            && *start >= from
+        {
             out.extend_from_slice(&text.as_bytes()[from..*start]);
             out.extend_from_slice(reading.bytes());
             (from, any) = (reading.end, true);
@@ -262,11 +268,12 @@ impl Decoding<'_> {
 
     /// Reads a number with all its digits, up to `most`.
     fn number(&self, at: usize, radix: u32, most: usize) -> Option<Number> {
-        let (mut value, mut count, mut end) = (0, 0, at);
-        while let Some((digit, next)) = self
-            .byte(end)
-            .filter(|_| count < most)
-            .and_then(|(byte, next)| Some((char::from(byte).to_digit(radix)?, next)))
+        let mut value = 0;
+        let mut count = 0;
+        let mut end = at;
+        while let Some((byte, next)) = self.byte(end)
+            && count < most
+            && let Some(digit) = char::from(byte).to_digit(radix)
         {
             (value, count, end) = (value * radix + digit, count + 1, next);
         }
@@ -308,7 +315,9 @@ impl Decoding<'_> {
             return;
         }
         let mut name = [0; LONGEST_NAME];
-        let (mut length, mut end, mut old) = (0, at, None);
+        let mut length = 0;
+        let mut end = at;
+        let mut old = None;
         while let Some((byte, next)) =
             self.byte(end).filter(|(byte, _)| length < LONGEST_NAME && byte.is_ascii_alphabetic())
         {

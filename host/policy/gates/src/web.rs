@@ -75,10 +75,9 @@ impl Web {
             }
         };
         // If both keys can be changed, the remedy names the list: the other key opens every host.
-        let remedy = place
-            .elsewhere()
-            .filter(|_| *value == Verdict::Deny)
-            .unwrap_or_else(|| self.reach.unlisted(target, method, missing).remedy);
+        let elsewhere = if *value == Verdict::Deny { place.elsewhere() } else { None };
+        let remedy =
+            elsewhere.unwrap_or_else(|| self.reach.unlisted(target, method, missing).remedy);
         Some(Decision {
             verdict: *value,
             gate: Gate::Hosts,

@@ -129,10 +129,9 @@ pub(super) fn reached_address(address: IpAddr) -> IpAddr {
 
 fn special(address: Ipv4Addr) -> Option<Forbidden> {
     let bits = address.to_bits();
-    let is_in = |network: [u8; 4], length: u32| {
-        (bits ^ Ipv4Addr::from(network).to_bits()) >> (32 - length) == 0
-    };
-    let found = V4.iter().find(|(network, length, ..)| is_in(*network, *length));
+    let found = V4.iter().find(|(network, length, ..)| {
+        (bits ^ Ipv4Addr::from(*network).to_bits()) >> (32 - length) == 0
+    });
     found.map(|(_, _, kind, always)| Forbidden { kind, always: *always })
 }
 
@@ -153,15 +152,14 @@ fn embedded_addresses(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
     // The NAT64 of a local network may have a prefix of any length of RFC 6052. Bits 64 to 71
     // aren't part of the address.
     let local = within(address, LOCAL_NAT64);
-    let bits = address.to_bits();
-    let split = |before: u32| {
-        let (high, low) = ((bits >> 64) as u64, bits as u64);
-        let (in_front, rest) = (64 - before, 32 - (64 - before));
-        let front = if in_front == 0 { 0 } else { high & ((1 << in_front) - 1) };
-        let back = (low << 8) >> (64 - rest);
-        Ipv4Addr::from_bits(((front << rest) | back) as u32)
-    };
-    let from_local = local.then(|| [split(48), split(56), split(64), last(address)]);
+    let from_local = local.then(|| {
+        [
+            split_address(address, 48),
+            split_address(address, 56),
+            split_address(address, 64),
+            last(address),
+        ]
+    });
     let from_teredo = teredo
         .then(|| [Ipv4Addr::from_bits(server), Ipv4Addr::from_bits(!last(address).to_bits())]);
     let single = [six_to_four, isatap, compatible.then(|| last(address))];
@@ -170,6 +168,18 @@ fn embedded_addresses(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
         .flatten()
         .chain(from_local.into_iter().flatten())
         .chain(from_teredo.into_iter().flatten())
+}
+
+/// The address of version 4 behind a prefix of `before` bits and around bits 64 to 71.
+fn split_address(address: Ipv6Addr, before: u32) -> Ipv4Addr {
+    let bits = address.to_bits();
+    let high = (bits >> 64) as u64;
+    let low = bits as u64;
+    let in_front = 64 - before;
+    let rest = 32 - in_front;
+    let front = if in_front == 0 { 0 } else { high & ((1 << in_front) - 1) };
+    let back = (low << 8) >> (64 - rest);
+    Ipv4Addr::from_bits(((front << rest) | back) as u32)
 }
 
 fn quarters(address: Ipv6Addr) -> [u32; 4] {
@@ -221,13 +231,11 @@ const METADATA_NAMES: [&str; 9] = [
 /// Why a normalised name is blocked for requests, whatever it resolves to. `None` if it is allowed.
 /// Names that only this machine or its network knows are blocked.
 pub(super) fn forbidden_name(name: &str) -> Option<Forbidden> {
-    let is_or_below = |suffix: &str| {
-        name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
-    if METADATA_NAMES.into_iter().any(is_or_below) || name == "instance-data" {
+    let is_metadata = METADATA_NAMES.into_iter().any(|suffix| is_or_below(name, suffix));
+    if is_metadata || name == "instance-data" {
         return Some(Forbidden { kind: "the name of a metadata service", always: true });
     }
-    if LOCAL_NAMES.into_iter().any(is_or_below) {
+    if LOCAL_NAMES.into_iter().any(|suffix| is_or_below(name, suffix)) {
         return Some(Forbidden {
             kind: "a name that only this machine or its network knows",
             always: false,
@@ -237,4 +245,8 @@ pub(super) fn forbidden_name(name: &str) -> Option<Forbidden> {
         kind: "a name without a dot, which only this machine or its network knows",
         always: false,
     })
+}
+
+fn is_or_below(name: &str, suffix: &str) -> bool {
+    name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

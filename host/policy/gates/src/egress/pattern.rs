@@ -130,7 +130,7 @@ impl HostPattern {
     ///
     /// # Errors
     ///
-    /// What is wrong with the pattern, and what to write instead.
+    /// The fault of the pattern, and what to write instead.
     pub fn new(written: &str) -> Result<Self, HostPatternError> {
         let form = check_text(written).and_then(|()| Form::parse(written)).map_err(|source| {
             HostPatternError {
@@ -163,9 +163,10 @@ impl HostPattern {
             (Form::Any, _) => true,
             (_, Form::Host(host)) => self.matches(host),
             (Form::Labels { below: true, labels }, Form::Labels { below, labels: theirs }) => {
-                let same = |(one, other): (&Label, &Label)| matches!((one, other), (Label::Plain(one), Label::Plain(other)) if one == other);
                 (theirs.len() > labels.len() || *below && theirs.len() == labels.len())
-                    && labels.iter().rev().zip(theirs.iter().rev()).all(same)
+                    && labels.iter().rev().zip(theirs.iter().rev()).all(|pair| {
+                        matches!(pair, (Label::Plain(one), Label::Plain(other)) if one == other)
+                    })
             }
             _ => self == other,
         }
@@ -177,15 +178,11 @@ impl HostPattern {
             Form::Any => "*".to_owned(),
             Form::Host(host) => host.to_string(),
             Form::Labels { below, labels } => {
-                let label = |label: &Label| match label {
+                let below = below.then(|| "*".to_owned());
+                let labels = labels.iter().map(|label| match label {
                     Label::Plain(text) | Label::Glob(_, text) => text.clone(),
-                };
-                let labels: Vec<String> = below
-                    .then(|| "*".to_owned())
-                    .into_iter()
-                    .chain(labels.iter().map(label))
-                    .collect();
-                labels.join(".")
+                });
+                below.into_iter().chain(labels).collect::<Vec<String>>().join(".")
             }
         }
     }
@@ -246,9 +243,11 @@ impl Form {
         }
         refuse_url(written)?;
         if let Some((host, rest)) = written.split_once('/') {
-            return Err(match rest.bytes().all(|c| c.is_ascii_digit()) && !rest.is_empty() {
-                true => SyntaxError::Range,
-                false => SyntaxError::Path(neutral_line(host)),
+            let is_number = rest.bytes().all(|c| c.is_ascii_digit()) && !rest.is_empty();
+            return Err(if is_number {
+                SyntaxError::Range
+            } else {
+                SyntaxError::Path(neutral_line(host))
             });
         }
         if written.contains('@') {
@@ -275,10 +274,10 @@ impl Form {
             None => (false, written),
         };
         // The part without stars at the end is a name. It is normalised as a whole.
-        let fixed = rest
+        let end = rest
             .rfind('*')
             .map_or(Some(0), |star| rest[star..].find('.').map(|dot| star + dot + 1));
-        let fixed = fixed.map_or("", |at| &rest[at..]);
+        let fixed = end.map_or("", |at| &rest[at..]);
         if fixed.is_empty() {
             return Err(too_wide(written));
         }
@@ -288,12 +287,13 @@ impl Form {
         let globs = rest[..rest.len() - fixed.len()].split('.').filter(|label| !label.is_empty());
         let mut labels = Vec::new();
         for label in globs {
-            labels.push(match label.contains('*') {
-                true => Label::Glob(label_glob(label)?, label.to_ascii_lowercase()),
-                false => match TargetHost::parse(label)? {
+            labels.push(if label.contains('*') {
+                Label::Glob(label_glob(label)?, label.to_ascii_lowercase())
+            } else {
+                match TargetHost::parse(label)? {
                     TargetHost::Name(label) => Label::Plain(label),
                     TargetHost::Address(_) => Label::Plain(label.to_ascii_lowercase()),
-                },
+                }
             });
         }
         if rest.contains('*') && !tail.contains('.') {
@@ -306,10 +306,9 @@ impl Form {
 
 fn too_wide(written: &str) -> SyntaxError {
     let name = written.trim_start_matches('*');
-    match !name.is_empty() && !name.contains('*') && !name.starts_with('.') && name.contains('.') {
-        true => SyntaxError::StarWithoutDot(name.to_owned()),
-        false => SyntaxError::Wide,
-    }
+    let is_name =
+        !name.is_empty() && !name.contains('*') && !name.starts_with('.') && name.contains('.');
+    if is_name { SyntaxError::StarWithoutDot(name.to_owned()) } else { SyntaxError::Wide }
 }
 
 fn label_glob(label: &str) -> Result<TextGlob, SyntaxError> {
@@ -379,7 +378,7 @@ impl PrivateHosts {
     ///
     /// # Errors
     ///
-    /// What is wrong with the entry, and what to write instead.
+    /// The fault of the entry, and what to write instead.
     pub fn new(written: &str) -> Result<Self, PrivateHostsError> {
         Self::parse(written).map_err(|source| PrivateHostsError {
             written: neutral_line(cut(written, MAX_PATTERN)),
@@ -461,11 +460,8 @@ impl PrivateHosts {
 
 /// Splits a port off the end. An address of version 6 before a port has brackets.
 pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), PortError> {
-    let (hosts, port) = match written
-        .rfind(']')
-        .filter(|_| written.starts_with('['))
-        .map(|end| written.split_at(end + 1))
-    {
+    let bracket = if written.starts_with('[') { written.rfind(']') } else { None };
+    let (hosts, port) = match bracket.map(|end| written.split_at(end + 1)) {
         Some((hosts, "")) => (hosts, None),
         Some((hosts, port)) => (hosts, Some(port.strip_prefix(':').ok_or(PortError::Separator)?)),
         // An address of version 6 without brackets has no port.

@@ -54,27 +54,39 @@ impl Grant {
     ///
     /// # Errors
     ///
-    /// What is wrong with the entry, and what to write instead.
+    /// The fault of the entry, and what to write instead.
     pub fn new(written: &str) -> Result<Self, HostGrantError> {
-        let shown = || neutral_line(cut(written, MAX_WRITTEN));
         let (scheme, rest) = match written.split_once("://") {
             None => (None, written),
             Some((scheme, rest)) => {
                 let scheme = [Scheme::Https, Scheme::Http]
                     .into_iter()
-                    .find(|known| scheme.eq_ignore_ascii_case(known.as_str()));
-                let scheme = scheme.ok_or_else(|| HostGrantError::Scheme(shown()))?;
+                    .find(|known| scheme.eq_ignore_ascii_case(known.as_str()))
+                    .ok_or_else(|| HostGrantError::Scheme(bounded(written)))?;
                 // `https://example.com/` means the whole site.
                 (Some(scheme), rest.strip_suffix('/').unwrap_or(rest))
             }
         };
         if rest.contains(['/', '?', '#', '@']) {
-            return Err(HostGrantError::Host(shown()));
+            return Err(HostGrantError::Host(bounded(written)));
         }
         let (hosts, port) =
-            with_port(rest).map_err(|error| HostGrantError::Port(shown(), error))?;
+            with_port(rest).map_err(|error| HostGrantError::Port(bounded(written), error))?;
         Ok(Self { hosts: HostPattern::new(hosts)?, scheme, port, methods: Vec::new() })
     }
+
+    fn has_origin(&self, target: &Target) -> bool {
+        self.scheme.is_none_or(|scheme| scheme == target.scheme)
+            && self.port.unwrap_or(target.scheme.port()) == target.port
+    }
+
+    fn has_method(&self, method: &str) -> bool {
+        self.methods.is_empty() || self.methods.iter().any(|one| one == method)
+    }
+}
+
+fn bounded(written: &str) -> String {
+    neutral_line(cut(written, MAX_WRITTEN))
 }
 
 impl fmt::Display for Grant {
@@ -175,10 +187,11 @@ impl Reach {
             return Ok(ReachStatus::Granted);
         }
         if let Some(addresses) = self.job_addresses(target) {
-            let is_denied = |denied: &&Placed<HostPattern>| {
-                addresses.iter().any(|address| denied.value.is_address(*address))
-            };
-            return match self.denied.iter().find(is_denied) {
+            let denied = self
+                .denied
+                .iter()
+                .find(|denied| addresses.iter().any(|address| denied.value.is_address(*address)));
+            return match denied {
                 Some(denied) => Err(denied_by(denied, action(method, target))),
                 None => Ok(ReachStatus::Granted),
             };
@@ -195,35 +208,27 @@ impl Reach {
                 "the host",
             ));
         }
-        let grants_of_host = || {
-            self.grants
-                .iter()
-                .map(|grant| &grant.value)
-                .filter(|grant| grant.hosts.matches(&target.host))
-        };
+        let grants = self
+            .grants
+            .iter()
+            .map(|grant| &grant.value)
+            .filter(|grant| grant.hosts.matches(&target.host));
         if target.scheme == Scheme::Http && self.https_only.value {
             let by_ceiling = matches!(
                 self.https_only.place.kind,
                 OriginKind::Ceiling(_) | OriginKind::TaskBounds
             );
-            if by_ceiling || !grants_of_host().any(|grant| grant.scheme == Some(Scheme::Http)) {
+            if by_ceiling || !grants.clone().any(|grant| grant.scheme == Some(Scheme::Http)) {
                 return Err(self.http_denied(target, method));
             }
         }
-        let has_origin = |grant: &&Grant| {
-            grant.scheme.is_none_or(|scheme| scheme == target.scheme)
-                && grant.port.unwrap_or(target.scheme.port()) == target.port
-        };
-        let has_method = |grant: &Grant| {
-            grant.methods.is_empty() || grant.methods.iter().any(|one| one == method)
-        };
-        if grants_of_host().filter(has_origin).any(has_method)
+        if grants.clone().any(|grant| grant.has_origin(target) && grant.has_method(method))
             || approved.iter().any(|origin| *origin == target.origin())
         {
             return Ok(ReachStatus::Granted);
         }
         Ok(ReachStatus::Unlisted(
-            match (grants_of_host().next(), grants_of_host().find(has_origin)) {
+            match (grants.clone().next(), grants.clone().find(|grant| grant.has_origin(target))) {
                 (_, Some(_)) => Missing::Method,
                 (Some(_), None) => Missing::Port,
                 (None, None) => Missing::Host,
@@ -249,13 +254,15 @@ impl Reach {
             });
         }
         let addresses = self.possible_job_addresses(target)?;
-        let is_denied = |denied: &Placed<HostPattern>| {
+        let is_denied = self.denied.iter().any(|denied| {
             let denied = &denied.value;
             denied.matches(&target.host) || addresses.iter().any(|own| denied.is_address(*own))
-        };
-        let lines = || self.table.lines("job_servers = true");
-        (!self.denied.iter().any(is_denied))
-            .then(|| format!("To reach a server that runs as a job of this session, {}", lines()))
+        });
+        if is_denied {
+            return None;
+        }
+        let lines = self.table.lines("job_servers = true");
+        Some(format!("To reach a server that runs as a job of this session, {lines}"))
     }
 
     /// The addresses at which a job could listen for requests to a target.
@@ -288,31 +295,31 @@ impl Reach {
         address: IpAddr,
         own: &[SocketAddr],
     ) -> Result<(), Denial> {
-        let connect = || format!("connect to {address} for {target}");
-        let (found, real) = (forbidden(address), reached_address(address));
-        let is_own = |own: &&SocketAddr| {
+        let found = forbidden(address);
+        let real = reached_address(address);
+        let is_own = own.iter().any(|own| {
             own.port() == target.port
                 && (own.ip().to_canonical() == real
                     || own.ip().is_unspecified() && (found.is_some() || real.is_unspecified()))
-        };
-        if own.iter().any(|own| is_own(&own)) {
+        });
+        if is_own {
             return Err(Denial {
                 capability: "http".to_owned(),
-                action: connect(),
+                action: connection(address, target),
                 rule: "requests to addresses where Toolhold listens are blocked".to_owned(),
                 place: "built in".to_owned(),
                 remedy: "No configuration key can change this.".to_owned(),
             });
         }
         if let Some(denied) = self.denied.iter().find(|denied| denied.value.is_address(address)) {
-            return Err(denied_by(denied, connect()));
+            return Err(denied_by(denied, connection(address, target)));
         }
         // A request by http to `localhost` may carry a secret, so it must stay on this machine.
         let is_here = matches!(&target.host, TargetHost::Name(name) if name == LOCALHOST);
         if is_here && target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
             return Err(Denial {
                 capability: "http".to_owned(),
-                action: connect(),
+                action: connection(address, target),
                 rule: "`localhost` has to be this machine".to_owned(),
                 place: "built in".to_owned(),
                 remedy: "Let `localhost` resolve to a loopback address, for example in /etc/hosts, or name the other host."
@@ -324,7 +331,8 @@ impl Reach {
                 if found.always
                     || !self.private.iter().any(|private| private.value.opens(target, address)) =>
             {
-                Err(self.private_host_denied(target, found, connect(), "the address"))
+                let action = connection(address, target);
+                Err(self.private_host_denied(target, found, action, "the address"))
             }
             _ => Ok(()),
         }
@@ -346,16 +354,13 @@ impl Reach {
             Missing::Method => {
                 let list = flag_or_variable(&self.place)
                     .unwrap_or_else(|| format!("`{key}` in {}", self.table));
-                let add = || {
+                let remedy = remedy_to_grant(&self.place, || {
                     format!(
                         "To allow it, add {} to the `methods` of the host's entry in {list}.",
                         toml(shown(method))
                     )
-                };
-                (
-                    format!("{key}, which names this host for other methods"),
-                    remedy_to_grant(&self.place, add),
-                )
+                });
+                (format!("{key}, which names this host for other methods"), remedy)
             }
         };
         Denial {
@@ -414,9 +419,10 @@ impl Reach {
     ) -> Denial {
         let rule = format!("private addresses are blocked: {what} is {}", found.kind);
         let place = self.private.first().map_or(&self.place, |private| &private.place);
-        let remedy = match found.always {
-            true => "No configuration key can change this.".to_owned(),
-            false => self.remedy_to_add(place, "allowed_private_hosts", &target.host_and_port()),
+        let remedy = if found.always {
+            "No configuration key can change this.".to_owned()
+        } else {
+            self.remedy_to_add(place, "allowed_private_hosts", &target.host_and_port())
         };
         Denial { capability: "http".to_owned(), action, rule, place: "built in".to_owned(), remedy }
     }
@@ -480,6 +486,10 @@ fn denied_by(denied: &Placed<HostPattern>, action: String) -> Denial {
 
 fn action(method: &str, target: &Target) -> String {
     format!("{} {target}", neutral_line(shown(method)))
+}
+
+fn connection(address: IpAddr, target: &Target) -> String {
+    format!("connect to {address} for {target}")
 }
 
 fn shown(method: &str) -> &str {

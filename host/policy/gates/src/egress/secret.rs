@@ -57,7 +57,7 @@ impl SecretHost {
     ///
     /// # Errors
     ///
-    /// What is wrong with the entry, and what to write instead.
+    /// The fault of the entry, and what to write instead.
     pub fn new(written: &str) -> Result<Self, SecretHostError> {
         // For a URL, the pattern returns the error.
         let (hosts, port) =

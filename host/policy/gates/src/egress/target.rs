@@ -131,7 +131,7 @@ impl TargetHost {
     ///
     /// # Errors
     ///
-    /// What is wrong with the host.
+    /// The fault of the host.
     pub(super) fn parse(written: &str) -> Result<Self, TargetHostError> {
         Self::from_url_host(url::Host::parse(written)?)
     }
@@ -203,8 +203,8 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// What is wrong with the URL: it isn't a URL, has another scheme, has no host, or has a user
-    /// name or password before the host.
+    /// The fault of the URL: it isn't a URL, has another scheme, has no host, or has a user name or
+    /// password before the host.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         Ok(Self::with_url(url)?.0)
     }
@@ -287,10 +287,7 @@ impl Target {
 
     /// Host and port as in the header `host`, without the default port of the scheme.
     pub fn authority(&self) -> String {
-        match self.port == self.scheme.port() {
-            true => self.host.to_string(),
-            false => self.host_and_port(),
-        }
+        if self.port == self.scheme.port() { self.host.to_string() } else { self.host_and_port() }
     }
 
     /// Host and port, also for the default port of the scheme.

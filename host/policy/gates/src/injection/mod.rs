@@ -77,10 +77,9 @@ static COMPILED: [OnceLock<Option<Regex>>; SHAPES.len()] =
 
 impl Shape {
     fn is_in(&self, compiled: &OnceLock<Option<Regex>>, text: &str) -> bool {
-        let compile = || RegexBuilder::new(self.pattern).unicode(false).build().ok();
         self.needles.iter().any(|needle| text.contains(needle))
             && compiled
-                .get_or_init(compile)
+                .get_or_init(|| RegexBuilder::new(self.pattern).unicode(false).build().ok())
                 .as_ref()
                 .is_some_and(|pattern| pattern.is_match(text.as_bytes()))
     }
