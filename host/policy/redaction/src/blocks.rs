@@ -24,7 +24,9 @@ pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
     let next = position(&text[at..], b"-BEGIN").map_or(text.len(), |next| at + next);
     let text = &text[..next - dashes_before(text, next).min(next - at)];
     count_examined(text.len() - at);
-    let (mut end, mut key_length, mut other_lines) = (at, 0, 0);
+    let mut end = at;
+    let mut key_length = 0;
+    let mut other_lines = 0;
     while at < text.len() && other_lines < MAX_OTHER_LINES {
         let (line, next) = line(text, at);
         if let Some(dashes) = position(line, b"-----END") {
@@ -50,7 +52,8 @@ pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
 /// The first line of the last block of a text, if a key is found in it and it goes on at the end.
 pub(super) fn open_block(text: &str) -> Option<Range<usize>> {
     let found = block_from_begin(text.as_bytes(), text.rfind("-BEGIN")?)?;
-    let (key, rest) = (&text[found.start..found.end], &text[found.end..]);
+    let key = &text[found.start..found.end];
+    let rest = &text[found.end..];
     let goes_on = !key.contains("-----END") && rest.lines().count() <= MAX_OTHER_LINES;
     let (first, next) = line(text.as_bytes(), found.start);
     // The line of a key that begins elsewhere isn't longer.
@@ -73,7 +76,8 @@ pub(super) fn block_from_end(text: &[u8], at: usize, from: usize) -> Option<Foun
         .iter()
         .rposition(|byte| *byte == b'\n')
         .map_or(from, |at| from + at + 1);
-    let (mut start, mut key_length) = (None, 0);
+    let mut start = None;
+    let mut key_length = 0;
     while line_start > from {
         let before = &text[from..line_start - 1];
         let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -86,8 +90,10 @@ pub(super) fn block_from_end(text: &[u8], at: usize, from: usize) -> Option<Foun
         line_start = from + begin;
         start = Some(line_start + line.trim_ascii_end().len() - trailing(line) - length);
     }
-    let start = start.filter(|_| key_length >= MIN_KEY)?;
-    Some(Found { start, end, kind: mark::PRIVATE_KEY })
+    if key_length < MIN_KEY {
+        return None;
+    }
+    Some(Found { start: start?, end, kind: mark::PRIVATE_KEY })
 }
 
 /// The first characters of private keys in base64, without a header: OpenSSH keys, keys of elliptic

@@ -131,16 +131,19 @@ fn base64_bits(text: &[u8], at: usize) -> u64 {
     });
     let ones = bytes.map(|byte| u8::from(is_base64(byte)));
     let (eights, _) = ones.as_chunks::<8>();
-    // The product has the ones of eight bytes in its highest byte.
-    let bits =
-        |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    eights.iter().rev().fold(0, |all, eight| all << 8 | bits(eight))
+    eights.iter().rev().fold(0, |all, eight| all << 8 | bits_of(*eight))
+}
+
+/// Packs eight ones or zeros. The product has them in its highest byte.
+fn bits_of(eight: [u8; 8]) -> u64 {
+    u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
 /// Whether the first bytes of a run decode to text. Names and hashes are base64 too, but don't.
 fn decodes_to_text(run: &[u8]) -> bool {
     let Some(first) = run.first_chunk::<8>() else { return false };
-    let (mut plain, mut length) = ([0; 6], 0);
+    let mut plain = [0; 6];
+    let mut length = 0;
     decode(first, |byte| {
         plain[length] = byte;
         length += 1;
@@ -171,7 +174,8 @@ fn is_text(byte: &u8) -> bool {
 
 /// Decodes up to the first character that isn't base64.
 fn decode(run: &[u8], mut put: impl FnMut(u8)) {
-    let (mut bits, mut bit_count) = (0u32, 0);
+    let mut bits = 0u32;
+    let mut bit_count = 0;
     for byte in run {
         let value = match byte {
             b'A'..=b'Z' => byte - b'A',
@@ -201,22 +205,20 @@ pub(super) fn percent(
     depth: u8,
 ) -> Option<(Vec<Found>, usize)> {
     let bytes = text.as_bytes();
-    let hex = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-    if depth >= DEPTH || hex(at + 2).is_none() {
+    if depth >= DEPTH || hex(bytes, at + 2).is_none() {
         return None;
     }
-    let part = |byte: &&u8| {
-        !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>')
-    };
-    let start = at - bytes[from..at].iter().rev().take(256).take_while(part).count();
-    let start = text.ceil_char_boundary(start);
-    // A mark ends the word, although it begins without white space.
-    let ends = |offset: usize, byte: u8| byte == b'[' && mark::length(&bytes[at + offset..]) > 0;
+    let before = bytes[from..at].iter().rev().take(256).take_while(|byte| is_word_byte(**byte));
+    let start = text.ceil_char_boundary(at - before.count());
     let length = bytes[at..]
         .iter()
         .enumerate()
         .take(MAX_WORD)
-        .take_while(|(offset, byte)| part(byte) && !ends(*offset, **byte))
+        .take_while(|(offset, byte)| {
+            // A mark ends the word, although it begins without white space.
+            let is_mark = **byte == b'[' && mark::length(&bytes[at + offset..]) > 0;
+            is_word_byte(**byte) && !is_mark
+        })
         .count();
     let end = text.floor_char_boundary(at + length);
     let mut plain = Vec::with_capacity(end - start);
@@ -224,7 +226,7 @@ pub(super) fn percent(
     let mut raw = start;
     while raw < end {
         places.push(raw);
-        match (bytes[raw], hex(raw + 1), hex(raw + 2)) {
+        match (bytes[raw], hex(bytes, raw + 1), hex(bytes, raw + 2)) {
             (b'%', Some(high), Some(low)) if raw + 2 < end => {
                 plain.push((high * 16 + low) as u8);
                 raw += 3;
@@ -239,15 +241,21 @@ pub(super) fn percent(
     count_examined(end - start);
     // Bytes that aren't text become `?`, so that every byte keeps its place.
     let plain = String::from_utf8(plain).unwrap_or_else(|error| {
-        let to_char = |byte: u8| if byte.is_ascii() { char::from(byte) } else { '?' };
-        error.into_bytes().into_iter().map(to_char).collect()
+        let bytes = error.into_bytes().into_iter();
+        bytes.map(|byte| if byte.is_ascii() { char::from(byte) } else { '?' }).collect()
     });
     let place = keys(start);
-    let found = find(&plain, &|_| place, depth + 1);
-    let found = found.into_iter().map(|found| Found {
-        start: places[found.start],
-        end: places[found.end],
-        ..found
-    });
-    Some((found.collect(), end))
+    let found = find(&plain, &|_| place, depth + 1)
+        .into_iter()
+        .map(|found| Found { start: places[found.start], end: places[found.end], ..found })
+        .collect();
+    Some((found, end))
+}
+
+fn hex(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16))
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>')
 }

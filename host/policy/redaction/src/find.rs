@@ -29,7 +29,8 @@ pub(super) fn scan(
     let bytes = text.as_bytes();
     let mut found: Vec<Found> = Vec::new();
     // The text before `from` is already examined, so that a percent-encoded word is decoded once.
-    let (mut from, mut at) = (0, 0);
+    let mut from = 0;
+    let mut at = 0;
     while let Some(place) = next(bytes, at) {
         at = place;
         match bytes[at] {
@@ -155,11 +156,17 @@ impl Triggers {
     /// Whether one of the groups may begin at one of the places of a part, of which the last two
     /// bytes are only looked at behind the others.
     fn may_begin(&self, part: &[u8]) -> bool {
-        let sets = |byte: u8| self.0[byte as usize];
         let any = part.windows(3).fold(0, |any, three| {
-            any | sets(three[0]) & sets(three[1]) >> Self::SETS & sets(three[2]) >> (2 * Self::SETS)
+            any | self.sets(three[0])
+                & self.sets(three[1]) >> Self::SETS
+                & self.sets(three[2]) >> (2 * Self::SETS)
         });
         any & Self::MASK != 0
+    }
+
+    /// The sets in which a group has this byte.
+    fn sets(&self, byte: u8) -> u64 {
+        self.0[byte as usize]
     }
 }
 

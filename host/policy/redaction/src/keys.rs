@@ -113,23 +113,22 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     let (last, before) = words.split_last()?;
     let before = before.last().copied().unwrap_or("");
     let last = last.trim_end_matches(|c: char| c.is_ascii_digit());
-    let is = |word: &str| last.eq_ignore_ascii_case(word);
-    let after = |known: &[&str]| known.iter().any(|word| before.eq_ignore_ascii_case(word));
-    if ["password", "passwd", "passphrase", "pwd", "passwort"].into_iter().any(is)
-        || is("pass") && !before.is_empty()
-        || is("phrase") && after(&["pass"])
+    let name = LastWords { last, before };
+    if ["password", "passwd", "passphrase", "pwd", "passwort"].into_iter().any(|word| name.is(word))
+        || name.is("pass") && !before.is_empty()
+        || name.is("phrase") && name.is_after(&["pass"])
     {
         return Some(PASSWORD);
     }
     if last.len() > 8 && last.to_ascii_lowercase().ends_with("password") {
         return Some(PASSWORD);
     }
-    if is("secret") || is("secrets") {
+    if name.is("secret") || name.is("secrets") {
         return Some(SECRET);
     }
     // Some tokens are places in a list, or results of a parser.
-    if is("token")
-        && !after(&[
+    if name.is("token")
+        && !name.is_after(&[
             "next",
             "page",
             "continuation",
@@ -145,7 +144,7 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
         ])
         || ["accesstoken", "authtoken", "authtoken", "refreshtoken", "apitoken", "bearer"]
             .into_iter()
-            .any(is)
+            .any(|word| name.is(word))
     {
         return Some(TOKEN);
     }
@@ -172,28 +171,44 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
         "hmac",
         "session",
     ];
-    if is("key") && after(&keys)
+    if name.is("key") && name.is_after(&keys)
         || ["apikey", "accesskey", "secretkey", "privatekey", "accountkey", "userkey", "authkey"]
             .into_iter()
-            .any(is)
+            .any(|word| name.is(word))
     {
         return Some(KEY);
     }
-    if is("credential") || is("credentials") {
+    if name.is("credential") || name.is("credentials") {
         return Some(CREDENTIAL);
     }
-    if is("authorization")
-        || is("auth") && (key.starts_with('_') || after(&["proxy", "basic", "http"]))
+    if name.is("authorization")
+        || name.is("auth") && (key.starts_with('_') || name.is_after(&["proxy", "basic", "http"]))
     {
         return Some(AUTHORIZATION);
     }
-    if is("cookie") {
+    if name.is("cookie") {
         return Some(COOKIE);
     }
-    if is("sessionid") || is("id") && after(&["session"]) {
+    if name.is("sessionid") || name.is("id") && name.is_after(&["session"]) {
         return Some(TOKEN);
     }
-    (is("string") && after(&["connection"])).then_some(CREDENTIAL)
+    (name.is("string") && name.is_after(&["connection"])).then_some(CREDENTIAL)
+}
+
+/// The last word of a name that matters, and the word before it.
+struct LastWords<'a> {
+    last: &'a str,
+    before: &'a str,
+}
+
+impl LastWords<'_> {
+    fn is(&self, word: &str) -> bool {
+        self.last.eq_ignore_ascii_case(word)
+    }
+
+    fn is_after(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.before.eq_ignore_ascii_case(word))
+    }
 }
 
 /// The kind of each entry that the name of a list says: `passwords`.
@@ -224,7 +239,8 @@ pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Op
     if start.checked_sub(1).map(|before| bytes[before]) != Some(b'"') {
         return None;
     }
-    let (mut key, mut end) = (String::new(), start);
+    let mut key = String::new();
+    let mut end = start;
     while key.len() < MAX_KEY {
         let code = text
             .get(end..end + 6)
@@ -363,14 +379,11 @@ struct Separator {
 
 impl Separator {
     fn after(bytes: &[u8], key_end: usize) -> Option<Self> {
-        let spaces = |at: usize| {
-            at + bytes[at..].iter().take(32).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
-        };
         let mut at = key_end;
         at += bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
         at += usize::from(bytes.get(at).is_some_and(|byte| matches!(byte, b'"' | b'\'' | b'`')));
         at += usize::from(bytes.get(at) == Some(&b']'));
-        let sign_at = spaces(at);
+        let sign_at = after_spaces(bytes, at);
         let sign = *bytes.get(sign_at)?;
         let next = bytes.get(sign_at + 1).copied().unwrap_or(b'\n');
         let end = match sign {
@@ -384,12 +397,16 @@ impl Separator {
                     .or_else(|| (sign_at > at).then_some(Self { sign: b' ', end: sign_at }));
             }
         };
-        let end = spaces(end);
+        let end = after_spaces(bytes, end);
         Some(Self {
             sign,
             end: if sign == b':' { after_type(bytes, end).unwrap_or(end) } else { end },
         })
     }
+}
+
+fn after_spaces(bytes: &[u8], at: usize) -> usize {
+    at + bytes[at..].iter().take(32).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
 /// The sign after the word `value`, if the key is itself a value: `key="Password" value="…"`,
@@ -398,35 +415,38 @@ fn value_word(bytes: &[u8], at: usize) -> Option<Separator> {
     if !matches!(bytes.get(at)?, b' ' | b',' | b'\n' | b'\r') {
         return None;
     }
-    let blank = |at: usize| {
-        at + bytes[at..]
-            .iter()
-            .take(64)
-            .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b','))
-            .count()
-    };
-    let mut at = blank(at);
+    let mut at = after_blanks(bytes, at);
     if bytes[..at].ends_with(b"\n") || bytes[..at].ends_with(b" ") {
         let line = &bytes[at..bytes.len().min(at + 16)];
-        at = blank(at + multiline::numbered(line));
+        at = after_blanks(bytes, at + multiline::numbered(line));
     }
     at += usize::from(bytes.get(at) == Some(&b'"'));
     at += bytes.get(at..at + 5).filter(|word| word.eq_ignore_ascii_case(b"value"))?.len();
     at += usize::from(bytes.get(at) == Some(&b'"'));
-    let space =
-        |at: usize| at + bytes[at..].iter().take(8).take_while(|byte| **byte == b' ').count();
-    let sign = space(at);
+    let sign = after_few_spaces(bytes, at);
     matches!(bytes.get(sign)?, b'=' | b':')
-        .then(|| Separator { sign: bytes[sign], end: space(sign + 1) })
+        .then(|| Separator { sign: bytes[sign], end: after_few_spaces(bytes, sign + 1) })
+}
+
+fn after_blanks(bytes: &[u8], at: usize) -> usize {
+    let blanks = bytes[at..]
+        .iter()
+        .take(64)
+        .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b','));
+    at + blanks.count()
+}
+
+fn after_few_spaces(bytes: &[u8], at: usize) -> usize {
+    at + bytes[at..].iter().take(8).take_while(|byte| **byte == b' ').count()
 }
 
 /// The start of a text literal after its type: `password: &str = "…"`.
 fn after_type(bytes: &[u8], at: usize) -> Option<usize> {
-    let part = |byte: &&u8| {
+    let type_bytes = bytes[at..].iter().take(MAX_KEY).take_while(|byte| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'_' | b'&' | b'\'' | b'<' | b'>' | b'[' | b']' | b':' | b'?' | b' ')
-    };
-    let sign = at + bytes[at..].iter().take(MAX_KEY).take_while(part).count();
+    });
+    let sign = at + type_bytes.count();
     let value = bytes[sign..].strip_prefix(b"=")?;
     let spaces = value.iter().take(8).take_while(|byte| **byte == b' ').count();
     (sign > at && matches!(value.get(spaces), Some(b'"' | b'\''))).then_some(sign + 1 + spaces)
@@ -486,14 +506,13 @@ impl<'a> Value<'a> {
             byte.is_ascii_digit()
                 || matches!(byte, b' ' | b'\t' | b'-' | b'#' | b';' | b':' | b'"' | b'\'')
         });
-        let stops =
-            |byte: u8| if kind.to_line_end { line_stop(byte) } else { bare_stop(byte, whole_line) };
-        let mark = |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[start + at..]) > 0;
         let length = bytes[start..]
             .iter()
             .enumerate()
             .take(SAMPLE)
-            .take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte))
+            .take_while(|(at, byte)| {
+                !ends_value(**byte, kind.to_line_end, whole_line) && !is_mark(bytes, start + at)
+            })
             .count();
         let assigned = start.checked_sub(1).is_some_and(|sign| bytes[sign] == b'=') && at == start;
         let sample = &bytes[start..start + length];
@@ -509,22 +528,21 @@ impl<'a> Value<'a> {
             return end;
         }
         let to_the_end = kind.to_line_end || place >= Keys::Settings && self.whole_line;
-        let stops =
-            |byte: u8| if to_the_end { line_stop(byte) } else { bare_stop(byte, self.whole_line) };
-        // The text after a mark was examined before.
-        let mark =
-            |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[self.start + at..]) > 0;
         let length = bytes[self.start..]
             .iter()
             .enumerate()
-            .take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte))
+            .take_while(|(at, byte)| {
+                // The text after a mark was examined before.
+                !ends_value(**byte, to_the_end, self.whole_line) && !is_mark(bytes, self.start + at)
+            })
             .count();
         count_examined(length);
         let end = self.start + length;
-        let trailing = |byte: &&u8| {
+        let value = bytes[self.start..end].iter().rev();
+        let trailing = value.take_while(|byte| {
             matches!(byte, b' ' | b'\t' | b'\r') || self.whole_line && matches!(byte, b',' | b';')
-        };
-        end - bytes[self.start..end].iter().rev().take_while(trailing).count()
+        });
+        end - trailing.count()
     }
 
     fn is_secret(&self, kind: Kind, place: Keys) -> bool {
@@ -550,9 +568,11 @@ impl<'a> Value<'a> {
         let is_name = value.contains(&b'_')
             && digits <= 2
             && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
-        let is_sign =
-            |byte: &u8| byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':');
-        let looks_secret = !is_name && (digits > 0 || value.iter().any(is_sign));
+        let looks_secret = !is_name
+            && (digits > 0
+                || value.iter().any(|byte| {
+                    byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':')
+                }));
         match place {
             Keys::Unknown => false,
             Keys::Settings | Keys::PrivateKey => true,
@@ -573,6 +593,16 @@ impl<'a> Value<'a> {
 fn without_comma(value: &[u8]) -> &[u8] {
     let value = value.trim_ascii();
     value.strip_suffix(b",").or(value.strip_suffix(b";")).unwrap_or(value)
+}
+
+/// Whether a byte ends a value without quotes. `to_line_end`: the value goes to the end of the
+/// line.
+fn ends_value(byte: u8, to_line_end: bool, whole_line: bool) -> bool {
+    if to_line_end { line_stop(byte) } else { bare_stop(byte, whole_line) }
+}
+
+fn is_mark(bytes: &[u8], at: usize) -> bool {
+    bytes[at] == b'[' && mark::length(&bytes[at..]) > 0
 }
 
 fn line_stop(byte: u8) -> bool {

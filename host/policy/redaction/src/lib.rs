@@ -243,8 +243,8 @@ pub fn part(text: &str, start: usize, end: usize, keys: Keys) -> String {
     owned(out, keys)
 }
 
-/// The first line of a private key that goes on at the end of a text. Whoever drops the text before
-/// its end has to keep this line, so that the rest of the key is still found.
+/// The first line of a private key that goes on at the end of a text. A caller that drops the text
+/// before its end has to keep this line, so that the rest of the key is still found.
 pub fn open_key(text: &str) -> Option<Range<usize>> {
     blocks::open_block(text)
 }

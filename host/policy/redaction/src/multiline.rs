@@ -72,8 +72,10 @@ pub(super) fn below(
             return None;
         }
         if matches!(quote, b'"' | b'\'') {
-            let end = closing_quote(bytes, line.start + 1, quote, 0)
-                .filter(|_| is_delimited || line.indent > indented)?;
+            let end = closing_quote(bytes, line.start + 1, quote, 0)?;
+            if !is_delimited && line.indent <= indented {
+                return None;
+            }
             return Some(Span { start: find_secret(line.start + 1, end, true)?, end });
         }
         if is_delimited {
@@ -106,7 +108,9 @@ fn lines(
 ) -> Option<Span> {
     let from = first.start;
     let least = if entries { first.indent } else { indented + 1 };
-    let (mut begin, mut end, mut next) = (None, 0, Some(first));
+    let mut begin = None;
+    let mut end = 0;
+    let mut next = Some(first);
     while let Some(line) = next {
         next = Line::at(bytes, line.next);
         if line.is_blank() {
@@ -202,7 +206,9 @@ pub(super) fn list(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<S
 /// Length of an entry of a list without quotes.
 fn bare_length(text: &[u8]) -> usize {
     let mut length = 0;
-    while let Some(byte) = text.get(length).filter(|_| length < MAX) {
+    while let Some(byte) = text.get(length)
+        && length < MAX
+    {
         match byte {
             b'[' => match mark::length(&text[length..]) {
                 0 => break,
@@ -274,16 +280,14 @@ fn first_secret_line(
 
 /// The range between two offsets without white space, quotes and line numbers at its ends.
 pub(super) fn trimmed(bytes: &[u8], mut start: usize, mut end: usize) -> (usize, usize) {
-    let edge =
-        |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b',' | b'\\');
-    while start < end && edge(&bytes[start]) {
+    while start < end && is_edge(bytes[start]) {
         start += 1;
         if bytes[start - 1] == b'\n' {
             start = end.min(start + number_at(bytes, start));
         }
     }
     loop {
-        let last = end - bytes[start..end].iter().rev().take_while(|byte| edge(byte)).count();
+        let last = end - bytes[start..end].iter().rev().take_while(|byte| is_edge(**byte)).count();
         let line = bytes[start..last]
             .iter()
             .rev()
@@ -296,6 +300,10 @@ pub(super) fn trimmed(bytes: &[u8], mut start: usize, mut end: usize) -> (usize,
             _ => return (start, last.max(start)),
         }
     }
+}
+
+fn is_edge(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b',' | b'\\')
 }
 
 /// Length of the line number at `at`.

@@ -13,27 +13,9 @@ pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
         return None;
     }
     let start = at + 3;
-    let stops = |byte: &u8| {
-        matches!(
-            byte,
-            b'/' | b'?'
-                | b'#'
-                | b' '
-                | b'\t'
-                | b'\n'
-                | b'\r'
-                | b'"'
-                | b'\''
-                | b'`'
-                | b'<'
-                | b'>'
-                | b'\\'
-                | b','
-                | b'|'
-        )
-    };
     let rest = &text[start..text.len().min(start + MAX_USER)];
-    let authority = &rest[..rest.iter().position(stops).unwrap_or(rest.len())];
+    let end = rest.iter().position(|byte| ends_authority(*byte));
+    let authority = &rest[..end.unwrap_or(rest.len())];
     let user = &authority[..authority.iter().rposition(|byte| *byte == b'@')?];
     match user.iter().position(|byte| *byte == b':') {
         Some(colon) => {
@@ -49,6 +31,26 @@ pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
         None => (user.len() >= 20 && user.iter().all(u8::is_ascii_alphanumeric) && varied(user))
             .then_some(Found { start, end: start + user.len(), kind: "url-token" }),
     }
+}
+
+fn ends_authority(byte: u8) -> bool {
+    matches!(
+        byte,
+        b'/' | b'?'
+            | b'#'
+            | b' '
+            | b'\t'
+            | b'\n'
+            | b'\r'
+            | b'"'
+            | b'\''
+            | b'`'
+            | b'<'
+            | b'>'
+            | b'\\'
+            | b','
+            | b'|'
+    )
 }
 
 /// Whether the text in the place of a password is a password, and not a placeholder.
@@ -112,11 +114,11 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
         return None;
     }
     let start = at + length + spaces;
-    let token = |byte: &&u8| {
+    let token = text[start..].iter().take_while(|byte| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
-    };
-    let end = start + text[start..].iter().take_while(token).count();
+    });
+    let end = start + token.count();
     count_examined(end - start);
     let value = &text[start..end];
     let is_secret = match kind {

@@ -311,18 +311,24 @@ pub(super) fn begins(text: &[u8], at: usize) -> bool {
     if !before.is_ascii_alphanumeric() && before != b'_' {
         return true;
     }
-    let byte_back = |back: usize| at.checked_sub(back).map(|at| text[at]);
     let percent = before.is_ascii_hexdigit()
-        && byte_back(3) == Some(b'%')
-        && byte_back(2).is_some_and(|byte| byte.is_ascii_hexdigit());
-    percent || matches!(before, b'n' | b't' | b'r') && byte_back(2) == Some(b'\\')
+        && byte_back(text, at, 3) == Some(b'%')
+        && byte_back(text, at, 2).is_some_and(|byte| byte.is_ascii_hexdigit());
+    percent || matches!(before, b'n' | b't' | b'r') && byte_back(text, at, 2) == Some(b'\\')
+}
+
+fn byte_back(text: &[u8], at: usize, back: usize) -> Option<u8> {
+    at.checked_sub(back).map(|at| text[at])
 }
 
 /// Whether characters look random, and not like a name or a placeholder: letters and digits (or
 /// both cases), and enough different ones.
 pub(super) fn varied(secret: &[u8]) -> bool {
     let mut seen = [false; 128];
-    let (mut upper, mut lower, mut digit, mut different) = (false, false, false, 0);
+    let mut upper = false;
+    let mut lower = false;
+    let mut digit = false;
+    let mut different = 0;
     for byte in secret.iter().take(256) {
         upper |= byte.is_ascii_uppercase();
         lower |= byte.is_ascii_lowercase();
@@ -343,7 +349,8 @@ pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
         return None;
     }
     let mut parts = [(at, at); 5];
-    let (mut count, mut from) = (0, at);
+    let mut count = 0;
+    let mut from = at;
     for part in &mut parts {
         let length = text[from..].iter().take_while(|byte| Url.has(**byte)).count();
         count_examined(length);
@@ -355,12 +362,12 @@ pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
         }
         from += 1;
     }
-    let length = |part: usize| parts[part].1 - parts[part].0;
-    let object = |part: usize| text[parts[part].0..].starts_with(b"eyJ");
+    let length = parts.map(|(start, end)| end - start);
+    let is_object = text[parts[1].0..].starts_with(b"eyJ");
     let last = match count {
-        _ if length(0) < 16 => return None,
-        3.. if object(1) && length(1) >= 10 && length(2) >= 16 => 2,
-        5 if length(2) >= 8 && length(3) >= 8 && length(4) >= 8 => 4,
+        _ if length[0] < 16 => return None,
+        3.. if is_object && length[1] >= 10 && length[2] >= 16 => 2,
+        5 if length[2] >= 8 && length[3] >= 8 && length[4] >= 8 => 4,
         _ => return None,
     };
     Some(Found { start: at, end: parts[last].1, kind: "jwt" })

@@ -89,19 +89,11 @@ pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
     {
         return true;
     }
-    let name = |text: &str| {
-        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
     // `get_token(x)`, `os.environ["TOKEN"]`, `config.password`, `Option<String>`.
-    let part = |part: &str| {
-        let part = part.trim_end_matches(['-', '!']);
-        part.is_empty() || name(part)
-    };
     if !quoted
         && value
             .find(['(', '[', '<'])
-            .is_some_and(|open| open > 0 && value[..open].split(['.', ':', '>']).all(part))
+            .is_some_and(|open| open > 0 && value[..open].split(['.', ':', '>']).all(is_part))
     {
         return true;
     }
@@ -110,7 +102,7 @@ pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
             || value.contains('.')
                 && value
                     .split('.')
-                    .all(|part| name(part) && !part.bytes().any(|byte| byte.is_ascii_digit())))
+                    .all(|part| is_name(part) && !part.bytes().any(|byte| byte.is_ascii_digit())))
     {
         return true;
     }
@@ -144,6 +136,16 @@ pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
                 || byte.is_ascii_digit()
                 || matches!(byte, b'/' | b'.' | b'_' | b'-')
         })
+}
+
+fn is_part(part: &str) -> bool {
+    let part = part.trim_end_matches(['-', '!']);
+    part.is_empty() || is_name(part)
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Whether a value is a hash of `crypt`, which begins with `$` like a variable.
