@@ -51,11 +51,11 @@ impl<P> Default for Blocklist<P> {
 impl<P> Blocklist<P> {
     /// A list of entries, each with its place.
     pub fn new<Q: Into<P>>(entries: impl IntoIterator<Item = (String, Q)>) -> Self {
-        let entry = |(text, place): (String, Q)| {
+        let entries = entries.into_iter().filter_map(|(text, place)| {
             let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
             (!words.is_empty()).then(|| Entry { place: place.into(), text, words })
-        };
-        Self(entries.into_iter().filter_map(entry).collect())
+        });
+        Self(entries.collect())
     }
 
     /// The entry that matches a command: a certain match, otherwise a possible one.
@@ -70,8 +70,9 @@ impl<P> Blocklist<P> {
             for entry in &self.0 {
                 let certain = entry.covers(&program.name, &program.arguments, at_root);
                 // An unknown program may start a program that its arguments name.
-                let named = || entry.is_among(&program.name, &program.arguments).then_some(false);
-                let Some(certain) = certain.or_else(named) else { continue };
+                let certain = certain
+                    .or_else(|| entry.is_among(&program.name, &program.arguments).then_some(false));
+                let Some(certain) = certain else { continue };
                 let blocked = Blocked { entry: &entry.text, place: &entry.place, certain };
                 if certain {
                     return Some(blocked);
@@ -88,22 +89,24 @@ impl<P> Entry<P> {
     /// begins with it.
     fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
         let [name] = self.words.as_slice() else { return false };
-        let is = |word: &Word| {
-            let first = word.text.split_whitespace().next().unwrap_or_default();
-            first.rsplit('/').next().is_some_and(|first| first.eq_ignore_ascii_case(name))
-        };
-        !starts_nothing(program) && named(program).is_none() && arguments.iter().any(is)
+        !starts_nothing(program)
+            && named(program).is_none()
+            && arguments.iter().any(|word| {
+                let first = word.text.split_whitespace().next().unwrap_or_default();
+                first.rsplit('/').next().is_some_and(|first| first.eq_ignore_ascii_case(name))
+            })
     }
 
     /// Whether the match with a command is certain. `None` if the entry doesn't match.
     fn covers(&self, program: &str, arguments: &[Word], at_root: bool) -> Option<bool> {
         let (name, rest) = self.words.split_first()?;
         // `mkfs.ext4` is a variant of `mkfs`, but `sudo.sh` is another script.
-        let is_variant =
-            |suffix: &str| suffix.strip_prefix('.').is_some_and(|kind| !SCRIPTS.contains(&kind));
-        let same = program == name
-            || rest.is_empty() && program.strip_prefix(name.as_str()).is_some_and(is_variant);
-        if !same {
+        let is_variant = rest.is_empty()
+            && program
+                .strip_prefix(name.as_str())
+                .and_then(|suffix| suffix.strip_prefix('.'))
+                .is_some_and(|kind| !SCRIPTS.contains(&kind));
+        if program != name && !is_variant {
             return None;
         }
         if self.words == ["rm", "-rf", "/"] {
@@ -149,13 +152,8 @@ fn changes_to_root(arguments: &[Word]) -> bool {
 /// Whether `rm` with these arguments deletes the root or home directory, or git's folder of
 /// worktrees.
 fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
-    let is_option = |word: &&Word| word.text.starts_with('-') && word.text.len() > 1;
-    let recursive = |text: &str| {
-        !text.starts_with("--") && text.contains(['r', 'R'])
-            || "--recursive".starts_with(text) && text.len() > 3
-    };
-    let options = arguments.iter().filter(is_option);
-    if !options.clone().any(|word| recursive(&word.text))
+    let options = arguments.iter().filter(|word| is_option(word));
+    if !options.clone().any(|word| is_recursive(&word.text))
         && !options.clone().any(|word| word.text.contains(UNKNOWN))
     {
         return None;
@@ -188,4 +186,13 @@ fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
         }
     }
     possible
+}
+
+fn is_option(word: &Word) -> bool {
+    word.text.starts_with('-') && word.text.len() > 1
+}
+
+fn is_recursive(option: &str) -> bool {
+    !option.starts_with("--") && option.contains(['r', 'R'])
+        || "--recursive".starts_with(option) && option.len() > 3
 }

@@ -260,8 +260,13 @@ impl Variables {
                 .raw
                 .split_once('=')
                 .map_or((word.raw.as_str(), None), |(name, value)| (name, Some(value)));
-            let name = name.trim_start_matches(['"', '\'']).trim_end_matches('+');
-            let name = name.split('[').next().unwrap_or_default().to_owned();
+            let name = name
+                .trim_start_matches(['"', '\''])
+                .trim_end_matches('+')
+                .split('[')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
             self.any |= !is_name(&name);
             if options.contains('i') && applies(Rule::Integer) {
                 self.used.insert(name.clone());
@@ -300,7 +305,9 @@ impl Variables {
                 _ if binary && after.len() >= 2 => &after[2..],
                 "!" | "(" | ")" | "-a" | "-o" if known => after,
                 "-v" if known => {
-                    if let Some(name) = after.first().filter(|_| applies(Rule::TestName)) {
+                    if let Some(name) = after.first()
+                        && applies(Rule::TestName)
+                    {
                         self.add_name(&name.raw);
                     }
                     after.get(1..).unwrap_or_default()
@@ -333,7 +340,8 @@ impl Variables {
         if applies(Rule::Function) && self.programs.intersection(&self.functions).next().is_some() {
             return false;
         }
-        let (mut todo, mut seen) = (self.used.iter().collect::<Vec<_>>(), BTreeSet::new());
+        let mut todo: Vec<_> = self.used.iter().collect();
+        let mut seen = BTreeSet::new();
         while let Some(name) = todo.pop() {
             let set_by_shell =
                 SHELL_VARIABLES.contains(&name.as_str()) && applies(Rule::ShellVariable);

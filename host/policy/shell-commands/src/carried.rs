@@ -89,7 +89,7 @@ pub fn is_carried(name: &str) -> bool {
         && !NOT_CARRIED_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// What the next command of a session begins with.
+/// The state that the next command of a session starts with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellState {
     /// The working directory. `None`: the usual one.
@@ -133,7 +133,8 @@ impl ShellState {
             next.directory = Some(directory);
         }
         let sizes = next.variables.iter().map(|(name, value)| name.len() + value.len());
-        let (count, total) = (next.variables.len(), sizes.clone().sum::<usize>());
+        let count = next.variables.len();
+        let total = sizes.clone().sum::<usize>();
         let largest = sizes.max().unwrap_or_default();
         if count > MAX_VARIABLES || total > MAX_TOTAL || largest > MAX_VARIABLE {
             return Err(CarriedLimitError { count, total, largest });
@@ -143,7 +144,7 @@ impl ShellState {
     }
 }
 
-/// What a command changed of what it began with.
+/// The changes by a command of the state that it started with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedChanges {
     directory: Option<String>,
@@ -151,7 +152,7 @@ pub struct CarriedChanges {
     removed: Vec<String>,
 }
 
-/// What a command began with.
+/// The state that a command started with.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandStart<'a> {
     /// Its working directory.
@@ -173,7 +174,7 @@ impl CarriedChanges {
     ///
     /// # Errors
     ///
-    /// It isn't such a record.
+    /// The record isn't valid.
     pub fn from_record(record: &[u8], start: CommandStart<'_>) -> Result<Self, &'static str> {
         let fields = record.strip_suffix(b"\0").ok_or("it isn't complete")?;
         let fields: Vec<&[u8]> = fields.split(|byte| *byte == 0).collect();
@@ -187,10 +188,6 @@ impl CarriedChanges {
         if !is_directory {
             return Err("its directory isn't an absolute path without control characters");
         }
-        let before = |name: &str| {
-            let found = start.environment.iter().rev().find(|(known, _)| known == name);
-            found.map(|(_, value)| value.as_str())
-        };
         let mut exported = BTreeMap::new();
         for variable in variables {
             let at = variable.iter().position(|byte| *byte == b'=');
@@ -201,12 +198,23 @@ impl CarriedChanges {
                 return Err("it has a variable twice");
             }
         }
-        let removed = start.carried.variables.keys().filter(|name| !exported.contains_key(*name));
-        let removed = removed.cloned().collect();
-        exported.retain(|name, value| before(name) != Some(value));
+        let removed = start
+            .carried
+            .variables
+            .keys()
+            .filter(|name| !exported.contains_key(*name))
+            .cloned()
+            .collect();
+        exported.retain(|name, value| value_of(start.environment, name) != Some(value));
         let directory = (directory != start.directory).then(|| directory.to_owned());
         Ok(Self { directory, set: exported, removed })
     }
+}
+
+/// The value of a variable in an environment. The last entry applies.
+fn value_of<'a>(environment: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let found = environment.iter().rev().find(|(known, _)| known == name);
+    found.map(|(_, value)| value.as_str())
 }
 
 #[cfg(test)]

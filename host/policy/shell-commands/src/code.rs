@@ -36,7 +36,10 @@ const OF_FILES: [&str; 9] =
 
 /// Whether code in the arguments of an interpreter deletes files.
 pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
-    let Some(code) = code(name, arguments).filter(|_| !name.ends_with("awk")) else { return false };
+    if name.ends_with("awk") {
+        return false;
+    }
+    let Some(code) = code(name, arguments) else { return false };
     names(Language::from_program(name), &code.text).iter().any(|used| {
         let last = used.last();
         let is_ambiguous = ["delete", "remove", "rm"].contains(&last);
@@ -111,17 +114,20 @@ enum Language {
 
 impl Language {
     fn from_program(program: &str) -> Self {
-        let is = |names: &[&str]| names.iter().any(|name| program.starts_with(name));
         if program.ends_with("awk") {
             Self::Awk
-        } else if is(&["python", "pypy", "ipython"]) {
+        } else if starts_with_any(program, &["python", "pypy", "ipython"]) {
             Self::Python
-        } else if is(&["node", "bun", "deno", "tsx", "ts-node"]) {
+        } else if starts_with_any(program, &["node", "bun", "deno", "tsx", "ts-node"]) {
             Self::JavaScript
         } else {
             Self::Other
         }
     }
+}
+
+fn starts_with_any(program: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| program.starts_with(name))
 }
 
 /// A name in code, in lower case, with the names that it belongs to: `os.path.join`.
@@ -163,7 +169,7 @@ fn names(language: Language, code: &str) -> Vec<Used> {
             let called = next == Some(&'(');
             names.push(Used { path: path.trim_end_matches('.').to_owned(), called });
             if is_format {
-                // What stands between braces is code.
+                // The text between braces is code.
                 at += 1;
             }
             continue;
@@ -263,21 +269,18 @@ pub(super) fn starts_programs(name: &str, code: &str) -> bool {
     let language = Language::from_program(name);
     let names = names(language, code);
     if language == Language::Awk {
-        let runs = |used: &Used| matches!(&*used.path, "system") && used.called;
-        return names.iter().any(runs)
+        return names.iter().any(|used| matches!(&*used.path, "system") && used.called)
             || awk_pipes(&without_texts(code))
             || ["@load", "@include", "@namespace"].iter().any(|word| code.contains(word))
             || calls_by_variable(code);
     }
     let is_other = language == Language::Other;
-    let starts = |used: &Used| {
+    names.iter().any(|used| {
         used.path.split('.').any(|part| STARTING.contains(&part))
             || RUNNING.contains(&&*used.path) && used.called
             // In other languages, functions are also called without parentheses.
             || is_other && OTHERS.contains(&used.last())
-    };
-    names.iter().any(starts)
-        || is_other && (code.contains('`') || code.contains("open") && code.contains('|'))
+    }) || is_other && (code.contains('`') || code.contains("open") && code.contains('|'))
         || language == Language::JavaScript && loads_modules(code)
 }
 
@@ -315,7 +318,8 @@ fn calls_by_variable(code: &str) -> bool {
 /// `awk` code whose texts are empty.
 fn without_texts(code: &str) -> String {
     let chars: Vec<char> = code.chars().collect();
-    let (mut left, mut at) = (String::new(), 0);
+    let mut left = String::new();
+    let mut at = 0;
     while at < chars.len() {
         let is_text = chars[at] == '"';
         let end = if is_text { text_end(&chars, at) } else { at + 1 };

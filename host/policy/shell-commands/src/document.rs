@@ -15,13 +15,14 @@ const NO_END: &str = "it has a here-document without an end, or one that shells 
 /// Why that isn't certain.
 pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'static str> {
     let children: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
-    let child = |kind: &str| children.iter().find(|child| child.kind() == kind).copied();
-    let (Some(start), Some(body), Some(end)) =
-        (child("heredoc_start"), child("heredoc_body"), child("heredoc_end"))
-    else {
+    let (Some(start), Some(body), Some(end)) = (
+        child(&children, "heredoc_start"),
+        child(&children, "heredoc_body"),
+        child(&children, "heredoc_end"),
+    ) else {
         return Err(NO_END);
     };
-    let tabs = child("<<-").is_some();
+    let tabs = child(&children, "<<-").is_some();
     let raw = &source[start.byte_range()];
     let quoted = raw.contains(['\'', '"', '\\']);
     let delimiter = match delimiter(raw) {
@@ -57,10 +58,16 @@ pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'stati
     expanded(text, body_start, &mut spans)
 }
 
+fn child<'t>(children: &[Node<'t>], kind: &str) -> Option<Node<'t>> {
+    children.iter().find(|child| child.kind() == kind).copied()
+}
+
 /// The word that ends a here-document, without its quotes. `None` if it has characters that shells
 /// treat specially.
 fn delimiter(raw: &str) -> Option<String> {
-    let (mut text, mut letters, mut quote) = (String::new(), raw.chars(), None);
+    let mut text = String::new();
+    let mut letters = raw.chars();
+    let mut quote = None;
     while let Some(c) = letters.next() {
         match (c, quote) {
             ('\'' | '"', None) => quote = Some(c),
@@ -78,7 +85,9 @@ fn delimiter(raw: &str) -> Option<String> {
 /// The length of a here-document's text, without and with the line that ends it. `joins_lines`: a
 /// backslash at the end of a line continues it.
 fn lines(text: &str, delimiter: &str, tabs: bool, joins_lines: bool) -> Option<(usize, usize)> {
-    let (mut at, mut line_start, mut line) = (0, 0, String::new());
+    let mut at = 0;
+    let mut line_start = 0;
+    let mut line = String::new();
     for physical in text.split_inclusive('\n') {
         at += physical.len();
         let bare = physical.strip_suffix('\n').unwrap_or(physical);
@@ -105,7 +114,8 @@ fn expanded(
     offset: usize,
     spans: &mut dyn Iterator<Item = std::ops::Range<usize>>,
 ) -> Result<Vec<String>, &'static str> {
-    let (mut scripts, mut at) = (Vec::new(), 0);
+    let mut scripts = Vec::new();
+    let mut at = 0;
     let mut spans = spans.peekable();
     while let Some(c) = text[at..].chars().next() {
         while spans.peek().is_some_and(|span| span.end <= at + offset) {
@@ -148,7 +158,8 @@ pub(super) fn in_backticks(
     source: &str,
     quoted: bool,
 ) -> Option<(String, &str, Option<&'static str>)> {
-    let (mut script, mut why) = (String::new(), None);
+    let mut script = String::new();
+    let mut why = None;
     let mut letters = source.char_indices();
     while let Some((at, c)) = letters.next() {
         match c {

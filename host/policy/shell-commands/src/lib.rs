@@ -66,7 +66,7 @@ pub struct SimpleCommand {
     pub program: String,
     /// The risk of the command.
     pub class: Risk,
-    /// What the command does that can't be undone.
+    /// The effect of the command that can't be undone.
     pub destructive: Option<&'static str>,
     /// Whether the command is known to need the network.
     pub needs_network: bool,

@@ -2,7 +2,7 @@
 
 use super::expand::Program;
 use super::options::subcommand;
-use super::risk::takes;
+use super::risk::{has_word, takes};
 use super::word::Word;
 
 /// Programs that always need the network.
@@ -128,14 +128,6 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
 /// Whether a program with its arguments is known to need the network.
 pub(super) fn needs_network(program: &Program) -> bool {
     let Program { name, arguments, .. } = program;
-    let has = |word: &str| arguments.iter().any(|argument| argument.text == word);
-    let remote = |word: &Word| {
-        word.text.contains("://")
-            || word
-                .text
-                .split_once(':')
-                .is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
-    };
     let command = subcommand(name, arguments).map(|at| arguments[at].text.as_str());
     NETWORK.contains(&name.as_str())
         || NETWORK_FOR.iter().any(|(programs, commands)| {
@@ -150,15 +142,28 @@ pub(super) fn needs_network(program: &Program) -> bool {
             .any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
         || name == "yarn" && arguments.is_empty()
         || name == "rsync"
-            && arguments.iter().any(|word| !word.text.starts_with('-') && remote(word))
+            && arguments.iter().any(|word| !word.text.starts_with('-') && is_remote(word))
         || name == "git"
-            && (has("submodule") && (has("update") || has("add")) || has("remote") && has("update"))
-        || name == "go" && has("mod") && (has("download") || has("tidy"))
+            && (has_word(arguments, "submodule")
+                && (has_word(arguments, "update") || has_word(arguments, "add"))
+                || has_word(arguments, "remote") && has_word(arguments, "update"))
+        || name == "go"
+            && has_word(arguments, "mod")
+            && (has_word(arguments, "download") || has_word(arguments, "tidy"))
         || name.starts_with("python")
-            && has("-m")
-            && has("pip")
-            && (has("install") || has("download"))
+            && has_word(arguments, "-m")
+            && has_word(arguments, "pip")
+            && (has_word(arguments, "install") || has_word(arguments, "download"))
         || arguments.iter().any(|word| is_socket(&word.text))
+}
+
+/// Whether a word is an address, or a path on another machine.
+fn is_remote(word: &Word) -> bool {
+    word.text.contains("://")
+        || word
+            .text
+            .split_once(':')
+            .is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
 }
 
 /// Whether a program starts a package that it fetches: `npx create-app`, `npm exec -- tool@2`.
@@ -173,9 +178,11 @@ fn fetched_package(name: &str, arguments: &[Word]) -> bool {
         _ => return false,
     };
     // Its own options come before the package.
-    let is_option = |word: &&Word| word.text.starts_with('-');
-    let mut own = arguments.iter().take_while(is_option).map(|word| word.text.as_str());
-    let package = arguments.iter().find(|word| !is_option(word));
+    let mut own = arguments
+        .iter()
+        .take_while(|word| word.text.starts_with('-'))
+        .map(|word| word.text.as_str());
+    let package = arguments.iter().find(|word| !word.text.starts_with('-'));
     own.any(|word| {
         let option = word.split_once('=').map_or(word, |(option, _)| option);
         ["-y", "--yes", "-p", "--package"].contains(&option)

@@ -448,13 +448,12 @@ impl Options {
         if self.values.contains(&word) {
             return Some(true);
         }
-        // The value is in the same word: `--context=x`, `-nprod`.
-        let has_value = |option: &&&str| {
-            option.len() == 2 && option.starts_with('-') && word.starts_with(**option)
-        };
         let is_known = self.flags.contains(&word)
             || word.starts_with('-') && word.contains('=')
-            || self.values.iter().any(|option| has_value(&option));
+            || self.values.iter().any(|option| {
+                // The value is in the same word: `--context=x`, `-nprod`.
+                option.len() == 2 && option.starts_with('-') && word.starts_with(*option)
+            });
         is_known.then_some(false)
     }
 }

@@ -7,7 +7,7 @@ use super::word::{UNKNOWN, Word, assigned};
 pub(super) const SHELLS: [&str; 12] =
     ["sh", "bash", "rbash", "zsh", "fish", "dash", "ash", "ksh", "mksh", "csh", "tcsh", "pwsh"];
 
-/// What a program starts because of its arguments.
+/// The scripts and programs that a program starts because of its arguments.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     /// Scripts for a shell.
@@ -18,7 +18,7 @@ pub(super) struct Starts {
     pub(super) unclear: Option<&'static str>,
 }
 
-/// What `script` runs in a terminal of its own, and where it writes what that shows.
+/// The commands that `script` runs in a terminal of its own, and the files for their output.
 pub(super) struct Typescript {
     /// Texts for a shell. The last one runs.
     pub(super) commands: Vec<Word>,
@@ -39,7 +39,8 @@ impl Typescript {
             ["-a", "-e", "-f", "-q", "--append", "--return", "--flush", "--force", "--quiet"];
 
         let mut typescript = Self { commands: Vec::new(), files: Vec::new() };
-        let (mut words, mut file) = (arguments.iter(), None);
+        let mut words = arguments.iter();
+        let mut file = None;
         while let Some(word) = words.next() {
             let text = word.text.as_str();
             if !text.starts_with('-') || text == "-" {
@@ -55,8 +56,9 @@ impl Typescript {
                 (name.to_owned(), value)
             } else {
                 // Options without a value may come before one in the same word.
-                let is_flag = |letter: char| FLAGS.contains(&format!("-{letter}").as_str());
-                match text[1..].find(|letter| !is_flag(letter)) {
+                let value =
+                    text[1..].find(|letter: char| !FLAGS.contains(&format!("-{letter}").as_str()));
+                match value {
                     None if word.open => return None,
                     None => continue,
                     Some(at) => {
@@ -85,9 +87,8 @@ impl Typescript {
                 _ => return None,
             }
         }
-        let writes = || Word::plain("typescript");
         if typescript.files.is_empty() || file.is_some() {
-            typescript.files.push(file.cloned().unwrap_or_else(writes));
+            typescript.files.push(file.cloned().unwrap_or_else(|| Word::plain("typescript")));
         }
         Some(typescript)
     }
@@ -168,7 +169,8 @@ const GIT_FILES: &[&str] = &[
     "commit.template",
 ];
 
-/// What a program starts because of its arguments. Wrappers are handled in `wrappers`.
+/// Returns the scripts and programs that a program starts because of its arguments. Wrappers are
+/// handled in `wrappers`.
 pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
     let mut starts = Starts::default();
     for (_, options) in OPTIONS.iter().filter(|(names, _)| names.contains(&name)) {
@@ -189,12 +191,7 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
             }
         }
         "make" | "gmake" => {
-            let evaluates = |word: &Word| {
-                word.text.starts_with("--eval")
-                    || word.text.contains("$(shell")
-                    || assigned(&word.text).is_some_and(|(name, _)| name == "SHELL")
-            };
-            if arguments.iter().any(evaluates) {
+            if arguments.iter().any(makes_evaluate) {
                 starts.unclear = Some("it lets `make` evaluate a text");
             }
             for pair in arguments.windows(2).filter(|pair| pair[0].text == "-f") {
@@ -262,15 +259,7 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
         }
         // Their own commands include `\\!` and `.shell`, which start programs.
         "psql" | "mysql" | "mariadb" | "sqlite3" | "sqlite" | "duckdb" => {
-            let escapes = |word: &Word| {
-                let text = word.text.to_lowercase();
-                text.contains("\\!")
-                    || [".shell", ".system", "copy_program", "to program", "from program"]
-                        .iter()
-                        .any(|way| text.contains(way))
-                    || text.starts_with("system ")
-            };
-            if arguments.iter().any(escapes) {
+            if arguments.iter().any(escapes_client) {
                 starts.unclear = Some("it lets a database client start a program");
             }
         }
@@ -290,6 +279,23 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
         }
     }
     starts
+}
+
+/// Whether an argument makes `make` evaluate a text.
+fn makes_evaluate(word: &Word) -> bool {
+    word.text.starts_with("--eval")
+        || word.text.contains("$(shell")
+        || assigned(&word.text).is_some_and(|(name, _)| name == "SHELL")
+}
+
+/// Whether an argument makes a database client start a program.
+fn escapes_client(word: &Word) -> bool {
+    let text = word.text.to_lowercase();
+    text.contains("\\!")
+        || [".shell", ".system", "copy_program", "to program", "from program"]
+            .iter()
+            .any(|way| text.contains(way))
+        || text.starts_with("system ")
 }
 
 /// The commands for a debugger. Only a few are known to start nothing but the debugged program.
@@ -411,16 +417,19 @@ fn git(arguments: &[Word], starts: &mut Starts) {
                 arguments.get(at + 1).filter(|next| !next.text.starts_with('-')).cloned(),
             ),
         };
-        let has_name = |end: &&&str| key.ends_with(**end) && key.matches('.').count() > 1;
         if let Some(name) = key.strip_prefix("alias.") {
-            if let Some(value) = value.filter(|_| !name.is_empty()) {
+            if let Some(value) = value
+                && !name.is_empty()
+            {
                 let text = match value.text.strip_prefix('!') {
                     Some(script) => script.to_owned(),
                     None => format!("git {}", value.text),
                 };
                 starts.scripts.push(Word { text, ..value });
             }
-        } else if GIT_KEYS.contains(&key.as_str()) || GIT_ENDS.iter().any(|end| has_name(&end)) {
+        } else if GIT_KEYS.contains(&key.as_str())
+            || GIT_ENDS.iter().any(|end| key.ends_with(*end) && key.matches('.').count() > 1)
+        {
             starts.scripts.extend(value.map(|value| Word {
                 text: value.text.trim_start_matches('!').to_owned(),
                 ..value

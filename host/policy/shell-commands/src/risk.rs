@@ -300,6 +300,10 @@ pub(super) fn takes(arguments: &[Word], words: &[&str]) -> bool {
     arguments.iter().any(|word| words.contains(&word.text.as_str()))
 }
 
+pub(super) fn has_word(arguments: &[Word], word: &str) -> bool {
+    arguments.iter().any(|argument| argument.text == word)
+}
+
 /// Whether the arguments have one of these short options, also grouped, or one of these long
 /// options.
 fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
@@ -322,7 +326,6 @@ fn is_short(word: &Word, letter: char) -> bool {
 /// The risk of a program with its arguments.
 pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     let Program { name, arguments, .. } = program;
-    let has = |word: &str| arguments.iter().any(|argument| argument.text == word);
     let deletes_remotely =
         REMOTE_CLIENTS.contains(&name.as_str()) && destroys(program, whole).is_some();
     // These programs also only show settings, depending on their arguments.
@@ -391,9 +394,9 @@ pub(super) fn risk(program: &Program, whole: &str) -> Risk {
         || name == "unzip" && !has_option(arguments, &['l', 't', 'p', 'Z'], &[])
         || name == "yarn" && arguments.is_empty()
         || name.starts_with("python")
-            && has("-m")
-            && has("pip")
-            && (has("install") || has("uninstall"))
+            && has_word(arguments, "-m")
+            && has_word(arguments, "pip")
+            && (has_word(arguments, "install") || has_word(arguments, "uninstall"))
         || destroys(program, whole).is_some();
     if medium { Risk::Medium } else { Risk::Low }
 }
@@ -413,8 +416,8 @@ pub(super) fn risk_if_undoable(program: &Program, whole: &str) -> Risk {
 
 /// Whether a path stands for everything, or for the history of a repository.
 fn is_whole_tree(path: &str) -> bool {
-    let path = path.trim_end_matches('/');
-    let path = path.strip_prefix("./").unwrap_or(path);
+    let trimmed = path.trim_end_matches('/');
+    let path = trimmed.strip_prefix("./").unwrap_or(trimmed);
     ["", ".", "..", "*", ".*", "~", "$HOME", "$PWD"].contains(&path)
         || path.split('/').any(|part| part == ".git" || part == "..")
 }
@@ -449,10 +452,9 @@ pub(super) fn risk_of_writing(redirect: &Redirect) -> Risk {
     }
 }
 
-/// What a program does that can't be undone.
+/// Returns the effect of a program that can't be undone.
 pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
     let Program { name, arguments, .. } = program;
-    let takes = |words: &[&str]| takes(arguments, words);
     match name.as_str() {
         "rm" | "unlink" | "rmdir" => Some("it deletes files"),
         "shred" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "mke2fs" | "mkntfs"
@@ -461,7 +463,7 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
             Some("it overwrites a disk or a file")
         }
         "truncate" => Some("it truncates files"),
-        "find" | "fd" if takes(&["-delete"]) => Some("it deletes files"),
+        "find" | "fd" if takes(arguments, &["-delete"]) => Some("it deletes files"),
         "rsync"
             if arguments.iter().any(|word| {
                 word.text.starts_with("--del") || word.text == "--remove-source-files"
@@ -473,14 +475,14 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
             Some("it changes permissions of all files in a folder")
         }
         "git" => git_destroys(arguments),
-        "docker" | "podman" if takes(&["prune"]) || takes(&["rm", "rmi"]) => {
+        "docker" | "podman" if takes(arguments, &["prune"]) || takes(arguments, &["rm", "rmi"]) => {
             Some("it deletes containers, images or their data")
         }
-        "kubectl" if takes(&["delete"]) => Some("it deletes resources of a cluster"),
-        "terraform" | "tofu" | "pulumi" if takes(&["destroy"]) => {
+        "kubectl" if takes(arguments, &["delete"]) => Some("it deletes resources of a cluster"),
+        "terraform" | "tofu" | "pulumi" if takes(arguments, &["destroy"]) => {
             Some("it deletes deployed resources")
         }
-        "cargo" | "npm" | "gem" if takes(&["yank", "unpublish"]) => {
+        "cargo" | "npm" | "gem" if takes(arguments, &["yank", "unpublish"]) => {
             Some("it withdraws a published package")
         }
         name if name.starts_with("mkfs") => Some("it overwrites a disk or a file"),
@@ -513,8 +515,8 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
                 .any(|word| ends.contains(&word))
                 .then_some("it deletes data in a database")
         }
-        "etcdctl" if takes(&["del"]) => Some("it deletes data in a database"),
-        "mysqladmin" if takes(&["drop"]) => Some("it deletes data in a database"),
+        "etcdctl" if takes(arguments, &["del"]) => Some("it deletes data in a database"),
+        "mysqladmin" if takes(arguments, &["drop"]) => Some("it deletes data in a database"),
         name if code::deletes(name, arguments) => Some("it deletes files"),
         "dropdb" => Some("it deletes data in a database"),
         _ => None,
@@ -523,7 +525,6 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
 
 fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
     let (command, rest) = git_command(arguments)?;
-    let takes = |words: &[&str]| takes(rest, words);
     let drops = "it discards uncommitted changes";
     match command {
         "push" => {
@@ -535,30 +536,32 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
             (forced || rest.iter().any(|word| word.text.starts_with(['+', ':'])))
                 .then_some("it overwrites what others may have")
         }
-        "reset" if takes(&["--hard", "--merge", "--keep"]) => Some(drops),
+        "reset" if takes(rest, &["--hard", "--merge", "--keep"]) => Some(drops),
         "clean" if !has_option(rest, &['n'], &["--dry-run"]) => Some("it deletes untracked files"),
-        "checkout" if takes(&["--", ".", "-f", "--force"]) => Some(drops),
-        "switch" if takes(&["-f", "--force", "--discard-changes"]) => Some(drops),
-        "restore" if !takes(&["--staged", "-S"]) || takes(&["--worktree", "-W"]) => Some(drops),
-        "stash" if takes(&["drop", "clear"]) => Some(drops),
+        "checkout" if takes(rest, &["--", ".", "-f", "--force"]) => Some(drops),
+        "switch" if takes(rest, &["-f", "--force", "--discard-changes"]) => Some(drops),
+        "restore" if !takes(rest, &["--staged", "-S"]) || takes(rest, &["--worktree", "-W"]) => {
+            Some(drops)
+        }
+        "stash" if takes(rest, &["drop", "clear"]) => Some(drops),
         "branch" if has_option(rest, &['D'], &["--delete"]) => Some("it deletes a branch"),
-        "rm" if !takes(&["--cached"]) => Some("it deletes files"),
-        "worktree" if takes(&["remove", "prune"]) => Some("it deletes files"),
-        "reflog" if takes(&["expire", "delete"]) => {
+        "rm" if !takes(rest, &["--cached"]) => Some("it deletes files"),
+        "worktree" if takes(rest, &["remove", "prune"]) => Some("it deletes files"),
+        "reflog" if takes(rest, &["expire", "delete"]) => {
             Some("it deletes commits that no branch contains")
         }
         "prune" => Some("it deletes commits that no branch contains"),
         "gc" if rest.iter().any(|word| word.text.starts_with("--prune=")) => {
             Some("it deletes commits that no branch contains")
         }
-        "update-ref" if takes(&["-d"]) => Some("it deletes a branch"),
+        "update-ref" if takes(rest, &["-d"]) => Some("it deletes a branch"),
         "tag" if has_option(rest, &['d'], &["--delete"]) => Some("it deletes a tag"),
         "filter-branch" | "filter-repo" => Some("it rewrites the history"),
         _ => None,
     }
 }
 
-/// What writing to a file does that can't be undone.
+/// Returns the effect of writing to a file that can't be undone.
 pub(super) fn overwrites(redirect: &Redirect) -> Option<&'static str> {
     (redirect.writes && redirect.target.text.starts_with("/dev/"))
         .then_some("it overwrites a disk or a file")

@@ -64,22 +64,22 @@ fn folders_of(program: &Program) -> Vec<String> {
         let folder = arguments.iter().find(|text| !text.starts_with('-'));
         return folder.map(|folder| (*folder).to_owned()).into_iter().collect();
     }
-    let value = |(at, text): (usize, &&str)| {
+    let folders = arguments.iter().enumerate().filter_map(|(at, text)| {
         let option = GOES_TO.iter().find(|option| text.starts_with(**option))?;
         match &text[option.len()..] {
             "" => arguments.get(at + 1).map(|next| (*next).to_owned()),
             value => Some(value.trim_start_matches('=').to_owned()),
         }
-    };
-    arguments.iter().enumerate().filter_map(value).collect()
+    });
+    folders.collect()
 }
 
 fn of_program(program: &Program) -> Vec<String> {
     let mut files = Vec::new();
     let first = shlex::split(&program.text).and_then(|words| words.into_iter().next());
     files.extend(first.filter(|path| path.contains('/')));
-    let is_versioned = |c: char| c.is_ascii_digit() || c == '.';
-    let name = match program.name.trim_end_matches(is_versioned) {
+    let unversioned = program.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let name = match unversioned {
         "" => &*program.name,
         name => name,
     };

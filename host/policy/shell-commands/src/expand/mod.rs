@@ -243,8 +243,8 @@ impl Reading {
             if RESERVED.contains(&program.raw.as_str()) {
                 self.unclear("it has a reserved word of the shell in place of a program");
             }
-            let name = program.text.rsplit('/').next().unwrap_or_default().to_lowercase();
-            let name = name.strip_suffix(".exe").unwrap_or(&name).to_owned();
+            let file = program.text.rsplit('/').next().unwrap_or_default().to_lowercase();
+            let name = file.strip_suffix(".exe").unwrap_or(&file).to_owned();
             if self.programs.len() == MAX_COMMANDS || !self.spend(size(arguments)) {
                 return self.unclear(TOO_MUCH);
             }
@@ -311,7 +311,7 @@ impl Reading {
         }
     }
 
-    /// The spellings of a program with its arguments beside the one that is written.
+    /// The spellings of a program with its arguments besides the written one.
     fn spellings(&mut self, name: &str, program: &Word, arguments: &[Word]) -> Vec<String> {
         let Some(mut readings) = without_options(name, arguments) else {
             self.unclear("it has too many options before a command");

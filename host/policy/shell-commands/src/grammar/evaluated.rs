@@ -16,7 +16,8 @@ impl<'t> Walk<'t> {
     /// `((…))` and `$((…))`. Where the brackets close decides whether it is arithmetic or a
     /// subshell in a subshell.
     pub(super) fn arithmetic(&mut self, node: Node<'t>) {
-        let (mut texts, mut at) = (String::new(), node.start_byte());
+        let mut texts = String::new();
+        let mut at = node.start_byte();
         let mut cursor = node.walk();
         'all: loop {
             let inner = cursor.node();
@@ -54,22 +55,22 @@ impl<'t> Walk<'t> {
         if applies(Rule::Arithmetic) {
             self.add_arithmetic(node, is_loop);
         }
-        let inner = texts.trim_start_matches("for").trim_start().trim_start_matches('$');
-        let inner = inner.trim_end().trim_end_matches(';').trim_end();
-        let inner = inner
+        let trimmed = texts
+            .trim_start_matches("for")
+            .trim_start()
+            .trim_start_matches('$')
+            .trim_end()
+            .trim_end_matches(';')
+            .trim_end();
+        let inner = trimmed
             .strip_prefix("((")
             .and_then(|inner| inner.strip_suffix("))"))
-            .or_else(|| inner.strip_prefix('[')?.strip_suffix(']'));
-        let is_inert = |c: char| {
-            c.is_ascii_alphanumeric()
-                || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c)
-                || is_loop && c == ';'
-        };
+            .or_else(|| trimmed.strip_prefix('[')?.strip_suffix(']'));
         let mut depth = 0_i32;
         let balanced = inner.is_some_and(|inner| {
             inner.chars().all(|c| {
                 depth += i32::from(c == '(') - i32::from(c == ')');
-                depth >= 0 && is_inert(c)
+                depth >= 0 && (is_inert(c) || is_loop && c == ';')
             })
         });
         if !balanced
@@ -87,17 +88,22 @@ impl<'t> Walk<'t> {
         let body = node
             .children(&mut node.walk())
             .find(|child| matches!(child.kind(), "do_group" | "compound_statement"));
-        let end = body.filter(|_| is_loop).map_or(node.end_byte(), |body| body.start_byte());
-        let text = self.source.get(node.start_byte()..end).unwrap_or_default();
-        let text = text
+        let end = match body {
+            Some(body) if is_loop => body.start_byte(),
+            _ => node.end_byte(),
+        };
+        let whole = self.source.get(node.start_byte()..end).unwrap_or_default();
+        let text = whole
             .trim_start_matches("for")
             .trim_start()
             .trim_start_matches('$')
             .trim_end()
             .trim_end_matches(';')
             .trim_end();
-        let inner = text.strip_prefix("((").and_then(|text| text.strip_suffix("))"));
-        let inner = inner.or_else(|| text.strip_prefix('[')?.strip_suffix(']'));
+        let inner = text
+            .strip_prefix("((")
+            .and_then(|text| text.strip_suffix("))"))
+            .or_else(|| text.strip_prefix('[')?.strip_suffix(']'));
         match inner {
             Some(inner) if is_loop => {
                 inner.split(';').for_each(|part| self.variables.add_arithmetic(part));
@@ -145,14 +151,14 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The texts that `${…}` evaluates beside the value of its variable.
+    /// The texts that `${…}` evaluates besides the value of its variable.
     pub(super) fn expanded(&mut self, text: &str) {
         // Within quotes, shells differ about `$'…'` in an expansion.
         if text.contains("$'") {
             self.unclear(DISPUTED);
         }
-        let inner = text.strip_prefix("${").unwrap_or(text);
-        let inner = inner.strip_suffix('}').unwrap_or(inner);
+        let braced = text.strip_prefix("${").unwrap_or(text);
+        let inner = braced.strip_suffix('}').unwrap_or(braced);
         let by_name = inner.strip_prefix('!');
         let inner = by_name
             .or_else(|| inner.strip_prefix('#').filter(|inner| !inner.is_empty()))
@@ -209,7 +215,8 @@ impl<'t> Walk<'t> {
 
     /// The words between `[` and `]`.
     pub(super) fn words_of_test(&self, node: Node<'t>) -> Vec<Word> {
-        let (mut words, mut cursor) = (Vec::new(), node.walk());
+        let mut words = Vec::new();
+        let mut cursor = node.walk();
         loop {
             let inner = cursor.node();
             let whole = is_word(inner);
@@ -233,7 +240,8 @@ impl<'t> Walk<'t> {
 
     /// `[[ … ]]`: its arithmetic, and the variables that it names.
     pub(super) fn condition(&mut self, node: Node<'t>) {
-        let (mut found, mut cursor) = (0, node.walk());
+        let mut found = 0;
+        let mut cursor = node.walk();
         'all: loop {
             let inner = cursor.node();
             let operator = self.text(inner);
@@ -270,4 +278,9 @@ impl<'t> Walk<'t> {
             self.unclear(DISPUTED);
         }
     }
+}
+
+/// Whether a character in arithmetic starts no command.
+fn is_inert(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c)
 }

@@ -88,7 +88,6 @@ impl Redirect {
 /// those that it used. `variables` is what is known of the variables; the text's own assignments
 /// are added to it.
 pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) -> Parsed {
-    let unreadable = |why| Parsed { unclear: Some(why), ..Parsed::default() };
     if COSTLY.iter().any(|(sign, most)| source.matches(sign).count() > *most) {
         return unreadable(TOO_MUCH);
     }
@@ -100,15 +99,21 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
     let tree = parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok().and_then(|()| {
         let bytes = source.as_bytes();
         let options = ParseOptions::new().progress_callback(&mut on_progress);
-        let mut read = |at, _| {
-            let rest: &[u8] = bytes.get(at..).unwrap_or_default();
-            if spend(&left, 1) { &rest[..rest.len().min(CHUNK)] } else { &[] }
-        };
-        parser.parse_with_options(&mut read, None, Some(options))
+        parser.parse_with_options(
+            &mut |at, _| {
+                let rest: &[u8] = bytes.get(at..).unwrap_or_default();
+                if spend(&left, 1) { &rest[..rest.len().min(CHUNK)] } else { &[] }
+            },
+            None,
+            Some(options),
+        )
     });
     *steps = left.get() / READS;
     // Without a read, the parser takes the text for shorter than it is.
-    let Some(tree) = tree.filter(|_| left.get() > 0) else { return unreadable(TOO_MUCH) };
+    let Some(tree) = tree else { return unreadable(TOO_MUCH) };
+    if left.get() == 0 {
+        return unreadable(TOO_MUCH);
+    }
     let mut walk = Walk::new(source);
     walk.variables = std::mem::take(variables);
     let root = tree.root_node();
@@ -122,6 +127,10 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
     });
     *variables = walk.variables;
     Parsed { last, ..walk.parsed }
+}
+
+fn unreadable(why: &'static str) -> Parsed {
+    Parsed { unclear: Some(why), ..Parsed::default() }
 }
 
 /// Takes a number away from another one. Returns whether it was as large.
@@ -305,11 +314,8 @@ impl<'t> Walk<'t> {
         let Some((before, after)) = between else { return };
         if spaces.is_empty() && !gap.is_empty() {
             // The line continues, so the two nodes touch. `command` joins them if both are words.
-            let meta = |c: Option<char>| c.is_some_and(|c| ";&|()<>\n".contains(c));
-            let (left, right) = (
-                meta(self.text(before).chars().next_back()),
-                meta(self.text(after).chars().next()),
-            );
+            let left = is_meta(self.text(before).chars().next_back());
+            let right = is_meta(self.text(after).chars().next());
             let are_words =
                 [before, after].iter().all(|node| is_word(*node) || node.kind() == "command_name");
             if left == right && !are_words {
@@ -406,7 +412,8 @@ impl<'t> Walk<'t> {
     /// Adds a command with redirections. The grammar reads words after the file of a redirection as
     /// more files.
     fn redirected(&mut self, node: Node<'t>) {
-        let (mut more, mut streams) = (Vec::new(), Vec::new());
+        let mut more = Vec::new();
+        let mut streams = Vec::new();
         let body_end = node.child(0).map_or(0, |body| body.end_byte());
         for child in
             node.children(&mut node.walk()).filter(|child| child.kind().ends_with("_redirect"))
@@ -673,4 +680,8 @@ impl<'t> Walk<'t> {
             self.unclear(DISPUTED);
         }
     }
+}
+
+fn is_meta(c: Option<char>) -> bool {
+    c.is_some_and(|c| ";&|()<>\n".contains(c))
 }

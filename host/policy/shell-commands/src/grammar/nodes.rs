@@ -71,7 +71,8 @@ pub(super) const KNOWN: [&str; 59] = [
 /// Whether a text has no character that begins or ends a command or a quote. `expansion`: the text
 /// is in `${…}`, where only the closing brace ends it.
 pub(super) fn is_inert_text(text: &str, expansion: bool) -> bool {
-    let (mut letters, mut depth) = (text.chars().peekable(), 0_i32);
+    let mut letters = text.chars().peekable();
+    let mut depth = 0_i32;
     while let Some(c) = letters.next() {
         let next = letters.peek().copied();
         match c {

@@ -20,7 +20,8 @@ const QUIET: [&str; 27] = [
 /// The node of the command that writes the output of a tree, and whether no other command in the
 /// tree writes to the same output.
 pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, bool)> {
-    let (mut node, mut alone) = (root, true);
+    let mut node = root;
+    let mut alone = true;
     loop {
         let all: Vec<Node<'t>> = parts(node).collect();
         let inner = match node.kind() {
@@ -57,9 +58,8 @@ fn is_quiet(node: Node<'_>, source: &str) -> bool {
 
 fn parts<'t>(node: Node<'t>) -> impl Iterator<Item = Node<'t>> {
     let count = u32::try_from(node.named_child_count()).unwrap_or(u32::MAX);
-    let child = move |at| node.named_child(at);
     (0..count)
-        .filter_map(child)
+        .filter_map(move |at| node.named_child(at))
         .filter(|child| child.kind() != "comment" && !child.kind().ends_with("_redirect"))
 }
 
