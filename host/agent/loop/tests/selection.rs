@@ -130,7 +130,7 @@ fn halves_are_those_of_the_hash() {
     assert!(halves.values().sum::<usize>() >= 200 && catalogue().len() >= 300, "{halves:?}");
 }
 
-/// The figures in docs/decisions/selection.md are those of this test, with `--nocapture`.
+/// The figures in docs/decisions/agent.md are those of this test, with `--nocapture`.
 #[test]
 fn needed_tool_is_offered_at_a_quarter_of_the_tokens() {
     let tools = catalogue();
