@@ -281,8 +281,8 @@ fn project() -> (TempDir, Session) {
 #[test]
 fn commands_of_the_readme_and_of_the_overview_run() {
     let (_folder, session) = project();
-    let page = document("docs/operating.md");
-    let (_, overview) = page.split_once("\n## Commands\n").expect("the page has an overview");
+    let page = document("docs/commands.md");
+    let (_, overview) = page.split_once("\n## By task\n").expect("the page has an overview");
     let overview = overview.split_once("\n## ").map_or(overview, |(overview, _)| overview);
     let mut commands = code_spans(&document("README.md"));
     commands.extend(code_spans(overview));
