@@ -5,37 +5,56 @@ use std::path::{Path, PathBuf};
 use crate::guests::{self, Guest, Selection};
 use crate::{cargo, grammars, machine, step};
 
+/// The program that compiles plugins.
+const COMPILER: &str = "toolhold-compile";
+
 /// Builds the plugins, the parts, and `target/debug/toolhold` with the built-in plugins inside.
 /// Returns the path of the binary.
 pub(crate) fn build() -> Result<PathBuf, String> {
     machine::check()?;
-    let guests = guests::build(Selection::All)?;
-    grammars::build()?;
-    with_plugins(&guests, compile_binary)
+    let plugins = || {
+        let guests = guests::build(Selection::All)?;
+        grammars::build()?;
+        Ok(guests)
+    };
+    with_plugins(plugins, compile)
 }
 
 /// Builds `target/debug/toolhold` with the built-in plugins inside, and neither the plugins of the
 /// tests nor the parts. Returns the path of the binary.
 pub(crate) fn build_without_parts() -> Result<PathBuf, String> {
     machine::check()?;
-    with_plugins(&guests::build(Selection::BuiltIn)?, compile_binary)
+    with_plugins(|| guests::build(Selection::BuiltIn), compile)
 }
 
-/// Builds the compiler with `build`, compiles these plugins, and builds the binary with them inside.
-/// Returns its path. `build` gets the name of a binary and returns its path.
+/// The packages that the program doesn't need, or that need the plugins. Cargo gives the others the
+/// same features without them.
+const LATER: [&str; 3] = ["toolhold-builtins", "toolhold-packaging", "toolhold-fuzz"];
+
+/// Builds the plugins, their compiler and the libraries of the program, side by side, since each of
+/// them alone often leaves a processor idle. Then compiles the plugins, and builds the program with
+/// them inside. Returns its path. `build` is cargo with these arguments for the workspace, and
+/// returns the folder of the programs.
 pub(crate) fn with_plugins(
-    guests: &[Guest],
-    build: impl Fn(&str) -> Result<PathBuf, String>,
+    plugins: impl FnOnce() -> Result<Vec<Guest>, String> + Send,
+    build: impl Fn(&[&str]) -> Result<PathBuf, String>,
 ) -> Result<PathBuf, String> {
-    step::headline("build the compiler of plugins");
-    let compiler = build("toolhold-compile")?;
+    let mut first = vec!["--lib", "--bin", COMPILER];
+    first.extend(LATER.iter().flat_map(|package| ["--exclude", package]));
+    let (guests, folder) = std::thread::scope(|scope| {
+        let plugins = scope.spawn(plugins);
+        step::headline("build the compiler of plugins, and the libraries of the program");
+        let folder = build(&first);
+        (plugins.join().expect("building the plugins doesn't panic"), folder)
+    });
+    let compiler = program(&folder?, COMPILER)?;
     let key = guests::engine_key(&compiler)?;
-    for guest in guests.iter().filter(|guest| !guest.is_current(&key)) {
+    for guest in guests?.iter().filter(|guest| !guest.is_current(&key)) {
         step::headline(&format!("compile plugin {} ahead of time", guest.name()));
         guest.install(&compiler, &key)?;
     }
     step::headline("build toolhold");
-    build("toolhold")
+    program(&build(&["--bin", "toolhold"])?, "toolhold")
 }
 
 /// The folder of the release binary, which `compile_release` builds.
@@ -54,15 +73,18 @@ pub(crate) fn compile_release(also: &[&str]) -> Result<(), String> {
     step::run("cargo build --release", &mut build)
 }
 
-/// Builds a binary of the workspace for development. Returns its path.
-fn compile_binary(name: &str) -> Result<PathBuf, String> {
-    step::run("cargo build", cargo::host("build").args(["--workspace", "--bin", name]))?;
-    let binary = cargo::target().join("debug").join(name);
-    check_exists(&binary)?;
-    Ok(binary)
+/// Builds targets of the workspace for development. Returns the folder of its programs.
+fn compile(targets: &[&str]) -> Result<PathBuf, String> {
+    step::run("cargo build", cargo::host("build").arg("--workspace").args(targets))?;
+    Ok(cargo::target().join("debug"))
 }
 
-/// Fails if the build left no binary.
-pub(crate) fn check_exists(binary: &Path) -> Result<(), String> {
-    if binary.is_file() { Ok(()) } else { Err(format!("cargo didn't build {}", binary.display())) }
+/// The path of a program that cargo has built in a folder.
+fn program(folder: &Path, name: &str) -> Result<PathBuf, String> {
+    let program = folder.join(name);
+    if program.is_file() {
+        Ok(program)
+    } else {
+        Err(format!("cargo didn't build {}", program.display()))
+    }
 }

@@ -152,32 +152,33 @@ fn add_rust_sdk() -> Result<(), String> {
 /// Builds the plugins and the binary, in other folders than the other commands.
 fn build(target: &str, paths: &Paths, profile: &str) -> Result<PathBuf, String> {
     let folder = cargo::target().join("dist-build");
-    let (components, compiled) = (folder.join("components"), folder.join("plugins"));
-    let mut components_build = cargo::guests("build");
-    components_build.args(["--locked", "--target-dir"]).arg(&components);
-    let guests = guests::build_with(
-        Selection::BuiltIn,
-        paths.hide_from(&mut components_build),
-        &components,
-        &compiled,
-    )?;
-    clients::fetch(clients::C_COMPILER)?;
-    let mut grammars = cargo::grammars("build");
-    grammars.arg("--locked");
-    let parts = compiled.join("parts");
-    grammars::build_with(paths.hide_from(&mut grammars), &components, &parts)?;
-    host::with_plugins(&guests, |binary| {
+    let components = folder.join("components");
+    let compiled = folder.join("plugins");
+    let plugins = || {
+        let mut build = cargo::guests("build");
+        build.args(["--locked", "--target-dir"]).arg(&components);
+        let build = paths.hide_from(&mut build);
+        let guests = guests::build_with(Selection::BuiltIn, build, &components, &compiled)?;
+        clients::fetch(clients::C_COMPILER)?;
+        let mut grammars = cargo::grammars("build");
+        let grammars = paths.hide_from(grammars.arg("--locked"));
+        grammars::build_with(grammars, &components, &compiled.join("parts"))?;
+        Ok(guests)
+    };
+    host::with_plugins(plugins, |targets| {
         let mut build = cargo::host("build");
-        build.args(["--locked", "--profile", profile, "--target", target, "--bin", binary]);
-        build.args(["--package", "toolhold-cli", "--package", "toolhold-compiler"]);
+        build.args(["--locked", "--profile", profile, "--target", target, "--workspace"]);
+        build.args(NOT_RELEASED.iter().flat_map(|package| ["--exclude", package]));
+        build.args(targets);
         build.env("TOOLHOLD_PLUGINS_DIR", &compiled);
         with_c_compiler(&mut build, target, "cc", paths);
         step::run("cargo build", paths.hide_from(&mut build))?;
-        let built = cargo::target().join(target).join(profile).join(binary);
-        host::check_exists(&built)?;
-        Ok(built)
+        Ok(cargo::target().join(target).join(profile))
     })
 }
+
+/// The packages that would give the program features that only they need.
+const NOT_RELEASED: [&str; 4] = ["xtask", "toolhold-packaging", "toolhold-tests", "toolhold-fuzz"];
 
 /// The target of a release. A static musl binary never loads parts of the machine's C library; a
 /// static glibc binary does so to look up names.
