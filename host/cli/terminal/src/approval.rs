@@ -3,8 +3,8 @@
 
 use toolhold_core::{Question, Questions, Reply};
 
-/// The answer that a question has before anyone is asked: it was given elsewhere, or the question
-/// can't be asked. Blocks.
+/// The answer that a question has before a person is asked: it was answered elsewhere, or it can't
+/// be asked. Blocks.
 pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply> {
     match questions.take(question) {
         Ok(Some(reply)) => return Some(reply),
@@ -20,7 +20,8 @@ pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply
 }
 
 /// Takes back the posted question of the same call: it is answered now, and another answer would be
-/// left over. If that fails, the answer counts anyway, and the person is told what is left. Blocks.
+/// left over. If that fails, the answer applies anyway, and the person is told about the question
+/// that is left. Blocks.
 pub fn withdraw(questions: &Questions, question: &Question) {
     if let Err(error) = questions.withdraw(question) {
         tracing::warn!(

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush};
+use toolhold_core::HostError;
 
 use crate::error::CommandError;
 use crate::style::STRONG;
@@ -30,7 +31,7 @@ pub struct Dialogue<R, W> {
 const MOST_PASTED: usize = 100;
 
 /// A dialogue with the person at the terminal. `None` without a terminal: nobody typed what comes
-/// out of a pipe. `ended`: what it means if the input ends without an answer.
+/// out of a pipe. `ended`: the consequence if the input ends without an answer.
 pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
     // A reader of its own: its buffer can be dropped, unlike that of the standard library.
     let input = is_watched().then(|| io::stdin().as_fd().try_clone_to_owned().ok())??;
@@ -78,13 +79,18 @@ pub fn is_watched() -> bool {
 impl<R: BufRead, W: Write> Dialogue<R, W> {
     /// A dialogue between a given input and output.
     pub fn between(input: R, output: W) -> Self {
-        let (forget, has_input) = (|_: &mut R| Ok(()), |_: &R| Ok(true));
-        let is_over = Arc::default();
-        Self { input, output, ended: "nothing was done", forget, has_input, is_over }
+        Self {
+            input,
+            output,
+            ended: "nothing was done",
+            forget: |_| Ok(()),
+            has_input: |_| Ok(true),
+            is_over: Arc::default(),
+        }
     }
 
-    /// The same until `is_over` is set: then a question that waits ends without an answer, and
-    /// leaves what is typed to others.
+    /// The same dialogue until `is_over` is set. Then a waiting question ends without an answer,
+    /// and leaves later input to others.
     #[must_use]
     pub fn until(self, is_over: Arc<AtomicBool>) -> Self {
         Self { is_over, ..self }
@@ -99,23 +105,21 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
     /// The answer to a question without surrounding spaces; empty if the person only presses Enter.
     /// Input from before the question doesn't count: it was meant for something else.
     pub fn ask(&mut self, question: &str) -> Result<String, CommandError> {
-        (self.forget)(&mut self.input)
-            .map_err(toolhold_core::HostError::io("clearing what was typed before"))?;
+        (self.forget)(&mut self.input).map_err(HostError::io("clearing what was typed before"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
         self.output.flush()?;
-        let failed = || toolhold_core::HostError::io("reading the answer");
         loop {
             if self.is_over.load(Ordering::Relaxed) {
                 let why = format!("nobody waits for the answer any more; {}", self.ended);
                 return Err(CommandError::Usage(why));
             }
-            if (self.has_input)(&self.input).map_err(failed())? {
+            if (self.has_input)(&self.input).map_err(HostError::io("reading the answer"))? {
                 break;
             }
         }
         let mut line = String::new();
         let read = self.input.read_line(&mut line);
-        if read.map_err(failed())? == 0 {
+        if read.map_err(HostError::io("reading the answer"))? == 0 {
             writeln!(self.output)?;
             return Err(CommandError::Usage(format!(
                 "the input ended before every question was answered; {}",

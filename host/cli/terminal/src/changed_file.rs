@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use similar::TextDiff;
 use toolhold_core::HostError;
 
 use crate::error::CommandError as Error;
-use crate::new_file;
+use crate::new_file::{self, writing};
 
 /// Largest file of a client, in bytes.
 const LONGEST: u64 = 4 << 20;
@@ -19,8 +19,8 @@ const LONGEST: u64 = 4 << 20;
 ///
 /// # Errors
 ///
-/// It can't be read, changed or written; or a project's file is a link that leaves the project,
-/// which is untrusted.
+/// The file can't be read, changed or written; or a project's file is a link that leaves the
+/// project, which is untrusted.
 pub fn change<E: Display>(
     path: &Path,
     in_project: bool,
@@ -34,26 +34,25 @@ pub fn change<E: Display>(
     if before.as_deref() == Some(&after) {
         return Ok(None);
     }
-    let failed = || HostError::io(format!("writing {shown}"));
     let folder = target.parent().unwrap_or(Path::new("/"));
     new_file::private_folder(folder)?;
     let mut file =
-        tempfile::Builder::new().prefix(".toolhold-").tempfile_in(folder).map_err(failed())?;
-    file.write_all(after.as_bytes()).map_err(failed())?;
+        tempfile::Builder::new().prefix(".toolhold-").tempfile_in(folder).map_err(writing(path))?;
+    file.write_all(after.as_bytes()).map_err(writing(path))?;
     if before.is_some() {
-        let mode = fs::metadata(&target).map_err(failed())?.permissions();
-        file.as_file().set_permissions(mode).map_err(failed())?;
+        let mode = fs::metadata(&target).map_err(writing(path))?.permissions();
+        file.as_file().set_permissions(mode).map_err(writing(path))?;
     }
-    file.as_file().sync_all().map_err(failed())?;
-    // The client may write it at the same time.
+    file.as_file().sync_all().map_err(writing(path))?;
+    // The client may write the file at the same time.
     if read(&target)? != before {
         return Err(Error::Usage(format!(
             "{shown} was changed meanwhile, and is left as it is: try again"
         )));
     }
     match before {
-        Some(_) => drop(file.persist(&target).map_err(|error| failed()(error.error))?),
-        None => drop(file.persist_noclobber(&target).map_err(|error| failed()(error.error))?),
+        Some(_) => drop(file.persist(&target).map_err(|error| writing(path)(error.error))?),
+        None => drop(file.persist_noclobber(&target).map_err(|error| writing(path)(error.error))?),
     }
     let before = before.unwrap_or_default();
     let diff = TextDiff::from_lines(before.as_str(), after.as_str());
@@ -62,26 +61,27 @@ pub fn change<E: Display>(
 
 /// The target of a link: people store such files elsewhere.
 fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
-    let failed = || HostError::io(format!("looking at {}", path.display()));
-    let (folder, name) =
-        (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let name = path.file_name().unwrap_or_default();
     let folder_is = match folder.canonicalize() {
         Ok(folder) => folder,
         Err(error) if error.kind() == ErrorKind::NotFound && folder.symlink_metadata().is_err() => {
             folder.to_owned()
         }
-        Err(error) => return Err(failed()(error).into()),
+        Err(error) => return Err(looking_at(path)(error).into()),
     };
     let target = match path.symlink_metadata() {
-        Ok(_) => path.canonicalize().map_err(failed())?,
+        Ok(_) => path.canonicalize().map_err(looking_at(path))?,
         Err(error) if error.kind() == ErrorKind::NotFound => folder_is.join(name),
-        Err(error) => return Err(failed()(error).into()),
+        Err(error) => return Err(looking_at(path)(error).into()),
     };
     if in_project {
-        let project =
-            std::env::current_dir().and_then(|here| here.canonicalize()).map_err(failed())?;
+        let project = std::env::current_dir()
+            .and_then(|here| here.canonicalize())
+            .map_err(looking_at(path))?;
         if !target.starts_with(&project) {
-            let (path, target) = (path.display(), target.display());
+            let path = path.display();
+            let target = target.display();
             return Err(Error::Usage(format!(
                 "{path} leads to {target}, which is outside of the project, and is left as it is"
             )));
@@ -90,10 +90,13 @@ fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
     Ok(target)
 }
 
+fn looking_at(path: &Path) -> impl FnOnce(io::Error) -> HostError {
+    HostError::io(format!("looking at {}", path.display()))
+}
+
 /// The content of a file. `None`: it doesn't exist.
 fn read(path: &Path) -> Result<Option<String>, Error> {
     let shown = path.display();
-    let failed = || HostError::io(format!("reading {shown}"));
     // Reading anything else than a file may block.
     let file = match File::options()
         .read(true)
@@ -102,9 +105,9 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed()(error).into()),
+        Err(error) => return Err(reading(path)(error).into()),
     };
-    if !file.metadata().map_err(failed())?.is_file() {
+    if !file.metadata().map_err(reading(path))?.is_file() {
         return Err(Error::Usage(format!("{shown} isn't a file and is left as it is")));
     }
     let mut text = String::new();
@@ -117,6 +120,10 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
         Err(error) if error.kind() == ErrorKind::InvalidData => {
             Err(Error::Usage(format!("{shown} is not UTF-8, and is left as it is")))
         }
-        Err(error) => Err(failed()(error).into()),
+        Err(error) => Err(reading(path)(error).into()),
     }
+}
+
+fn reading(path: &Path) -> impl FnOnce(io::Error) -> HostError {
+    HostError::io(format!("reading {}", path.display()))
 }

@@ -1,5 +1,4 @@
-//! The errors of commands: how each is printed, also as JSON, and with which exit code the process
-//! ends.
+//! The errors of commands, with their output, also as JSON, and their exit codes.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,7 +14,7 @@ use crate::exit::Exit;
 pub enum CommandError {
     /// The command line isn't valid.
     Usage(String),
-    /// It needs approval, and nobody can be asked.
+    /// The command needs approval, and nobody can be asked.
     Unasked(String),
     /// A plugin can't be fetched.
     Fetch(String),
@@ -26,13 +25,12 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// An invalid command line, or something that it names.
+    /// An invalid command line, or an invalid object that it names.
     pub fn usage(error: impl fmt::Display) -> Self {
         Self::Usage(error.to_string())
     }
 
-    /// The exit code and the message. A reader that is gone (`toolhold … | head`) has what it
-    /// wanted.
+    /// The exit code and the message. A reader that is gone (`toolhold … | head`) needed no more.
     pub fn end(self) -> (Exit, Option<String>) {
         match self {
             Self::Usage(message) => (Exit::Usage, Some(message)),

@@ -1,4 +1,4 @@
-//! The exit codes of `toolhold`, and which failure of a call has which.
+//! The exit codes of `toolhold`, also for each failure of a call.
 
 use toolhold_core::{Category, Failure};
 
@@ -11,7 +11,7 @@ pub enum Exit {
     ToolFailure,
     /// The command line is wrong, or the arguments don't match the tool.
     Usage,
-    /// A rule refused it, or it needs approval and nobody was asked.
+    /// A rule denied the call, or the call needs approval and nobody was asked.
     Denied,
     /// Toolhold itself failed.
     Host,
@@ -19,7 +19,7 @@ pub enum Exit {
     Budget,
     /// The exit code of the command that the call ran.
     Command(u8),
-    /// Ctrl-C ended it.
+    /// Ctrl-C ended the command.
     Interrupted,
 }
 

@@ -12,7 +12,7 @@ use toolhold_core::{Inquiry, InquiryAnswer, Wanted, compile_schema};
 use crate::ask::{Dialogue, open_dialogue};
 use crate::error::CommandError;
 
-/// Who answers.
+/// The name of the answerer.
 const BY: &str = "terminal";
 
 /// Puts a question of a tool's own to the person at the terminal, until `is_over` is set. Blocks.
@@ -69,13 +69,14 @@ pub struct FormField {
 pub fn form_fields(schema: &Value) -> Vec<FormField> {
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let fields = schema["properties"].as_object().into_iter().flatten();
-    let field = |(name, field): (&String, &Value)| FormField {
-        name: name.clone(),
-        schema: field.clone(),
-        is_required: required.iter().any(|other| other == name),
-        choices: choices(field),
-    };
-    fields.map(field).collect()
+    fields
+        .map(|(name, field)| FormField {
+            name: name.clone(),
+            schema: field.clone(),
+            is_required: required.iter().any(|other| other == name),
+            choices: choices(field),
+        })
+        .collect()
 }
 
 /// A line that doesn't fit the field of a form. Each variant has the bounds of the field.
@@ -108,12 +109,12 @@ impl FormField {
         &self.name
     }
 
-    /// Whether nobody else should see what is typed.
+    /// Whether nobody else should see the typed text.
     pub fn is_secret(&self) -> bool {
         self.schema["format"] == "password" || self.schema["writeOnly"] == true
     }
 
-    /// What is said before the question: the description and the choices.
+    /// The lines before the question: the description and the choices.
     pub fn lines(&self) -> Vec<String> {
         let description = self.schema["description"].as_str();
         let choices = self.choices.iter().enumerate().map(|(at, (value, title))| {
@@ -126,11 +127,12 @@ impl FormField {
         self.schema.get("default").filter(|default| !default.is_null())
     }
 
-    /// The question, with what Enter alone means.
+    /// The question, with the meaning of Enter alone.
     pub fn question(&self) -> String {
         let name = &self.name;
-        let title = self.schema["title"].as_str();
-        let title = title.map_or_else(|| name.clone(), |title| format!("{name} ({title})"));
+        let title = self.schema["title"]
+            .as_str()
+            .map_or_else(|| name.clone(), |title| format!("{name} ({title})"));
         match (self.default(), self.is_required) {
             (Some(default), _) => format!("{title} [{default}]:"),
             (None, false) => format!("{title} [Enter: none]:"),
@@ -149,11 +151,13 @@ impl FormField {
             ("", None) if !self.is_required => return Ok(None),
             (line, _) => value(line, &self.schema, &self.choices),
         };
-        let fits =
-            |value: &Value| compile_schema(&self.schema).is_ok_and(|schema| schema.is_valid(value));
-        match value.filter(fits) {
-            Some(value) => Ok(Some(value)),
-            None => Err(self.unfit()),
+        match value {
+            Some(value)
+                if compile_schema(&self.schema).is_ok_and(|schema| schema.is_valid(&value)) =>
+            {
+                Ok(Some(value))
+            }
+            _ => Err(self.unfit()),
         }
     }
 
@@ -175,26 +179,26 @@ impl FormField {
 /// The values of a choice, each with its title.
 fn choices(field: &Value) -> Vec<(String, Option<String>)> {
     let field = field.get("items").unwrap_or(field);
-    let text = |value: &Value| value.as_str().map(str::to_owned);
     let titled = field.get("oneOf").or_else(|| field.get("anyOf")).and_then(Value::as_array);
     if let Some(titled) = titled {
-        let choice = |choice: &Value| Some((text(&choice["const"])?, text(&choice["title"])));
-        return titled.iter().filter_map(choice).collect();
+        return titled
+            .iter()
+            .filter_map(|choice| Some((text(&choice["const"])?, text(&choice["title"]))))
+            .collect();
     }
     let values = field["enum"].as_array().into_iter().flatten().filter_map(text).enumerate();
     values.map(|(at, value)| (value, text(&field["enumNames"][at]))).collect()
 }
 
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
 /// The value that a line stands for.
 fn value(line: &str, field: &Value, choices: &[(String, Option<String>)]) -> Option<Value> {
-    let chosen = |word: &str| {
-        let by_number = word.parse::<usize>().ok().and_then(|at| choices.get(at.checked_sub(1)?));
-        let by_name = choices.iter().find(|(value, _)| value == word);
-        by_name.or(by_number).map(|(value, _)| json!(value))
-    };
     match field["type"].as_str() {
-        Some("array") => line.split(',').map(|word| chosen(word.trim())).collect(),
-        _ if !choices.is_empty() => chosen(line),
+        Some("array") => line.split(',').map(|word| chosen(word.trim(), choices)).collect(),
+        _ if !choices.is_empty() => chosen(line, choices),
         Some("boolean") => match line.to_ascii_lowercase().as_str() {
             "y" | "yes" | "true" => Some(json!(true)),
             "n" | "no" | "false" => Some(json!(false)),
@@ -204,6 +208,13 @@ fn value(line: &str, field: &Value, choices: &[(String, Option<String>)]) -> Opt
         Some("number") => line.parse::<f64>().ok().map(|number| json!(number)),
         _ => Some(json!(line)),
     }
+}
+
+/// The choice with a name or a number.
+fn chosen(word: &str, choices: &[(String, Option<String>)]) -> Option<Value> {
+    let by_number = word.parse::<usize>().ok().and_then(|at| choices.get(at.checked_sub(1)?));
+    let by_name = choices.iter().find(|(value, _)| value == word);
+    by_name.or(by_number).map(|(value, _)| json!(value))
 }
 
 #[cfg(test)]

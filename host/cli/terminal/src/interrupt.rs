@@ -1,4 +1,4 @@
-//! What Ctrl-C, Ctrl-Z and the signals that end a process do to a running command.
+//! Handles Ctrl-C, Ctrl-Z and the signals that end a process while a command runs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -13,56 +13,47 @@ const INTERRUPTED: i32 = 130;
 /// Whether this process was started by `nohup` or the like.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
-/// What Ctrl-C interrupts. A second one, or one while nothing runs, ends the process.
+/// The work that Ctrl-C interrupts. A second Ctrl-C, or one while nothing runs, ends the process.
 #[derive(Clone)]
 pub struct Interrupts {
     current: Arc<Mutex<OnSignal>>,
     signals: Handle,
 }
 
-/// What a signal does.
+/// The effect of a signal.
 #[derive(Default)]
 enum OnSignal {
-    /// It ends the process.
+    /// The signal ends the process.
     #[default]
     End,
     Cancel(CancellationToken),
-    /// It is passed on.
+    /// The signal is passed on.
     Pass(Box<dyn Fn() + Send>),
 }
 
 impl Interrupts {
-    /// Listens to Ctrl-C, SIGTERM and SIGHUP, which a terminal sends that is closed.
+    /// Listens to Ctrl-C, SIGTERM and SIGHUP. A closed terminal sends SIGHUP.
     ///
     /// # Errors
     ///
-    /// The system's, for the handler or its thread.
+    /// The system's error for the handler or its thread.
     pub fn listen() -> Result<Self, HostError> {
         let listened = [Some(SIGINT), Some(SIGTERM), (!ignores_hangup()).then_some(SIGHUP)];
-        let mut signals = Signals::new(listened.into_iter().flatten())
+        let signals = Signals::new(listened.into_iter().flatten())
             .map_err(HostError::io("listening to Ctrl-C"))?;
         let current = Self { current: Arc::default(), signals: signals.handle() };
         let running = Arc::clone(&current.current);
-        let watch = move || {
-            for _signal in signals.forever() {
-                let mut current = running.lock().unwrap_or_else(PoisonError::into_inner);
-                match std::mem::take(&mut *current) {
-                    OnSignal::Cancel(token) => token.cancel(),
-                    OnSignal::Pass(pass) => {
-                        pass();
-                        *current = OnSignal::Pass(pass);
-                    }
-                    OnSignal::End => std::process::exit(INTERRUPTED),
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("interrupt".to_owned()).spawn(watch);
-        thread.map_err(HostError::io("starting the thread that waits for Ctrl-C"))?;
+        thread::Builder::new()
+            .name("interrupt".to_owned())
+            .spawn(move || watch(signals, &running))
+            .map_err(HostError::io("starting the thread that waits for Ctrl-C"))?;
         Ok(current)
     }
 
@@ -73,17 +64,17 @@ impl Interrupts {
         token
     }
 
-    /// Nothing runs.
+    /// Tells that nothing runs.
     pub fn disarm(&self) {
         self.set(OnSignal::End);
     }
 
-    /// From now on, these signals and SIGHUP are passed on: whoever gets them has to give the
-    /// terminal back first.
+    /// Passes on these signals and SIGHUP from now on: the receiver has to give the terminal back
+    /// first.
     ///
     /// # Errors
     ///
-    /// The system's, for the handler.
+    /// The system's error for the handler.
     pub fn pass_to(&self, pass: impl Fn() + Send + 'static) -> std::io::Result<()> {
         self.set(OnSignal::Pass(Box::new(pass)));
         self.signals.add_signal(SIGHUP)
@@ -94,22 +85,36 @@ impl Interrupts {
     }
 }
 
+fn watch(mut signals: Signals, current: &Mutex<OnSignal>) {
+    for _signal in signals.forever() {
+        let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::take(&mut *current) {
+            OnSignal::Cancel(token) => token.cancel(),
+            OnSignal::Pass(pass) => {
+                pass();
+                *current = OnSignal::Pass(pass);
+            }
+            OnSignal::End => std::process::exit(INTERRUPTED),
+        }
+    }
+}
+
 /// A token that Ctrl-C cancels, so that the call ends as cancelled: tools leave nothing half done.
 /// A second Ctrl-C ends the process at once.
 ///
 /// # Errors
 ///
-/// Those of [`Interrupts::listen`].
+/// The errors of [`Interrupts::listen`].
 pub fn cancellation() -> Result<CancellationToken, HostError> {
     Ok(Interrupts::listen()?.arm())
 }
 
-/// Stops this process as Ctrl-Z does, until it is continued. It goes to this thread: the others
-/// would let it run on for a moment.
+/// Stops this process as Ctrl-Z does, until it is continued. The signal goes to this thread:
+/// another thread would let this one run on for a moment.
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's error.
 pub fn stop() -> std::io::Result<()> {
     signal_hook::low_level::raise(SIGTSTP)
 }

@@ -1,5 +1,5 @@
-//! What the commands share towards the person at the terminal: questions, colours, progress, exit
-//! codes, and how values and plugins are shown.
+//! The commands' shared code for the person at the terminal: questions, colours, progress, exit
+//! codes, and descriptions of values and plugins.
 
 pub mod approval;
 pub mod ask;

@@ -50,7 +50,7 @@ impl Live {
         Arc::new(Sender { lines: self.lines.clone(), shown: Arc::clone(&self.shown) })
     }
 
-    /// Prints the rest and returns what was shown.
+    /// Prints the rest and returns the shown text.
     pub fn end(self) -> Shown {
         let shown = Arc::clone(&self.shown);
         drop(self);
@@ -62,14 +62,11 @@ impl Shown {
     /// Whether each line of these texts was shown, and nothing else. The order of two outputs is
     /// unknown, so it doesn't matter.
     pub fn is_all_of(&self, texts: &[&str]) -> bool {
-        let sorted = |text: &str| {
-            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            lines.sort_unstable();
-            lines
-        };
-        let mut lines: Vec<String> = texts.iter().flat_map(|text| sorted(text)).collect();
+        let mut lines: Vec<&str> = texts.iter().flat_map(|text| text.lines()).collect();
         lines.sort_unstable();
-        !self.gaps && !self.text.is_empty() && sorted(&self.text) == lines
+        let mut shown: Vec<&str> = self.text.lines().collect();
+        shown.sort_unstable();
+        !self.gaps && !self.text.is_empty() && shown == lines
     }
 }
 
@@ -97,7 +94,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Whether it will be shown.
+    /// Whether the text will be shown.
     fn send(&self, line: String) -> bool {
         self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok())
     }
@@ -112,9 +109,10 @@ impl Events for Sender {
         let Some(text) = part.as_text() else { return };
         let sent = self.send(neutral(text.trim_end_matches('\n')).into_owned());
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        match sent && shown.text.len() + text.len() <= MAX_SHOWN {
-            true => shown.text.push_str(text),
-            false => shown.gaps = true,
+        if sent && shown.text.len() + text.len() <= MAX_SHOWN {
+            shown.text.push_str(text);
+        } else {
+            shown.gaps = true;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Finds the name that an unknown word probably means, and a name that looks like another.
 
-/// The candidate that `word` probably means: it differs by few letters, or one contains or begins
+/// The candidate that `word` probably means: they differ by few letters, or one contains or begins
 /// the other.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (word.chars().count() / 3).max(1);
@@ -13,7 +13,7 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
-/// Letters that look alike in common fonts, and the one that stands for them.
+/// Letters that look alike in common fonts, and the letter that stands for them.
 const ALIKE: [(&str, &str); 12] = [
     ("rn", "m"),
     ("vv", "w"),

@@ -1,7 +1,7 @@
 //! Creates the user's configuration file once, and never overwrites it.
 
 use std::fs::DirBuilder;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use toolhold_core::HostError;
 
 use crate::error::CommandError;
 
-/// Writes a private configuration if there is none. It is complete or doesn't exist.
+/// Writes a private configuration if there is none. The file is complete or doesn't exist.
 pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -18,15 +18,20 @@ pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
         return Err(exists(path));
     }
     private_folder(folder)?;
-    let failed = || HostError::io(format!("writing {}", path.display()));
     let mut file =
-        tempfile::Builder::new().prefix(".toolhold-").tempfile_in(folder).map_err(failed())?;
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed())?;
+        tempfile::Builder::new().prefix(".toolhold-").tempfile_in(folder).map_err(writing(path))?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.as_file().sync_all())
+        .map_err(writing(path))?;
     match file.persist_noclobber(path) {
         Ok(_) => Ok(()),
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Err(exists(path)),
-        Err(error) => Err(failed()(error.error).into()),
+        Err(error) => Err(writing(path)(error.error).into()),
     }
+}
+
+pub(crate) fn writing(path: &Path) -> impl FnOnce(io::Error) -> HostError {
+    HostError::io(format!("writing {}", path.display()))
 }
 
 /// Creates a private folder if it doesn't exist. An existing one isn't changed.
@@ -39,7 +44,7 @@ pub fn private_folder(path: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The error that it exists, with what to do instead.
+/// The error that the file exists, with the remedy.
 pub fn exists(path: &Path) -> CommandError {
     let shown = path.display();
     CommandError::Usage(format!(

@@ -10,10 +10,10 @@ use crate::style::{FAINT, STRONG};
 /// Bytes of a text that changed.
 const SHOWN: usize = 400;
 
-/// Describes a plugin for people: who it is, and what it asks for.
+/// Describes a plugin for people: its identity and its requests.
 pub struct Card<'a>(pub &'a PluginInfo);
 
-/// Who a plugin says it is.
+/// The identity that a plugin claims.
 pub struct Header<'a>(pub &'a PluginInfo);
 
 impl fmt::Display for Header<'_> {
@@ -49,7 +49,7 @@ impl fmt::Display for Header<'_> {
 
 impl fmt::Display for Card<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (manifest, line) = (&self.0.manifest, neutral_line);
+        let manifest = &self.0.manifest;
         write!(f, "{}\n{STRONG}Asks for{STRONG:#}\n", Header(self.0))?;
         if manifest.capabilities.is_empty() {
             writeln!(f, "  nothing")?;
@@ -58,9 +58,14 @@ impl fmt::Display for Card<'_> {
             let access = request
                 .access
                 .as_deref()
-                .map(|access| format!(" ({})", line(access)))
+                .map(|access| format!(" ({})", neutral_line(access)))
                 .unwrap_or_default();
-            writeln!(f, "  {}{access}: {}", line(&request.name), line(&request.reason))?;
+            writeln!(
+                f,
+                "  {}{access}: {}",
+                neutral_line(&request.name),
+                neutral_line(&request.reason)
+            )?;
         }
         Ok(())
     }
@@ -77,22 +82,21 @@ impl fmt::Display for SettingsCard<'_> {
         let manifest = &self.0.manifest;
         let Some(schema) = &manifest.config_schema else { return Ok(()) };
         writeln!(f, "\n{STRONG}Settings{STRONG:#}\n  [plugins.{}.config]", manifest.name)?;
-        let required = |name: &str| {
-            let names = schema["required"].as_array();
-            names.is_some_and(|names| names.iter().any(|other| other == name))
-        };
+        let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
         let keys = schema["properties"].as_object().into_iter().flatten().take(MAX_SETTINGS);
         for (name, property) in keys {
             let mut facts = Vec::new();
             facts.extend(property["type"].as_str().map(str::to_owned));
-            facts.extend(required(name).then(|| "required".to_owned()));
+            if required.iter().any(|other| other == name) {
+                facts.push("required".to_owned());
+            }
             facts.extend(property.get("default").map(|default| format!("default {default}")));
-            let facts = match facts.is_empty() {
-                true => String::new(),
-                false => format!(" ({})", facts.join(", ")),
-            };
-            let text = property["description"].as_str();
-            let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+            let facts =
+                if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+            let text = property["description"]
+                .as_str()
+                .map(|text| format!(": {text}"))
+                .unwrap_or_default();
             writeln!(f, "  {}", neutral_line(cut(&format!("{name}{facts}{text}"), SHOWN)))?;
         }
         Ok(())
@@ -112,7 +116,7 @@ impl fmt::Display for Imports<'_> {
     }
 }
 
-/// What a person should know of the tools of a component that doesn't know Toolhold.
+/// Notes for a person on the tools of a component that doesn't know Toolhold.
 pub struct LeftOutTools<'a>(pub &'a PluginInspection);
 
 impl fmt::Display for LeftOutTools<'_> {
@@ -139,12 +143,10 @@ impl fmt::Display for Differences<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(difference, signer) = self;
         if let Some(SignerChange { old, new }) = signer {
-            let name = |signer: &Option<String>| match signer {
-                Some(signer) => format!("your trusted key `{}`", neutral_line(signer)),
-                None => "nobody whom you trust".to_owned(),
-            };
-            writeln!(f, "  signed by\n    {FAINT}was{FAINT:#} {}", name(old))?;
-            writeln!(f, "    {FAINT}is{FAINT:#}  {}", name(new))?;
+            let old = signer_in_words(old.as_deref());
+            let new = signer_in_words(new.as_deref());
+            writeln!(f, "  signed by\n    {FAINT}was{FAINT:#} {old}")?;
+            writeln!(f, "    {FAINT}is{FAINT:#}  {new}")?;
         }
         if **difference == Difference::default() {
             return writeln!(
@@ -183,20 +185,29 @@ fn changed(f: &mut fmt::Formatter<'_>, what: &str, Change { old, new }: &Change)
         .zip(new.chars())
         .find(|((_, old), new)| old != new)
         .map_or(old.len().min(new.len()), |((at, _), _)| at);
-    let from = old[..same]
-        .rfind(char::is_whitespace)
-        .filter(|_| same > SHOWN / 2)
-        .map_or(0, |space| space + 1);
-    let part = |text: &str| {
-        let rest = &text[from..];
-        let shown = cut(rest, SHOWN);
-        let (before, after) =
-            (if from > 0 { "…" } else { "" }, if shown.len() < rest.len() { "…" } else { "" });
-        format!("{before}{}{after}", neutral_line(shown))
+    let from = match old[..same].rfind(char::is_whitespace) {
+        Some(space) if same > SHOWN / 2 => space + 1,
+        _ => 0,
     };
     writeln!(f, "  {what}")?;
-    writeln!(f, "    {FAINT}was{FAINT:#} {}", part(old))?;
-    writeln!(f, "    {FAINT}is{FAINT:#}  {}", part(new))
+    writeln!(f, "    {FAINT}was{FAINT:#} {}", part(old, from))?;
+    writeln!(f, "    {FAINT}is{FAINT:#}  {}", part(new, from))
+}
+
+fn signer_in_words(signer: Option<&str>) -> String {
+    match signer {
+        Some(signer) => format!("your trusted key `{}`", neutral_line(signer)),
+        None => "nobody whom you trust".to_owned(),
+    }
+}
+
+/// The text from a position on, cut to the length that is shown.
+fn part(text: &str, from: usize) -> String {
+    let rest = &text[from..];
+    let shown = cut(rest, SHOWN);
+    let before = if from > 0 { "…" } else { "" };
+    let after = if shown.len() < rest.len() { "…" } else { "" };
+    format!("{before}{}{after}", neutral_line(shown))
 }
 
 /// The signer of a component.

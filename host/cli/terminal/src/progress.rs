@@ -1,4 +1,4 @@
-//! Says on a terminal what a command waits for if it takes long.
+//! Says on a terminal why a command takes long.
 
 use std::io::{self, IsTerminal, Write};
 use std::pin::pin;
@@ -14,8 +14,8 @@ const STEP: Duration = Duration::from_millis(500);
 /// Clears the line of the cursor.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Waits for `work`. If it takes long and stderr is a terminal, says what it waits for, and since
-/// when. `what` is at most one short line.
+/// Waits for `work`. If it takes long and stderr is a terminal, says the reason and the time.
+/// `what`: the reason, at most one short line.
 pub async fn show<T>(work: impl Future<Output = T>, what: impl Fn() -> String) -> T {
     let mut work = pin!(work);
     if !io::stderr().is_terminal() {
@@ -36,7 +36,7 @@ pub async fn show<T>(work: impl Future<Output = T>, what: impl Fn() -> String) -
     }
 }
 
-/// What loading these plugins is called.
+/// A description of the loading of these plugins.
 pub fn loading(plugins: &[String]) -> String {
     /// Names that are shown: the line has to fit.
     const SHOWN: usize = 2;

@@ -23,12 +23,12 @@ pub fn warn(text: &str) -> io::Result<()> {
     writeln!(anstream::stderr(), "{}", Message("warning", text))
 }
 
-/// Prints on stderr what a person may want to know.
+/// Prints a note for a person on stderr.
 pub fn note(text: &str) -> io::Result<()> {
     writeln!(anstream::stderr(), "{}", Message("note", text))
 }
 
-/// A message of a kind, in the one form that all have: no further line of it looks like another
+/// A message of a kind, in the one form of all messages: its further lines don't look like another
 /// message.
 pub struct Message<'a>(pub &'static str, pub &'a str);
 
