@@ -1,6 +1,7 @@
 //! Sends OTLP requests over HTTP to the receiver of `[telemetry]` or of an export, with its
 //! secrets.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,14 +59,10 @@ impl Collector {
     /// [`HostError::Config`]: the address can't be used.
     pub fn new(config: &Config, folders: &Folders, endpoint: &str) -> Result<Self, HostError> {
         let directory = config.directory();
-        let wrong = |why: String| {
-            let endpoint =
-                toolhold_core::text::neutral_line(toolhold_core::text::cut(endpoint, 200));
-            HostError::Config(format!("the endpoint {endpoint}: {why}"))
-        };
-        let url = check_url(endpoint).map_err(|error| wrong(error.to_string()))?;
+        let url = check_url(endpoint).map_err(|error| wrong_endpoint(endpoint, error))?;
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("it has a query; put secrets into [telemetry.secrets]".to_owned()));
+            let why = "it has a query; put secrets into [telemetry.secrets]";
+            return Err(wrong_endpoint(endpoint, why));
         }
         let telemetry = &config.values.telemetry;
         let is_its_server = telemetry.endpoint.is_empty()
@@ -87,26 +84,30 @@ impl Collector {
         Ok(Self { door, endpoint: url, runtime, secrets, headers: None })
     }
 
-    /// The headers with secrets. Blocks: a program may have to print one.
+    /// The headers with secrets. Blocks: a program may have to print a secret.
     fn headers(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, HeaderError> {
         if let Some(headers) = &self.headers {
             return Ok(headers.clone());
         }
         let mut headers = Vec::new();
         for ServerKey { name, source, header, prefix } in &self.secrets {
-            let refused = |error| HeaderError::Header { name: name.clone(), error };
-            let unread = |error| HeaderError::Secret { name: name.clone(), error };
-            let secret = read(source).map_err(unread)?;
-            let header = HeaderName::try_from(header.as_str());
-            let header = header.map_err(|error| refused(error.into()))?;
-            let value = HeaderValue::try_from(format!("{prefix}{}", secret.expose()));
-            let mut value = value.map_err(|error| refused(error.into()))?;
+            let secret =
+                read(source).map_err(|error| HeaderError::Secret { name: name.clone(), error })?;
+            let header = HeaderName::try_from(header.as_str())
+                .map_err(|error| HeaderError::Header { name: name.clone(), error: error.into() })?;
+            let mut value = HeaderValue::try_from(format!("{prefix}{}", secret.expose()))
+                .map_err(|error| HeaderError::Header { name: name.clone(), error: error.into() })?;
             value.set_sensitive(true);
             headers.push((header, value));
         }
         self.headers = Some(headers.clone());
         Ok(headers)
     }
+}
+
+fn wrong_endpoint(endpoint: &str, why: impl Display) -> HostError {
+    let endpoint = toolhold_core::text::neutral_line(toolhold_core::text::cut(endpoint, 200));
+    HostError::Config(format!("the endpoint {endpoint}: {why}"))
 }
 
 impl Transport for Collector {
@@ -119,9 +120,10 @@ impl Transport for Collector {
             .limits(LIMITS);
         for (name, value) in self.headers().map_err(|error| Unsent::Never(error.to_string()))? {
             // POST is never sent on elsewhere, so no other origin gets a header.
-            request = match name == AUTHORIZATION {
-                true => request.credential(Some(Credential::new(&url, value))),
-                false => request.header(name, value),
+            request = if name == AUTHORIZATION {
+                request.credential(Some(Credential::new(&url, value)))
+            } else {
+                request.header(name, value)
             };
         }
         let door = &self.door;
@@ -142,7 +144,8 @@ impl Transport for Collector {
     }
 }
 
-/// Whether an error may pass: not one of the settings, nor an answer that isn't a collector's.
+/// Whether an error may be temporary: errors of the settings aren't, nor answers that aren't a
+/// collector's.
 fn unsent(error: OutboundError) -> Unsent {
     let why = error.to_string();
     match error {

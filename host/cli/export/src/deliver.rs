@@ -10,7 +10,8 @@ use crate::error::ExportError;
 use crate::otlp;
 use crate::send::{Pauses, Sent, Transport, send};
 
-/// How often a batch is sent by an export that ends. One that follows never gives up.
+/// The number of times that an export without `follow` sends a batch. An export with `follow` never
+/// gives up.
 const TRIES: usize = 6;
 
 /// Sends records to a collector.
@@ -49,14 +50,16 @@ impl Delivery {
         warn: &mut impl FnMut(&str),
     ) -> Result<(), ExportError> {
         let body = otlp::logs::request(records, &self.instance).to_protobuf();
-        let (mut pauses, mut tries) = (Pauses::new(), 0);
+        let mut pauses = Pauses::new();
+        let mut tries = 0;
         loop {
             tries += 1;
             match send(&mut *self.transport, "v1/logs", &body) {
                 Sent::Done(None) => return Ok(()),
                 Sent::Done(Some(refused)) => {
                     self.refused += refused.count;
-                    let (count, why) = (refused.count, refused.why);
+                    let count = refused.count;
+                    let why = refused.why;
                     warn(&format!(
                         "the collector refused {count} of {} records: {why}",
                         records.len()
@@ -84,8 +87,8 @@ impl Delivery {
     }
 
     fn failed(&self, records: &[LogRecord], why: &str) -> ExportError {
-        let number = |record: Option<&LogRecord>| record.map_or(0, |record| record.position.seq);
-        let (first, last) = (number(records.first()), number(records.last()));
+        let first = records.first().map_or(0, |record| record.position.seq);
+        let last = records.last().map_or(0, |record| record.position.seq);
         let why = format!(
             "{why}; records {first} to {last} were not taken, and the next run begins with them"
         );

@@ -10,7 +10,7 @@ use toolhold_core::HostError;
 pub enum ExportError {
     /// The command line isn't valid.
     Usage(String),
-    /// The log can't be read, or the receiver can't take it.
+    /// The log can't be read, or the receiver can't take the records.
     Host(HostError),
     /// Standard output can't be written.
     Write(io::Error),

@@ -1,6 +1,6 @@
 //! `toolhold audit export`: reads the log and hands its records to a receiver.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use toolhold_core::HostError;
@@ -19,19 +19,19 @@ use crate::time::parse_since;
 /// that is in memory, however slow the receiver is.
 const BATCH: usize = 512;
 
-/// Longest wait for new records: changes wake the export earlier, and this finds what they don't
-/// tell, such as a log that begins.
+/// Longest wait for new records: changes wake the export earlier, and this wait ends for events
+/// without a change, such as a new log.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// Warnings about records of one run: somebody who changes the log can't fill a log of warnings.
 const MAX_WARNINGS: u64 = 20;
 
-/// What an export has done.
+/// The result of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Records that the receiver has.
     pub records: u64,
-    /// Those of them that were changed or don't follow the one before.
+    /// Exported records that were changed or don't follow the one before.
     pub broken: u64,
     /// Records that are missing between them.
     pub missing: u64,
@@ -42,7 +42,7 @@ pub struct Exported {
 
 /// Exports the log of the user whose folders these are. With `follow`, it ends only at an error.
 /// Blocks, and belongs in a process of its own: it reads the files, and nothing that writes them
-/// waits for it. `connect` makes what sends to a collector.
+/// waits for it. `connect` makes the transport to a collector.
 ///
 /// # Errors
 ///
@@ -57,8 +57,11 @@ pub fn export(
         let why = "--endpoint is the address of a collector for OpenTelemetry: add --format otlp";
         return Err(ExportError::Usage(why.to_owned()));
     }
-    let since = arguments.since.as_deref();
-    let since = since.map(|since| parse_since(since, SystemTime::now())).transpose()?;
+    let since = arguments
+        .since
+        .as_deref()
+        .map(|since| parse_since(since, SystemTime::now()))
+        .transpose()?;
     let progress = match receiver(arguments)? {
         None => None,
         Some(receiver) => Some(Progress::open(folders, receiver)?),
@@ -98,7 +101,7 @@ pub fn export(
     }
 }
 
-/// Where records go.
+/// The receiver of the records.
 enum Sink {
     Lines(Lines),
     Collector(Delivery),
@@ -135,32 +138,30 @@ impl Exported {
             return;
         }
         self.warnings += 1;
-        let mut warn = |text: &str| {
-            if self.warnings <= MAX_WARNINGS {
-                warn(text);
-            }
-        };
-        if !record.intact {
+        let seq = record.position.seq;
+        let missing = record.missing;
+        let text = if !record.intact {
             self.broken += 1;
-            let (seq, missing) = (record.position.seq, record.missing);
             let before = match missing {
                 0 => String::new(),
                 _ => format!(", {missing} of which can't be found or read"),
             };
-            warn(&format!(
+            format!(
                 "record {seq} was changed or doesn't follow those before{before}; `toolhold audit verify` tells more"
-            ));
+            )
         } else {
-            let (missing, seq) = (record.missing, record.position.seq);
-            warn(&format!(
+            format!(
                 "{missing} records before record {seq} were not exported: their files are removed"
-            ));
+            )
+        };
+        if self.warnings <= MAX_WARNINGS {
+            warn(&text);
         }
     }
 }
 
 /// The name of a receiver: exports in the same form to the same place continue each other. `None`:
-/// standard output, of which nobody knows who reads it.
+/// standard output, whose reader is unknown.
 fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     if let Some(endpoint) = &arguments.endpoint {
         let endpoint = endpoint.trim_end_matches('/');
@@ -169,14 +170,18 @@ fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     if is_stdout(arguments) {
         return Ok(None);
     }
-    // Whatever the way there: the file itself is never a link.
-    let failed = || HostError::io(arguments.to.display().to_string());
-    let path = std::path::absolute(&arguments.to).map_err(failed())?;
-    let path = match (path.parent(), path.file_name()) {
-        (Some(folder), Some(name)) => folder.canonicalize().map_err(failed())?.join(name),
-        _ => path,
-    };
+    let path =
+        real_path(&arguments.to).map_err(HostError::io(arguments.to.display().to_string()))?;
     Ok(Some(format!("{} {}", arguments.format.as_str(), path.display())))
+}
+
+/// The path with the real path of its folder. The file itself is never a link.
+fn real_path(file: &Path) -> std::io::Result<PathBuf> {
+    let path = std::path::absolute(file)?;
+    Ok(match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => folder.canonicalize()?.join(name),
+        _ => path,
+    })
 }
 
 /// Says how to go on if the log isn't the one that was exported before.

@@ -1,4 +1,4 @@
-//! Sends what Toolhold records to other systems: the audit as JSON lines or logs of OpenTelemetry.
+//! Sends Toolhold's records to other systems: the audit as JSON lines or logs of OpenTelemetry.
 //!
 //! An export reads the files of the audit, in a process of its own. Nothing that writes them waits
 //! for it, so a receiver that is slow or gone delays no call. It holds one batch of records in

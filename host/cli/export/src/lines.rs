@@ -50,27 +50,7 @@ impl Lines {
         instance: String,
     ) -> Result<Self, HostError> {
         let name = path.display().to_string();
-        let open = || {
-            // A link may have been made by somebody else who may write to the folder.
-            let mut file = OpenOptions::new()
-                .read(true)
-                .append(true)
-                .create(true)
-                .mode(0o600)
-                .custom_flags(NO_LINK)
-                .open(path)?;
-            // What was written before a crash may lack its end.
-            let end = file.seek(SeekFrom::End(0))?;
-            let mut last = [b'\n'];
-            if end > 0 {
-                file.read_exact_at(&mut last, end - 1)?;
-            }
-            if last != *b"\n" {
-                file.write_all(b"\n")?;
-            }
-            Ok(file)
-        };
-        let file = open().map_err(HostError::io(name.clone()))?;
+        let file = open(path).map_err(HostError::io(name.clone()))?;
         Ok(Self { out: Out::File { file, name }, format, instance, last: None, count: 0 })
     }
 
@@ -136,7 +116,29 @@ impl Lines {
     }
 }
 
-/// The line before the first record: what a receiver needs to verify the records after it.
+/// Opens a file, so that the next record begins a line.
+fn open(path: &Path) -> io::Result<File> {
+    // A link may come from another user who can write to the folder.
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(NO_LINK)
+        .open(path)?;
+    // The last record before a crash may lack its end.
+    let end = file.seek(SeekFrom::End(0))?;
+    let mut last = [b'\n'];
+    if end > 0 {
+        file.read_exact_at(&mut last, end - 1)?;
+    }
+    if last != *b"\n" {
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
+/// The line before the first record, with which a receiver verifies the records after it.
 fn begin(record: &LogRecord, key_id: Option<&str>) -> String {
     let after = json!({ "seq": record.position.seq.saturating_sub(1), "hash": record.previous });
     let mut begin = json!({ "toolhold_export": 1, "after": after, "key_id": key_id });

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 /// Bytes of a host's name (`HOST_NAME_MAX`), and its line end.
 const MAX_NAME: usize = 65;
 
-/// The name of this machine. `None`: it has none, or it isn't readable.
+/// The name of this machine. `None`: there is no name, or it isn't readable.
 pub(crate) fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     let name = toolhold_core::text::neutral_line(name.get(..MAX_NAME).unwrap_or(&name).trim_end());

@@ -1,6 +1,6 @@
-//! The OpenTelemetry names that Toolhold gives its spans, metrics and attributes. Those of `gen_ai`
-//! and `mcp` are still in development, so they all stand here. Names of Toolhold's own begin with
-//! `toolhold`.
+//! The OpenTelemetry names that Toolhold gives its spans, metrics and attributes. The names of
+//! `gen_ai` and `mcp` are still in development, so all names are here. Toolhold's own names begin
+//! with `toolhold`.
 
 /// The name of this service.
 pub(crate) const SERVICE: &str = toolhold_core::NAME;
@@ -21,11 +21,11 @@ pub(crate) const TOOL: &str = "gen_ai.tool.name";
 pub(crate) const CALL_ID: &str = "gen_ai.tool.call.id";
 pub(crate) const CONVERSATION: &str = "gen_ai.conversation.id";
 pub(crate) const ERROR_TYPE: &str = "error.type";
-/// What the specification has for an error type that isn't listed, and Toolhold for a tool that
+/// The specification's word for an error type that isn't listed, and Toolhold's for a tool that
 /// doesn't exist or is one too many.
 pub(crate) const OTHER: &str = "_OTHER";
 
-/// The key of the caller's trace in what it sends beside the arguments, as MCP has it.
+/// The key of the caller's trace in the caller's metadata, next to the arguments, as MCP has it.
 pub(crate) const TRACE_PARENT: &str = "traceparent";
 
 pub(crate) const PROVIDER: &str = "toolhold.provider";

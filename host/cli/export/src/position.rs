@@ -1,4 +1,4 @@
-//! Remembers how far an export to a receiver has come, so that the next one goes on there.
+//! Remembers the last exported record of a receiver, so that the next export goes on there.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::machine::short_hash;
 /// The folder in Toolhold's data folder.
 const FOLDER: &str = "export";
 
-/// How far an export has come. While it lives, no other export goes to this receiver.
+/// The progress of an export. While it lives, no other export goes to this receiver.
 pub(crate) struct Progress {
     folder: PrivateFolder,
     path: PathBuf,
@@ -38,12 +38,13 @@ impl Progress {
     /// [`HostError::Io`]: the folder can't be trusted, or another export goes there.
     pub(crate) fn open(folders: &Folders, receiver: String) -> Result<Self, HostError> {
         let path = folders.data.join(FOLDER);
-        let failed = || HostError::io(path.display().to_string());
         let folder = PrivateFolder::make(&folders.data)
             .and_then(|data| data.folder(FOLDER))
-            .map_err(failed())?;
+            .map_err(HostError::io(path.display().to_string()))?;
         let name = short_hash(&receiver);
-        let lock = folder.updated(&format!("{name}.lock")).map_err(failed())?;
+        let lock = folder
+            .updated(&format!("{name}.lock"))
+            .map_err(HostError::io(path.display().to_string()))?;
         match lock.try_lock() {
             Ok(()) => {
                 Ok(Self { folder, path, name: format!("{name}.json"), receiver, _lock: lock })
@@ -53,7 +54,9 @@ impl Progress {
                     "another `toolhold audit export` writes there; end it first",
                 )))
             }
-            Err(TryLockError::Error(error)) => Err(failed()(error)),
+            Err(TryLockError::Error(error)) => {
+                Err(HostError::io(path.display().to_string())(error))
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use toolhold_core::audit::LogRecord;
 
 use crate::time::{from_timestamp, nanos};
 
-/// How important a record is.
+/// The severity of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     Info,
@@ -18,7 +18,7 @@ pub(crate) enum Severity {
     Warning,
     /// Failed.
     Error,
-    /// The log isn't what was written.
+    /// The log was changed.
     Fatal,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
         self.values.get(key)
     }
 
-    /// A field that is a text, on one line and without characters that steer what shows it.
+    /// A field that is a text, on one line and without characters that steer a terminal.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.get(key)?.as_str().map(toolhold_core::text::neutral_line)
     }
@@ -61,27 +61,25 @@ impl<'a> Fields<'a> {
     /// The record's kind.
     pub(crate) fn kind(&self) -> String {
         let kind = self.text("kind").unwrap_or_default();
-        let is_word = |kind: &&String| {
-            !kind.is_empty()
-                && kind.len() <= 32
-                && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-        };
-        Some(kind).filter(|kind| is_word(&kind)).unwrap_or_else(|| "unknown".to_owned())
+        let is_word = !kind.is_empty()
+            && kind.len() <= 32
+            && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        if is_word { kind } else { "unknown".to_owned() }
     }
 
-    /// When it was written. 1970 if it doesn't say so.
+    /// The time of the record. 1970 if it has no time.
     fn time(&self) -> SystemTime {
         let time =
             self.get("ts").and_then(Value::as_str).and_then(|ts| ts.parse::<Timestamp>().ok());
         time.map_or(SystemTime::UNIX_EPOCH, from_timestamp)
     }
 
-    /// When it was written, in nanoseconds since 1970.
+    /// The time of the record, in nanoseconds since 1970.
     pub(crate) fn time_nanos(&self) -> u64 {
         nanos(self.time())
     }
 
-    /// How important it is.
+    /// The severity of the record.
     pub(crate) fn severity(&self) -> Severity {
         if !self.record.intact {
             return Severity::Fatal;

@@ -26,7 +26,7 @@ pub struct Post<'a> {
     pub body: &'a [u8],
 }
 
-/// What a receiver answered.
+/// The answer of a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Posted {
     /// The status.
@@ -43,7 +43,7 @@ pub trait Transport: Send + 'static {
     ///
     /// # Errors
     ///
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     fn post(&mut self, request: &Post<'_>) -> Result<Posted, Unsent>;
 }
 
@@ -52,20 +52,20 @@ pub trait Transport: Send + 'static {
 pub enum Unsent {
     /// The receiver is slow or gone. It may take the request later.
     Later(String),
-    /// The request can't be sent as things are.
+    /// The request can't be sent in this state.
     Never(String),
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The receiver has it, apart from what it refused.
+    /// The receiver has the items, apart from the refused ones.
     Done(Option<Refused>),
-    /// It may take less at once.
+    /// The receiver may take less at once.
     TooLarge,
-    /// It may take it later.
+    /// The receiver may take the request later.
     Later(Option<Duration>, String),
-    /// It never takes it.
+    /// The receiver never takes the request.
     Refused(String),
 }
 
@@ -101,7 +101,7 @@ impl Pauses {
         Self { next: FIRST_PAUSE }
     }
 
-    /// The next pause; at least what the receiver asked for.
+    /// The next pause: at least as long as the receiver asked for.
     pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
         let pause = self.next;
         self.next = (self.next * 2).min(LAST_PAUSE);

@@ -11,7 +11,7 @@ use crate::error::ExportError;
 ///
 /// # Errors
 ///
-/// [`ExportError::Usage`]: it is neither.
+/// [`ExportError::Usage`]: the text is neither.
 pub(crate) fn parse_since(text: &str, now: SystemTime) -> Result<SystemTime, ExportError> {
     let parsed = ago(text).map(|ago| {
         now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH).max(SystemTime::UNIX_EPOCH)
@@ -46,7 +46,7 @@ fn moment(text: &str) -> Option<SystemTime> {
     moment.ok().map(from_timestamp)
 }
 
-/// A time of the system. What is before 1970 is 1970: nothing was recorded then.
+/// A time of the system. A time before 1970 becomes 1970: nothing was recorded then.
 pub(crate) fn from_timestamp(moment: Timestamp) -> SystemTime {
     let nanos = u64::try_from(moment.as_nanosecond()).unwrap_or(0);
     SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)

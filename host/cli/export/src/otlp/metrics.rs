@@ -11,7 +11,7 @@ use crate::time::nanos;
 /// The sum since the start: `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u32 = 2;
 
-/// The time that metrics are about.
+/// The time span of metrics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) start: SystemTime,
@@ -24,7 +24,7 @@ pub(crate) type Point = (Vec<Message>, u64);
 /// A histogram with its attributes.
 pub(crate) struct Histogram {
     pub(crate) attributes: Vec<Message>,
-    /// One more than there are bounds.
+    /// One bucket more than there are bounds.
     pub(crate) buckets: Vec<u64>,
     pub(crate) sum: f64,
 }
@@ -69,7 +69,7 @@ impl Span {
         if values.is_empty() {
             return None;
         }
-        let point = |value: Histogram| {
+        let points = values.into_iter().map(|value| {
             Message::new()
                 .with_all(9, "attributes", value.attributes)
                 .with(2, "startTimeUnixNano", Value::Fixed(nanos(self.start)))
@@ -78,26 +78,28 @@ impl Span {
                 .with(5, "sum", Value::Double(value.sum))
                 .with(6, "bucketCounts", Value::FixedList(value.buckets))
                 .with(7, "explicitBounds", Value::DoubleList(bounds.to_vec()))
-        };
-        let histogram = Message::new()
-            .with_all(1, "dataPoints", values.into_iter().map(point).collect())
-            .with(2, "aggregationTemporality", Value::Number(CUMULATIVE));
+        });
+        let histogram = Message::new().with_all(1, "dataPoints", points.collect()).with(
+            2,
+            "aggregationTemporality",
+            Value::Number(CUMULATIVE),
+        );
         Some(metric(name, unit, description).with_message(9, "histogram", histogram))
     }
 
-    /// `None`: there are none, so there is no metric either.
+    /// `None`: without points, there is no metric.
     fn points(self, points: Vec<Point>) -> Option<Vec<Message>> {
         if points.is_empty() {
             return None;
         }
-        let point = |(attributes, value): Point| {
+        let points = points.into_iter().map(|(attributes, value)| {
             Message::new()
                 .with_all(7, "attributes", attributes)
                 .with(2, "startTimeUnixNano", Value::Fixed(nanos(self.start)))
                 .with(3, "timeUnixNano", Value::Fixed(nanos(self.now)))
                 .with(6, "asInt", Value::SignedFixed(i64::try_from(value).unwrap_or(i64::MAX)))
-        };
-        Some(points.into_iter().map(point).collect())
+        });
+        Some(points.collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What all OTLP messages share: attributes, the resource, and what a receiver refused.
+//! The common parts of all OTLP messages: attributes, the resource, and a receiver's refusals.
 
 pub(crate) mod encoding;
 pub(crate) mod logs;
@@ -8,7 +8,7 @@ pub(crate) mod traces;
 use self::encoding::{Message, Read, Value, fields};
 use crate::names;
 
-/// Bytes of a text that a receiver answered and that is shown.
+/// Shown bytes of a receiver's text.
 const MAX_SAID: usize = 300;
 
 /// An attribute.
@@ -32,7 +32,7 @@ pub(crate) fn any(value: Value) -> Message {
     Message::new().with(number, name, value)
 }
 
-/// What sends: this program on this machine.
+/// The sender: this program on this machine.
 pub(crate) fn resource(instance: &str) -> Message {
     let mut attributes = vec![
         text(names::SERVICE_NAME, names::SERVICE),
@@ -50,10 +50,10 @@ pub(crate) fn scope(name: &str) -> Message {
     Message::new().with_text(1, "name", name).with_text(2, "version", env!("CARGO_PKG_VERSION"))
 }
 
-/// What a receiver refused of a request that it accepted otherwise.
+/// The items that a receiver refused of a request that it accepted otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// How many items.
+    /// The number of items.
     pub(crate) count: u64,
     /// Its words, on one line.
     pub(crate) why: String,

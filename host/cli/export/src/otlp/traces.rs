@@ -52,23 +52,22 @@ fn message(span: &Span) -> Message {
     if let Some(parent) = span.parent {
         message = message.with(4, "parentSpanId", Value::Id(parent.to_vec()));
     }
-    let event = |(name, attributes): &(&'static str, Vec<Message>)| {
+    let events = span.events.iter().map(|(name, attributes)| {
         Message::new()
             .with(1, "timeUnixNano", Value::Fixed(nanos(end)))
             .with_text(2, "name", *name)
             .with_all(3, "attributes", attributes.clone())
-    };
+    });
     message = message
         .with_text(5, "name", &*span.name)
         .with(6, "kind", Value::Number(INTERNAL))
         .with(7, "startTimeUnixNano", Value::Fixed(nanos(span.start)))
         .with(8, "endTimeUnixNano", Value::Fixed(nanos(end)))
         .with_all(9, "attributes", span.attributes.clone())
-        .with_all(11, "events", span.events.iter().map(event).collect());
-    match span.failed {
-        true => {
-            message.with_message(15, "status", Message::new().with(3, "code", Value::Number(ERROR)))
-        }
-        false => message,
+        .with_all(11, "events", events.collect());
+    if span.failed {
+        message.with_message(15, "status", Message::new().with(3, "code", Value::Number(ERROR)))
+    } else {
+        message
     }
 }

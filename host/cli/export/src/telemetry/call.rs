@@ -1,5 +1,4 @@
-//! The span of a call: what telemetry tells of it, with no text of its arguments, its answer or a
-//! plugin.
+//! The span of a call for telemetry, with no text of its arguments, its answer or a plugin.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +14,7 @@ use crate::otlp::{attribute, text};
 /// Bytes of a name.
 const MAX_NAME: usize = 128;
 
-/// What is told of a call, copied on the call's own thread.
+/// The reported facts of a call, copied on the call's own thread.
 pub(super) struct Call {
     id: CallId,
     tool: Option<String>,
@@ -76,16 +75,22 @@ fn rule_name(rule: &str) -> String {
     if let Some(sentence) = SENTENCES.iter().find(|sentence| rule.starts_with(**sentence)) {
         return (*sentence).to_owned();
     }
-    let is_key = |key: &&str| {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-        !key.is_empty() && key.len() <= 64 && key.chars().all(is_plain)
-    };
-    let key = rule.split_once('=').map(|(key, _)| key.trim()).filter(is_key);
+    if let Some((key, _)) = rule.split_once('=')
+        && is_key(key.trim())
+    {
+        return key.trim().to_owned();
+    }
     // A key that isn't set stands alone.
-    let is_word = |c: char| c.is_ascii_lowercase() || c == '_';
-    let key =
-        key.or_else(|| Some(rule).filter(|rule| rule.contains('_') && rule.chars().all(is_word)));
-    key.unwrap_or(names::OTHER).to_owned()
+    if rule.contains('_') && rule.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
+        return rule.to_owned();
+    }
+    names::OTHER.to_owned()
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 64
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
 }
 
 /// The category of a call that failed.
@@ -96,7 +101,7 @@ pub(super) fn outcome(answer: &Answer) -> Option<&'static str> {
 impl Call {
     pub(super) fn new(call: &ObservedCall<'_>) -> Self {
         let answer = call.answer;
-        // A plugin may choose a code, and put a text of the call there.
+        // A plugin may choose a code, and put text of the call there.
         let code = answer.outcome.as_ref().err().and_then(|failure| {
             let code = failure.code.as_deref()?;
             HOST_CODES.iter().find(|known| **known == code).copied()
@@ -139,7 +144,7 @@ impl Call {
             text(names::OPERATION, names::EXECUTE_TOOL),
             text(names::TOOL, &*tool),
             text(names::CALL_ID, &*self.id.0),
-            // Its name may hold a folder's.
+            // Its name may contain a folder's.
             text(names::CONVERSATION, short_hash(&self.session)),
             attribute(names::ATTEMPTS, Value::Int(self.attempts.into())),
         ];
@@ -195,23 +200,22 @@ fn millis(name: &str, time: Duration) -> Message {
     attribute(name, Value::Double(time.as_secs_f64() * 1000.0))
 }
 
-/// Reads a `traceparent` of W3C Trace Context: version, trace, span and flags. `None`: it isn't
-/// one.
+/// Reads a `traceparent` of W3C Trace Context: version, trace, span and flags. `None`: the text
+/// isn't a `traceparent`.
 fn parse_parent(text: &str) -> Option<([u8; 16], [u8; 8])> {
     let mut parts = text.split('-');
-    let (version, trace, span, flags) =
-        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let version = parts.next()?;
+    let trace = parts.next()?;
+    let span = parts.next()?;
+    let flags = parts.next()?;
     let is_version = version == "00" && parts.next().is_none();
-    let (trace, span, [_]) = (hex::<16>(trace)?, hex::<8>(span)?, hex::<1>(flags)?);
+    let trace = hex::<16>(trace)?;
+    let span = hex::<8>(span)?;
+    let [_] = hex::<1>(flags)?;
     (is_version && trace != [0; 16] && span != [0; 8]).then_some((trace, span))
 }
 
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
     let mut bytes = [0; N];
     if text.len() != 2 * N {
         return None;
@@ -220,6 +224,14 @@ fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
         *byte = digit(pair[0])? << 4 | digit(pair[1])?;
     }
     Some(bytes)
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

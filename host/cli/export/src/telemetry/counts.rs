@@ -101,9 +101,6 @@ impl Counts {
                 (vec![text(names::GATE, *gate), text(names::RULE, rule)], *count)
             })
         });
-        let by = |name: &'static str, counts: &BTreeMap<&'static str, u64>| {
-            counts.iter().map(|(word, count)| (vec![text(name, *word)], *count)).collect()
-        };
         let metrics = [
             span.counter(names::CALLS, "{call}", "Calls that ended", calls.collect()),
             span.histogram(
@@ -123,9 +120,14 @@ impl Counts {
                 names::APPROVALS,
                 "{call}",
                 "Calls that a person approved, by how long it holds",
-                by(names::APPROVAL_SCOPE, &self.approvals),
+                by_word(names::APPROVAL_SCOPE, &self.approvals),
             ),
-            span.gauge(names::PLUGINS, "{plugin}", "Plugins, by state", by(names::STATE, plugins)),
+            span.gauge(
+                names::PLUGINS,
+                "{plugin}",
+                "Plugins, by state",
+                by_word(names::STATE, plugins),
+            ),
             span.counter(
                 names::DROPPED,
                 "{span}",
@@ -135,6 +137,11 @@ impl Counts {
         ];
         metrics.into_iter().flatten().collect()
     }
+}
+
+/// The counts, each with its word in the attribute of this name.
+fn by_word(name: &'static str, counts: &BTreeMap<&'static str, u64>) -> Vec<(Vec<Message>, u64)> {
+    counts.iter().map(|(word, count)| (vec![text(name, *word)], *count)).collect()
 }
 
 /// The count of a name, without a copy of a name that is known.

@@ -25,10 +25,10 @@ use crate::send::Transport;
 /// Calls that wait for the thread. More are left out.
 const QUEUE: usize = 2048;
 
-/// What the threads of this process share with those who call.
+/// The states of the sending threads of this process.
 static RUNNING: Mutex<Vec<Arc<State>>> = Mutex::new(Vec::new());
 
-/// What is sent.
+/// The signals that are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Signals {
     /// A span for each call.
@@ -39,14 +39,14 @@ pub struct Signals {
     pub every: Duration,
 }
 
-/// Sends traces and metrics of the calls of a host. It ends when the host has ended, after a last
-/// sending.
+/// Sends traces and metrics of the calls of a host. The sending ends when the host has ended, after
+/// a last request.
 pub struct Telemetry {
     state: Arc<State>,
     traces: bool,
 }
 
-/// What calls and the thread share.
+/// The state that calls and the thread share.
 struct State {
     counts: Mutex<Counts>,
     plugins: Mutex<Option<CountPlugins>>,
@@ -56,11 +56,11 @@ struct State {
     wakes: Condvar,
 }
 
-/// What waits for the thread.
+/// The items that wait for the thread.
 #[derive(Default)]
 struct Inbox {
     calls: Vec<Call>,
-    /// Who waits until everything is sent.
+    /// The callers that wait until everything is sent.
     flushes: Vec<SyncSender<()>>,
     /// Whether no call comes any more.
     closed: bool,
@@ -69,7 +69,7 @@ struct Inbox {
 }
 
 impl Telemetry {
-    /// Starts what `[telemetry]` says. `None`: nothing is sent.
+    /// Starts the telemetry that `[telemetry]` enables. `None`: nothing is sent.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Drop for Telemetry {
     }
 }
 
-/// Waits until the telemetry of this process is sent or was tried once, at most this long. For a
+/// Waits at most this long until the telemetry of this process is sent or was tried once. For a
 /// program that ends: its threads end with it.
 pub fn flush_telemetry(most: Duration) {
     let until = Instant::now() + most;
@@ -133,7 +133,7 @@ pub fn flush_telemetry(most: Duration) {
         inbox.flushes.push(done);
         drop(inbox);
         state.wakes.notify_all();
-        // Sent, ended, or too late: it goes on in each case.
+        // Sent, ended, or too late: the program goes on in each case.
         let _ = flushed.recv_timeout(until.saturating_duration_since(Instant::now()));
     }
 }

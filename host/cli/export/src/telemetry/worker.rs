@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::call::Call;
-use super::{Inbox, Signals, State, lock};
+use super::{Signals, State, lock};
 use crate::otlp;
 use crate::otlp::traces::Span;
 use crate::send::{Pauses, Sent, Transport, send};
@@ -24,7 +24,7 @@ pub(super) struct Worker {
     pauses: Pauses,
     /// Nothing is sent before.
     not_before: Option<Instant>,
-    /// Whether it was logged that nothing can be sent.
+    /// Whether the log says that nothing can be sent.
     warned: bool,
 }
 
@@ -59,7 +59,7 @@ impl Worker {
                 self.send_all();
                 next = Instant::now() + self.signals.every;
             }
-            // Who asked may have gone.
+            // The asker may have gone.
             for done in flushes {
                 let _ = done.try_send(());
             }
@@ -72,20 +72,18 @@ impl Worker {
         }
     }
 
-    /// Waits until there is enough to send, somebody asks for it, or it is time. Takes what is
-    /// there.
+    /// Waits for enough to send, for a request to send, or for the time. Takes the waiting items.
     fn wait(&self, next: Instant) -> (Vec<Call>, Vec<SyncSender<()>>, bool) {
         let left = next.saturating_duration_since(Instant::now());
         let may_send = self.may_send();
-        let sleeps = |inbox: &mut Inbox| {
+        let inbox = lock(&self.state.inbox);
+        let waited = self.state.wakes.wait_timeout_while(inbox, left, |inbox| {
             let is_batch = inbox.calls.len() >= BATCH && may_send;
             !is_batch && inbox.flushes.is_empty() && !inbox.closed
-        };
-        let inbox = lock(&self.state.inbox);
-        let waited = self.state.wakes.wait_timeout_while(inbox, left, sleeps);
+        });
         let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let flushes = std::mem::take(&mut inbox.flushes);
-        // What can't be sent yet stays as long as there is room.
+        // Calls that can't be sent yet stay as long as there is room.
         let takes_all = may_send || inbox.closed || !flushes.is_empty();
         let room = if takes_all { usize::MAX } else { BATCH - self.spans.len() };
         let count = room.min(inbox.calls.len());
@@ -119,7 +117,7 @@ impl Worker {
             let dropped = self.state.dropped.load(Ordering::Relaxed);
             let metrics = lock(&self.state.counts).metrics(&plugins, dropped);
             let body = otlp::metrics::request(metrics, &self.instance).to_protobuf();
-            // They count from the start, so the next ones take the place of these.
+            // Metrics count from the start, so the next ones replace these.
             self.post("v1/metrics", &body);
         }
     }
@@ -134,7 +132,7 @@ impl Worker {
         }
     }
 
-    /// Sends a request. Whether there is nothing left to send of it.
+    /// Sends a request. Returns whether nothing of it is left to send.
     fn post(&mut self, path: &'static str, body: &[u8]) -> bool {
         match send(&mut *self.transport, path, body) {
             Sent::Done(refused) => {
@@ -168,7 +166,7 @@ impl Worker {
         true
     }
 
-    /// Once, until something is sent again.
+    /// Logs once, until a request succeeds again.
     fn warn(&mut self, why: &str) {
         if !std::mem::replace(&mut self.warned, true) {
             tracing::warn!("telemetry can't be sent: {why}");
