@@ -1,4 +1,4 @@
-//! `toolhold plugin build`: runs the tools of a plugin's language, and packs what they make.
+//! `toolhold plugin build`: runs the tools of a plugin's language, and packs their output.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
@@ -16,10 +16,10 @@ use crate::tools::{Console, ToolError};
 use crate::{AuthoringError, Language};
 use crate::{files, tools, wit};
 
-/// The folder, in a plugin's folder, of what is made on the way.
+/// The folder for intermediate files, in a plugin's folder.
 const FOLDER: &str = "build";
 
-/// What stands for `wasi:` while componentize-qjs runs. It starts the component once, with real
+/// The stand-in for `wasi:` while componentize-qjs runs. It starts the component once, with real
 /// interfaces for the packages of WASI that it knows and stand-ins for all others, and resources of
 /// the two don't fit together (`wasi:http` takes streams of `wasi:io`). Under this name, all are
 /// stand-ins.
@@ -41,8 +41,8 @@ const C_OPTIONS: [&str; 8] = [
     "-UNDEBUG",
 ];
 
-/// How plugins in Go are built. The SDK takes memory from a function inside Go's runtime, which the
-/// last option allows.
+/// The options for plugins in Go. The SDK takes memory from a function inside Go's runtime, which
+/// the last option allows.
 const GO_OPTIONS: [&str; 4] =
     ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w -checklinkname=0"];
 
@@ -60,7 +60,7 @@ pub struct Built {
     pub file: PathBuf,
     /// Its size in bytes.
     pub size: usize,
-    /// What its author should look at, though a host loads it.
+    /// Notices for the author, though a host loads the component.
     pub notices: Vec<String>,
 }
 
@@ -68,8 +68,8 @@ pub struct Built {
 ///
 /// # Errors
 ///
-/// What is wrong with the manifest, which tool is missing and how to install it, or that one
-/// failed; its own output is on standard error.
+/// The manifest is wrong, a tool is missing (the error says how to install it), or a tool failed;
+/// its own output is on standard error.
 pub fn build(folder: &Path) -> Result<Built, AuthoringError> {
     build_on(folder, &Console::default())
 }
@@ -98,7 +98,7 @@ pub fn build_on(folder: &Path, console: &Console) -> Result<Built, AuthoringErro
 ///
 /// # Errors
 ///
-/// What is wrong with the manifest or the component, or with both together.
+/// The manifest or the component is wrong, or they don't fit together.
 pub fn pack_file(
     file: &Path,
     manifest: &Path,
@@ -107,16 +107,19 @@ pub fn pack_file(
     let authored = Authored::open(manifest)?;
     let packed = pack::pack(&crate::read(file)?, &authored)
         .map_err(|error| AuthoringError::PackFile { file: file.to_owned(), error })?;
-    let by_default = || PathBuf::from(format!("{}.wasm", authored.manifest.name));
-    Built::write(packed, output.map_or_else(by_default, Path::to_owned))
+    let output = match output {
+        Some(output) => output.to_owned(),
+        None => PathBuf::from(format!("{}.wasm", authored.manifest.name)),
+    };
+    Built::write(packed, output)
 }
 
-/// Compares what the manifest of a component asks for with what it imports. Returns what its author
-/// should look at.
+/// Compares the requests in a component's manifest with its imports. Returns notices for the
+/// author.
 ///
 /// # Errors
 ///
-/// It can't be read, or it imports what the manifest doesn't ask for, so that no host loads it.
+/// The file can't be read, or imports more than its manifest asks for, so that no host loads it.
 pub fn compare_file(file: &Path) -> Result<Vec<String>, AuthoringError> {
     Ok(pack::compare(&crate::read(file)?)?)
 }
@@ -137,7 +140,8 @@ impl Display for Built {
         for notice in &self.notices {
             writeln!(f, "note: {notice}")?;
         }
-        let (shown, size) = (self.file.display(), self.size);
+        let shown = self.file.display();
+        let size = self.size;
         write!(
             f,
             "{shown} ({size} bytes). To see what it asks for: toolhold plugin inspect {shown}"
@@ -171,8 +175,10 @@ impl<'a> Project<'a> {
     }
 
     fn packed(&self, file: &Path) -> Result<Packed, AuthoringError> {
-        let authored = self.authored.as_ref();
-        let authored = authored.ok_or_else(|| AuthoringError::NoManifest(manifest::FILE.into()))?;
+        let authored = self
+            .authored
+            .as_ref()
+            .ok_or_else(|| AuthoringError::NoManifest(manifest::FILE.into()))?;
         Ok(pack::pack(&crate::read(file)?, authored)?)
     }
 
@@ -195,7 +201,7 @@ impl<'a> Project<'a> {
         Ok(below)
     }
 
-    /// A folder for what is made on the way, without what an earlier build left there.
+    /// Returns a folder for intermediate files, without files of an earlier build.
     fn emptied(&self, name: &str) -> Result<PathBuf, ProjectFileError> {
         let below = self.made()?.join(name);
         let folder = self.folder.join(&below);
@@ -213,7 +219,7 @@ impl<'a> Project<'a> {
             tools::find(self.folder, "go").ok_or(ToolError::Missing { name: "go", install })?;
         let out = self.output("core.wasm")?;
         let mut command = tool.command(self.folder);
-        // Without the last one, an older compiler would fetch a newer one.
+        // Without the last variable, an older compiler would fetch a newer one.
         command.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOTOOLCHAIN", "local");
         self.console.run(command.args(GO_OPTIONS).arg("-o").arg(&out).arg("."))?;
         let wit = self.folder.join(self.emptied("wit")?);
@@ -229,8 +235,8 @@ impl<'a> Project<'a> {
         Ok(self.made()?.join(name))
     }
 
-    /// The folder of what is made, below the plugin's folder. What is in it is removed and
-    /// overwritten, so it must not lead elsewhere.
+    /// The folder of intermediate files, below the plugin's folder. Its content is removed and
+    /// overwritten, so the folder must not lead elsewhere.
     fn made(&self) -> Result<&'static Path, ProjectFileError> {
         let folder = self.folder.join(FOLDER);
         if folder.is_symlink() {
@@ -268,7 +274,8 @@ impl<'a> Project<'a> {
         let install = pip_install("componentize-py");
         let tool = tools::find(self.folder, "componentize-py")
             .ok_or(ToolError::Missing { name: "componentize-py", install })?;
-        let (sdk, wit) = (self.sdk()?, self.wit()?);
+        let sdk = self.sdk()?;
+        let wit = self.wit()?;
         self.write("toolhold_main.py", "import plugin\nfrom toolhold._component import Tools\n")?;
         let out = Path::new(FOLDER).join("component.wasm");
         let mut command = tool.command(self.folder);
@@ -304,7 +311,7 @@ impl<'a> Project<'a> {
         imports.retain(|name| *name != wit::TYPES);
         let entry = javascript_entry(&imports, &below(&self.folder.join(FOLDER), &sdk));
         let main = self.write("main.js", &entry)?;
-        // Modules are read below this folder alone.
+        // Modules are read only below this folder.
         let root = sdk.ancestors().find(|ancestor| self.folder.starts_with(ancestor));
         let root = below(self.folder, root.unwrap_or(self.folder));
         let out = Path::new(FOLDER).join("component.wasm");
@@ -331,7 +338,7 @@ impl<'a> Project<'a> {
         let mut command = tool.command(self.folder);
         command.arg("cc").args(C_OPTIONS).arg("-I").arg(below(self.folder, &sdk));
         command.args(sources.iter().map(|file| below(self.folder, file)));
-        // It says which interfaces the module has.
+        // This says which interfaces the module has.
         command.arg(below(self.folder, &bindings.join("plugin_component_type.o")));
         self.console.run(command.arg("-o").arg(&out))?;
         Ok(self.folder.join(out))
@@ -357,20 +364,21 @@ fn rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, AuthoringEr
 
 /// The module that connects a plugin in JavaScript to its host. Imports can't be named at run time.
 fn javascript_entry(imports: &[&str], sdk: &Path) -> String {
-    let variable = |name: &str| {
-        let name = name.split('@').next().unwrap_or(name);
-        name.replace([':', '/', '-'], "_")
-    };
-    let line = |name: &&str| {
+    let lines = imports.iter().map(|name| {
         format!("import {} from {:?};\n", variable(name), name.replace(wit::WASI, STANDIN))
-    };
-    let lines: String = imports.iter().map(line).collect();
+    });
+    let lines: String = lines.collect();
     let names: Vec<String> = imports.iter().map(|name| variable(name)).collect();
     let sdk = sdk.join("component.js");
     format!(
         "{lines}import {{ connect, exported }} from {sdk:?};\nimport \"../plugin.js\";\n\nconnect({{ {} }});\nexport const tools = exported;\n",
         names.join(", ")
     )
+}
+
+fn variable(import: &str) -> String {
+    let name = import.split('@').next().unwrap_or(import);
+    name.replace([':', '/', '-'], "_")
 }
 
 /// The C files in a folder, sorted, without those of tests.
@@ -387,7 +395,7 @@ fn c_files(folder: &Path) -> Result<Vec<PathBuf>, ProjectFileError> {
     Ok(files)
 }
 
-/// A path as it is seen from a folder, so that what is shown and written stays the same elsewhere.
+/// A path relative to a folder, so that messages and files are the same on other machines.
 fn below(folder: &Path, path: &Path) -> PathBuf {
     let common = folder.ancestors().find(|ancestor| path.starts_with(ancestor));
     let Some((common, rest)) =

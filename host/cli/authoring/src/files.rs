@@ -60,7 +60,7 @@ impl ProjectFileError {
     }
 }
 
-/// Writes files below a folder. Files that are there with the same content are left alone.
+/// Writes files below a folder. Existing files with the same content are left alone.
 ///
 /// # Errors
 ///
@@ -104,7 +104,7 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Writes a file anew. A link of that name is replaced and not followed, since it may lead out of
+/// Writes a file again. A link of that name is replaced and not followed, since it may lead out of
 /// the folder.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     match fs::remove_file(path) {
@@ -120,7 +120,8 @@ fn existing(differing: &[PathBuf]) -> String {
         differing.iter().take(5).map(|path| path.display().to_string()).collect();
     let more = differing.len() - shown.len();
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let (shown, exist) = (shown.join(", "), if differing.len() == 1 { "exists" } else { "exist" });
+    let shown = shown.join(", ");
+    let exist = if differing.len() == 1 { "exists" } else { "exist" };
     format!("{shown}{more} {exist}")
 }
 

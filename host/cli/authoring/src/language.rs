@@ -1,4 +1,4 @@
-//! The languages that plugins are written in, and how the language of a folder is found.
+//! The languages of plugins, and the search for the language of a folder.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What authors of plugins need: new projects, builds with each language's own tools, the manifest
+//! Tools for authors of plugins: new projects, builds with each language's own tools, the manifest
 //! of a component, and the contract's WIT. The commands `toolhold plugin new`, `build`, `pack` and
 //! `wit` are thin layers over this crate.
 //!
@@ -112,7 +112,7 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 ///
 /// # Errors
 ///
-/// It can't be read, it is no file, or it is larger than a component may be.
+/// The path can't be read, isn't a file, or the file is larger than a component may be.
 pub(crate) fn read(path: &std::path::Path) -> Result<Vec<u8>, ProjectFileError> {
     // A device or a pipe has no end.
     if !std::fs::metadata(path).map_err(ProjectFileError::io("read", path))?.is_file() {

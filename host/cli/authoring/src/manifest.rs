@@ -16,7 +16,7 @@ pub(crate) const FILE: &str = MANIFEST;
 
 /// A manifest from `plugin.toml`, checked.
 pub(crate) struct Authored {
-    /// What the host will read.
+    /// The manifest as the host will read it.
     pub(crate) manifest: Manifest,
     /// The same as JSON, as its author wrote it.
     json: String,
@@ -67,7 +67,7 @@ impl Authored {
     ///
     /// # Errors
     ///
-    /// It can't be read, or as [`parse`](Self::parse).
+    /// The file can't be read, or as [`parse`](Self::parse).
     pub(crate) fn open(file: &Path) -> Result<Self, AuthoringError> {
         let text = String::from_utf8(crate::read(file)?)
             .map_err(|_| ProjectFileError::NotUtf8(file.to_owned()))?;
@@ -79,8 +79,8 @@ impl Authored {
     ///
     /// # Errors
     ///
-    /// What is wrong, and the fields that there are: it isn't TOML, it has an unknown field, or the
-    /// host would refuse it.
+    /// The text isn't TOML, it has an unknown field (the error lists the known fields), or the host
+    /// would refuse it.
     pub(crate) fn parse(text: &str) -> Result<Self, AuthoredError> {
         let table: toml::Table = toml::from_str(text).map_err(AuthoredError::NotToml)?;
         let Ok(Value::Object(mut fields)) = serde_json::to_value(table) else {
@@ -105,7 +105,8 @@ impl Authored {
                     return Err(AuthoredError::FileAccess(access.to_owned()));
                 }
                 (name, Some(access)) => {
-                    let (capability, access) = (name.to_owned(), access.to_owned());
+                    let capability = name.to_owned();
+                    let access = access.to_owned();
                     return Err(AuthoredError::Access { capability, access });
                 }
             }

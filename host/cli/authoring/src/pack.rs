@@ -1,5 +1,5 @@
-//! `toolhold plugin pack`: writes a manifest into a component of any language, and compares what it
-//! asks for with the imports.
+//! `toolhold plugin pack`: writes a manifest into a component of any language, and compares its
+//! requests with the imports.
 
 use toolhold_component::{Capability, CapabilityFacts, Manifest, Unasked};
 use wasmparser::{Parser, Payload};
@@ -13,16 +13,17 @@ use crate::section::with_section;
 pub(crate) struct Packed {
     /// The bytes of the component.
     pub(crate) component: Vec<u8>,
-    /// What its author should look at, though a host loads it.
+    /// Notices for the author, though a host loads the component.
     pub(crate) notices: Vec<String>,
 }
 
-/// Writes the manifest into a component. A manifest that it has already is replaced. A core module
-/// that describes its interfaces becomes a component first.
+/// Writes the manifest into a component. An existing manifest is replaced. A core module that
+/// describes its interfaces becomes a component first.
 ///
 /// # Errors
 ///
-/// It is no component, or it imports what the manifest doesn't ask for and no host would load it.
+/// The file isn't a component, or imports more than the manifest asks for, so that no host would
+/// load it.
 pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, PackError> {
     let component = if Parser::is_core_wasm(wasm) { &module::to_component(wasm)? } else { wasm };
     let component = with_section(component, authored.json().as_bytes())?;
@@ -30,12 +31,12 @@ pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, PackError
     Ok(Packed { component, notices })
 }
 
-/// Compares what the manifest of a component asks for with what it imports. Returns what its author
-/// should look at.
+/// Compares the requests in a component's manifest with its imports. Returns notices for the
+/// author.
 ///
 /// # Errors
 ///
-/// The component imports what the manifest doesn't ask for, and no host would load it.
+/// The component imports more than the manifest asks for, so that no host would load it.
 pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
     let manifest = Manifest::read(component)?;
     let imports = imports(component)?;
@@ -71,7 +72,7 @@ pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
     Ok(notices)
 }
 
-/// Whether a component that imports this uses a capability.
+/// Whether a component with this import uses a capability.
 fn shows_use(capability: Capability, import: &str) -> bool {
     let interface = without_version(import);
     match capability {
@@ -104,7 +105,7 @@ pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Resu
     Ok(())
 }
 
-/// The names that a component imports, and where in its bytes each ends.
+/// The names that a component imports, and the position in its bytes where each ends.
 fn each_import(component: &[u8]) -> Result<Vec<(String, usize)>, PackError> {
     let mut names = Vec::new();
     let mut depth = 0_usize;
@@ -116,7 +117,7 @@ fn each_import(component: &[u8]) -> Result<Vec<(String, usize)>, PackError> {
                 for import in section.into_iter_with_offsets() {
                     let (start, import) = import.map_err(PackError::Damaged)?;
                     let name = import.name.name;
-                    // Before the name stand a byte that says its kind, and its length.
+                    // A byte for the kind and the length are before the name.
                     let length = if name.len() < 0x80 { 1 } else { 2 };
                     let end = start + 1 + length + name.len();
                     if component.get(end - name.len()..end) != Some(name.as_bytes()) {

@@ -14,7 +14,7 @@ const EXAMPLE: &str = "word-count";
 pub(crate) const MAX_NAME: usize = 24;
 
 /// Writes a new plugin into a folder: the example of its language, under its own name, and the SDK
-/// of this Toolhold. Returns what its author should know.
+/// of this Toolhold. Returns a note for the author.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ fn example(file: &File, name: &str, language: Language) -> Written {
     Written::new(file.path, text)
 }
 
-/// A file of the SDK. What its manifest takes from the repository's workspace is written out.
+/// A file of the SDK. Its manifest has the values of the repository's workspace.
 fn sdk(file: &File, language: Language) -> Written {
     let path = format!("sdk/{}", file.path);
     match std::str::from_utf8(file.bytes) {
@@ -77,19 +77,21 @@ fn sdk(file: &File, language: Language) -> Written {
 
 /// A manifest with the values of its workspace in the place of `NAME.workspace = true`.
 fn without_workspace(manifest: &str, workspace: &str) -> String {
-    let value = |name: &str| {
-        let named = |line: &&str| line.split_once('=').is_some_and(|(key, _)| key.trim() == name);
-        workspace.lines().find(named).map(str::to_owned)
-    };
     let lines = manifest.lines().filter(|line| !matches!(*line, "[lints]" | "workspace = true"));
     let mut text: String = lines
         .map(|line| {
-            let inherited = line.strip_suffix(".workspace = true").and_then(value);
-            inherited.unwrap_or_else(|| line.to_owned()) + "\n"
+            let inherited = line
+                .strip_suffix(".workspace = true")
+                .and_then(|name| line_of_key(workspace, name));
+            inherited.unwrap_or(line).to_owned() + "\n"
         })
         .collect();
     text.truncate(text.trim_end().len());
     text + "\n"
+}
+
+fn line_of_key<'t>(toml: &'t str, name: &str) -> Option<&'t str> {
+    toml.lines().find(|line| line.split_once('=').is_some_and(|(key, _)| key.trim() == name))
 }
 
 #[cfg(test)]

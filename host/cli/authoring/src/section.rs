@@ -44,7 +44,7 @@ pub(crate) fn with_section(component: &[u8], manifest: &[u8]) -> Result<Vec<u8>,
     Ok(kept)
 }
 
-/// Where the header of a custom section with this content begins.
+/// The position of the header of a custom section with this content.
 fn header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usize, PackError> {
     // A length takes at most five bytes.
     (2..=6)

@@ -17,7 +17,7 @@ use toolhold_contract::text::neutral_line;
 /// The folders of a project where its own programs are, before those on `PATH`.
 const LOCAL: [&str; 2] = [".venv/bin", "node_modules/.bin"];
 
-/// A program: its file, and what is written before the arguments.
+/// A program: its file, and the words before the arguments.
 pub(crate) struct Program {
     pub(crate) file: PathBuf,
     pub(crate) first: Vec<String>,
@@ -56,7 +56,7 @@ impl Program {
     }
 }
 
-/// Where the output of a language's tools goes, and how they are stopped.
+/// The output of a language's tools, and the means to stop them.
 #[derive(Debug, Default)]
 pub struct Console {
     /// `None`: the output is shown on standard error.
@@ -130,7 +130,8 @@ impl Console {
             child
         };
         let pid = Pid::from_child(&child);
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let stdout = child.stdout.take();
+        let stderr = child.stderr.take();
         let printed = std::thread::scope(|scope| {
             let errors = scope.spawn(|| stderr.map(|stderr| keep(stderr, kept)));
             let printed = match (stdout, keep_stdout) {
@@ -148,7 +149,8 @@ impl Console {
             let _ = errors.join();
             printed
         });
-        // Its number belongs to it until it is waited for, so that no other program is stopped.
+        // The number belongs to this program until it is waited for, so that no other program is
+        // stopped.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
         let mut running = lock(&self.running);
@@ -204,8 +206,8 @@ fn shown(command: &Command) -> String {
 
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    let is_plain = word.chars().all(|c| c.is_alphanumeric() || "-_./=:,+@".contains(c));
+    if !word.is_empty() && is_plain {
         word.into_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))

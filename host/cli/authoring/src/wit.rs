@@ -15,10 +15,10 @@ pub(crate) const WORLD: &str = "plugin";
 /// The beginning of the names of WASI's packages.
 pub(crate) const WASI: &str = "wasi:";
 
-/// What the users of `http` may import beside it.
+/// An interface that the users of `http` may import too.
 const SECRETS: &str = "toolhold:host/secrets@0.1.0";
 
-/// What every plugin may import.
+/// The interfaces that every plugin may import.
 const ALWAYS: [&str; 4] =
     ["toolhold:host/call@0.1.0", "toolhold:host/config@0.1.0", "toolhold:host/log@0.1.0", TYPES];
 
@@ -26,7 +26,7 @@ const ALWAYS: [&str; 4] =
 pub(crate) const TYPES: &str = "toolhold:host/types@0.1.0";
 
 /// Writes the contract into a folder, with a world to begin with: `world.wit`, and the packages in
-/// `deps`. Returns what its reader should know.
+/// `deps`. Returns a note for the reader.
 ///
 /// # Errors
 ///
@@ -65,8 +65,9 @@ pub(crate) fn write_renamed(
     files::write_all(folder, &files, true)
 }
 
-/// Writes into a core module which interfaces it has: those of all capabilities. What it doesn't
-/// import is left out of its component. `folder`: where the contract is written to.
+/// Writes into a core module which interfaces it has: those of all capabilities. An interface that
+/// the module doesn't import is left out of its component. `folder`: where the contract is written
+/// to.
 pub(crate) fn describe(core: &mut Vec<u8>, folder: &Path) -> Result<(), AuthoringError> {
     write_for(folder, &Capability::ALL.map(Capability::name), false)?;
     let mut resolve = Resolve::default();
@@ -96,7 +97,7 @@ pub(crate) fn imports(capabilities: &[&str], imports_files: bool) -> Vec<&'stati
     imports
 }
 
-/// What a plugin imports for a capability.
+/// The interfaces that a plugin imports for a capability.
 fn imports_of(capability: Capability) -> impl Iterator<Item = &'static str> {
     let secrets = (capability == Capability::Http).then_some(SECRETS);
     capability.facts().interfaces.iter().copied().chain(secrets)
@@ -104,12 +105,15 @@ fn imports_of(capability: Capability) -> impl Iterator<Item = &'static str> {
 
 /// The packages, each in a folder of its own. Generators look for them in `deps`.
 fn packages() -> Vec<Written> {
-    let path = |path: &str| match path.split_once('/') {
-        Some((package @ ("tool" | "host"), rest)) => format!("deps/toolhold-{package}/{rest}"),
-        Some(("deps", rest)) => format!("deps/wasi-{rest}"),
-        _ => path.to_owned(),
-    };
-    WIT.iter().map(|file| Written::new(path(file.path), file.bytes)).collect()
+    let packages = WIT.iter().map(|file| {
+        let path = match file.path.split_once('/') {
+            Some((package @ ("tool" | "host"), rest)) => format!("deps/toolhold-{package}/{rest}"),
+            Some(("deps", rest)) => format!("deps/wasi-{rest}"),
+            _ => file.path.to_owned(),
+        };
+        Written::new(path, file.bytes)
+    });
+    packages.collect()
 }
 
 fn world(imports: &[&str]) -> String {

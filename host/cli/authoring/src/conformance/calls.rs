@@ -31,13 +31,13 @@ pub(crate) struct Subject<'a> {
     pub(crate) reaches_others: bool,
 }
 
-/// What the calls of one tool came to.
+/// The results of the calls of one tool.
 pub(crate) struct Tried {
     pub(crate) checks: Vec<CheckResult>,
     pub(crate) calls: usize,
 }
 
-/// The findings so far. There is one of each rule: the first shows enough.
+/// The findings so far, one of each rule: the first shows enough.
 #[derive(Default)]
 struct Found {
     found: Vec<(Rule, Finding)>,
@@ -45,7 +45,7 @@ struct Found {
     judged: usize,
     /// Calls that a rule of the host refused first.
     refused: usize,
-    /// Why, for the first.
+    /// The reason for the first of these.
     refusal: Option<String>,
     calls: usize,
 }
@@ -91,7 +91,7 @@ impl Subject<'_> {
         let mut found = Found::default();
         let mut checks = vec![self.refusals(tool, &cases.refused, &mut found).await];
         let mut before = None;
-        // Twice: what a tool has made once may be in its way, and that is no fault.
+        // Twice: files from the first call may be in the tool's way, and that isn't a fault.
         for case in cases.ordinary.iter().chain(&cases.ordinary) {
             // Each call that hangs takes the whole time.
             if found.has(Rule::Time) {
@@ -101,11 +101,13 @@ impl Subject<'_> {
         }
         checks.push(self.ordinary(tool, &found, before.as_ref()));
         let works = before.as_ref().is_some_and(reached);
-        for case in cases.hostile.iter().filter(|_| works) {
-            if found.has(Rule::Time) {
-                break;
+        if works {
+            for case in &cases.hostile {
+                if found.has(Rule::Time) {
+                    break;
+                }
+                self.judge(tool, &judge, case, false, &mut found).await;
             }
-            self.judge(tool, &judge, case, false, &mut found).await;
         }
         checks.extend(Rule::ALL.map(|rule| self.check_of(rule, tool, &mut found)));
         if let (true, Some(case)) = (works, cases.ordinary.last()) {
@@ -161,7 +163,8 @@ impl Subject<'_> {
         answer
     }
 
-    /// The host refuses what doesn't fit the schema, so that the tool never sees it.
+    /// Checks that the host refuses arguments that don't fit the schema, so that the tool never
+    /// sees them.
     async fn refusals(&self, tool: &Definition, cases: &[Case], found: &mut Found) -> CheckResult {
         const NAME: &str = "refused first";
         let mut findings = Vec::new();
@@ -240,7 +243,7 @@ impl Subject<'_> {
         CheckResult::from_findings(rule.name(), about, findings)
     }
 
-    /// A tool works after its failures as it did before.
+    /// Checks that a tool works after its failures as it did before.
     async fn after_failures(
         &self,
         tool: &Definition,
@@ -263,7 +266,7 @@ impl Subject<'_> {
         CheckResult::from_findings("after failures", "the ordinary call works as before", findings)
     }
 
-    /// A cancelled call ends, early or late.
+    /// Checks that a cancelled call ends, early or late.
     async fn cancelled(&self, tool: &Definition, case: &Case, found: &mut Found) -> CheckResult {
         let mut slowest = Duration::ZERO;
         let mut was_cancelled = false;
@@ -298,7 +301,7 @@ impl Subject<'_> {
     }
 }
 
-/// What is wrong if the host let arguments pass that don't fit the schema.
+/// Returns a finding if the host let arguments pass that don't fit the schema.
 fn not_refused(case: &Case, answer: &Answer) -> Option<Finding> {
     let is_refused = matches!(&answer.outcome, Err(failure)
         if matches!(failure.category, Category::InvalidParameters | Category::TypeMismatch));

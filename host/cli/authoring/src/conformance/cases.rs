@@ -25,19 +25,19 @@ const MAX_WORK: usize = 2_000_000;
 /// The arguments of one call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
-    /// What is special about them.
+    /// The special property of the arguments.
     pub(crate) what: String,
     pub(crate) arguments: Value,
 }
 
-/// All that a tool is called with.
+/// The cases of all calls of a tool.
 #[derive(Debug, Default)]
 pub(crate) struct Cases {
-    /// What somebody would give: the least, and everything.
+    /// Arguments that a caller would give: the least, and everything.
     pub(crate) ordinary: Vec<Case>,
-    /// What the schema takes, and nobody would give.
+    /// Arguments that the schema takes, and nobody would give.
     pub(crate) hostile: Vec<Case>,
-    /// What the schema doesn't take: the host has to refuse it.
+    /// Arguments that the schema doesn't take: the host has to refuse them.
     pub(crate) refused: Vec<Case>,
 }
 
@@ -60,11 +60,11 @@ struct Collector<'d> {
 }
 
 impl Cases {
-    /// The cases of a tool. Those are the same for the same definition and seed.
+    /// The cases of a tool. They are the same for the same definition and seed.
     ///
     /// # Errors
     ///
-    /// Why none can be made.
+    /// The reason why no case can be made.
     pub(crate) fn from_definition(tool: &Definition, seed: u64) -> Result<Self, CasesError> {
         let schema = &tool.input_schema;
         let validator = compile_schema(schema)?;
@@ -105,10 +105,10 @@ impl Cases {
             let mut mixed = base.clone();
             for (pointer, _) in &places {
                 let fitting: Vec<_> = changes.iter().filter(|(at, _)| at == pointer).collect();
-                // One more: the ordinary value.
+                // One value more: the ordinary one.
                 if let Some((_, value)) = fitting.get(random.below(fitting.len() + 1)) {
                     let changed = with(&mixed, pointer, value.clone());
-                    // What fits alone may not fit together.
+                    // Values that fit alone may not fit together.
                     if collector.takes(&changed) {
                         mixed = changed;
                     }
@@ -129,7 +129,7 @@ impl Collector<'_> {
         !self.is_too_much(arguments) && self.validator.is_valid(arguments)
     }
 
-    /// Adds a case where it belongs.
+    /// Adds a case to the hostile or the refused ones.
     fn add(&mut self, what: String, arguments: Value) {
         let is_too_much = self.is_too_much(&arguments);
         let (list, most) = if self.takes(&arguments) {
@@ -143,7 +143,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Without each argument, and with one too many.
+    /// Adds cases without each argument, and with one too many.
     fn of_fields(&mut self, schema: &Value, base: &Value) {
         let names = schema.get("required").and_then(Value::as_array);
         for name in names.into_iter().flatten().filter_map(Value::as_str) {
@@ -152,13 +152,11 @@ impl Collector<'_> {
             self.add(format!("{name} is missing"), Value::Object(fields));
         }
         self.add("no argument".to_owned(), json!({}));
-        let mut one_more = |value: Value| {
+        for value in [json!("a"), deep()] {
             let mut fields = base.as_object().cloned().unwrap_or_default();
             fields.insert("no_such_argument".to_owned(), value);
             self.add("an unknown argument".to_owned(), Value::Object(fields));
-        };
-        one_more(json!("a"));
-        one_more(deep());
+        }
     }
 }
 

@@ -18,10 +18,10 @@ use crate::conformance::{Options, definitions};
 /// The exports with which a component offers something of Toolhold.
 const CONTRACT: &str = "toolhold:tool/";
 
-/// What is read of a file before anything of it runs.
+/// The content of a file, read before any of its code runs.
 struct Opened {
     candidate: Result<Candidate, HostError>,
-    /// What pack finds in the manifest and the imports.
+    /// The notices of pack on the manifest and the imports.
     notices: Result<Vec<String>, AuthoringError>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostEr
     report.checks.push(asked_twice(&first, &info, &tools));
     try_all(&host, &world, &tools, &info, options, &mut report).await;
     report.checks.extend(never_tried(&info, &tools));
-    // Its watching and its files end before its folders are removed.
+    // The host's watching and files end before its folders are removed.
     let _ = tokio::task::spawn_blocking(move || drop((host, world))).await;
     Ok(report)
 }
@@ -103,13 +103,13 @@ async fn try_all(
         let why = "it offers no tools; filters are tried with `toolhold filter`";
         report.checks.push(CheckResult::not_tried("calls", why));
     }
-    let asks = |capability| info.manifest.asks_for(capability).is_some();
     let subject = Subject {
         host,
         world,
         seed: options.seed,
         time: options.time,
-        reaches_others: asks(Capability::Http) || asks(Capability::Process),
+        reaches_others: info.manifest.asks_for(Capability::Http).is_some()
+            || info.manifest.asks_for(Capability::Process).is_some(),
     };
     for tool in tools {
         report.checks.push(definitions::check(tool).for_tool(&tool.name));
@@ -141,18 +141,18 @@ fn manifest(info: &PluginInfo, notices: Result<Vec<String>, AuthoringError>) -> 
         return CheckResult::not_tried(NAME, "it has none, and needs none");
     }
     let found = notices.unwrap_or_else(|refused| vec![refused.to_string()]);
-    let finding = |found: String| {
+    let findings = found.into_iter().map(|found| {
         Finding::new(
             "a manifest that asks for what the component imports, and for nothing else",
             found,
             "correct the manifest: an operator decides by it",
         )
-    };
+    });
     let about = "it asks for what is imported";
-    CheckResult::from_findings(NAME, about, found.into_iter().map(finding).collect())
+    CheckResult::from_findings(NAME, about, findings.collect())
 }
 
-/// Compares what a component offers without grants with what it offers with them.
+/// Compares the tools that a component offers without grants and with grants.
 fn asked_twice(
     first: &PluginInspection,
     info: &Arc<PluginInfo>,
@@ -174,16 +174,15 @@ fn asked_twice(
         )
     });
     let fix = "list the same tools whenever the host asks: clients keep the first list";
-    let finding = |found: String| Finding::new("the same definitions", found, fix);
+    let findings = come
+        .chain(gone)
+        .chain(changed)
+        .map(|found| Finding::new("the same definitions", found, fix));
     let about = format!("{} offered twice", counted(tools.len() as u64, "tool"));
-    CheckResult::from_findings(
-        "same definitions",
-        about,
-        come.chain(gone).chain(changed).map(finding).collect(),
-    )
+    CheckResult::from_findings("same definitions", about, findings.collect())
 }
 
-/// What the temporary world doesn't have.
+/// Lists checks that the temporary world has no means for.
 fn never_tried(info: &PluginInfo, tools: &[Arc<Definition>]) -> Vec<CheckResult> {
     let mut checks = Vec::new();
     if info.manifest.asks_for(Capability::Http).is_some() {

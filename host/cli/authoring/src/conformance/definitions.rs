@@ -66,7 +66,7 @@ fn is_described(schema: &Value) -> bool {
 /// Checks the examples and defaults of a schema, and of its properties at any level.
 fn samples(root: &Value, schema: &Value, what: &str, findings: &mut Vec<Finding>) {
     let examples = schema.get("examples").and_then(Value::as_array).into_iter().flatten();
-    // A default of null says that there is none.
+    // A default of null means no default.
     let default = schema.get("default").filter(|default| !default.is_null());
     let given: Vec<&Value> = examples.chain(default).collect();
     if !given.is_empty()

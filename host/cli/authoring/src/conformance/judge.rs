@@ -47,7 +47,7 @@ impl Rule {
     }
 }
 
-/// What a tool's answers are judged by.
+/// Judges a tool's answers.
 pub(crate) struct Judge {
     /// The schema of structured answers.
     pub(crate) output: Option<Validator>,
@@ -64,9 +64,10 @@ pub(crate) fn reached(answer: &Answer) -> bool {
 
 /// The refusal of a path in a call.
 pub(crate) fn file_denial(answer: &Answer) -> Option<Denial> {
-    let denial = answer.report.entries().denial.clone();
-    let denial = denial.or_else(|| answer.outcome.as_ref().err()?.denial.clone());
-    denial.filter(|denial| ["files", "search"].contains(&denial.capability.as_str()))
+    let reported = answer.report.entries().denial.clone();
+    reported
+        .or_else(|| answer.outcome.as_ref().err()?.denial.clone())
+        .filter(|denial| ["files", "search"].contains(&denial.capability.as_str()))
 }
 
 /// A stable word for an outcome.
@@ -83,8 +84,8 @@ fn described(failure: &Failure) -> String {
 }
 
 impl Judge {
-    /// What is wrong with the answer of a call that reached the tool. `ordinary`: the arguments
-    /// name nothing outside of what the call is granted.
+    /// Returns a finding if the answer of a call that reached the tool breaks a rule. `ordinary`:
+    /// the arguments name nothing outside of the call's grants.
     pub(crate) fn judge(
         &self,
         case: &Case,
@@ -111,7 +112,7 @@ impl Judge {
             let fix = "report it: the host let the tool out of its sandbox";
             return Some((Rule::Directory, Finding::new("only what is granted", found, fix)));
         }
-        if let Some(denial) = file_denial(answer).filter(|_| ordinary) {
+        if ordinary && let Some(denial) = file_denial(answer) {
             let found = format!("it tried to {}: {}", denial.action, denial.rule);
             let fix = "use only what the arguments name, and ask in the manifest for the access \
                        that the tool needs";
@@ -145,9 +146,8 @@ impl Judge {
 
     fn broken_failure(&self, failure: &Failure, took: Duration) -> Option<(Rule, Finding)> {
         let found = described(failure);
-        let finding = |expected: &str, fix: &str| Finding::new(expected, &found, fix);
         let answers = "an answer, or a failure with a category and a message";
-        let ends = || format!("an end within {} s", self.time.as_secs());
+        let ends = format!("an end within {} s", self.time.as_secs());
         let code = failure.code.as_deref();
         Some(match (failure.category, code) {
             (Category::PermanentFailure, Some("crash")) => {
@@ -158,27 +158,29 @@ impl Judge {
                 (Rule::Answers, Finding::new(answers, found, fix))
             }
             (Category::PermanentFailure, Some("bad_answer")) => {
-                (Rule::Answers, finding(answers, "write valid JSON wherever the contract wants it"))
+                let fix = "write valid JSON wherever the contract wants it";
+                (Rule::Answers, Finding::new(answers, found, fix))
             }
             (Category::PermanentFailure, Some("memory_limit")) => {
                 let fix = "use less memory, or refuse what needs more";
-                (Rule::Size, finding("less memory than the limit", fix))
+                (Rule::Size, Finding::new("less memory than the limit", found, fix))
             }
             (Category::PermanentFailure, Some("result_limit")) => {
                 let fix = "answer with less: cut it, and say how to get the rest";
-                (Rule::Size, finding("an answer within the limit", fix))
+                (Rule::Size, Finding::new("an answer within the limit", found, fix))
             }
             (Category::PermanentFailure, Some("cpu_budget")) => {
-                (Rule::Time, finding(&ends(), "bound the work that arguments can cause"))
+                let fix = "bound the work that arguments can cause";
+                (Rule::Time, Finding::new(ends, found, fix))
             }
             (Category::Timeout, _) if took >= self.time => {
                 let fix = "bound the work, and wait for nothing without a limit";
-                (Rule::Time, finding(&ends(), fix))
+                (Rule::Time, Finding::new(ends, found, fix))
             }
-            _ if failure.message.trim().is_empty() => (
-                Rule::Answers,
-                finding(answers, "say in the message what was wrong with which value"),
-            ),
+            _ if failure.message.trim().is_empty() => {
+                let fix = "say in the message what was wrong with which value";
+                (Rule::Answers, Finding::new(answers, found, fix))
+            }
             (
                 Category::RateLimited
                 | Category::ServerError
@@ -190,7 +192,7 @@ impl Judge {
                                 network and no programs";
                 let fix = "use `invalid_parameters` for arguments that are wrong, \
                            `permanent_failure` for the rest: a caller repeats this one in vain";
-                (Rule::Categories, finding(expected, fix))
+                (Rule::Categories, Finding::new(expected, found, fix))
             }
             _ => return None,
         })

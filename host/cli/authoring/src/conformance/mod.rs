@@ -2,8 +2,8 @@
 //!
 //! The component is loaded in a host of its own, in a world that is thrown away: one temporary
 //! directory, no host that answers, no program. Its tools are called with arguments that are made
-//! from their schemas, the ordinary ones and the hostile ones. What violates a schema never reaches
-//! a tool, since the host refuses it first; that is looked at too.
+//! from their schemas, the ordinary ones and the hostile ones. Arguments that violate a schema
+//! never reach a tool, since the host refuses them first. The test checks that too.
 //!
 //! The same component and the same seed make the same calls in the same order.
 
@@ -23,10 +23,10 @@ use toolhold_core::HostError;
 
 pub use report::{CheckResult, Finding, Report, Status};
 
-/// How a component is tested.
+/// The options of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Decides which arguments are combined.
+    /// The seed that decides which arguments are combined.
     pub seed: u64,
     /// The time that a call may take.
     pub time: Duration,
@@ -36,8 +36,8 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// [`HostError`]: the file can't be read, or this machine can't run the test. What is wrong with
-/// the component is in the report.
+/// [`HostError`]: the file can't be read, or this machine can't run the test. The report has the
+/// faults of the component.
 pub async fn test(file: &Path, options: Options) -> Result<Report, HostError> {
     component::test(file, options).await
 }

@@ -37,9 +37,9 @@ pub struct CheckResult {
     pub tool: Option<String>,
     /// The result.
     pub status: Status,
-    /// What was checked, or why it was not tried.
+    /// The subject of the check, or the reason why it was not tried.
     pub about: String,
-    /// What is wrong, if it failed.
+    /// The faults, if the check failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
@@ -48,20 +48,20 @@ pub struct CheckResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The component keeps to it.
+    /// The component keeps the rule.
     Passed,
-    /// It doesn't.
+    /// The component breaks the rule.
     Failed,
-    /// It could not be tried.
+    /// The check could not be tried.
     NotTried,
 }
 
-/// Something that is wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What was expected.
+    /// The expected result.
     pub expected: String,
-    /// What came.
+    /// The actual result.
     pub found: String,
     /// How to fix it.
     pub fix: String,
@@ -82,7 +82,7 @@ impl Finding {
     }
 }
 
-/// A text of the component on one line, bounded, without what steers a terminal.
+/// A text of the component on one line, bounded, without characters that steer a terminal.
 pub(crate) fn short(text: &str) -> String {
     let kept = cut(text, MAX_TEXT);
     let more = if kept.len() < text.len() { "…" } else { "" };
@@ -111,7 +111,7 @@ impl CheckResult {
         Self { name, tool: None, status, about: why.into(), findings: Vec::new() }
     }
 
-    /// The same for one tool.
+    /// The check for one tool.
     pub(crate) fn for_tool(self, tool: &str) -> Self {
         Self { tool: Some(short(tool)), ..self }
     }

@@ -65,7 +65,7 @@ impl<'s> Maker<'s> {
         self.make(self.root, 0)
     }
 
-    /// The schema that a reference points to, with what is written beside `anyOf` and its like.
+    /// The schema that a reference points to, with the keys next to `anyOf` and the like.
     pub(crate) fn follow(&self, schema: &'s Value) -> &'s Value {
         let mut schema = schema;
         for _ in 0..MAX_DEPTH {
@@ -119,11 +119,11 @@ impl<'s> Maker<'s> {
             "array" => {
                 let least = number(schema, "minItems").unwrap_or(0).min(MAX_ITEMS);
                 let count = least.max(u64::from(self.all));
-                let item = |index| match schema.get("items") {
+                let items = (0..count).map(|index| match schema.get("items") {
                     Some(items) => distinct(self.make(items, depth + 1), index),
                     None => json!(index),
-                };
-                (0..count).map(item).collect()
+                });
+                items.collect()
             }
             "integer" => json!(integer(schema)),
             "number" => json!(integer(schema) as f64),
@@ -149,13 +149,8 @@ impl<'s> Maker<'s> {
     }
 
     fn text(&self, schema: &Value) -> String {
-        let least = number(schema, "minLength").unwrap_or(0).min(MAX_LENGTH);
-        let least = least.min(self.bytes.get());
+        let least = number(schema, "minLength").unwrap_or(0).min(MAX_LENGTH).min(self.bytes.get());
         self.bytes.set(self.bytes.get() - least);
-        let pad = |text: &str| {
-            let missing = (least as usize).saturating_sub(text.chars().count());
-            format!("{text}{}", "a".repeat(missing))
-        };
         let is_free = ["pattern", "format"].iter().all(|key| schema.get(key).is_none());
         let validator = if is_free { None } else { toolhold_core::compile_schema(schema).ok() };
         let format = schema.get("format").and_then(Value::as_str);
@@ -170,13 +165,19 @@ impl<'s> Maker<'s> {
             Some("uuid") => Some("00000000-0000-4000-8000-000000000000"),
             _ => None,
         };
-        let mut candidates = by_format.into_iter().chain(TEXTS).map(pad);
+        let mut candidates = by_format.into_iter().chain(TEXTS).map(|text| padded(text, least));
         match validator {
             Some(validator) => candidates.find(|text| validator.is_valid(&json!(text))),
             None => candidates.next(),
         }
-        .unwrap_or_else(|| pad("a"))
+        .unwrap_or_else(|| padded("a", least))
     }
+}
+
+/// The text, made as long as the least length.
+fn padded(text: &str, least: u64) -> String {
+    let missing = (least as usize).saturating_sub(text.chars().count());
+    format!("{text}{}", "a".repeat(missing))
 }
 
 /// The fields of two objects together; otherwise the second value.
@@ -195,7 +196,7 @@ fn is_object(schema: &Value) -> bool {
     kind(schema) == "object"
 }
 
-/// The first type of a schema that isn't null. By default what its keywords are for.
+/// The first type of a schema that isn't null. By default, the type of its keywords.
 pub(crate) fn kind(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::String(name)) => name,
@@ -220,13 +221,18 @@ fn number(schema: &Value, key: &str) -> Option<u64> {
 
 /// The integer next to 1 within the limits of a schema.
 fn integer(schema: &Value) -> i64 {
-    let limit = |key: &str| schema.get(key).and_then(Value::as_f64).map(|limit| limit as i64);
-    let least = limit("minimum").or(limit("exclusiveMinimum").map(|limit| limit.saturating_add(1)));
-    let most = limit("maximum").or(limit("exclusiveMaximum").map(|limit| limit.saturating_sub(1)));
-    let step = limit("multipleOf").filter(|step| *step > 0).unwrap_or(1);
+    let above = limit(schema, "exclusiveMinimum").map(|limit| limit.saturating_add(1));
+    let least = limit(schema, "minimum").or(above);
+    let below = limit(schema, "exclusiveMaximum").map(|limit| limit.saturating_sub(1));
+    let most = limit(schema, "maximum").or(below);
+    let step = limit(schema, "multipleOf").filter(|step| *step > 0).unwrap_or(1);
     let value = least.map_or(1, |least| least.max(1));
     let value = most.map_or(value, |most| value.min(most));
     value.saturating_add(step - 1).div_euclid(step).saturating_mul(step)
+}
+
+fn limit(schema: &Value, key: &str) -> Option<i64> {
+    schema.get(key).and_then(Value::as_f64).map(|limit| limit as i64)
 }
 
 /// Another value for each index, where that is easy: elements of an array may have to differ.
@@ -241,8 +247,8 @@ fn distinct(value: Value, index: u64) -> Value {
     }
 }
 
-/// Values in the place of a valid one, each with what it is. Whether the schema takes one is up to
-/// its validator.
+/// Values in the place of a valid one, each with a description. Whether the schema takes one is up
+/// to its validator.
 pub(crate) fn hostile(value: &Value, schema: &Value, outside: &str) -> Vec<(&'static str, Value)> {
     let mut made = match value {
         Value::String(_) => texts(outside),

@@ -1,5 +1,5 @@
-//! The temporary world in which `toolhold plugin test` runs: one directory that is granted, one
-//! that isn't, and a host.
+//! The temporary world in which `toolhold plugin test` runs: a granted directory, a directory
+//! without a grant, and a host.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -24,17 +24,16 @@ use crate::conformance::values::Maker;
 pub(crate) const EXISTING: &str = "notes.txt";
 pub(crate) const NEW: &str = "made.txt";
 
-/// A file beside the granted directory, seen from the folder of both.
+/// A file next to the granted directory, relative to the folder of both.
 pub(crate) const OUTSIDE: &str = "outside/secret.txt";
 
 /// Its text, which no tool can get.
 pub(crate) const SECRET: &str = "kept-outside-5d1e0a7c";
 
-/// A program that isn't there, since a component that starts programs loads only if some are
-/// granted.
+/// A missing program, since a component that starts programs loads only if some are granted.
 const NO_PROGRAM: &str = "toolhold-plugin-test-has-no-programs";
 
-/// A host that isn't there: names below `invalid` are reserved for that.
+/// A missing host: names below `invalid` are reserved for that.
 const NO_HOST: &str = "plugin-test.invalid";
 
 /// Most bytes and entries that tools may leave in the granted directory before it is emptied.
@@ -52,15 +51,16 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Result<Self, HostError> {
-        let failed = || HostError::io("making a temporary directory");
-        let root = tempfile::Builder::new().prefix("toolhold-plugin-test-").tempdir();
-        let root = root.map_err(failed())?;
-        let made = fs::create_dir(root.path().join("work"))
-            .and_then(|()| fs::create_dir(root.path().join("outside")))
-            .and_then(|()| fs::write(root.path().join(OUTSIDE), SECRET));
-        made.map_err(failed())?;
+        Self::make().map_err(HostError::io("making a temporary directory"))
+    }
+
+    fn make() -> io::Result<Self> {
+        let root = tempfile::Builder::new().prefix("toolhold-plugin-test-").tempdir()?;
+        fs::create_dir(root.path().join("work"))?;
+        fs::create_dir(root.path().join("outside"))?;
+        fs::write(root.path().join(OUTSIDE), SECRET)?;
         let mut world = Self { root, before: Vec::new() };
-        world.restore().map_err(failed())?;
+        world.restore()?;
         world.before = world.outside();
         Ok(world)
     }
@@ -70,17 +70,19 @@ impl World {
         self.root.path().join("work")
     }
 
-    /// Puts the files of the granted directory back. What a tool has made there stays, unless it is
-    /// so much that hundreds of calls would fill the disk. No link is followed, since a tool may
-    /// have made one.
+    /// Puts the files of the granted directory back. Files of a tool stay there, unless they are so
+    /// many that hundreds of calls would fill the disk. No link is followed, since a tool may have
+    /// made one.
     pub(crate) fn restore(&self) -> io::Result<()> {
-        let (work, folder) = (self.work(), self.work().join("folder"));
+        let work = self.work();
+        let folder = self.work().join("folder");
         if is_much(&work) {
             for entry in fs::read_dir(&work)? {
                 let entry = entry?;
-                match entry.file_type()?.is_dir() {
-                    true => fs::remove_dir_all(entry.path())?,
-                    false => fs::remove_file(entry.path())?,
+                if entry.file_type()?.is_dir() {
+                    fs::remove_dir_all(entry.path())?;
+                } else {
+                    fs::remove_file(entry.path())?;
                 }
             }
         }
@@ -98,7 +100,7 @@ impl World {
         File::create_new(file)?.write_all(b"one two\nthree\n")
     }
 
-    /// What is different outside of the granted directory.
+    /// The first difference outside of the granted directory.
     pub(crate) fn changed_outside(&self) -> Option<String> {
         let now = self.outside();
         let missing = self.before.iter().find(|file| !now.contains(file));
@@ -107,20 +109,19 @@ impl World {
     }
 
     fn outside(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let list = |folder: &Path| {
+        let mut paths = Vec::new();
+        for folder in [self.root.path(), &self.root.path().join("outside")] {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            entries.map(|entry| entry.path()).collect::<Vec<_>>()
-        };
-        let mut paths = list(self.root.path());
-        paths.extend(list(&self.root.path().join("outside")));
+            paths.extend(entries.map(|entry| entry.path()));
+        }
         paths.sort();
         // The host's own folder appears and changes.
         paths.retain(|path| !path.starts_with(self.root.path().join("toolhold")));
         paths.into_iter().map(|path| (path.clone(), fs::read(&path).unwrap_or_default())).collect()
     }
 
-    /// The folders of the host. Nothing that the user's hosts remember counts here: a component
-    /// that has served before would not be asked again.
+    /// The folders of the host. They aren't the user's: the user's host would not ask a component
+    /// again that has served before.
     pub(crate) fn folders(&self) -> Folders {
         let own = Folders::inside(&self.root.path().join("toolhold"));
         Folders { home: Some(self.root.path().join("home")), ..own }
@@ -136,8 +137,8 @@ impl World {
             .front_end("toolhold plugin test")
     }
 
-    /// The configuration that grants what a manifest asks for, as far as this world has it.
-    /// An organisation's ceiling counts here too.
+    /// The configuration that grants the requests of a manifest, as far as this world has them. An
+    /// organisation's ceiling applies here too.
     pub(crate) fn config(
         &self,
         manifest: Option<&Manifest>,
@@ -194,7 +195,8 @@ impl World {
 
 /// Whether a folder holds more than a test should leave there.
 fn is_much(folder: &Path) -> bool {
-    let (mut bytes, mut entries) = (0, 0);
+    let mut bytes = 0;
+    let mut entries = 0;
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -203,7 +205,7 @@ fn is_much(folder: &Path) -> bool {
             if found.is_dir() {
                 folders.push(entry.path());
             }
-            // What it takes on the disk: a file may have holes.
+            // The size on the disk: a file may have holes.
             bytes += found.blocks() * 512;
             if bytes > MAX_LEFT || entries > MAX_ENTRIES {
                 return true;
@@ -220,7 +222,7 @@ fn own_settings(schema: &Value) -> Option<String> {
     Some(format!("config={}", config::inline(&settings)))
 }
 
-/// Knows no name, so that nothing is asked for outside.
+/// Resolves no name, so that no outside server is asked.
 #[derive(Debug)]
 struct NoNames;
 
@@ -233,7 +235,7 @@ impl Resolve for NoNames {
     }
 }
 
-/// Approves each call: it reaches nothing but the temporary world.
+/// Approves each call: calls reach nothing but the temporary world.
 pub(crate) struct Anybody;
 
 impl Approver for Anybody {

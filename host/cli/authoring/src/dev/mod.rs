@@ -1,9 +1,9 @@
 //! Builds the plugin in a folder, serves it, and does so again whenever a source changes: `toolhold
 //! plugin dev`.
 //!
-//! The host has the user's own configuration, and one thing more: this component is the plugin of
-//! its name, and each new build of it serves without approval. It gets what its manifest asks for
-//! and the configuration grants, as everywhere.
+//! The host has the user's own configuration, and one more setting: this component is the plugin of
+//! its name, and each new build serves without approval. The plugin gets the requests of its
+//! manifest that the configuration grants, as everywhere.
 
 mod show;
 mod sources;
@@ -18,7 +18,7 @@ use thiserror::Error;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinError, JoinHandle};
 use toolhold_agent::review::ModelReviewer;
-use toolhold_core::config::{Config, ConfigWatch, Folders, Inputs};
+use toolhold_core::config::{self, Config, ConfigWatch, Folders, Inputs};
 use toolhold_core::text::{neutral, neutral_line, shell_word};
 use toolhold_core::{
     Approver, Builtin, CallObserver, CancellationToken, CapabilityProviders, HeldVersion, Host,
@@ -32,24 +32,24 @@ use crate::dev::show::Screen;
 use crate::dev::sources::Sources;
 use crate::{Built, Console, build_on};
 
-/// What a front end gives.
+/// The settings from a front end.
 pub struct Dev {
     /// The plugin's folder.
     pub folder: PathBuf,
     /// Toolhold's folders.
     pub folders: Folders,
-    /// What the configuration is read from.
+    /// The inputs of the configuration.
     pub inputs: Inputs,
     /// The built-in plugins.
     pub builtins: &'static [Builtin],
-    /// Where clients of MCP connect. `None`: nowhere.
+    /// The address where clients of MCP connect. `None`: they can't connect.
     pub http: Option<ListenAddress>,
     /// The call that is made after each build: the tool, and the words of its arguments. Empty:
     /// none.
     pub call: Vec<String>,
     /// Reads the arguments of that call.
     pub read: ReadArguments,
-    /// Makes what asks a person if that call needs approval.
+    /// Makes the approver for that call.
     pub approver: MakeApprover,
     /// Whether JSON lines are printed.
     pub json: bool,
@@ -58,10 +58,10 @@ pub struct Dev {
 /// Reads the words of a call as the arguments of a tool.
 pub type ReadArguments = fn(&[String], &str, &Host) -> Result<Value, String>;
 
-/// Makes what asks a person.
+/// Makes an approver.
 pub type MakeApprover = Arc<dyn Fn(&Folders, &Config) -> Arc<dyn Approver> + Send + Sync>;
 
-/// Why something is done again.
+/// The reason for a new build or a new host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Sources,
@@ -88,7 +88,7 @@ enum DevError {
     Panicked(#[from] JoinError),
 }
 
-/// What serves at the moment.
+/// The host that serves now.
 struct Serving {
     host: Arc<Host>,
     live: Option<(Arc<LiveHost>, JoinHandle<()>)>,
@@ -151,9 +151,9 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
 }
 
 async fn listen(place: ListenAddress, dev: &Dev) -> Result<Http, HostError> {
-    let (folders, inputs) = (dev.folders.clone(), dev.inputs.clone());
-    let load = move || toolhold_core::config::load(&folders, &inputs);
-    let loaded = tokio::task::spawn_blocking(load)
+    let folders = dev.folders.clone();
+    let inputs = dev.inputs.clone();
+    let loaded = tokio::task::spawn_blocking(move || config::load(&folders, &inputs))
         .await
         .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
     let door = toolhold_core::door(&loaded, &dev.folders, "toolhold plugin dev");
@@ -179,10 +179,9 @@ fn spawn(
     change: Change,
     mut wait: impl FnMut() -> Result<(), HostError> + Send + 'static,
 ) -> Result<(), HostError> {
-    let work = move || while wait().is_ok() && sender.blocking_send(change).is_ok() {};
     std::thread::Builder::new()
         .name("toolhold-dev-watch".to_owned())
-        .spawn(work)
+        .spawn(move || while wait().is_ok() && sender.blocking_send(change).is_ok() {})
         .map(drop)
         .map_err(HostError::io("starting the thread that watches"))
 }
@@ -199,28 +198,28 @@ struct Running {
     dev: Dev,
     folder: PathBuf,
     screen: Screen,
-    /// Until something serves there.
+    /// The listener, until a host serves there.
     http: Option<Http>,
     place: Option<ListenAddress>,
     serving: Option<Serving>,
     /// The plugin's name, which stays: a grant belongs to a name.
     name: Option<String>,
-    /// What decided at the first build which code builds run with the author's rights.
+    /// The files that decide which code builds run with the author's rights, at the first build.
     native: Option<BTreeMap<PathBuf, FileStamp>>,
 }
 
 impl Running {
     /// Whether a build would run other code with the author's rights than at the first one. Nobody
-    /// looks at a change before it is built here, and an agent may have made it.
+    /// reviews a change before the build, and an agent may have made it.
     fn is_held(&mut self) -> Result<bool, HostError> {
         let now = sources::native(&self.folder)?;
         let first = self.native.get_or_insert_with(|| now.clone());
-        let changed = now.iter().find(|(path, stamp)| first.get(*path) != Some(*stamp));
-        let changed = changed.map(|(path, _)| path);
-        let Some(changed) = changed.or_else(|| first.keys().find(|path| !now.contains_key(*path)))
-        else {
-            return Ok(false);
-        };
+        let changed = now
+            .iter()
+            .find(|(path, stamp)| first.get(*path) != Some(*stamp))
+            .map(|(path, _)| path)
+            .or_else(|| first.keys().find(|path| !now.contains_key(*path)));
+        let Some(changed) = changed else { return Ok(false) };
         let shown = changed.strip_prefix(&self.folder).unwrap_or(changed).display().to_string();
         let reason = format!(
             "{} has changed, and decides which code a build runs with your rights. Look at it, and \
@@ -231,11 +230,12 @@ impl Running {
         Ok(true)
     }
 
-    /// Tells if the plugin takes the grants that the configuration has for another component.
+    /// Tells the author if the plugin takes the grants for another component of its name.
     async fn note_grants_of_another(&self, built: &Built, name: &str) {
-        let (folders, inputs) = (self.dev.folders.clone(), self.dev.inputs.clone());
-        let load = move || toolhold_core::config::load(&folders, &inputs);
-        let Ok(Ok(loaded)) = tokio::task::spawn_blocking(load).await else { return };
+        let folders = self.dev.folders.clone();
+        let inputs = self.dev.inputs.clone();
+        let loaded = tokio::task::spawn_blocking(move || config::load(&folders, &inputs)).await;
+        let Ok(Ok(loaded)) = loaded else { return };
         let Some(there) = loaded.values.plugins.get(name) else { return };
         let path = Path::new(&there.path);
         if there.path.is_empty() || path.canonicalize().is_ok_and(|path| path == built.file) {
@@ -262,7 +262,8 @@ impl Running {
 
     async fn build(&self, changes: &mut Receiver<Change>, end: &CancellationToken) -> Step {
         let console = Arc::new(Console::keeping());
-        let (folder, own) = (self.folder.clone(), Arc::clone(&console));
+        let folder = self.folder.clone();
+        let own = Arc::clone(&console);
         let started = Instant::now();
         let mut build = tokio::task::spawn_blocking(move || build_on(&folder, &own));
         let built = tokio::select! {
@@ -290,7 +291,7 @@ impl Running {
         Step::Failed
     }
 
-    /// Lets the new component serve. If it doesn't load, the one before goes on.
+    /// Lets the new component serve. If it doesn't load, the component before goes on.
     async fn serve(&mut self, built: &Built, end: &CancellationToken) -> Result<(), HostError> {
         let (host, loaded, name) = match self.host(built).await {
             Ok(host) => host,
@@ -301,9 +302,13 @@ impl Running {
             }
         };
         let prefix = format!("{name}__");
-        let tools = host.tools();
-        let tools = tools.iter().map(|tool| &*tool.name).filter(|tool| tool.starts_with(&prefix));
-        let tools: Vec<String> = tools.map(str::to_owned).collect();
+        let tools: Vec<String> = host
+            .tools()
+            .iter()
+            .map(|tool| &*tool.name)
+            .filter(|tool| tool.starts_with(&prefix))
+            .map(str::to_owned)
+            .collect();
         self.screen.show(json!({ "event": "serving", "plugin": name, "tools": tools }));
         let is_first = self.serving.is_none();
         self.put(host, loaded, end).await?;
@@ -327,14 +332,15 @@ impl Running {
         let mut inputs = self.dev.inputs.clone();
         inputs.settings.extend(settings(&built.file, &name));
         let folders = self.dev.folders.clone();
-        let load = move || toolhold_core::config::load(&folders, &inputs);
-        let loaded = tokio::task::spawn_blocking(load).await?.map_err(HostError::from)?;
+        let loaded = tokio::task::spawn_blocking(move || config::load(&folders, &inputs))
+            .await?
+            .map_err(HostError::from)?;
         let builder = match self.place {
-            // Requests of the plugin never go there.
+            // Requests of the plugin never go to this address.
             Some(ListenAddress::Tcp(address)) => Host::builder().listens_on(address),
             _ => Host::builder(),
         };
-        let directory = toolhold_core::config::working_directory()?;
+        let directory = config::working_directory()?;
         let front_end = "toolhold plugin dev";
         let folders = &self.dev.folders;
         let builder = match ModelReviewer::from_config(&loaded, folders, &directory, front_end) {
@@ -377,7 +383,7 @@ impl Running {
             if let Some((live, _)) = &live {
                 drop(live.replace(Arc::clone(&host)));
             }
-            // It ends with its last call, on a thread that may block.
+            // The old host ends with its last call, on a thread that may block.
             let _ = tokio::task::spawn_blocking(move || drop(before.host)).await;
         } else if let Some(http) = self.http.take() {
             live = Some(self.start_server(http, &host, &loaded, end)?);
@@ -396,11 +402,14 @@ impl Running {
         let approvals = &loaded.values.approvals;
         let server = Server::new(Arc::clone(host), self.dev.folders.clone(), approvals)
             .map_err(|error| HostError::Config(format!("serving: {error}")))?;
-        let token = http.token_file().map(|file| file.display().to_string());
-        let token = token.map(|file| format!("; the token lies in {file}")).unwrap_or_default();
+        let token = http
+            .token_file()
+            .map(|file| format!("; the token lies in {}", file.display()))
+            .unwrap_or_default();
         let text = format!("clients of MCP connect to {}{token}", http.url());
         self.screen.show(json!({ "event": "how", "text": neutral(&text), "url": http.url() }));
-        let (live, end) = (server.live(), end.clone());
+        let live = server.live();
+        let end = end.clone();
         let serve = async move {
             let _ = serve_http(server, http, end).await;
         };
@@ -409,8 +418,9 @@ impl Running {
 
     fn tell_how(&self, built: &Built, name: &str, tool: &str) {
         let own = self.dev.inputs.settings.iter().cloned();
-        let flags = own.chain(settings(&built.file, name));
-        let flags = flags.map(|setting| format!("--set {}", shell_word(&setting)));
+        let flags = own
+            .chain(settings(&built.file, name))
+            .map(|setting| format!("--set {}", shell_word(&setting)));
         let config = self.dev.inputs.file.iter().map(|file| {
             let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
             format!("--config {}", shell_word(&file.display().to_string()))
@@ -434,20 +444,18 @@ impl Running {
         let full = format!("{prefix}{tool}");
         let host = &serving.host;
         let tool = if host.tool(&full).is_some() { &full } else { tool };
-        let not_made = |reason: &str| {
-            self.screen.show(json!({ "event": "call_not_made", "reason": neutral(reason) }));
-        };
         if host.tool(tool).is_none() {
             let tools = host.similar_tools(&full);
-            let similar = match tools.is_empty() {
-                true => String::new(),
-                false => format!(". Did you mean {}?", tools.join(" or ")),
+            let similar = if tools.is_empty() {
+                String::new()
+            } else {
+                format!(". Did you mean {}?", tools.join(" or "))
             };
-            return not_made(&format!("no tool is named `{tool}`{similar}"));
+            return self.show_not_made(&format!("no tool is named `{tool}`{similar}"));
         }
         let arguments = match (self.dev.read)(words, tool, host) {
             Ok(arguments) => arguments,
-            Err(error) => return not_made(&error),
+            Err(error) => return self.show_not_made(&error),
         };
         let request = Request {
             session: Some(Session::new(format!("plugin dev {}", std::process::id()))),
@@ -458,11 +466,15 @@ impl Running {
         // The host's observer shows the answer.
         drop(host.call(request).await);
     }
+
+    fn show_not_made(&self, reason: &str) {
+        self.screen.show(json!({ "event": "call_not_made", "reason": neutral(reason) }));
+    }
 }
 
-/// What makes the component the plugin of its name. Nothing is granted by it.
+/// The settings that make the component the plugin of its name. They grant nothing.
 fn settings(file: &Path, name: &str) -> [String; 2] {
     let path = Value::String(file.display().to_string());
-    let path = toolhold_core::config::inline(&path);
+    let path = config::inline(&path);
     [format!("plugins.{name}.path={path}"), format!("plugins.{name}.reload=\"trust\"")]
 }

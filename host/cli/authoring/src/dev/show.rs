@@ -1,9 +1,9 @@
-//! Prints what `toolhold plugin dev` does: lines for people, or JSON lines for programs.
+//! Prints the events of `toolhold plugin dev`: lines for people, or JSON lines for programs.
 
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use serde_json::{Value, json};
 use toolhold_core::text::{cut, neutral, neutral_line};
@@ -12,7 +12,7 @@ use toolhold_core::{CallObserver, HostError, ObservedCall};
 /// Events that wait for a slow terminal; further ones are counted.
 const WAITING: usize = 256;
 
-/// Most bytes that are shown of arguments, of an answer, and of what a compiler says.
+/// Most shown bytes of arguments, of an answer, and of a compiler's output.
 const MAX_ARGUMENTS: usize = 1024;
 const MAX_ANSWER: usize = 4096;
 const MAX_BUILD: usize = 32 * 1024;
@@ -29,20 +29,9 @@ impl Screen {
         let (events, waiting) = sync_channel::<Value>(WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
         let lost = Arc::clone(&dropped);
-        let print = move || {
-            for event in waiting {
-                let mut out = std::io::stdout().lock();
-                let lost = lost.swap(0, Ordering::Relaxed);
-                if lost > 0 {
-                    let _ = print(&mut out, &json!({ "event": "left_out", "events": lost }), json);
-                }
-                // If the terminal is gone, the author has gone too, and Ctrl-C comes.
-                let _ = print(&mut out, &event, json);
-            }
-        };
         std::thread::Builder::new()
             .name("toolhold-dev-screen".to_owned())
-            .spawn(print)
+            .spawn(move || print_all(waiting, &lost, json))
             .map_err(HostError::io("starting the thread that prints"))?;
         Ok(Self { events, dropped })
     }
@@ -80,8 +69,8 @@ impl CallObserver for Screen {
             }
         };
         let report = answer.report.entries();
-        let refused = report.denial.as_ref();
-        let refused = refused.or_else(|| answer.outcome.as_ref().err()?.denial.as_ref());
+        let refused =
+            report.denial.as_ref().or_else(|| answer.outcome.as_ref().err()?.denial.as_ref());
         self.show(json!({
             "event": "call",
             "tool": answer.tool,
@@ -106,62 +95,69 @@ fn shown(text: &str, most: usize) -> String {
     neutral(kept).into_owned() + &more
 }
 
+/// Prints events until none can come any more. `lost`: the number of events that were left out.
+fn print_all(waiting: Receiver<Value>, lost: &AtomicU64, json: bool) {
+    for event in waiting {
+        let mut out = std::io::stdout().lock();
+        let lost = lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let _ = print(&mut out, &json!({ "event": "left_out", "events": lost }), json);
+        }
+        // If the terminal is gone, the author has gone too, and Ctrl-C comes.
+        let _ = print(&mut out, &event, json);
+    }
+}
+
 fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()> {
     if json {
         return writeln!(out, "{event}").and_then(|()| out.flush());
     }
-    let text = |name: &str| event[name].as_str().unwrap_or_default();
-    let ms = || event["ms"].as_f64().unwrap_or_default();
-    let indented = |text: &str| {
-        let lines: Vec<String> = text.lines().map(|line| format!("  {line}\n")).collect();
-        lines.concat()
-    };
-    match text("event") {
+    let ms = event["ms"].as_f64().unwrap_or_default();
+    match text(event, "event") {
         "built" => {
-            writeln!(out, "built {} in {:.1} s", text("file"), ms() / 1000.0)?;
+            writeln!(out, "built {} in {:.1} s", text(event, "file"), ms / 1000.0)?;
             let notes = event["notices"].as_array();
             for note in notes.into_iter().flatten().filter_map(Value::as_str) {
                 writeln!(out, "note: {note}")?;
             }
         }
         "build_failed" => {
-            writeln!(out, "{}\nthe build failed: {}", text("output"), text("error"))?;
-            writeln!(out, "{}", text("now"))?;
+            writeln!(out, "{}\nthe build failed: {}", text(event, "output"), text(event, "error"))?;
+            writeln!(out, "{}", text(event, "now"))?;
         }
         "serving" => {
             let tools = event["tools"].as_array().into_iter().flatten();
             let tools: Vec<&str> = tools.filter_map(Value::as_str).collect();
-            writeln!(out, "serving {}: {}", text("plugin"), tools.join(", "))?;
+            writeln!(out, "serving {}: {}", text(event, "plugin"), tools.join(", "))?;
         }
         "refused" => {
-            writeln!(out, "the new version doesn't serve: {}", text("reason"))?;
+            writeln!(out, "the new version doesn't serve: {}", text(event, "reason"))?;
         }
         "how" | "note" => {
-            writeln!(out, "{}", text("text"))?;
+            writeln!(out, "{}", text(event, "text"))?;
         }
         "call_not_made" => {
-            writeln!(out, "the call isn't made: {}", text("reason"))?;
+            writeln!(out, "the call isn't made: {}", text(event, "reason"))?;
         }
         "held" => {
-            writeln!(out, "not built: {}", text("reason"))?;
+            writeln!(out, "not built: {}", text(event, "reason"))?;
         }
         "call" => {
             writeln!(
                 out,
                 "{} {} -> {}, {:.1} ms",
-                text("tool"),
-                text("arguments"),
-                text("status"),
-                ms()
+                text(event, "tool"),
+                text(event, "arguments"),
+                text(event, "status"),
+                ms
             )?;
-            write!(out, "{}", indented(text("answer")))?;
+            write!(out, "{}", indented(text(event, "answer")))?;
             if let Some(denial) = event["denial"].as_str() {
-                match text("answer").contains(denial) {
-                    // A refused call says it already.
-                    true => writeln!(out, "  denied: {}", event["denials"])?,
-                    false => {
-                        write!(out, "  denied ({}):\n{}", event["denials"], indented(denial))?;
-                    }
+                if text(event, "answer").contains(denial) {
+                    // The answer of a refused call has the denial already.
+                    writeln!(out, "  denied: {}", event["denials"])?;
+                } else {
+                    write!(out, "  denied ({}):\n{}", event["denials"], indented(denial))?;
                 }
             }
         }
@@ -173,6 +169,14 @@ fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()>
         }
     }
     out.flush()
+}
+
+fn text<'e>(event: &'e Value, name: &str) -> &'e str {
+    event[name].as_str().unwrap_or_default()
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toolhold_core::HostError;
 use toolhold_system::watch::{FileStamp, FolderWatch};
 
-/// Folders of what is made or fetched.
+/// Folders of built or fetched files.
 const MADE: [&str; 6] = ["target", "build", "dist", "node_modules", "deps", "__pycache__"];
 
 /// Files that builds write.
@@ -49,19 +49,21 @@ impl Sources {
 
     /// The stamps of all sources. Watches the folders first, so that no change is missed.
     fn look(&self) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
-        let watch = |folder: &Path| {
-            let watched = self.watch.watch(folder);
-            if folder != self.root {
-                return Ok(());
-            }
-            watched.map_err(HostError::io(format!("watching {}", folder.display())))
-        };
-        walk(&self.root, watch, is_source)
+        walk(&self.root, |folder| self.watch_folder(folder), is_source)
+    }
+
+    /// Watches a folder. Only the root has to be watchable.
+    fn watch_folder(&self, folder: &Path) -> Result<(), HostError> {
+        let watched = self.watch.watch(folder);
+        if folder != self.root {
+            return Ok(());
+        }
+        watched.map_err(HostError::io(format!("watching {}", folder.display())))
     }
 }
 
-/// The stamps of the files below a folder whose names are taken, without what is made or fetched.
-/// `enter` is told each folder before it is listed.
+/// The stamps of the files below a folder whose names are taken, without built or fetched files.
+/// `enter` is called with each folder before it is listed.
 fn walk(
     root: &Path,
     enter: impl Fn(&Path) -> Result<(), HostError>,
@@ -74,8 +76,8 @@ fn walk(
         seen += 1;
         enter(&folder)?;
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
+            let file_name = entry.file_name();
+            let name = file_name.to_string_lossy();
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
                 let is_source = !name.starts_with('.') && !MADE.contains(&&*name);
@@ -111,8 +113,7 @@ pub(crate) fn native(root: &Path) -> Result<BTreeMap<PathBuf, FileStamp>, HostEr
     Ok(stamps)
 }
 
-/// Whether a file is written by the author. Editors keep their own files as hidden ones, or behind
-/// a `~`.
+/// Whether the author writes a file. Editors keep their own files hidden, or with a `~` at the end.
 fn is_source(name: &str) -> bool {
     let is_made = name.ends_with(".wasm") || name.ends_with(".wasm.new") || name.ends_with(".pyc");
     let is_of_editor = name.starts_with('.') || name.ends_with('~') || name.ends_with(".swp");
