@@ -32,9 +32,9 @@ pub(crate) struct CallBlock {
     arguments: String,
     output: String,
     left_out: u64,
-    /// What a person saw before approving it.
+    /// The diff that a person saw before approving the call.
     diff: Option<String>,
-    /// What was answered to its questions.
+    /// The answers to the questions of the call.
     answers: Vec<String>,
     state: CallState,
 }
@@ -102,9 +102,10 @@ impl CallBlock {
             QuestionAnswer::Unanswered => "not answered",
         };
         let by = if by.is_empty() { String::new() } else { format!(" ({})", neutral_line(by)) };
-        let reason = match reason.is_empty() {
-            true => String::new(),
-            false => format!(": {}", neutral_line(cut(reason, MAX_ARGUMENTS))),
+        let reason = if reason.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", neutral_line(cut(reason, MAX_ARGUMENTS)))
         };
         self.answers.push(format!("{word}{by}{reason}"));
     }
@@ -117,12 +118,13 @@ impl CallBlock {
         filtered: Option<&FilterSummary>,
     ) {
         let shown = neutral(cut(text, MAX_RESULT)).into_owned();
-        self.state = match failed {
-            true => CallState::Failed {
+        self.state = if failed {
+            CallState::Failed {
                 category: category.unwrap_or_default().to_owned(),
                 text: why_failed(&shown),
-            },
-            false => CallState::Done {
+            }
+        } else {
+            CallState::Done {
                 text: shown,
                 lines: text.lines().count(),
                 filtered: filtered.map(|summary| {
@@ -130,52 +132,47 @@ impl CallBlock {
                     let confidence = summary.confidence.as_str();
                     format!("filtered {before} → {after} lines, {confidence}")
                 }),
-            },
+            }
         };
-        // The result has it, or its end.
+        // The result has the output, or its end.
         self.output = String::new();
     }
 
     pub(crate) fn lines(&self, width: usize, theme: Theme, is_long: bool) -> Vec<Line<'static>> {
-        let style = |role| theme.style(role);
         let (mark, role) = match &self.state {
             CallState::Running => ("● ", Role::Warning),
             CallState::Done { .. } => ("✓ ", Role::Good),
             CallState::Failed { .. } => ("✗ ", Role::Bad),
         };
         let mut pieces = vec![
-            (self.tool.clone(), style(Role::Tool)),
-            (format!(" {}", self.arguments), style(Role::Plain)),
+            (self.tool.clone(), theme.style(Role::Tool)),
+            (format!(" {}", self.arguments), theme.style(Role::Plain)),
         ];
         match &self.state {
             CallState::Running => {}
             CallState::Done { lines, filtered, .. } => {
                 let filtered = filtered.as_ref().map_or(String::new(), |it| format!(", {it}"));
                 let told = format!("  {}{filtered}", counted(*lines, "line"));
-                pieces.push((told, style(Role::Faint)));
+                pieces.push((told, theme.style(Role::Faint)));
             }
             CallState::Failed { category, .. } => {
-                pieces
-                    .push((format!("  failed: {}", category.replace('_', " ")), style(Role::Bad)));
+                let told = format!("  failed: {}", category.replace('_', " "));
+                pieces.push((told, theme.style(Role::Bad)));
             }
         }
-        let first = (mark.to_owned(), style(role));
-        let indent = ("  ".to_owned(), style(Role::Plain));
-        let mut lines = wrap(&pieces, width, &first, &indent, Breaks::Words);
-        let mut put = |text: &str, role: Role, breaks| {
-            let piece = [(text.to_owned(), style(role))];
-            let bar = ("  │ ".to_owned(), style(Role::Faint));
-            lines.extend(wrap(&piece, width, &bar, &bar, breaks));
-        };
+        let first = (mark.to_owned(), theme.style(role));
+        let indent = ("  ".to_owned(), theme.style(Role::Plain));
+        let mut below =
+            CallLines { lines: wrap(&pieces, width, &first, &indent, Breaks::Words), width, theme };
         for answer in &self.answers {
-            put(answer, Role::Faint, Breaks::Words);
+            below.put(answer, Role::Faint, Breaks::Words);
         }
         let at = usize::from(is_long);
-        // While it is asked about, the question shows it.
+        // While the call needs approval, the question shows the diff.
         let has_diff = !self.answers.is_empty() && !matches!(self.state, CallState::Failed { .. });
-        if let Some(diff) = self.diff.as_ref().filter(|_| has_diff) {
+        if has_diff && let Some(diff) = &self.diff {
             for (line, role) in diff_lines(diff).take(DIFF_LINES[at]) {
-                put(line, role, Breaks::Anywhere);
+                below.put(line, role, Breaks::Anywhere);
             }
         }
         match &self.state {
@@ -183,49 +180,65 @@ impl CallBlock {
                 let all: Vec<&str> = self.output.lines().collect();
                 let from = all.len().saturating_sub(2 * LINES[0]);
                 if self.left_out > 0 || from > 0 {
-                    put("…", Role::Faint, Breaks::Words);
+                    below.put("…", Role::Faint, Breaks::Words);
                 }
-                all[from..].iter().for_each(|line| put(line, Role::Faint, Breaks::Anywhere));
+                for line in &all[from..] {
+                    below.put(line, Role::Faint, Breaks::Anywhere);
+                }
             }
             CallState::Done { text, .. } if text.contains("\n@@ ") => {
                 if self.diff.is_none() {
                     for (line, role) in diff_lines(text).take(DIFF_LINES[at]) {
-                        put(line, role, Breaks::Anywhere);
+                        below.put(line, role, Breaks::Anywhere);
                     }
                 }
             }
             CallState::Done { text, lines, .. } => {
                 // The diff above says more.
                 let most = if self.diff.is_some() { 1 } else { LINES[at] };
-                let shown = text.lines().take(most);
-                shown.for_each(|line| put(line, Role::Faint, Breaks::Anywhere));
+                for line in text.lines().take(most) {
+                    below.put(line, Role::Faint, Breaks::Anywhere);
+                }
                 if self.diff.is_none()
                     && let Some(more) = lines.checked_sub(LINES[at]).filter(|more| *more > 0)
                 {
                     let how = if is_long { "" } else { "; Ctrl-T shows more" };
-                    put(
-                        &format!("… {}{how}", counted(more, "more line")),
-                        Role::Faint,
-                        Breaks::Words,
-                    );
+                    let more = format!("… {}{how}", counted(more, "more line"));
+                    below.put(&more, Role::Faint, Breaks::Words);
                 }
             }
             CallState::Failed { text, .. } => {
-                let shown = text.lines().take(3 * LINES[at]);
-                shown.for_each(|line| put(line, Role::Plain, Breaks::Words));
+                for line in text.lines().take(3 * LINES[at]) {
+                    below.put(line, Role::Plain, Breaks::Words);
+                }
             }
         }
-        lines
+        below.lines
     }
 }
 
-/// An argument: the only one without its name.
+/// An argument with its name, unless it is the only one.
 fn field((name, value): (&String, &Value), of: usize) -> String {
     let text = match value.as_str() {
         Some(text) if of == 1 || !text.contains([' ', '\n', '"']) => text.to_owned(),
         _ => value.to_string(),
     };
     if of == 1 { text } else { format!("{name}={text}") }
+}
+
+/// The lines of a call. Further lines go below a bar.
+struct CallLines {
+    lines: Vec<Line<'static>>,
+    width: usize,
+    theme: Theme,
+}
+
+impl CallLines {
+    fn put(&mut self, text: &str, role: Role, breaks: Breaks) {
+        let piece = [(text.to_owned(), self.theme.style(role))];
+        let bar = ("  │ ".to_owned(), self.theme.style(Role::Faint));
+        self.lines.extend(wrap(&piece, self.width, &bar, &bar, breaks));
+    }
 }
 
 /// The lines of a diff.
@@ -241,7 +254,7 @@ pub(crate) fn diff_lines(diff: &str) -> impl Iterator<Item = (&str, Role)> {
     })
 }
 
-/// Why a call failed, with what would allow it.
+/// The error of a failed call, with its remedy.
 fn why_failed(text: &str) -> String {
     let error = text.split_once("error: ").map_or(text, |(_, error)| error);
     let lines = error.lines().take_while(|line| {

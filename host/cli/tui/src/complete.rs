@@ -2,7 +2,7 @@
 
 use toolhold_core::text::neutral_line;
 
-/// The commands, each with what it does.
+/// The commands, each with a description.
 pub(crate) const COMMANDS: [(&str, &str); 9] = [
     ("/help", "what the keys and commands do"),
     ("/compact", "summarise the older part of the conversation"),
@@ -15,7 +15,7 @@ pub(crate) const COMMANDS: [(&str, &str); 9] = [
     ("/exit", "end the chat"),
 ];
 
-/// Whether a word is one of them.
+/// Whether a word is a command.
 pub(crate) fn is_command(word: &str) -> bool {
     COMMANDS.iter().any(|(name, _)| *name == word)
 }
@@ -26,14 +26,14 @@ pub(crate) const SHOWN: usize = 8;
 /// Offers for a word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Popup {
-    /// The word that they are for.
+    /// The word before the cursor.
     pub(crate) word: String,
     /// Each text with its meaning.
     pub(crate) offers: Vec<(String, String)>,
     pub(crate) chosen: usize,
 }
 
-/// The word before the cursor that can be completed: a command at the begin, or a path after `@`.
+/// The word before the cursor that can be completed: a command at the start, or a path after `@`.
 pub(crate) fn word(before: &str) -> Option<&str> {
     if before.starts_with('/') && !before.contains(char::is_whitespace) {
         return Some(before);
@@ -52,13 +52,13 @@ pub(crate) fn commands(word: &str) -> Popup {
 
 /// The offers of a path's beginning.
 pub(crate) fn paths(word: &str, paths: &[String]) -> Popup {
-    let offer = |path: &String| {
+    let offers = paths.iter().filter_map(|path| {
         let shown = neutral_line(path);
         // A name that would change when it is shown can't be typed either.
         (shown == *path && !path.contains(char::is_whitespace))
             .then(|| (format!("@{path}"), String::new()))
-    };
-    let offers = paths.iter().filter_map(offer).filter(|(text, _)| text != word).collect();
+    });
+    let offers = offers.filter(|(text, _)| text != word).collect();
     Popup { word: word.to_owned(), offers, chosen: 0 }
 }
 
@@ -69,9 +69,7 @@ impl Popup {
 
     pub(crate) fn step(&mut self, by: isize) {
         let count = self.offers.len().max(1);
-        self.chosen = match by < 0 {
-            true => (self.chosen + count - 1) % count,
-            false => (self.chosen + 1) % count,
-        };
+        self.chosen =
+            if by < 0 { (self.chosen + count - 1) % count } else { (self.chosen + 1) % count };
     }
 }

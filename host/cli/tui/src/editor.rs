@@ -1,5 +1,4 @@
-//! The input line of the screen: its text, its cursor, and how it is edited. It can have several
-//! lines.
+//! The input line of the screen: its text, its cursor, and its editing. It can have several lines.
 
 use toolhold_core::text::neutral;
 use unicode_segmentation::UnicodeSegmentation;
@@ -16,7 +15,7 @@ const NEAR: usize = 4096;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Editor {
     text: String,
-    /// A boundary of what a person sees as one character.
+    /// A boundary of characters as a person sees them.
     cursor: usize,
 }
 
@@ -45,7 +44,7 @@ impl Editor {
         std::mem::take(&mut self.text)
     }
 
-    /// Adds a text at the cursor. `false`: it doesn't fit.
+    /// Adds a text at the cursor. `false`: the text doesn't fit.
     pub(crate) fn insert(&mut self, text: &str) -> bool {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let text = neutral(&text);
@@ -74,7 +73,7 @@ impl Editor {
         self.cursor + next.map_or(0, str::len)
     }
 
-    /// The begin of the word before the cursor.
+    /// The start of the word before the cursor.
     fn word(&self) -> usize {
         let before = self.before().trim_end();
         before
@@ -144,7 +143,7 @@ impl Editor {
         self.cursor = self.line_end();
     }
 
-    /// A line up. `false`: it is in the first one.
+    /// Moves a line up. `false`: the cursor is in the first line.
     pub(crate) fn up(&mut self) -> bool {
         let begin = self.line_begin();
         let Some(above) = begin.checked_sub(1) else { return false };
@@ -154,7 +153,7 @@ impl Editor {
         true
     }
 
-    /// A line down. `false`: it is in the last one.
+    /// Moves a line down. `false`: the cursor is in the last line.
     pub(crate) fn down(&mut self) -> bool {
         let end = self.line_end();
         if end == self.text.len() {
@@ -171,8 +170,8 @@ impl Editor {
         graphemes.nth(column).map_or(to, |(at, _)| from + at)
     }
 
-    /// The rows of a width around the cursor, and the cursor's row and column in them. `mask`: what
-    /// stands for each character.
+    /// The rows of a width around the cursor, and the cursor's row and column in them. `mask`:
+    /// replaces each character.
     pub(crate) fn rows(&self, width: usize, mask: Option<char>) -> (Vec<String>, (usize, usize)) {
         let from = self.text.floor_char_boundary(self.cursor.saturating_sub(NEAR));
         let from = match from {
@@ -180,7 +179,9 @@ impl Editor {
             from => self.text[from..self.cursor].find('\n').map_or(from, |at| from + at + 1),
         };
         let to = self.text.ceil_char_boundary((self.cursor + NEAR).min(self.text.len()));
-        let (mut rows, mut row, mut column) = (Vec::new(), String::new(), 0);
+        let mut rows = Vec::new();
+        let mut row = String::new();
+        let mut column = 0;
         let mut cursor = (0, 0);
         for (at, grapheme) in self.text[from..to].grapheme_indices(true) {
             let is_end = grapheme == "\n";

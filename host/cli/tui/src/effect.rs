@@ -2,7 +2,7 @@
 
 use toolhold_core::{InquiryAnswer, Reply};
 
-/// What has to be done.
+/// An effect that the screen asks for.
 #[derive(Debug, PartialEq)]
 pub enum ScreenEffect {
     /// This message goes to the agent.
@@ -13,17 +13,17 @@ pub enum ScreenEffect {
     Clear,
     /// The person wants to choose another session.
     Resume,
-    /// The person wants to undo what a call changed.
+    /// The person wants to undo the changes of a call.
     Undo,
-    /// What runs is interrupted.
+    /// The running work is interrupted.
     Interrupt,
     /// The question of this ID is answered.
     Reply(String, Reply),
     /// A tool's own question with this text is answered.
     Inform(String, InquiryAnswer),
-    /// The paths are wanted that begin so.
+    /// The paths that begin with this text are wanted.
     Complete(String),
-    /// The choice in a dialog. `None`: none of them.
+    /// The choice in a dialog. `None`: the person chose nothing.
     Picked(Option<usize>),
     /// The message is kept for later chats.
     Remember(String),
@@ -31,7 +31,7 @@ pub enum ScreenEffect {
     ShowTranscript,
     /// The process stops until it is continued.
     Suspend,
-    /// The person is told that Toolhold needs them.
+    /// The terminal tells the person that Toolhold waits.
     Notify,
     /// The chat ends.
     Leave,

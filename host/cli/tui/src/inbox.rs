@@ -22,15 +22,15 @@ const MAX_AT_ONCE: (usize, usize) = (64, 2 * MAX_PART);
 /// Bytes of text parts that wait for a terminal which is too slow. More isn't shown.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
 
-/// Lines of the log that wait. Of more, the first ones count.
+/// Lines of the log that wait. Later lines are dropped.
 const MAX_LOG: usize = 100;
 
-/// What a session says to its screen, besides events.
+/// A message of a session to its screen, besides events.
 #[derive(Debug)]
 pub enum FromSession {
-    /// A command of the person is done, with what there is to say.
+    /// A command of the person is done, with a message.
     CommandEnded(String),
-    /// The same, and this is the state of another session.
+    /// A command is done, with the state of another session.
     Other(Box<ScreenState>),
     /// The person is asked to choose. [`crate::ScreenEffect::Picked`] is the answer.
     Choose {
@@ -38,12 +38,13 @@ pub enum FromSession {
         text: String,
         /// The choices. Enter alone takes the first one.
         choices: Vec<String>,
-        /// Whether no command of the person led to it, so that keys may be meant for the prompt.
+        /// Whether no command of the person led to the dialog, so that keys may be meant for the
+        /// prompt.
         is_sudden: bool,
     },
-    /// What `/status` shows beside the state of the screen, from now on.
+    /// The text that `/status` shows next to the state of the screen, from now on.
     Status(String),
-    /// The paths that begin so.
+    /// The paths that begin with the text.
     Paths(String, Vec<String>),
     /// The chat ends.
     End,
@@ -73,7 +74,17 @@ struct Waiting {
     is_gone: bool,
 }
 
-/// Where it waits.
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+            && self.session.is_empty()
+            && self.log.is_empty()
+            && !self.has_signal
+            && !self.is_gone
+    }
+}
+
+/// The place where items wait for the screen.
 #[derive(Default)]
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
@@ -121,21 +132,19 @@ impl Inbox {
         });
     }
 
-    /// What has come: keys first, and not too much at once. Waits for something, until `limit`.
+    /// Takes waiting items: keys first, and not too many at once. Waits for an item until `limit`.
     pub(crate) fn take(&self, limit: Option<Duration>) -> Vec<Came> {
-        let is_empty = |waiting: &mut Waiting| {
-            waiting.keys.is_empty()
-                && waiting.session.is_empty()
-                && waiting.log.is_empty()
-                && !waiting.has_signal
-                && !waiting.is_gone
-        };
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut waiting = match limit {
-            None => self.more.wait_while(waiting, is_empty).unwrap_or_else(PoisonError::into_inner),
+            None => self
+                .more
+                .wait_while(waiting, |waiting| waiting.is_empty())
+                .unwrap_or_else(PoisonError::into_inner),
             Some(limit) => {
-                let waited = self.more.wait_timeout_while(waiting, limit, is_empty);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+                self.more
+                    .wait_timeout_while(waiting, limit, |waiting| waiting.is_empty())
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
             }
         };
         let mut came = Vec::new();
@@ -166,7 +175,7 @@ impl Inbox {
 impl Waiting {
     fn add(&mut self, event: RunEvent) {
         match (self.session.back_mut(), event) {
-            // A stream that comes faster than it is shown is a few large parts.
+            // A stream that comes faster than it is shown becomes a few large parts.
             (
                 Some(Came::Session(RunEvent::TextPart { text })),
                 RunEvent::TextPart { text: more },
@@ -180,7 +189,7 @@ impl Waiting {
     }
 }
 
-/// The bytes of a text part. 0: it isn't one.
+/// The bytes of a text part. 0: the event isn't a text part.
 fn text_bytes(event: &RunEvent) -> usize {
     match event {
         RunEvent::TextPart { text } | RunEvent::ThinkingPart { text } => text.len(),
@@ -202,20 +211,20 @@ impl RunEvents for SessionEvents {
 pub struct FoundPaths(pub(crate) Arc<Inbox>);
 
 impl FoundPaths {
-    /// Offers the paths that go on from what was wanted.
+    /// Offers the paths for the wanted text.
     pub fn offer(&self, wanted: String, paths: Vec<String>) {
         self.0.tell(FromSession::Paths(wanted, paths));
     }
 }
 
-/// Questions that wait for what the person says on the screen.
+/// Questions that wait for an answer on the screen.
 #[derive(Default)]
 pub(crate) struct Desk(Mutex<Asked>);
 
 #[derive(Default)]
 struct Asked {
     questions: Vec<(String, oneshot::Sender<Reply>)>,
-    /// They have no ID: those with the same text get each other's answer.
+    /// Inquiries have no ID: two with the same text get each other's answer.
     inquiries: Vec<(String, oneshot::Sender<InquiryAnswer>)>,
 }
 
@@ -223,7 +232,7 @@ impl Desk {
     pub(crate) fn reply(&self, id: &str, reply: Reply) {
         let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = asked.questions.iter().position(|(known, _)| known == id) {
-            // Nobody may wait for it any more.
+            // The asker may have stopped waiting.
             let _ = asked.questions.remove(at).1.send(reply);
         }
     }
@@ -244,7 +253,7 @@ pub struct ScreenApprover {
 }
 
 impl ScreenApprover {
-    /// One that asks on the screen which is [opened](crate::Screen::open) with it.
+    /// An approver for the screen that is [opened](crate::Screen::open) with it.
     pub fn new(questions: Questions) -> Self {
         Self { desk: Arc::default(), questions }
     }
@@ -259,9 +268,11 @@ impl Approver for ScreenApprover {
             asked.questions.push((question.id.to_string(), answer));
         }
         Box::pin(async move {
-            let (questions, asked) = (self.questions.clone(), question.clone());
-            let before = move || approval::before_asking(&questions, &asked);
-            match tokio::task::spawn_blocking(before).await {
+            let questions = self.questions.clone();
+            let asked = question.clone();
+            let known =
+                tokio::task::spawn_blocking(move || approval::before_asking(&questions, &asked));
+            match known.await {
                 Ok(None) => {}
                 Ok(Some(reply)) => return reply,
                 Err(error) => return Reply::Unasked(format!("asking failed: {error}")),
@@ -270,8 +281,8 @@ impl Approver for ScreenApprover {
                 return Reply::Unasked("the screen is gone".to_owned());
             };
             let questions = self.questions.clone();
-            let withdraw = move || approval::withdraw(&questions, &question);
-            let _ = tokio::task::spawn_blocking(withdraw).await;
+            let _ = tokio::task::spawn_blocking(move || approval::withdraw(&questions, &question))
+                .await;
             reply
         })
     }
@@ -284,8 +295,9 @@ impl Approver for ScreenApprover {
             asked.inquiries.push((inquiry.to_text(), answer));
         }
         Box::pin(async move {
-            let gone = || InquiryAnswer::Unanswered("the screen is gone".to_owned());
-            answered.await.unwrap_or_else(|_| gone())
+            answered
+                .await
+                .unwrap_or_else(|_| InquiryAnswer::Unanswered("the screen is gone".to_owned()))
         })
     }
 }

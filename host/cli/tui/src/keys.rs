@@ -19,7 +19,7 @@ A message that is sent while the agent works waits until it is done; Up takes it
 ";
 
 impl ScreenState {
-    /// Input of the terminal. Returns what has to be done.
+    /// Handles input of the terminal. Returns the effects.
     pub fn input(&mut self, event: Event, now: Duration) -> Vec<ScreenEffect> {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => {
@@ -42,8 +42,8 @@ impl ScreenState {
         }
     }
 
-    /// Whether keys answer the first question. Not while the person types a message, or has just
-    /// done so.
+    /// Whether keys answer the first question. They don't while the person types a message or has
+    /// just typed one.
     pub(crate) fn is_answering(&self, now: Duration) -> bool {
         self.questions.front().is_some_and(|question| {
             let is_quiet =
@@ -52,9 +52,9 @@ impl ScreenState {
         })
     }
 
-    /// When what is shown changes by itself.
+    /// The next time at which the picture changes by itself.
     pub(crate) fn next_change(&self, now: Duration) -> Option<Duration> {
-        let question = self.questions.front().filter(|_| self.editor.is_empty());
+        let question = if self.editor.is_empty() { self.questions.front() } else { None };
         let answering = question
             .and_then(|question| Some(question.since?.max(self.wrote_at) + QUIET))
             .filter(|at| *at > now);
@@ -77,7 +77,7 @@ impl ScreenState {
             _ if self.dialog.is_some() => return self.dialog_key(key, now),
             KeyCode::Esc => return self.escape(),
             _ if self.is_answering(now) && self.is_answer(key) => return self.answer(key, now),
-            // Anything else is typing, and what follows it is too.
+            // Any other key is typing, and so are the keys after it.
             _ => {
                 self.wrote_at = now;
                 return self.write(key);
@@ -107,15 +107,12 @@ impl ScreenState {
         if self.questions.front_mut().is_some_and(crate::question::OpenQuestion::back) {
             return Vec::new();
         }
-        match self.is_busy() {
-            true => vec![ScreenEffect::Interrupt],
-            false => Vec::new(),
-        }
+        if self.is_busy() { vec![ScreenEffect::Interrupt] } else { Vec::new() }
     }
 
     fn dialog_key(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let Some(dialog) = &mut self.dialog else { return Vec::new() };
-        // It may have opened while the person typed.
+        // The dialog may have opened while the person typed.
         let is_quiet = dialog.since.is_some_and(|since| now >= since.max(self.wrote_at) + QUIET);
         if dialog.is_sudden && !is_quiet && key.code != KeyCode::Esc {
             self.wrote_at = now;
@@ -167,7 +164,7 @@ impl ScreenState {
         }
     }
 
-    /// A key in the message.
+    /// Handles a key in the message.
     fn write(&mut self, key: KeyEvent) -> Vec<ScreenEffect> {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         let is_new_line = key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
@@ -195,10 +192,7 @@ impl ScreenState {
                 }
             }
             KeyCode::Char('d') if is_control && self.editor.is_empty() => {
-                return match self.is_busy() {
-                    true => Vec::new(),
-                    false => vec![ScreenEffect::Leave],
-                };
+                return if self.is_busy() { Vec::new() } else { vec![ScreenEffect::Leave] };
             }
             KeyCode::Char(letter) if !is_control && !key.modifiers.contains(KeyModifiers::ALT) => {
                 return self.insert(letter.encode_utf8(&mut [0; 4]));
@@ -225,7 +219,7 @@ impl ScreenState {
         self.complete()
     }
 
-    /// Looks what the word before the cursor may become.
+    /// Looks for completions of the word before the cursor.
     fn complete(&mut self) -> Vec<ScreenEffect> {
         let Some(word) = complete::word(self.editor.before()) else {
             self.popup = Popup::default();
@@ -237,14 +231,15 @@ impl ScreenState {
         }
         let wanted = word.trim_start_matches('@').to_owned();
         // The old offers stay until there are new ones.
-        match wanted.is_empty() {
-            true => self.popup = Popup::default(),
-            false => return vec![ScreenEffect::Complete(wanted)],
+        if wanted.is_empty() {
+            self.popup = Popup::default();
+        } else {
+            return vec![ScreenEffect::Complete(wanted)];
         }
         Vec::new()
     }
 
-    /// Paths that begin as the person wanted.
+    /// Takes the paths for the wanted text.
     pub(crate) fn offer(&mut self, wanted: &str, paths: &[String]) {
         let word = complete::word(self.editor.before());
         if word.and_then(|word| word.strip_prefix('@')) == Some(wanted) {
@@ -303,7 +298,7 @@ impl ScreenState {
         self.editor.set(&text);
     }
 
-    /// Enter.
+    /// Handles Enter.
     fn send(&mut self) -> Vec<ScreenEffect> {
         if self.editor.text().trim().is_empty() {
             return Vec::new();
@@ -315,7 +310,7 @@ impl ScreenState {
         let text = self.editor.take().trim().to_owned();
         (self.popup, self.recalled) = (Popup::default(), None);
         self.transcript.scroll_to_end();
-        // A path is no command.
+        // A path isn't a command.
         let word = text.split_whitespace().next().unwrap_or_default();
         if word.starts_with('/') && (word.len() == text.len() || complete::is_command(word)) {
             return self.command(&text);
@@ -329,12 +324,11 @@ impl ScreenState {
             }
             effects.push(ScreenEffect::Remember(text.clone()));
         }
-        match self.is_busy() {
-            true => effects.extend(self.apply(RunEvent::Queued { text }, self.last_key)),
-            false => {
-                self.phase = Phase::Begins;
-                effects.push(ScreenEffect::Send(text));
-            }
+        if self.is_busy() {
+            effects.extend(self.apply(RunEvent::Queued { text }, self.last_key));
+        } else {
+            self.phase = Phase::Begins;
+            effects.push(ScreenEffect::Send(text));
         }
         effects
     }
@@ -342,9 +336,11 @@ impl ScreenState {
     fn command(&mut self, name: &str) -> Vec<ScreenEffect> {
         let effect = match name {
             "/help" => {
-                let commands = complete::COMMANDS.iter();
-                let commands = commands.map(|(name, does)| format!("{name:12} {does}\n"));
-                self.transcript.push_told(&format!("{HELP}\n{}", commands.collect::<String>()));
+                let commands: String = complete::COMMANDS
+                    .iter()
+                    .map(|(name, does)| format!("{name:12} {does}\n"))
+                    .collect();
+                self.transcript.push_told(&format!("{HELP}\n{commands}"));
                 return Vec::new();
             }
             "/status" => {
@@ -384,7 +380,7 @@ impl ScreenState {
     }
 }
 
-/// A key that changes a text.
+/// Handles a key that changes a text.
 fn edit(editor: &mut crate::editor::Editor, key: KeyEvent) {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     let is_alt = key.modifiers.contains(KeyModifiers::ALT);

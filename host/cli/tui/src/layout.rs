@@ -11,12 +11,12 @@ const TAB: usize = 4;
 /// A text of one look, without line ends.
 pub(crate) type Piece = (String, Style);
 
-/// Where lines are broken.
+/// The places where lines are broken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Breaks {
     /// Between words.
     Words,
-    /// Anywhere: every space counts.
+    /// Anywhere: every space is kept.
     Anywhere,
 }
 
@@ -81,14 +81,14 @@ impl Breaker<'_> {
         };
         if self.column + wide > self.width {
             if text.trim().is_empty() && breaks == Breaks::Words {
-                // It stands for the line end.
+                // The space stands for the line end.
                 self.end_line();
                 self.begin_line();
                 return;
             }
             self.break_line();
         }
-        // The first one is the prefix.
+        // The first span is the prefix.
         let is_prefix = self.spans.len() <= 1;
         match self.spans.last_mut() {
             Some((last, known)) if *known == style && !is_prefix => last.push_str(text),
@@ -102,7 +102,7 @@ impl Breaker<'_> {
         }
     }
 
-    /// Ends the line at its last gap, and begins the next one with what follows that.
+    /// Ends the line at its last gap, and starts the next line with the text after the gap.
     fn break_line(&mut self) {
         let Some((spans, bytes, _)) = self.gap.take() else {
             self.end_line();
@@ -124,9 +124,11 @@ impl Breaker<'_> {
     }
 
     fn end_line(&mut self) {
-        let spans = std::mem::take(&mut self.spans).into_iter();
-        let spans = spans.filter(|(text, _)| !text.is_empty());
-        self.lines.push(Line::from_iter(spans.map(|(text, style)| Span::styled(text, style))));
+        let spans = std::mem::take(&mut self.spans)
+            .into_iter()
+            .filter(|(text, _)| !text.is_empty())
+            .map(|(text, style)| Span::styled(text, style));
+        self.lines.push(Line::from_iter(spans));
         (self.gap, self.has_text) = (None, false);
     }
 
@@ -145,8 +147,9 @@ pub(crate) fn text(
     breaks: Breaks,
 ) -> Vec<Line<'static>> {
     let prefix = (indent.to_owned(), style);
-    let line = |line: &str| wrap(&[(line.to_owned(), style)], width, &prefix, &prefix, breaks);
-    text.lines().flat_map(line).collect()
+    text.lines()
+        .flat_map(|line| wrap(&[(line.to_owned(), style)], width, &prefix, &prefix, breaks))
+        .collect()
 }
 
 #[cfg(test)]

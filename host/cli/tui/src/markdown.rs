@@ -13,8 +13,8 @@ const MAX_DEPTH: usize = 6;
 /// Columns of a table.
 const MAX_CELLS: usize = 12;
 
-/// The lines of a text. `fence`: the line that began a block of code before the text and that
-/// didn't end yet. Its text is neutral.
+/// The lines of a text. `fence`: the first line of a block of code that began before the text and
+/// has not ended. Its text is neutral.
 pub(crate) fn lines(
     text: &str,
     fence: Option<&str>,
@@ -39,7 +39,7 @@ struct Renderer {
     styles: Vec<Style>,
     /// Each list with the number of its next item. `None`: without numbers.
     lists: Vec<Option<u64>>,
-    /// What begins the item's first line.
+    /// The mark at the start of the item's first line.
     marker: Option<String>,
     quotes: usize,
     link: Option<String>,
@@ -47,7 +47,7 @@ struct Renderer {
     /// The rows of a table, each with the texts of its cells.
     table: Vec<Vec<String>>,
     is_table: bool,
-    /// Whether the next block is set apart from what is above.
+    /// Whether the next block is set apart from the block above.
     needs_gap: bool,
     width: usize,
     theme: Theme,
@@ -103,7 +103,7 @@ impl Renderer {
                 let style = self.style().patch(self.theme.style(Role::Code));
                 self.text(&code, style);
             }
-            // It isn't a browser: what the model wrote is shown.
+            // HTML is shown as the model wrote it: this isn't a browser.
             Event::Html(html) | Event::InlineHtml(html) => self.text(&html, self.style()),
             Event::SoftBreak => self.text(" ", self.style()),
             Event::HardBreak => self.text("\n", self.style()),
@@ -214,7 +214,7 @@ impl Renderer {
             }
             TagEnd::Item => {
                 self.flush();
-                // An item without a text has its mark all the same.
+                // An item without a text has its mark too.
                 if self.marker.is_some() {
                     self.pieces.push((String::new(), self.style()));
                     self.flush();
@@ -229,7 +229,7 @@ impl Renderer {
             TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => self.pop_style(),
             TagEnd::Link | TagEnd::Image => {
                 self.pop_style();
-                // Where a link leads is seen before anyone follows it.
+                // The person sees the target of a link before they follow it.
                 let target = self.link.take().unwrap_or_default();
                 let is_shown = self.pieces.last().is_some_and(|(text, _)| *text == target);
                 if !is_shown && !target.is_empty() {
@@ -257,7 +257,7 @@ impl Renderer {
         self.needs_gap = true;
     }
 
-    /// Puts what was collected into lines.
+    /// Puts the collected text into lines.
     fn flush(&mut self) {
         if self.pieces.is_empty() {
             return;
@@ -280,17 +280,16 @@ impl Renderer {
             (None, true) => {}
         }
         let rest = format!("{quotes}{indent}");
-        let (mut pieces, breaks) = (std::mem::take(&mut self.pieces), Breaks::Words);
-        let breaks = match self.is_code {
-            true => {
-                if let Some((last, _)) = pieces.last_mut()
-                    && last.ends_with('\n')
-                {
-                    last.pop();
-                }
-                Breaks::Anywhere
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let breaks = if self.is_code {
+            if let Some((last, _)) = pieces.last_mut()
+                && last.ends_with('\n')
+            {
+                last.pop();
             }
-            false => breaks,
+            Breaks::Anywhere
+        } else {
+            Breaks::Words
         };
         let bar = if self.is_code { "  " } else { "" };
         let first = (format!("{first}{bar}"), faint);
@@ -298,16 +297,17 @@ impl Renderer {
         self.lines.extend(wrap(&pieces, self.width, &first, &rest, breaks));
     }
 
-    /// The table with its columns one below the other, or, if it has no room, row by row.
+    /// Puts the table into lines: in columns, or row by row if there is no room.
     fn put_table(&mut self) {
         let table = std::mem::take(&mut self.table);
         let cells = table.iter().map(Vec::len).max().unwrap_or_default().min(MAX_CELLS);
-        let wide = |at: usize| {
+        let widths = (0..cells).map(|at| {
             table.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..cells).map(wide).collect();
+        });
+        let widths: Vec<usize> = widths.collect();
         let fits = widths.iter().sum::<usize>() + 3 * cells <= self.width;
-        let (plain, strong) = (self.theme.style(Role::Plain), self.theme.style(Role::Strong));
+        let plain = self.theme.style(Role::Plain);
+        let strong = self.theme.style(Role::Strong);
         let faint = self.theme.style(Role::Faint);
         for (number, row) in table.iter().enumerate() {
             let style = if number == 0 { strong } else { plain };

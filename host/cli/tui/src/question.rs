@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Style;
 use ratatui::text::Line;
 use serde_json::{Map, Value};
 use toolhold_core::text::{neutral, neutral_line};
@@ -13,11 +14,11 @@ use crate::editor::Editor;
 use crate::layout::{Breaks, wrap};
 use crate::theme::{Role, Theme};
 
-/// Time without a key after which a key is an answer. What is typed before was meant for something
+/// Time without a key after which a key is an answer. Keys before that were meant for something
 /// else.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);
 
-/// Who answers.
+/// The name of the answerer.
 const BY: &str = "terminal";
 
 /// A question.
@@ -28,7 +29,7 @@ pub(crate) struct OpenQuestion {
     text: String,
     kind: Kind,
     stage: Stage,
-    /// When the person could see it first.
+    /// The time from which the person can see the question.
     pub(crate) since: Option<Duration>,
     /// Lines that are scrolled away.
     scrolled: usize,
@@ -36,16 +37,16 @@ pub(crate) struct OpenQuestion {
 
 #[derive(Debug)]
 enum Kind {
-    /// What a permanent approval would write.
+    /// `always`: the rule that a permanent approval would write.
     Approval { always: Option<String> },
-    /// The fields of a form. None: the person is to open an address.
+    /// The fields of a form. Without fields, the person is to open an address.
     Inquiry { asked: String, fields: Vec<FormField> },
 }
 
 #[derive(Debug)]
 enum Stage {
     Choosing,
-    /// Enter approves; a letter was the begin of a message.
+    /// Enter approves; another letter starts a message.
     Confirm(Scope, char),
     /// The person says why not.
     Reason(Editor),
@@ -74,9 +75,10 @@ impl OpenQuestion {
         text: &str,
         always: Option<String>,
     ) -> Self {
-        // The words have it, unless they come from elsewhere.
-        let caller = caller.filter(|caller| !text.contains(*caller));
-        let caller = caller.map_or(String::new(), |it| format!("asked by {}\n", neutral_line(it)));
+        // The text names the caller, unless it comes from elsewhere.
+        let caller = caller
+            .filter(|caller| !text.contains(*caller))
+            .map_or(String::new(), |it| format!("asked by {}\n", neutral_line(it)));
         let text = format!("{caller}{}", neutral(text));
         let kind = Kind::Approval { always: always.map(|text| neutral(&text).into_owned()) };
         Self { id, call, text, kind, stage: Stage::Choosing, since: None, scrolled: 0 }
@@ -85,8 +87,8 @@ impl OpenQuestion {
     pub(crate) fn inquiry(id: String, call: String, text: String, form: Option<&Value>) -> Self {
         let shown = neutral(&text).into_owned();
         let fields = form.map(form_fields).unwrap_or_default();
-        let (kind, text) = (Kind::Inquiry { asked: text, fields }, shown);
-        Self { id, call, text, kind, stage: Stage::Choosing, since: None, scrolled: 0 }
+        let kind = Kind::Inquiry { asked: text, fields };
+        Self { id, call, text: shown, kind, stage: Stage::Choosing, since: None, scrolled: 0 }
     }
 
     /// The editor that keys go to.
@@ -97,7 +99,7 @@ impl OpenQuestion {
         }
     }
 
-    /// What the person types, with what stands for each character.
+    /// The text that the person types, with the mask of its characters.
     pub(crate) fn typed(&self) -> Option<(&Editor, Option<char>)> {
         match (&self.stage, &self.kind) {
             (Stage::Reason(editor), _) => Some((editor, None)),
@@ -109,7 +111,7 @@ impl OpenQuestion {
         }
     }
 
-    /// Takes a key. `None`: it isn't answered yet.
+    /// Takes a key. `None`: the question isn't answered yet.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Option<QuestionReply> {
         match key.code {
             KeyCode::Up if self.editor().is_none() => {
@@ -161,7 +163,8 @@ impl OpenQuestion {
                 let field = fields.get(*at)?;
                 match field.read(editor.text().trim()) {
                     Ok(value) => {
-                        let (next, mut content) = (*at + 1, std::mem::take(content));
+                        let next = *at + 1;
+                        let mut content = std::mem::take(content);
                         if let Some(value) = value {
                             content.insert(field.name().to_owned(), value);
                         }
@@ -175,7 +178,7 @@ impl OpenQuestion {
         None
     }
 
-    /// Whether a key means something for it. Anything else is typing.
+    /// Whether the question uses a key. Any other key is typing.
     pub(crate) fn takes(&self, key: KeyEvent) -> bool {
         let letter = match key.code {
             KeyCode::Char(letter) => letter.to_ascii_lowercase(),
@@ -193,14 +196,14 @@ impl OpenQuestion {
         }
     }
 
-    /// The letter that waits for Enter, which is the begin of a message if another letter comes.
+    /// The letter that waits for Enter. If another letter comes, both start a message.
     pub(crate) fn take_letter(&mut self) -> Option<char> {
         let Stage::Confirm(_, letter) = self.stage else { return None };
         self.stage = Stage::Choosing;
         Some(letter)
     }
 
-    /// Goes back to the choice. `false`: it is there.
+    /// Goes back to the choice. `false`: the question is there already.
     pub(crate) fn back(&mut self) -> bool {
         let is_deeper = !matches!(self.stage, Stage::Choosing);
         self.stage = Stage::Choosing;
@@ -213,12 +216,13 @@ impl OpenQuestion {
             let accepted = InquiryAnswer::Accepted { content, by: BY.to_owned() };
             return Some(QuestionReply::Inquiry(asked.clone(), accepted));
         }
-        let (editor, wrong) = (Editor::default(), String::new());
+        let editor = Editor::default();
+        let wrong = String::new();
         self.stage = Stage::Field { at, content, editor, wrong };
         None
     }
 
-    /// What the keys do.
+    /// A description of the keys.
     pub(crate) fn hint(&self, others: usize) -> String {
         let more = match others {
             0 => String::new(),
@@ -251,17 +255,11 @@ impl OpenQuestion {
         theme: Theme,
     ) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
-        let mut put = |text: &str, role: Role| {
-            let none = (String::new(), theme.style(role));
-            let hang = ("  │ ".to_owned(), theme.style(role));
-            let hang = if text.starts_with("  │ ") { &hang } else { &none };
-            let piece = [(text.to_owned(), theme.style(role))];
-            lines.extend(wrap(&piece, width, &none, hang, Breaks::Anywhere));
-        };
-        let (mut is_change, mut is_first) = (false, true);
+        let mut is_change = false;
+        let mut is_first = true;
         for line in self.text.lines() {
             is_change = line == "  change:" || is_change && line.starts_with("  │ ");
-            let sign = line.strip_prefix("  │ ").filter(|_| is_change);
+            let sign = if is_change { line.strip_prefix("  │ ") } else { None };
             let role = match sign.and_then(|line| line.as_bytes().first()) {
                 Some(b'+') => Role::Added,
                 Some(b'-') => Role::Removed,
@@ -269,20 +267,24 @@ impl OpenQuestion {
                 _ if is_first => Role::Warning,
                 _ => Role::Plain,
             };
-            put(line, role);
+            lines.extend(question_line(line, theme.style(role), width));
             is_first = false;
         }
         match (&self.stage, &self.kind) {
             (Stage::Confirm(Scope::Always, _), Kind::Approval { always: Some(rule) }) => {
-                rule.lines().for_each(|line| put(line, Role::Warning));
+                let style = theme.style(Role::Warning);
+                lines.extend(rule.lines().flat_map(|line| question_line(line, style, width)));
             }
             (Stage::Field { at, wrong, .. }, Kind::Inquiry { fields, .. }) => {
                 if let Some(field) = fields.get(*at) {
-                    field.lines().iter().for_each(|line| put(line, Role::Plain));
-                    put(&field.question(), Role::Strong);
+                    for line in field.lines() {
+                        lines.extend(question_line(&line, theme.style(Role::Plain), width));
+                    }
+                    let style = theme.style(Role::Strong);
+                    lines.extend(question_line(&field.question(), style, width));
                 }
                 if !wrong.is_empty() {
-                    put(wrong, Role::Bad);
+                    lines.extend(question_line(wrong, theme.style(Role::Bad), width));
                 }
             }
             _ => {}
@@ -304,6 +306,14 @@ impl OpenQuestion {
         shown.push(Line::styled(more, theme.style(Role::Selected)));
         shown
     }
+}
+
+/// The lines for one line of a text. Below a line of a change, the bar goes on.
+fn question_line(text: &str, style: Style, width: usize) -> Vec<Line<'static>> {
+    let none = (String::new(), style);
+    let bar = ("  │ ".to_owned(), style);
+    let hang = if text.starts_with("  │ ") { &bar } else { &none };
+    wrap(&[(text.to_owned(), style)], width, &none, hang, Breaks::Anywhere)
 }
 
 fn yes(scope: Scope) -> QuestionReply {

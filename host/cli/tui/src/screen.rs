@@ -20,17 +20,17 @@ use crate::state::ScreenState;
 use crate::terminal;
 use crate::view::draw;
 
-/// Time between two pictures. What the person types is shown at once.
+/// Time between two pictures. Typed text is shown at once.
 const FRAME: Duration = Duration::from_millis(16);
 
 /// A shell's exit code for an ended command: 128 plus the number of SIGTERM.
 const ENDED: i32 = 143;
 
-/// What the person can interrupt.
+/// The work that the person can interrupt.
 #[derive(Default)]
 struct Running {
     token: Option<CancellationToken>,
-    /// What was sent was interrupted before it began.
+    /// Whether a sent message was interrupted before its work started.
     is_interrupted: bool,
 }
 
@@ -56,19 +56,20 @@ pub struct ScreenHandle {
 }
 
 impl Screen {
-    /// Opens the screen with a state. It answers the questions of `approver`. What the person wants
-    /// comes out of the receiver, which ends with the screen. SIGINT, SIGTERM and SIGHUP end the
-    /// chat from now on.
+    /// Opens the screen with a state. It answers the questions of `approver`. The effects come out
+    /// of the receiver, which ends with the screen. SIGINT, SIGTERM and SIGHUP end the chat from
+    /// now on.
     ///
     /// # Errors
     ///
-    /// The terminal's.
+    /// The error of the terminal.
     pub fn open(
         state: ScreenState,
         approver: &ScreenApprover,
         interrupts: &Interrupts,
     ) -> io::Result<(ScreenHandle, UnboundedReceiver<ScreenEffect>)> {
-        let (inbox, running) = (Arc::<Inbox>::default(), Arc::<Mutex<Running>>::default());
+        let inbox = Arc::<Inbox>::default();
+        let running = Arc::<Mutex<Running>>::default();
         let desk = Arc::clone(&approver.desk);
         let (effects, wanted) = unbounded_channel();
         terminal::open()?;
@@ -80,7 +81,9 @@ impl Screen {
         terminal::read_keys(&inbox)?;
         let out = BufWriter::with_capacity(64 * 1024, io::stdout());
         let terminal = Terminal::new(CrosstermBackend::new(out))?;
-        let (began, is_outside, is_ending) = (Instant::now(), false, false);
+        let began = Instant::now();
+        let is_outside = false;
+        let is_ending = false;
         let screen =
             Self { terminal, state, inbox, desk, effects, running, began, is_outside, is_ending };
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || screen.run());
@@ -89,7 +92,8 @@ impl Screen {
     }
 
     fn run(mut self) {
-        let (mut is_old, mut drawn) = (true, None::<Duration>);
+        let mut is_old = true;
+        let mut drawn = None::<Duration>;
         loop {
             let now = self.began.elapsed();
             let limit = match (is_old && !self.is_outside, drawn) {
@@ -99,7 +103,7 @@ impl Screen {
             };
             let came = self.inbox.take(limit);
             let now = self.began.elapsed();
-            // Nothing came in time: what is shown changes by itself.
+            // Nothing came in time: the picture changes by itself.
             is_old |= came.is_empty();
             let mut is_typed = false;
             for came in came {
@@ -126,13 +130,13 @@ impl Screen {
         }
     }
 
-    /// Takes what came. `false`: the screen ends.
+    /// Takes the items that came. `false`: the screen ends.
     fn take(&mut self, came: Came, now: Duration) -> bool {
         let effects = match came {
             Came::Terminal(Event::Key(key)) if self.is_outside => {
                 if matches!(key.code, KeyCode::Enter | KeyCode::Esc) {
                     self.is_outside = false;
-                    // What the shell prints later begins its own line.
+                    // The next output of the shell starts on its own line.
                     let _ = write!(io::stdout(), "\r\n");
                     let _ = terminal::enter().and_then(|()| self.draw_anew());
                 }
@@ -228,7 +232,7 @@ impl Screen {
         }
     }
 
-    /// What runs ends as interrupted, then the chat does.
+    /// Ends the running work as interrupted, and then the chat.
     fn end(&mut self) {
         if !std::mem::replace(&mut self.is_ending, true) {
             self.carry_out(ScreenEffect::Leave);
@@ -247,17 +251,17 @@ impl Screen {
 }
 
 impl ScreenHandle {
-    /// Where the session's events go.
+    /// The sink for the session's events.
     pub fn events(&self) -> SessionEvents {
         SessionEvents(Arc::clone(&self.inbox))
     }
 
-    /// Where found paths go.
+    /// The sink for found paths.
     pub fn paths(&self) -> FoundPaths {
         FoundPaths(Arc::clone(&self.inbox))
     }
 
-    /// Says something else to the screen.
+    /// Sends another message to the screen.
     pub fn tell(&self, told: FromSession) {
         self.inbox.tell(told);
     }
@@ -273,7 +277,7 @@ impl ScreenHandle {
         token
     }
 
-    /// Nothing runs.
+    /// Tells that nothing runs.
     pub fn disarm(&self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).token = None;
     }

@@ -24,7 +24,7 @@ pub(crate) const MAX_HISTORY: usize = 1000;
 /// Bytes of a reason at the end of a task.
 const MAX_REASON: usize = 2000;
 
-/// What commands of the person say that isn't known from events.
+/// Facts for commands of the person that aren't known from events.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// The limits and the rules in force.
@@ -37,10 +37,10 @@ pub struct About {
     pub notify: bool,
 }
 
-/// What the agent is at.
+/// The agent's activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It waits for a message.
+    /// The agent waits for a message.
     Idle,
     /// A message or a command is on its way.
     Begins,
@@ -54,7 +54,7 @@ pub(crate) enum Phase {
     Runs,
 }
 
-/// Something that the session wants to know from the person.
+/// A choice that the session asks the person for.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialog {
     pub(crate) text: String,
@@ -62,7 +62,7 @@ pub(crate) struct Dialog {
     pub(crate) chosen: usize,
     /// Whether no command of the person opened it.
     pub(crate) is_sudden: bool,
-    /// When the person could see it first.
+    /// The time from which the person can see the dialog.
     pub(crate) since: Option<Duration>,
 }
 
@@ -74,7 +74,7 @@ pub struct ScreenState {
     pub(crate) session: String,
     pub(crate) directory: String,
     pub(crate) model: String,
-    /// Tokens that the model can read, and that it read last.
+    /// Tokens that the model can read, and tokens that it read last.
     pub(crate) context: [u64; 2],
     pub(crate) phase: Phase,
     pub(crate) transcript: Transcript,
@@ -83,12 +83,12 @@ pub struct ScreenState {
     pub(crate) dialog: Option<Dialog>,
     pub(crate) editor: Editor,
     pub(crate) popup: Popup,
-    /// The place in the history, from its end. `None`: what is typed is new.
+    /// The place in the history, from its end. `None`: the typed text is new.
     pub(crate) recalled: Option<usize>,
-    /// What was typed before it went there.
+    /// The text that was typed before an earlier message was recalled.
     pub(crate) draft: String,
     pub(crate) spent: Spent,
-    /// What was taken before this task.
+    /// The tokens and the cost before this task.
     before: Spent,
     /// Results by the confidence of filters: full, partial, fallback.
     pub(crate) filtered: [u64; 3],
@@ -104,7 +104,7 @@ pub struct ScreenState {
     pub(crate) wrote_at: Duration,
     /// Whether the terminal is large enough for the picture.
     pub(crate) is_visible: bool,
-    /// Whether the terminal's window has the focus. `None`: it doesn't say.
+    /// Whether the terminal's window has the focus. `None`: the terminal doesn't say.
     pub(crate) has_focus: Option<bool>,
     /// The columns and lines of the transcript, as it was drawn last.
     pub(crate) shown: (usize, usize),
@@ -145,7 +145,7 @@ impl ScreenState {
         }
     }
 
-    /// An event. `now`: the time on a clock that only grows. Returns what has to be done.
+    /// Applies an event. `now`: the time on a clock that only grows. Returns the effects.
     pub fn apply(&mut self, event: RunEvent, now: Duration) -> Vec<ScreenEffect> {
         match event {
             RunEvent::Session { id, directory } => {
@@ -200,8 +200,8 @@ impl ScreenState {
                 if let Some(at) = self.questions.iter().position(|it| it.id == id)
                     && let Some(question) = self.questions.remove(at)
                 {
-                    let told = |call: &mut CallBlock| call.answered(answer, &by, &reason);
-                    self.transcript.change_call(&question.call, told);
+                    self.transcript
+                        .change_call(&question.call, |call| call.answered(answer, &by, &reason));
                 }
                 if self.questions.is_empty()
                     && let Some(since) = self.asked_since.take()
@@ -228,9 +228,9 @@ impl ScreenState {
                     self.phase = Phase::Asks;
                 }
                 let category = category.as_deref();
-                let done =
-                    |call: &mut CallBlock| call.done(failed, category, &text, filtered.as_ref());
-                self.transcript.change_call(&id, done);
+                self.transcript.change_call(&id, |call| {
+                    call.done(failed, category, &text, filtered.as_ref());
+                });
             }
             RunEvent::Notice { text } => self.transcript.notice(&text),
             RunEvent::Ended { ending, spent, session } => {
@@ -246,8 +246,8 @@ impl ScreenState {
         Vec::new()
     }
 
-    /// Nothing runs any more. The next message is sent, unless the person interrupted: then what
-    /// waits comes back to be changed.
+    /// Nothing runs any more. The next message is sent. If the person interrupted, the waiting
+    /// messages come back to be changed.
     fn end(&mut self, kind: EndKind) -> Vec<ScreenEffect> {
         self.phase = Phase::Idle;
         if kind != EndKind::Cancelled {
@@ -280,31 +280,31 @@ impl ScreenState {
     fn ask(&mut self, question: OpenQuestion, now: Duration) -> Vec<ScreenEffect> {
         self.asked_since.get_or_insert(now);
         self.questions.push_back(question);
-        match self.about.notify && self.has_focus != Some(true) {
-            true => vec![ScreenEffect::Notify],
-            false => Vec::new(),
+        if self.about.notify && self.has_focus != Some(true) {
+            vec![ScreenEffect::Notify]
+        } else {
+            Vec::new()
         }
     }
 
-    /// The picture is on the terminal, with the first question.
+    /// Notes that the picture is on the terminal, with the first question.
     pub(crate) fn was_drawn(&mut self, now: Duration) {
-        let since = |before: Option<Duration>| self.is_visible.then_some(before.unwrap_or(now));
         if let Some(question) = self.questions.front_mut() {
-            question.since = since(question.since);
+            question.since = self.is_visible.then_some(question.since.unwrap_or(now));
         }
         if let Some(dialog) = &mut self.dialog {
-            dialog.since = since(dialog.since);
+            dialog.since = self.is_visible.then_some(dialog.since.unwrap_or(now));
         }
     }
 
-    /// Takes over what the person has typed in the session before.
+    /// Takes over the text that the person typed in the session before.
     pub(crate) fn goes_on_from(&mut self, before: Self, now: Duration) {
         (self.editor, self.queued) = (before.editor, before.queued);
         (self.has_focus, self.last_key) = (before.has_focus, now);
         self.about.history = before.about.history;
     }
 
-    /// The session asks the person.
+    /// Shows a choice that the session asks for.
     pub(crate) fn open_dialog(&mut self, text: &str, choices: Vec<String>, is_sudden: bool) {
         let choices = choices.iter().map(|choice| neutral_line(choice)).collect();
         let text = toolhold_core::text::neutral(text).into_owned();
@@ -316,14 +316,14 @@ impl ScreenState {
         self.phase != Phase::Idle
     }
 
-    /// The time of the task, without that in which the person was asked.
+    /// The time of the task, without the time in which the person was asked.
     pub(crate) fn time(&self, now: Duration) -> Duration {
         let Some(began) = self.began else { return self.took };
         let asked = self.asked_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         now.saturating_sub(began).saturating_sub(self.asked + asked)
     }
 
-    /// What the agent is at, in words.
+    /// The agent's activity, in words.
     pub(crate) fn phase_in_words(&self) -> String {
         if !self.questions.is_empty() {
             return "waits for you".to_owned();
@@ -342,20 +342,20 @@ impl ScreenState {
         }
     }
 
-    /// How much of the model's context the last request took, in percent.
+    /// The part of the model's context that the last request took, in percent.
     pub(crate) fn fill(&self) -> Option<u64> {
         let [context, read] = self.context;
         (context > 0 && read > 0).then(|| read.saturating_mul(100) / context)
     }
 
-    /// How much of what the model read came from the provider's cache, in percent.
+    /// The part of the read tokens that came from the provider's cache, in percent.
     pub(crate) fn cache_hits(&self) -> Option<u64> {
         let Spent { input, cache_read, cache_written, .. } = self.spent;
         let read = input.saturating_add(cache_read).saturating_add(cache_written);
         cache_read.saturating_mul(100).checked_div(read)
     }
 
-    /// What the session took, without what came before this task.
+    /// The answers of this task.
     pub(crate) fn turns(&self) -> u64 {
         match self.began {
             Some(_) => self.spent.turns.saturating_sub(self.before.turns),

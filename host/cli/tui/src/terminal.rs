@@ -21,13 +21,14 @@ use crate::inbox::Inbox;
 /// Bytes of a line of the log.
 const MAX_LOG_LINE: u64 = 4096;
 
-/// What tells a terminal that Toolhold waits. A fixed text: nobody else may write here.
+/// The sequence that tells a terminal that Toolhold waits. The text is fixed: nobody else may write
+/// here.
 const NOTIFY: &[u8] = b"\x1b]9;Toolhold needs approval\x1b\\\x07";
 
 /// Whether the screen is open.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Where stderr went before.
+/// The stderr from before.
 static STDERR: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 /// Whether a full screen can be shown: stdin and stdout are a terminal that can move its cursor.
@@ -81,7 +82,7 @@ pub(crate) fn leave() -> io::Result<()> {
     execute!(io::stdout(), LeaveAlternateScreen, Show)
 }
 
-/// Goes back to it.
+/// Goes back to the screen.
 pub(crate) fn enter() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen)
 }
@@ -93,7 +94,7 @@ pub(crate) fn notify() -> io::Result<()> {
     out.flush()
 }
 
-/// What would go to stderr goes to the inbox: the log and messages of any crate would be written
+/// Sends the text for stderr to the inbox: the log and messages of any crate would be written
 /// across the screen.
 pub(crate) fn catch_stderr(inbox: &Arc<Inbox>) -> io::Result<()> {
     if !io::stderr().is_terminal() {
@@ -104,37 +105,39 @@ pub(crate) fn catch_stderr(inbox: &Arc<Inbox>) -> io::Result<()> {
     rustix::stdio::dup2_stderr(&write)?;
     *STDERR.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
     let inbox = Arc::clone(inbox);
-    let lines = move || {
-        let mut lines = BufReader::new(File::from(read));
-        loop {
-            let mut line = Vec::new();
-            match lines.by_ref().take(MAX_LOG_LINE).read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => return,
-                Ok(_) => inbox.log(String::from_utf8_lossy(&line).trim_end().to_owned()),
-            }
-        }
-    };
-    thread::Builder::new().name("log".to_owned()).spawn(lines)?;
+    thread::Builder::new().name("log".to_owned()).spawn(move || pass_lines(read, &inbox))?;
     Ok(())
 }
 
-/// Passes what the person types to the inbox, as long as there is a terminal.
+fn pass_lines(read: OwnedFd, inbox: &Inbox) {
+    let mut lines = BufReader::new(File::from(read));
+    loop {
+        let mut line = Vec::new();
+        match lines.by_ref().take(MAX_LOG_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => inbox.log(String::from_utf8_lossy(&line).trim_end().to_owned()),
+        }
+    }
+}
+
+/// Passes keys to the inbox, as long as there is a terminal.
 pub(crate) fn read_keys(inbox: &Arc<Inbox>) -> io::Result<()> {
     let inbox = Arc::clone(inbox);
-    let keys = move || {
-        loop {
-            match event::read() {
-                Ok(event) => inbox.terminal(event),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    inbox.lose_terminal();
-                    return;
-                }
+    thread::Builder::new().name("keys".to_owned()).spawn(move || pass_keys(&inbox))?;
+    Ok(())
+}
+
+fn pass_keys(inbox: &Inbox) {
+    loop {
+        match event::read() {
+            Ok(event) => inbox.terminal(event),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => {
+                inbox.lose_terminal();
+                return;
             }
         }
-    };
-    thread::Builder::new().name("keys".to_owned()).spawn(keys)?;
-    Ok(())
+    }
 }
 
 /// Whether an event changes the picture.

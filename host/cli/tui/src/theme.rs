@@ -3,19 +3,19 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// What a text is.
+/// The role of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Plain,
     /// Names and headings.
     Strong,
-    /// Details, and what the model thinks.
+    /// Details, and the model's thoughts.
     Faint,
     Emphasis,
     Struck,
     Code,
     Link,
-    /// What the person wrote.
+    /// The words of the person.
     Person,
     Tool,
     Added,
@@ -23,11 +23,11 @@ pub(crate) enum Role {
     Good,
     Warning,
     Bad,
-    /// What Enter would take.
+    /// The choice that Enter would take.
     Selected,
 }
 
-/// The looks.
+/// The looks of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
     has_colours: bool,
@@ -63,9 +63,9 @@ impl Theme {
             Role::Selected => (None, Modifier::REVERSED),
         };
         let style = Style::new().add_modifier(modifier);
-        match colour.filter(|_| self.has_colours) {
-            Some(colour) => style.fg(colour),
-            None => style,
+        match colour {
+            Some(colour) if self.has_colours => style.fg(colour),
+            _ => style,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The transcript of the screen: what was said and done as blocks, with scrolling.
+//! The transcript of the screen: words and actions as blocks, with scrolling.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::layout::{Breaks, text, wrap};
 use crate::markdown;
 use crate::theme::{Role, Theme};
 
-/// Bytes of text that are kept. What is older is in the record.
+/// Bytes of text that are kept. Older text is in the record.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 /// Blocks that are kept.
@@ -23,8 +23,8 @@ const MAX_LINES: usize = 4000;
 /// Bytes of one text of the person or of Toolhold that are shown.
 const MAX_TEXT: usize = 32 * 1024;
 
-/// Bytes of a part of an answer, from which on the next paragraph is a block of its own; and from
-/// which on the next line is.
+/// Bytes of a part of an answer after which the next paragraph starts a new block, and bytes after
+/// which the next line does.
 const PART: [usize; 2] = [1024, 4096];
 
 /// Bytes of one thought that are shown: the last ones.
@@ -38,7 +38,7 @@ pub(crate) enum Block {
     Thinking(String),
     Call(Box<CallBlock>),
     Notice(String),
-    /// What a command of the person says.
+    /// The message of a person's command.
     Told(String),
     Ended(EndKind, String, Spent),
 }
@@ -49,10 +49,10 @@ pub(crate) struct AnswerPart {
     text: String,
     /// The line that began a block of code in an earlier part.
     fence: Option<String>,
-    /// The same for the next part, as far as the text is looked at.
+    /// The line that began a block of code, for the next part, as far as the text is looked at.
     next_fence: Option<String>,
     looked_at: usize,
-    /// Whether it goes on in the middle of a paragraph or a list.
+    /// Whether the part starts in the middle of a paragraph or a list.
     is_near: bool,
 }
 
@@ -146,7 +146,7 @@ impl Transcript {
         self.push(Block::Thinking(part.into_owned()));
     }
 
-    /// A part of the answer that is being written.
+    /// Adds a part of the answer that is being written.
     pub(crate) fn answer(&mut self, part: &str) {
         let part = neutral(part);
         let mut rest: &str = &part;
@@ -163,7 +163,7 @@ impl Transcript {
                 self.is_open = true;
                 continue;
             };
-            // Little at a time, so that a part ends soon after it has its size.
+            // In small steps, so that a part ends soon after it has its size.
             let (now, later) = rest.split_at(rest.ceil_char_boundary(PART[0].min(rest.len())));
             rest = later;
             answer.text.push_str(now);
@@ -177,12 +177,12 @@ impl Transcript {
         }
     }
 
-    /// The answer that was being written is whole.
+    /// Notes that the answer is complete.
     pub(crate) fn end_answer(&mut self) {
         self.is_open = false;
     }
 
-    /// Changes the last call with this ID. `false`: it isn't here any more.
+    /// Changes the last call with this ID. `false`: the call isn't here any more.
     pub(crate) fn change_call(&mut self, id: &str, change: impl FnOnce(&mut CallBlock)) -> bool {
         let found = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.block {
             Block::Call(call) if call.id == id => Some((call, &mut entry.bytes, &mut entry.laid)),
@@ -196,13 +196,13 @@ impl Transcript {
         true
     }
 
-    /// Shows results at length, or not any more.
+    /// Shows results at length, or shortens them again.
     pub(crate) fn turn_length(&mut self) {
         self.is_long = !self.is_long;
         self.entries.iter_mut().for_each(|entry| entry.laid = None);
     }
 
-    /// The end is visible.
+    /// Scrolls to the end.
     pub(crate) fn scroll_to_end(&mut self) {
         self.top = None;
     }
@@ -212,7 +212,8 @@ impl Transcript {
     }
 
     fn laid(&mut self, at: usize, width: usize) -> &[Line<'static>] {
-        let (theme, is_long) = (self.theme, self.is_long);
+        let theme = self.theme;
+        let is_long = self.is_long;
         let entry = &mut self.entries[at];
         if entry.laid.as_ref().is_none_or(|(known, _)| *known != width) {
             let lines = entry.block.lines(width, theme, is_long);
@@ -221,7 +222,7 @@ impl Transcript {
         entry.laid.as_ref().map_or(&[], |(_, lines)| lines)
     }
 
-    /// What says that older blocks are gone.
+    /// A line that says that older blocks are gone.
     fn gone(&self, session: &str) -> Option<Line<'static>> {
         (self.dropped > 0).then(|| {
             let text = format!(
@@ -308,17 +309,17 @@ impl Transcript {
             }
         }
         self.forget_lines(first);
-        // The end counts more than that older parts are gone.
+        // The end matters more than the note on older parts.
         if self.top.is_none() && lines.len() > height {
             lines.drain(..lines.len() - height);
         }
         lines
     }
 
-    /// Drops laid-out lines, if there are many: those far from what is visible.
+    /// Drops laid-out lines far from the visible ones, if there are many.
     fn forget_lines(&mut self, visible: usize) {
-        let count = |entry: &Entry| entry.laid.as_ref().map_or(0, |(_, lines)| lines.len());
-        if self.entries.iter().map(count).sum::<usize>() <= MAX_LINES {
+        let laid = self.entries.iter().filter_map(|entry| entry.laid.as_ref());
+        if laid.map(|(_, lines)| lines.len()).sum::<usize>() <= MAX_LINES {
             return;
         }
         for (at, entry) in self.entries.iter_mut().enumerate() {
@@ -328,7 +329,7 @@ impl Transcript {
         }
     }
 
-    /// The whole as text, for a screen without this program.
+    /// The whole transcript as text, for a screen without this program.
     pub(crate) fn to_text(&self, width: usize, session: &str) -> String {
         let plain = Theme::new(false);
         let mut text = self.gone(session).map(|line| format!("{line}\n")).unwrap_or_default();
@@ -353,9 +354,10 @@ fn bounded(text: &str) -> String {
 }
 
 impl AnswerPart {
-    /// Ends this part if it is long enough. What follows is returned.
+    /// Ends this part if it is long enough. Returns the next part.
     fn split(&mut self) -> Option<Self> {
-        let (mut end, mut is_near) = (None, true);
+        let mut end = None;
+        let mut is_near = true;
         while let Some(length) = self.text[self.looked_at..].find('\n') {
             let line = &self.text[self.looked_at..self.looked_at + length];
             let fence = line.trim_start();
@@ -400,13 +402,12 @@ impl Block {
 
     /// Its lines, with a free one above it.
     fn lines(&self, width: usize, theme: Theme, is_long: bool) -> Vec<Line<'static>> {
-        let style = |role| theme.style(role);
         let mut lines = vec![Line::default()];
         match self {
             Self::Person(said) => {
-                let mark = ("❯ ".to_owned(), style(Role::Person));
-                let rest = ("  ".to_owned(), style(Role::Person));
-                let piece = (said.trim_end().to_owned(), style(Role::Strong));
+                let mark = ("❯ ".to_owned(), theme.style(Role::Person));
+                let rest = ("  ".to_owned(), theme.style(Role::Person));
+                let piece = (said.trim_end().to_owned(), theme.style(Role::Strong));
                 lines.extend(wrap(&[piece], width, &mark, &rest, Breaks::Words));
             }
             Self::Answer(answer) => {
@@ -419,20 +420,20 @@ impl Block {
                 lines.extend(markdown::lines(&answer.text, answer.fence.as_deref(), width, theme));
             }
             Self::Thinking(thought) => {
-                let style = style(Role::Faint);
-                lines.extend(text(thought.trim(), style, width, "  ", Breaks::Words));
+                let faint = theme.style(Role::Faint);
+                lines.extend(text(thought.trim(), faint, width, "  ", Breaks::Words));
             }
             Self::Call(call) => {
                 lines.extend(call.lines(width, theme, is_long));
             }
             Self::Notice(notice) => {
-                let mark = ("note: ".to_owned(), style(Role::Warning));
-                let rest = ("  ".to_owned(), style(Role::Plain));
-                let piece = (notice.clone(), style(Role::Plain));
+                let mark = ("note: ".to_owned(), theme.style(Role::Warning));
+                let rest = ("  ".to_owned(), theme.style(Role::Plain));
+                let piece = (notice.clone(), theme.style(Role::Plain));
                 lines.extend(wrap(&[piece], width, &mark, &rest, Breaks::Words));
             }
             Self::Told(told) => {
-                lines.extend(text(told, style(Role::Plain), width, "  ", Breaks::Words));
+                lines.extend(text(told, theme.style(Role::Plain), width, "  ", Breaks::Words));
             }
             Self::Ended(kind, reason, spent) => {
                 let role = match kind {
@@ -440,19 +441,18 @@ impl Block {
                     EndKind::Cancelled => Role::Warning,
                     _ => Role::Bad,
                 };
-                let reason = match reason.is_empty() {
-                    true => String::new(),
-                    false => format!(": {reason}"),
-                };
+                let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
                 let spent = format!(
                     "{reason} · {}, {} read, {} written",
                     counted(spent.turns, "answer"),
                     counted(spent.tokens().saturating_sub(spent.output), "token"),
                     spent.output
                 );
-                let pieces =
-                    [(kind.in_words().to_owned(), style(role)), (spent, style(Role::Faint))];
-                let none = (String::new(), style(Role::Plain));
+                let pieces = [
+                    (kind.in_words().to_owned(), theme.style(role)),
+                    (spent, theme.style(Role::Faint)),
+                ];
+                let none = (String::new(), theme.style(Role::Plain));
                 lines.extend(wrap(&pieces, width, &none, &none, Breaks::Words));
             }
         }

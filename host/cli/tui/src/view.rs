@@ -16,7 +16,7 @@ use crate::theme::Role;
 /// The least columns and lines.
 const LEAST: (u16, u16) = (40, 10);
 
-/// The columns from which on there is a panel, and its own.
+/// The least columns for a panel, and the panel's own columns.
 const PANEL: (u16, u16) = (110, 32);
 
 /// Lines of the message that are shown.
@@ -49,7 +49,8 @@ pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration
     }
     let bottom = bottom(state, main, has_panel, now);
     let height = main.height.saturating_sub(bottom.height());
-    let (width, room) = (usize::from(main.width), usize::from(height));
+    let width = usize::from(main.width);
+    let room = usize::from(height);
     state.shown = (width, room);
     let session = state.session.clone();
     let mut lines = state.transcript.visible(width, room, &session);
@@ -81,7 +82,7 @@ fn welcome(state: &ScreenState, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// What stands below the transcript.
+/// The lines below the transcript.
 struct Bottom {
     lines: Vec<Line<'static>>,
     /// Its row and column.
@@ -95,38 +96,43 @@ impl Bottom {
 }
 
 fn bottom(state: &mut ScreenState, main: Rect, has_panel: bool, now: Duration) -> Bottom {
-    let (width, height) = (usize::from(main.width), usize::from(main.height));
+    let width = usize::from(main.width);
+    let height = usize::from(main.height);
     let theme = state.theme;
-    let style = |role| theme.style(role);
     let mut lines = Vec::new();
     if !state.transcript.is_at_end() {
         let more = "▼ more below: PageDown";
-        lines.push(Line::styled(more, style(Role::Selected)));
+        lines.push(Line::styled(more, theme.style(Role::Selected)));
     }
-    lines.push(Line::styled("─".repeat(width), style(Role::Faint)));
-    let (is_answering, others) = (state.is_answering(now), state.questions.len().saturating_sub(1));
+    lines.push(Line::styled("─".repeat(width), theme.style(Role::Faint)));
+    let is_answering = state.is_answering(now);
+    let others = state.questions.len().saturating_sub(1);
     if let Some(dialog) = &state.dialog {
-        lines.extend(text(&dialog.text, style(Role::Plain), width, "", Breaks::Words));
+        lines.extend(text(&dialog.text, theme.style(Role::Plain), width, "", Breaks::Words));
         let room = height.saturating_sub(lines.len() + 6).max(2);
         let from = (dialog.chosen + 1).saturating_sub(room);
         for (at, choice) in dialog.choices.iter().enumerate().skip(from).take(room) {
             let is_chosen = at == dialog.chosen;
             let (mark, role) =
                 if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) };
-            lines
-                .push(Line::styled(format!("{mark}{}", shortened(choice, width - 2)), style(role)));
+            lines.push(Line::styled(
+                format!("{mark}{}", shortened(choice, width - 2)),
+                theme.style(role),
+            ));
         }
         lines.truncate(height.saturating_sub(4).max(4));
     } else if let Some(question) = state.questions.front_mut() {
         let room = height.saturating_sub(lines.len() + 6).max(2);
         lines.extend(question.lines(width, room, theme));
-        let hint = match is_answering {
-            true => question.hint(others),
-            false if state.editor.is_empty() => "…".to_owned(),
-            false => "send or remove what you have typed, to answer".to_owned(),
+        let hint = if is_answering {
+            question.hint(others)
+        } else if state.editor.is_empty() {
+            "…".to_owned()
+        } else {
+            "send or remove what you have typed, to answer".to_owned()
         };
         let role = if is_answering { Role::Strong } else { Role::Faint };
-        lines.push(Line::styled(shortened(&hint, width), style(role)));
+        lines.push(Line::styled(shortened(&hint, width), theme.style(role)));
     } else if state.popup.is_open() {
         let chosen = state.popup.chosen;
         let from = (chosen + 1).saturating_sub(SHOWN);
@@ -135,20 +141,21 @@ fn bottom(state: &mut ScreenState, main: Rect, has_panel: bool, now: Duration) -
             let (mark, role) =
                 if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) };
             let line = format!("{mark}{offer:12} {meaning}");
-            lines.push(Line::styled(shortened(line.trim_end(), width), style(role)));
+            lines.push(Line::styled(shortened(line.trim_end(), width), theme.style(role)));
         }
     }
     for message in state.queued.iter().take(MAX_QUEUED) {
         let line = format!("queued: {}", neutral_line(message));
-        lines.push(Line::styled(shortened(&line, width), style(Role::Faint)));
+        lines.push(Line::styled(shortened(&line, width), theme.style(Role::Faint)));
     }
     if state.queued.len() > MAX_QUEUED {
         let more = format!("and {} more", state.queued.len() - MAX_QUEUED);
-        lines.push(Line::styled(more, style(Role::Faint)));
+        lines.push(Line::styled(more, theme.style(Role::Faint)));
     }
-    let typed = state.questions.front().and_then(|question| question.typed());
-    let typed = typed.filter(|_| state.dialog.is_none());
-    let (editor, mask) = typed.unwrap_or((&state.editor, None));
+    let has_dialog = state.dialog.is_some();
+    let question = if has_dialog { None } else { state.questions.front() };
+    let (editor, mask) =
+        question.and_then(|question| question.typed()).unwrap_or((&state.editor, None));
     let (rows, (row, column)) = editor.rows(width - 2, mask);
     let room = MAX_ROWS.min(height.saturating_sub(lines.len() + 2)).max(1);
     let from = (row + 1).saturating_sub(room);
@@ -156,16 +163,17 @@ fn bottom(state: &mut ScreenState, main: Rect, has_panel: bool, now: Duration) -
     for (at, text) in rows.iter().enumerate().skip(from).take(room) {
         let mark = if at == 0 { "❯ " } else { "  " };
         lines.push(Line::from_iter([
-            Span::styled(mark, style(Role::Person)),
-            Span::styled(text.clone(), style(Role::Plain)),
+            Span::styled(mark, theme.style(Role::Person)),
+            Span::styled(text.clone(), theme.style(Role::Plain)),
         ]));
     }
     let row = begin + row - from;
-    let cursor = u16::try_from(row).ok().zip(u16::try_from(column + 2).ok());
+    let cursor =
+        if has_dialog { None } else { u16::try_from(row).ok().zip(u16::try_from(column + 2).ok()) };
     if !has_panel {
-        lines.push(Line::styled(status(state, width, now), style(Role::Faint)));
+        lines.push(Line::styled(status(state, width, now), theme.style(Role::Faint)));
     }
-    Bottom { lines, cursor: cursor.filter(|_| state.dialog.is_none()) }
+    Bottom { lines, cursor }
 }
 
 /// The facts of the panel, on one line: those that fit.
@@ -185,7 +193,7 @@ fn status(state: &ScreenState, width: usize, now: Duration) -> String {
     line
 }
 
-/// What is known of the session, the most important first.
+/// The facts of the session, the most important first.
 fn facts(state: &ScreenState, now: Duration) -> Vec<(&'static str, String)> {
     let spent = &state.spent;
     let mut facts = vec![("phase", state.phase_in_words())];
@@ -222,7 +230,8 @@ fn short(number: u64) -> String {
 
 fn put_panel(state: &ScreenState, buffer: &mut Buffer, area: Rect, now: Duration) {
     let theme = state.theme;
-    let (faint, plain) = (theme.style(Role::Faint), theme.style(Role::Plain));
+    let faint = theme.style(Role::Faint);
+    let plain = theme.style(Role::Plain);
     for row in area.y..area.bottom() {
         buffer.set_string(area.x, row, "│", faint);
     }
@@ -240,13 +249,14 @@ fn put_panel(state: &ScreenState, buffer: &mut Buffer, area: Rect, now: Duration
     put(buffer, inner, &lines);
 }
 
-/// A text of at most so many columns.
+/// The text, cut to the columns.
 fn shortened(text: &str, width: usize) -> String {
     use unicode_segmentation::UnicodeSegmentation;
     if columns(text) <= width {
         return text.to_owned();
     }
-    let (mut shown, mut column) = (String::new(), 0);
+    let mut shown = String::new();
+    let mut column = 0;
     for grapheme in text.graphemes(true) {
         column += columns(grapheme);
         if column + 1 > width {
