@@ -77,8 +77,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Resul
     block_on_reactor(Builder::new_multi_thread().worker_threads(2), work)
 }
 
-/// The same on this thread with all its tasks, except for blocking ones. For one client behind a
-/// pipe: its messages are read, handled and answered in one place, without waking another thread,
+/// Runs a future and all its tasks, except for blocking ones, on this thread. For one client behind
+/// a pipe: its messages are read, handled and answered in one place, without waking another thread,
 /// which would take longer than most calls.
 pub(crate) fn block_on_this_thread<T>(
     work: impl Future<Output = Result<T, Error>>,
@@ -122,8 +122,11 @@ pub(crate) async fn build_for_call(
 ) -> Result<Host, HostError> {
     const FILTERS: &str = "filters";
     let replaced = loaded.values.plugins.values().any(|plugin| plugin.replaces == FILTERS);
-    let is_needed = |builtin: &&Builtin| for_model || replaced || builtin.name != FILTERS;
-    let needed: Vec<Builtin> = toolhold_builtins::all().iter().filter(is_needed).copied().collect();
+    let needed: Vec<Builtin> = toolhold_builtins::all()
+        .iter()
+        .filter(|builtin| for_model || replaced || builtin.name != FILTERS)
+        .copied()
+        .collect();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let front_end = "toolhold call";
     let skills = OfferedSkills::find(&loaded, &folders)?;
@@ -134,7 +137,7 @@ pub(crate) async fn build_for_call(
     start(observed(builder.builtins(&needed).only_for(tool), telemetry)).await
 }
 
-/// With traces and metrics of its calls, if they are sent.
+/// Adds traces and metrics of the calls, if they are sent.
 pub(crate) fn observed(builder: HostBuilder, telemetry: Option<Arc<Telemetry>>) -> HostBuilder {
     match telemetry {
         Some(telemetry) => builder.observer(telemetry),
@@ -146,8 +149,8 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
     progress::show(builder.build(), || "loading plugins: new ones are compiled once".into()).await
 }
 
-/// The builder of the host. `servers`: those of this process, which may run already. `front_end`:
-/// the command, for the record.
+/// The builder of the host. `servers`: the upstream servers of this process, which may run already.
+/// `front_end`: the command, for the record.
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,
@@ -162,7 +165,7 @@ pub(crate) fn builder(
     Ok(builder.builtins(toolhold_builtins::all()))
 }
 
-/// The same in a directory, without the built-in plugins. `tool`: the only one that is called.
+/// The builder in a directory, without the built-in plugins. `tool`: the only tool that is called.
 #[expect(clippy::too_many_arguments, reason = "each is another part of the host")]
 pub(crate) fn builder_in(
     directory: PathBuf,

@@ -70,7 +70,8 @@ pub(crate) fn sign(arguments: &SignArguments) -> Result<Exit, Error> {
         sign_file(&arguments.file, arguments.name.as_deref(), &key).map_err(failed)?;
     let mut out = anstream::stdout().lock();
     if arguments.json {
-        let (id, said) = (key.public().id().to_string(), statement.to_string());
+        let id = key.public().id().to_string();
+        let said = statement.to_string();
         writeln!(out, "{:#}", json!({ "signature": written, "key": id, "signed": said }))?;
     } else {
         writeln!(out, "{} is signed by key {}:", shown(&arguments.file), key.public().id())?;

@@ -72,7 +72,7 @@ use crate::style::Message;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How long the end of the program waits for a collector of telemetry.
+/// The longest wait for a collector of telemetry at the end of the program.
 const LAST_SENDING: Duration = Duration::from_millis(500);
 
 fn main() {
@@ -83,12 +83,13 @@ fn main() {
         Ok(arguments) => arguments,
         Err(error) => {
             // The reader of the help may be gone; the exit code is still right.
-            let _ = match error.use_stderr() && wants_json() {
-                true => error::print_json(
+            let _ = if error.use_stderr() && wants_json() {
+                error::print_json(
                     Exit::Usage,
                     error.to_string().trim_end().trim_start_matches("error: "),
-                ),
-                false => error.print(),
+                )
+            } else {
+                error.print()
             };
             std::process::exit(error.exit_code());
         }
@@ -97,9 +98,10 @@ fn main() {
         let (exit, message) = error.end();
         if let Some(message) = message {
             // If stderr is closed, only the exit code is left.
-            let _ = match wants_json() {
-                true => error::print_json(exit, &message),
-                false => writeln!(anstream::stderr(), "{}", Message("error", &message)),
+            let _ = if wants_json() {
+                error::print_json(exit, &message)
+            } else {
+                writeln!(anstream::stderr(), "{}", Message("error", &message))
             };
         }
         exit
@@ -120,7 +122,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     );
     let usual =
         if matches!(command, Command::Plugin(PluginCommand::Author(AuthorCommand::Test { .. }))) {
-            // What a component says while it is tested is in the report.
+            // The report has the output of a tested component.
             LevelFilter::OFF
         } else if tells {
             LevelFilter::ERROR
@@ -198,7 +200,7 @@ fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Resu
     // Rust's values at `info`.
     let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
     let of_protocol = if is_terse { LevelFilter::ERROR } else { level };
-    // That a server can't be reached is said by the calls that need it.
+    // Calls that need an unreachable server report it.
     let of_clients = if is_terse { LevelFilter::OFF } else { level };
     let levels = Targets::new()
         .with_default(level)
@@ -214,7 +216,7 @@ fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Resu
     Ok(())
 }
 
-/// The form of a line of the log: as that of all other messages.
+/// The form of a log line, which is the form of all other messages.
 struct LogLine;
 
 impl<S, N> FormatEvent<S, N> for LogLine

@@ -22,17 +22,12 @@ const MAX_DEPTH: usize = 8;
 
 /// The arguments in a tool's input schema, the required ones first.
 pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
-    let required = |name: &str| {
-        schema["required"]
-            .as_array()
-            .is_some_and(|names| names.iter().any(|required| required == name))
-    };
     let properties = schema["properties"].as_object().into_iter().flatten();
     let mut arguments: Vec<Argument> = properties
         .map(|(name, property)| Argument {
             name: name.clone(),
             takes: type_text(property, schema, 0),
-            required: required(name),
+            required: is_required(name, schema),
             default: property.get("default").filter(|value| !value.is_null()).map(Value::to_string),
             description: property["description"]
                 .as_str()
@@ -46,6 +41,10 @@ pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
     arguments
 }
 
+fn is_required(name: &str, schema: &Value) -> bool {
+    schema["required"].as_array().is_some_and(|names| names.iter().any(|required| required == name))
+}
+
 fn type_text(schema: &Value, root: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "anything".to_owned();
@@ -56,7 +55,6 @@ fn type_text(schema: &Value, root: &Value, depth: usize) -> String {
             .pointer(pointer)
             .map_or_else(|| "anything".to_owned(), |target| type_text(target, root, depth + 1));
     }
-    let literal = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if let Some(values) = schema["enum"].as_array() {
         return values
             .iter()
@@ -86,6 +84,10 @@ fn type_text(schema: &Value, root: &Value, depth: usize) -> String {
     forms.retain(|form| form != "null");
     forms.dedup();
     if forms.is_empty() { "anything".to_owned() } else { forms.join("|") }
+}
+
+fn literal(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn named(name: &str, schema: &Value, root: &Value, depth: usize) -> String {

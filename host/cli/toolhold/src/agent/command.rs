@@ -27,16 +27,14 @@ pub(crate) fn run(arguments: &RunArguments, options: &Options) -> Result<Exit, E
         });
     }
     within(options, "toolhold run", arguments.yes(), async |around| {
-        let make = async || make(options, around).await;
-        crate::agent::run(arguments, around, make).await
+        crate::agent::run(arguments, around, async || make(options, around).await).await
     })
 }
 
 /// Runs `toolhold chat`.
 pub(crate) fn chat(arguments: &ChatArguments, options: &Options) -> Result<Exit, Error> {
     within(options, "toolhold chat", arguments.yes(), async |around| {
-        let make = async || make(options, around).await;
-        crate::agent::chat(arguments, around, make).await
+        crate::agent::chat(arguments, around, async || make(options, around).await).await
     })
 }
 
@@ -52,8 +50,10 @@ pub(crate) fn tools_for(task: &str, as_json: bool, options: &Options) -> Result<
     within(options, "toolhold tools", false, async |around| {
         // The tools for the calls of this directory.
         let session = call::session(None, around.folders)?;
-        let make = async || make(options, around).await;
-        crate::agent::tools_for(task, &session, as_json, around, make).await
+        crate::agent::tools_for(task, &session, as_json, around, async || {
+            make(options, around).await
+        })
+        .await
     })
 }
 

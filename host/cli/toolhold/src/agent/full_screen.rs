@@ -9,9 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use toolhold_agent::{
-    Agent, FileFinder, RecordedSession, RunEvent, RunEvents, SessionStore, StoredSession,
-};
+use toolhold_agent::{Agent, FileFinder, RecordedSession, RunEvent, RunEvents, SessionStore};
 use toolhold_core::text::neutral_line;
 use toolhold_core::{Approver, CancellationToken, Host, HostError, Questions};
 use toolhold_models::Part;
@@ -39,10 +37,8 @@ pub(crate) async fn chat_on_screen(
     interrupts: &Interrupts,
 ) -> Result<Exit, CommandError> {
     let asks = Arc::new(ScreenApprover::new(Questions::open(around.folders)));
-    let approver: Arc<dyn Approver> = match arguments.yes() {
-        true => Arc::clone(&around.approver),
-        false => Arc::clone(&asks) as _,
-    };
+    let approver: Arc<dyn Approver> =
+        if arguments.yes() { Arc::clone(&around.approver) } else { Arc::clone(&asks) as _ };
     let is_resumed = arguments.session.session.is_some() || arguments.session.last;
     let opened = open(&arguments.session, around, Arc::clone(&approver), host).await?;
     let state = state(&opened, is_resumed, around).await?;
@@ -78,7 +74,7 @@ pub(crate) async fn chat_on_screen(
     Ok(exit)
 }
 
-/// The state of a session's screen. What was said in it before is shown.
+/// The state of a session's screen, with the earlier messages of the session.
 async fn state(
     opened: &Opened,
     is_resumed: bool,
@@ -91,16 +87,20 @@ async fn state(
         notify: around.config.values.agent.screen.notify,
     };
     let mut state = ScreenState::new(Theme::from_environment(), about);
-    let (id, directory) = (opened.id.clone(), around.directory.display().to_string());
+    let id = opened.id.clone();
+    let directory = around.directory.display().to_string();
     state.apply(RunEvent::Session { id, directory }, Duration::ZERO);
     if !is_resumed {
         return Ok(state);
     }
-    let (folders, id) = (around.folders.clone(), opened.id.clone());
+    let folders = around.folders.clone();
+    let id = opened.id.clone();
     let shown = tokio::task::spawn_blocking(move || {
         let recorded = RecordedSession::open(&folders, &id)?;
-        let mut fold = |event: RunEvent| drop(state.apply(event, Duration::ZERO));
-        recorded.replay(&mut fold, &CancellationToken::new())?;
+        recorded.replay(
+            &mut |event: RunEvent| drop(state.apply(event, Duration::ZERO)),
+            &CancellationToken::new(),
+        )?;
         Ok(state)
     });
     match shown.await.map_err(|error| HostError::Config(error.to_string()))? {
@@ -111,45 +111,46 @@ async fn state(
 
 /// The limits and the rules in force, in words.
 fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
-    let (settings, config) = (agent.settings(), &around.config.values);
+    let settings = agent.settings();
+    let config = &around.config.values;
     let mut text = String::new();
-    let mut line = |name: &str, value: String| text.push_str(&format!("{name:9} {value}\n"));
-    let bound = |number: u64| if number == 0 { "any".to_owned() } else { number.to_string() };
-    line("model", neutral_line(&format!("{}/{}", settings.provider, settings.model)));
-    line(
-        "limits",
-        format!(
-            "{} answers, {} s, {} tokens for one task",
-            settings.max_turns,
-            settings.max_time.as_secs(),
-            bound(settings.max_tokens)
-        ),
+    let model = neutral_line(&format!("{}/{}", settings.provider, settings.model));
+    add_line(&mut text, "model", &model);
+    let tokens = match settings.max_tokens {
+        0 => "any".to_owned(),
+        tokens => tokens.to_string(),
+    };
+    let limits = format!(
+        "{} answers, {} s, {tokens} tokens for one task",
+        settings.max_turns,
+        settings.max_time.as_secs()
     );
+    add_line(&mut text, "limits", &limits);
     if settings.max_cost > 0.0 {
-        line("", format!("cost at most {} for one task", settings.max_cost));
+        add_line(&mut text, "", &format!("cost at most {} for one task", settings.max_cost));
     }
     let autonomy = serde_json::json!(config.tools.autonomy);
     let place = around.config.place("tools.autonomy");
-    line("autonomy", format!("{} ({place})", autonomy.as_str().unwrap_or_default()));
+    let autonomy = format!("{} ({place})", autonomy.as_str().unwrap_or_default());
+    add_line(&mut text, "autonomy", &autonomy);
     let files = around.config.file.iter().chain(&around.config.defaults);
     for file in files {
-        line("rules in", neutral_line(&file.display().to_string()));
+        add_line(&mut text, "rules in", &neutral_line(&file.display().to_string()));
     }
     if around.config.project.is_some() {
-        line("", "and the toolhold.toml of this directory, as far as it counts".to_owned());
+        let project = "and the toolhold.toml of this directory, as far as it counts";
+        add_line(&mut text, "", project);
     }
     for ceiling in &around.config.ceilings {
-        line("below", neutral_line(&ceiling.path.display().to_string()));
+        add_line(&mut text, "below", &neutral_line(&ceiling.path.display().to_string()));
     }
     let judge = &config.tools.adversarial_policy;
     if judge.enabled {
         let count = judge.policies.len();
         let policies = if count == 1 { "1 policy".to_owned() } else { format!("{count} policies") };
         let open = if judge.fail_open { "runs (fail_open)" } else { "is refused" };
-        line(
-            "judge",
-            format!("{}, by {policies}; a call that isn't judged {open}", judge.provider),
-        );
+        let judged = format!("{}, by {policies}; a call that isn't judged {open}", judge.provider);
+        add_line(&mut text, "judge", &judged);
     }
     for chosen in agent.filter_status() {
         text.push_str(&neutral_line(&chosen));
@@ -159,6 +160,10 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
         "`toolhold config show` has all keys, `toolhold policy check` says what a call would meet.\n",
     );
     text
+}
+
+fn add_line(text: &mut String, name: &str, value: &str) {
+    text.push_str(&format!("{name:9} {value}\n"));
 }
 
 fn tools(agent: &Agent) -> Result<String, CommandError> {
@@ -176,7 +181,7 @@ struct Chat<'a> {
     approver: Arc<dyn Approver>,
     screen: ScreenHandle,
     wanted: UnboundedReceiver<ScreenEffect>,
-    /// What was wanted while a task ran.
+    /// The effects that were wanted while a task ran.
     later: VecDeque<ScreenEffect>,
     /// Whether the person was asked about calls as JSON alone.
     is_offered: bool,
@@ -184,7 +189,6 @@ struct Chat<'a> {
     around: &'a Surroundings<'a>,
 }
 
-/// What came first.
 enum First<T> {
     Done(T),
     Wanted(Option<ScreenEffect>),
@@ -198,7 +202,7 @@ impl Chat<'_> {
         }
     }
 
-    /// A command ended: what there is to say.
+    /// Ends a command with a message for the person.
     fn end_command(&self, text: String) {
         self.screen.tell(FromSession::CommandEnded(text));
     }
@@ -208,7 +212,8 @@ impl Chat<'_> {
             ScreenEffect::Send(text) => {
                 let cancel = self.screen.arm();
                 let mut events = self.screen.events();
-                let (task, agent) = (vec![Part::Text(text)], &mut self.agent);
+                let task = vec![Part::Text(text)];
+                let agent = &mut self.agent;
                 let finder = agent.finder();
                 let work = agent.run(task, &mut events, &cancel);
                 let more = Meanwhile::new(&self.screen, self.around, finder, &cancel);
@@ -242,17 +247,17 @@ impl Chat<'_> {
 
     /// Begins a session, or goes on with another one.
     async fn change_session(&mut self, id: Option<&str>) -> Result<(), CommandError> {
-        let (approver, host) = (Arc::clone(&self.approver), Arc::clone(&self.host));
+        let approver = Arc::clone(&self.approver);
+        let host = Arc::clone(&self.host);
         let arguments = &self.arguments.session;
-        let make = async || Ok(host);
-        let opened = open_named(id, arguments, self.around, approver, make).await?;
+        let opened = open_named(id, arguments, self.around, approver, async || Ok(host)).await?;
         let state = state(&opened, id.is_some(), self.around).await?;
         (self.agent, self.id) = (opened.agent, opened.id);
         self.screen.tell(FromSession::Other(Box::new(state)));
         Ok(())
     }
 
-    /// Has the person choose. `None`: nothing.
+    /// Lets the person choose. `None`: the person chose nothing.
     async fn choose(
         &mut self,
         text: String,
@@ -280,13 +285,13 @@ impl Chat<'_> {
             Err(error) => return Err(failed(error, self.around).await),
         };
         let directory = self.around.directory.display().to_string();
-        let is_other = |session: &StoredSession| {
+        let others = found.into_iter().filter(|session| {
             session.directory == directory
                 && session.id != self.id
                 && !session.title.is_empty()
                 && session.within.is_none()
-        };
-        let sessions: Vec<_> = found.into_iter().filter(is_other).take(SESSIONS.1).collect();
+        });
+        let sessions: Vec<_> = others.take(SESSIONS.1).collect();
         if sessions.is_empty() {
             self.end_command("There is no other session in this directory.".to_owned());
             return Ok(());
@@ -303,10 +308,12 @@ impl Chat<'_> {
     }
 
     async fn undo(&mut self) -> Result<(), CommandError> {
-        let (config, folders) = (self.around.config.clone(), self.around.folders.clone());
+        let config = self.around.config.clone();
+        let folders = self.around.folders.clone();
         let session = format!("agent {}", self.id);
         let planned = {
-            let (config, folders) = (config.clone(), folders.clone());
+            let config = config.clone();
+            let folders = folders.clone();
             tokio::task::spawn_blocking(move || undo::plan(&config, &folders, &session)).await
         };
         let planned = planned.map_err(|error| HostError::Config(error.to_string()))??;
@@ -335,9 +342,10 @@ impl Chat<'_> {
 
     /// Offers to let a model's JSON texts count as calls.
     async fn offer_lenient(&mut self) -> Result<(), CommandError> {
-        let Some(model) = self.agent.wants_lenient().filter(|_| !self.is_offered) else {
+        if self.is_offered {
             return Ok(());
-        };
+        }
+        let Some(model) = self.agent.wants_lenient() else { return Ok(()) };
         self.is_offered = true;
         let text = format!(
             "{} writes calls as JSON alone, as some models on a machine of one's own do.\n\
@@ -354,7 +362,7 @@ impl Chat<'_> {
     }
 }
 
-/// What goes on beside a task.
+/// Work next to a task.
 struct Meanwhile<'a> {
     screen: &'a ScreenHandle,
     around: &'a Surroundings<'a>,
@@ -372,7 +380,7 @@ impl<'a> Meanwhile<'a> {
         Self { screen, around, finder, cancel }
     }
 
-    /// Carries out what can be done at once until some work is done; the rest comes later.
+    /// Carries out the effects that can be done at once, until some work is done. The others wait.
     async fn until<T>(
         &self,
         work: impl Future<Output = T>,
@@ -406,15 +414,16 @@ impl<'a> Meanwhile<'a> {
     fn take(&self, effect: ScreenEffect) {
         match effect {
             ScreenEffect::Complete(wanted) => {
-                let (finder, paths) = (self.finder.clone(), self.screen.paths());
+                let finder = self.finder.clone();
+                let paths = self.screen.paths();
                 tokio::spawn(async move {
                     let found = finder.find(&wanted).await;
                     paths.offer(wanted, found);
                 });
             }
             ScreenEffect::Remember(message) => {
-                let (folders, directory) =
-                    (self.around.folders.clone(), self.around.directory.to_owned());
+                let folders = self.around.folders.clone();
+                let directory = self.around.directory.to_owned();
                 tokio::task::spawn_blocking(move || {
                     if let Err(error) = history::add(&folders, &directory, message) {
                         tracing::warn!("the message isn't kept for later chats: {error}");

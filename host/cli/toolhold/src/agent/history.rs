@@ -10,7 +10,7 @@ use toolhold_core::state;
 /// The file in the folder of sessions' data.
 const FILE: &str = "history.json";
 
-/// Directories that are remembered, messages of each, and bytes of a message.
+/// The most directories, messages of a directory, and bytes of a message.
 const MAX: (usize, usize, usize) = (50, 200, 4096);
 
 #[derive(Default, Serialize, Deserialize)]

@@ -11,8 +11,8 @@ use toolhold_terminal::style::STRONG;
 
 use crate::agent::Surroundings;
 
-/// Asks at a terminal whether such texts of `model`, a `PROVIDER/MODEL`, count from now on, and
-/// writes it into the user's `toolhold.toml`. `true`: they do.
+/// Asks at a terminal whether JSON texts of `model`, a `PROVIDER/MODEL`, count as calls from now
+/// on, and writes the answer into the user's `toolhold.toml`. `true`: the texts count.
 pub(crate) async fn offer_lenient(
     model: String,
     around: &Surroundings<'_>,
@@ -34,7 +34,7 @@ pub(crate) async fn offer_lenient(
     Ok(true)
 }
 
-/// Writes it into the user's `toolhold.toml`. Returns what to tell the person.
+/// Writes the choice into the user's `toolhold.toml`. Returns what to tell the person.
 pub(crate) async fn write_lenient(
     model: String,
     around: &Surroundings<'_>,

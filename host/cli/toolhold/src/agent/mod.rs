@@ -1,5 +1,5 @@
 //! The commands of Toolhold's own agent (`toolhold run`, `toolhold chat`, `toolhold models`), and
-//! what they work in.
+//! their surroundings.
 
 mod chat;
 pub(crate) mod command;
@@ -33,7 +33,7 @@ pub(crate) use sessions::sessions;
 pub(crate) use toolhold_agent::Delegates;
 pub(crate) use tools::tools_for;
 
-/// What a command works in.
+/// The surroundings of a command.
 pub(crate) struct Surroundings<'a> {
     /// The configuration.
     pub(crate) config: &'a Config,
@@ -43,11 +43,11 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) directory: &'a Path,
     /// The command, in the records of its requests.
     pub(crate) front_end: &'static str,
-    /// The skills that there are.
+    /// The available skills.
     pub(crate) skills: Arc<Skills>,
-    /// Who is asked if a call needs approval.
+    /// The approver of calls that need approval.
     pub(crate) approver: Arc<dyn Approver>,
-    /// What the agent hands work on with. `None`: it doesn't.
+    /// The agents that this one hands work on to. `None`: it hands nothing on.
     pub(crate) delegates: Option<Arc<Delegates>>,
 }
 
@@ -56,10 +56,10 @@ pub(crate) trait MakeHost: AsyncFnOnce() -> Result<Host, HostError> {}
 
 impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
 
-/// An error of the agent as one of a command.
+/// Converts an error of the agent into an error of a command.
 async fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
     match error {
-        // Nothing began: no model is chosen, or it can't be.
+        // The session has not started: no model is chosen, or the choice failed.
         AgentError::Choice(ChoiceError::Host(HostError::Config(why))) => CommandError::Usage(why),
         AgentError::Host(error) | AgentError::Choice(ChoiceError::Host(error)) => {
             CommandError::Host(error)

@@ -43,14 +43,17 @@ pub(crate) async fn models(
     if names.is_empty() {
         return Err(CommandError::Usage(how_to_begin(around).await));
     }
-    let (mut reports, mut all_work) = (Vec::new(), true);
+    let mut reports = Vec::new();
+    let mut all_work = true;
     for name in names {
-        let (config, folders, directory) = (around.config, around.folders, around.directory);
+        let config = around.config;
+        let folders = around.folders;
+        let directory = around.directory;
         let chosen = choose_model(config, folders, directory, around.front_end, Some(&name)).await;
         let report = match chosen {
             Ok(model) if arguments.test => test(&model).await,
             Ok(model) => list(&model).await,
-            // A provider without a model can still say what it has.
+            // A provider without a chosen model can still list its models.
             Err(error) if arguments.model.is_none() => {
                 json!({ "provider": name, "ok": false, "error": error.to_string() })
             }
@@ -93,25 +96,16 @@ async fn test(model: &ChosenModel) -> Value {
             &json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] }),
         ),
     };
-    let turn = |text: &str, tools: Vec<ModelTool>| Turn {
-        model: model.model().to_owned(),
-        system: String::new(),
-        tools,
-        forbid_calls: false,
-        messages: vec![TurnMessage::User(vec![Part::Text(text.to_owned())])],
-        max_output: Some(512),
-        thinking: ThinkingLevel::default(),
-        output_schema: None,
-    };
-    let said = ask(model, &turn("Count from 1 to 20, in words.", Vec::new())).await;
+    let said = ask(model, &turn(model, "Count from 1 to 20, in words.", Vec::new())).await;
     let (first, parts, whole) = match said {
         Ok(Asked { first, parts, whole, .. }) => (first, parts, whole),
         Err(error) => {
             return merged(own, json!({ "ok": false, "error": error.to_string() }));
         }
     };
-    let called = ask(model, &turn("What time is it in Oslo? Use the tool.", vec![tool])).await;
-    let called = called.is_ok_and(|asked| asked.calls > 0);
+    let called = ask(model, &turn(model, "What time is it in Oslo? Use the tool.", vec![tool]))
+        .await
+        .is_ok_and(|asked| asked.calls > 0);
     let report = json!({
         "ok": true,
         "first_ms": millis(first),
@@ -122,7 +116,20 @@ async fn test(model: &ChosenModel) -> Value {
     merged(own, report)
 }
 
-/// What was seen of an answer.
+fn turn(model: &ChosenModel, text: &str, tools: Vec<ModelTool>) -> Turn {
+    Turn {
+        model: model.model().to_owned(),
+        system: String::new(),
+        tools,
+        forbid_calls: false,
+        messages: vec![TurnMessage::User(vec![Part::Text(text.to_owned())])],
+        max_output: Some(512),
+        thinking: ThinkingLevel::default(),
+        output_schema: None,
+    }
+}
+
+/// The measurements of an answer.
 struct Asked {
     first: Duration,
     whole: Duration,
@@ -140,7 +147,9 @@ enum ModelTestError {
 }
 
 async fn ask(model: &ChosenModel, turn: &Turn) -> Result<Asked, ModelTestError> {
-    let (begun, mut first, mut parts) = (Instant::now(), None, 0);
+    let begun = Instant::now();
+    let mut first = None;
+    let mut parts = 0;
     let mut seen = |event: ModelEvent| {
         if matches!(event, ModelEvent::Text(_) | ModelEvent::Thinking(_) | ModelEvent::CallBegun(_))
         {
@@ -149,8 +158,9 @@ async fn ask(model: &ChosenModel, turn: &Turn) -> Result<Asked, ModelTestError> 
         }
     };
     let never = CancellationToken::new();
-    let answer = tokio::time::timeout(TEST_TIME, model.ask(turn, &mut seen, &never)).await;
-    let answer = answer.map_err(|_| ModelTestError::Time)??;
+    let answer = tokio::time::timeout(TEST_TIME, model.ask(turn, &mut seen, &never))
+        .await
+        .map_err(|_| ModelTestError::Time)??;
     let whole = begun.elapsed();
     Ok(Asked { first: first.unwrap_or(whole), whole, parts, calls: answer.calls().count() })
 }
@@ -167,21 +177,20 @@ fn merged(mut one: Value, other: Value) -> Value {
 }
 
 fn in_words(report: &Value) -> String {
-    let text = |key: &str| neutral_line(report[key].as_str().unwrap_or_default());
-    let mut words =
-        format!("{STRONG}{}{STRONG:#} {FAINT}{}{FAINT:#}\n", text("provider"), text("model"));
+    let provider = field(report, "provider");
+    let model = field(report, "model");
+    let mut words = format!("{STRONG}{provider}{STRONG:#} {FAINT}{model}{FAINT:#}\n");
     // Writing to a string never fails.
     if report["ok"] != true {
-        let _ = writeln!(words, "  {BAD}{}{BAD:#}", text("error"));
+        let _ = writeln!(words, "  {BAD}{}{BAD:#}", field(report, "error"));
     }
     if let Some(first) = report["first_ms"].as_u64() {
-        let yes = |key: &str| if report[key] == true { "yes" } else { "no" };
         let _ = writeln!(
             words,
             "  first part after {first} ms, whole answer after {} ms; streams: {}; calls tools: {}",
             report["whole_ms"],
-            yes("streams"),
-            yes("calls_tools")
+            yes_or_no(&report["streams"]),
+            yes_or_no(&report["calls_tools"])
         );
     }
     let models = report["models"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -199,7 +208,15 @@ fn in_words(report: &Value) -> String {
     words
 }
 
-/// What to do if no provider is configured.
+fn field(report: &Value, key: &str) -> String {
+    neutral_line(report[key].as_str().unwrap_or_default())
+}
+
+fn yes_or_no(value: &Value) -> &'static str {
+    if *value == true { "yes" } else { "no" }
+}
+
+/// Describes the first steps if no provider is configured.
 pub(crate) async fn how_to_begin(around: &Surroundings<'_>) -> String {
     let servers = find_local_servers(around.config, around.folders, around.front_end).await;
     let file = around.folders.config_file();
@@ -208,7 +225,8 @@ pub(crate) async fn how_to_begin(around: &Surroundings<'_>) -> String {
     let local = servers.iter().find_map(|server| Some((server, server.models.first()?)));
     let table = match local {
         Some((server, model)) => {
-            let (model, url) = (neutral_line(model), server.base_url);
+            let model = neutral_line(model);
+            let url = server.base_url;
             let _ = write!(text, ", but a server with models listens at {url}");
             format!(
                 "[providers.local]\nformat = \"{}\"\nbase_url = \"{url}\"\nmodel = {}",

@@ -14,10 +14,10 @@ const MAX_LINE: usize = 160;
 /// Characters of a failure.
 const MAX_FAILURE: usize = 1000;
 
-/// How events are shown.
+/// The form of the shown events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Each as a line of JSON on stdout.
+    /// Each event as a line of JSON on stdout.
     Json,
     /// The text of answers on stdout while it comes, the rest on stderr.
     Live,
@@ -113,9 +113,10 @@ impl Printer {
                 }
                 let mut err = anstream::stderr().lock();
                 let word = ending.kind.in_words();
-                let reason = match ending.reason.is_empty() {
-                    true => String::new(),
-                    false => format!(": {}", neutral_line(&ending.reason)),
+                let reason = if ending.reason.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", neutral_line(&ending.reason))
                 };
                 writeln!(err, "{FAINT}{word}{reason}{FAINT:#}")?;
                 writeln!(err, "{FAINT}{}{FAINT:#}", in_words(&spent))
@@ -188,17 +189,14 @@ fn shown(arguments: &Value) -> String {
     if line.len() < text.len() { format!("{line} …") } else { line }
 }
 
-/// What was taken, on one line.
+/// The turns, tokens and cost, on one line.
 pub(crate) fn in_words(spent: &Spent) -> String {
     let read = spent.tokens().saturating_sub(spent.output);
     let cached = match spent.cache_read {
         0 => String::new(),
         tokens => format!(" ({tokens} from the cache)"),
     };
-    let cost = match spent.cost > 0.0 {
-        true => format!(", cost {:.4}", spent.cost),
-        false => String::new(),
-    };
+    let cost = if spent.cost > 0.0 { format!(", cost {:.4}", spent.cost) } else { String::new() };
     let turns = counted(spent.turns, "answer");
     format!("{turns}, {read} tokens read{cached}, {} written{cost}", spent.output)
 }

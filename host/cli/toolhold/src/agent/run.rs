@@ -74,30 +74,28 @@ pub(crate) struct Opened {
     pub(crate) host: Arc<Host>,
 }
 
-/// The agent of a command. `approver`: who is asked if a call needs approval.
+/// The agent of a command. `approver`: answers for calls that need approval.
 pub(crate) async fn open(
     arguments: &SessionArguments,
     around: &Surroundings<'_>,
     approver: Arc<dyn Approver>,
     host: impl MakeHost,
 ) -> Result<Opened, CommandError> {
-    let session = match arguments.last {
-        false => arguments.session.clone(),
-        true => {
-            let store = SessionStore::new(around.folders);
-            let directory = around.directory.display().to_string();
-            let last = tokio::task::spawn_blocking(move || store.last_in(&directory)).await;
-            let last = last.map_err(|error| HostError::Config(error.to_string()))?;
-            let last = match last {
-                Ok(last) => last,
-                Err(error) => return Err(failed(error, around).await),
-            };
-            Some(last.ok_or_else(|| {
-                CommandError::Usage(
-                    "there is no session in this directory to go on with".to_owned(),
-                )
-            })?)
-        }
+    let session = if arguments.last {
+        let store = SessionStore::new(around.folders);
+        let directory = around.directory.display().to_string();
+        let found = tokio::task::spawn_blocking(move || store.last_in(&directory))
+            .await
+            .map_err(|error| HostError::Config(error.to_string()))?;
+        let last = match found {
+            Ok(last) => last,
+            Err(error) => return Err(failed(error, around).await),
+        };
+        Some(last.ok_or_else(|| {
+            CommandError::Usage("there is no session in this directory to go on with".to_owned())
+        })?)
+    } else {
+        arguments.session.clone()
     };
     open_named(session.as_deref(), arguments, around, approver, async || host().await.map(Arc::new))
         .await
@@ -153,7 +151,8 @@ async fn replayed(
     id: &str,
     interrupts: &Interrupts,
 ) -> Result<Exit, CommandError> {
-    let (folders, wanted) = (around.folders.clone(), id.to_owned());
+    let folders = around.folders.clone();
+    let wanted = id.to_owned();
     let cancel = interrupts.arm();
     let mut printer = Printer::new(arguments.json, cancel.clone());
     let shown = tokio::task::spawn_blocking(move || {

@@ -11,7 +11,7 @@ use crate::agent::run::open;
 use crate::agent::{MakeHost, Surroundings};
 use crate::arguments::agent::{PhaseName, SessionArguments};
 
-/// How the agent's work ended.
+/// The result of the agent's work.
 #[derive(Debug)]
 pub(crate) struct ScheduledEnd {
     /// Its end.
@@ -34,7 +34,7 @@ impl ScheduledEnd {
     }
 }
 
-/// Has the agent work on a prompt in a session of its own. `phase`: that of its calls.
+/// Has the agent work on a prompt in a session of its own. `phase`: the phase of its calls.
 /// `is_untrusted`: whether the prompt may follow from untrusted text.
 ///
 /// # Errors

@@ -73,7 +73,7 @@ pub(crate) async fn sessions(
             }
             Err(error) => Err(error),
         },
-        // None is removed if one of them is wrong.
+        // If one ID is wrong, no session is removed.
         SessionsCommand::Delete { ids } => ids
             .iter()
             .try_for_each(|id| store.file(id).map(drop))
@@ -143,8 +143,8 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
             writeln!(out, "{FAINT}handed on to session {session}: {spent}{FAINT:#}")?;
         }
         SessionEntry::Ended(ended) => {
-            let kind = json!(ended.ending.kind);
-            let kind = kind.as_str().unwrap_or_default();
+            let serialized = json!(ended.ending.kind);
+            let kind = serialized.as_str().unwrap_or_default();
             let reason = neutral_line(&ended.ending.reason);
             writeln!(out, "\n{FAINT}{kind} {reason} {}{FAINT:#}", in_words(&ended.spent))?;
         }

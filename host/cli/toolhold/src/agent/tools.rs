@@ -59,7 +59,8 @@ pub(crate) async fn tools_for(
         let reason = tool.reason.as_str();
         writeln!(out, "{STRONG}{:width$}{STRONG:#}  {FAINT}{reason}{FAINT:#}", tool.name)?;
     }
-    let (chosen, left_out) = (selection.included.len(), selection.excluded.len());
+    let chosen = selection.included.len();
+    let left_out = selection.excluded.len();
     writeln!(
         out,
         "\n{chosen} of {} tools, about {} of {} tokens",

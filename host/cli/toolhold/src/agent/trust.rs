@@ -20,16 +20,17 @@ pub(crate) async fn instructions(
     if !around.config.values.agent.instructions {
         return Ok(Vec::new());
     }
-    let (directory, folders) = (around.directory.to_owned(), around.folders.clone());
-    let found = tokio::task::spawn_blocking(move || find_instructions(&directory, &folders)).await;
-    let found = found.map_err(|error| HostError::Config(error.to_string()))?;
-    let (files, left_out) = found?;
+    let directory = around.directory.to_owned();
+    let folders = around.folders.clone();
+    let (files, left_out) =
+        tokio::task::spawn_blocking(move || find_instructions(&directory, &folders))
+            .await
+            .map_err(|error| HostError::Config(error.to_string()))??;
     let mut err = anstream::stderr();
     for reason in left_out {
         writeln!(err, "{WARNING}note{WARNING:#}: {}", neutral_line(&reason))?;
     }
     let new: Vec<InstructionFile> = files.iter().filter(|file| !file.is_seen).cloned().collect();
-    let seen = |file: &InstructionFile| file.is_seen;
     if new.is_empty() {
         return Ok(files);
     }
@@ -41,22 +42,23 @@ pub(crate) async fn instructions(
                 "{WARNING}note{WARNING:#}: {path} is left out, since nobody has looked at it; `--trust-instructions` lets it count"
             )?;
         }
-        return Ok(files.into_iter().filter(seen).collect());
+        return Ok(files.into_iter().filter(|file| file.is_seen).collect());
     }
     if trusted {
-        // For this run alone: nobody has looked at them.
+        // For this run only, since no person has looked at the files.
         return Ok(files);
     }
     let accepted = asked(new)?;
-    let (folders, remembered) = (around.folders.clone(), accepted.clone());
+    let folders = around.folders.clone();
+    let remembered = accepted.clone();
     let written =
         tokio::task::spawn_blocking(move || remember_instructions(&remembered, &folders)).await;
     written.map_err(|error| HostError::Config(error.to_string()))??;
-    // In their order, in which later ones count more.
-    Ok(files.into_iter().filter(|file| seen(file) || accepted.contains(file)).collect())
+    // In the order of the files, since later files count more.
+    Ok(files.into_iter().filter(|file| file.is_seen || accepted.contains(file)).collect())
 }
 
-/// Those that the person wants to count.
+/// Returns the files that the person wants to count.
 fn asked(files: Vec<InstructionFile>) -> Result<Vec<InstructionFile>, CommandError> {
     let mut accepted = Vec::new();
     for file in files {

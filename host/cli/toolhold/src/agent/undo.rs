@@ -11,12 +11,12 @@ use toolhold_core::undo::{self, UndoEntry};
 /// Paths that are shown.
 const SHOWN: usize = 20;
 
-/// The calls of the session's last turn that can be undone, the newest first, and what that would
-/// do, for the person. `None`: there is none. Blocks.
+/// The calls of the session's last turn that can be undone, the newest first, and a description of
+/// the changes for the person. `None`: there is no such turn. Blocks.
 ///
 /// # Errors
 ///
-/// What was saved can't be read, or the calls can't be undone now.
+/// The saved changes can't be read, or the calls can't be undone now.
 pub(crate) fn plan(
     config: &Config,
     folders: &Folders,
@@ -28,11 +28,10 @@ pub(crate) fn plan(
     let Some(about) = next else { return Ok(None) };
     let calls = store.turn_of(&about).map_err(HostError::io("reading what calls changed"))?;
     let running = jobs::list_running(folders)?;
-    let mut running = running.iter().flat_map(|(_, jobs)| jobs);
-    let running = running.find(|job| {
+    let of_calls = running.iter().flat_map(|(_, jobs)| jobs).find(|job| {
         job.state == JobState::Running && calls.iter().any(|about| about.call == job.call)
     });
-    if let Some(job) = running {
+    if let Some(job) = of_calls {
         return Err(HostError::Config(format!(
             "the job that this call started still runs; stop it first: `toolhold jobs stop {}`",
             job.id
@@ -42,7 +41,7 @@ pub(crate) fn plan(
     for (at, about) in calls.iter().enumerate() {
         let plan = store.plan(&about.call).map_err(|error| HostError::Config(error.to_string()))?;
         lines.extend(plan.changes.iter().map(|it| described(&it.path, it.what.as_str())));
-        // What an earlier call changed is compared when the later ones are undone.
+        // The changes of an earlier call are compared when the later calls are undone.
         if at == 0 {
             let left = plan.conflicts.iter();
             lines.extend(left.map(|it| described(&it.path, &format!("not restored: {}", it.why))));
@@ -64,7 +63,7 @@ fn described(path: &Path, what: &str) -> String {
 ///
 /// # Errors
 ///
-/// It can't be recorded.
+/// The undo can't be recorded.
 pub(crate) fn carry_out(
     config: &Config,
     folders: &Folders,

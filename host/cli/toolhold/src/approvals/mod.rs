@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::style::{FAINT, STRONG, warn};
 use crate::{ask, shown as plain};
 
-/// The name of whoever answers, for the audit.
+/// The name of the person who answers, for the audit.
 const BY: &str = "toolhold approvals";
 
 /// Runs the command.
@@ -120,7 +120,8 @@ fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
 fn head(posted: &PostedQuestion) -> String {
     let now =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (ago, left) = (now.saturating_sub(posted.asked), posted.until.saturating_sub(now));
+    let ago = now.saturating_sub(posted.asked);
+    let left = posted.until.saturating_sub(now);
     let session = neutral_line(&posted.question.session);
     format!(
         "{STRONG}{}{STRONG:#}  {FAINT}{session}, asked {ago} s ago, waits {left} s more{FAINT:#}\n",

@@ -15,7 +15,7 @@ use toolhold_terminal::{approval, inquiry};
 
 pub(crate) use terminal::answered;
 
-/// How `toolhold call` gets an approval.
+/// The way in which `toolhold call` gets an approval.
 pub(crate) enum Asker {
     /// By an option of the command line, which also answers an earlier question.
     Yes(Questions),
@@ -106,8 +106,8 @@ impl Approver for Asker {
     }
 }
 
-/// Ends a question when nobody waits for its answer any more, as after Ctrl-C: what is typed then
-/// is for whoever asks next.
+/// Ends a question when nobody waits for its answer any more, as after Ctrl-C: text that is typed
+/// then is for the next question.
 #[derive(Default)]
 struct GivenUp(Arc<AtomicBool>);
 

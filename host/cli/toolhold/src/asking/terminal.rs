@@ -18,16 +18,15 @@ pub(crate) fn answered<R: BufRead, W: Write>(
     let always = matches!(question.always, Always::Writes(_));
     let choice = if always { "[y/session/always/N]" } else { "[y/session/N]" };
     loop {
-        let yes = |scope| Ok(Reply::Yes { scope, by: by.to_owned() });
         let answer = dialogue.ask(&format!("Allow it? {choice}"))?;
         if let Some(reason) = reason(&answer) {
             return Ok(Reply::No { by: by.to_owned(), reason: reason.to_owned() });
         }
         match answer.to_ascii_lowercase().as_str() {
-            "y" | "yes" => return yes(Scope::Once),
-            "s" | "session" => return yes(Scope::Session),
-            // It writes a rule for good, so one letter isn't enough.
-            "always" if always => return yes(Scope::Always),
+            "y" | "yes" => return Ok(yes(Scope::Once, by)),
+            "s" | "session" => return Ok(yes(Scope::Session, by)),
+            // This answer writes a permanent rule, so one letter isn't enough.
+            "always" if always => return Ok(yes(Scope::Always, by)),
             "" => return Ok(Reply::No { by: by.to_owned(), reason: String::new() }),
             _ if always => dialogue.print(
                 "  Please answer y (this call), session (calls that are the same), always, or n; after `no,` say why if you like.",
@@ -38,8 +37,12 @@ pub(crate) fn answered<R: BufRead, W: Write>(
     }
 }
 
-/// What the person says after a no, for the agent: `no, use the other file`. `None`: the answer
-/// isn't a no.
+fn yes(scope: Scope, by: &str) -> Reply {
+    Reply::Yes { scope, by: by.to_owned() }
+}
+
+/// The person's words after a no, for the agent: `no, use the other file`. `None`: the answer isn't
+/// a no.
 fn reason(answer: &str) -> Option<&str> {
     let answer = answer.trim();
     let (word, rest) = match answer.find([' ', ',', ':']) {

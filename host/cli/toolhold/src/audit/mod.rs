@@ -5,6 +5,7 @@ mod record;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
+use toolhold_core::HostError;
 use toolhold_core::audit::{ChainHead, Finding, ToolStats, Trail, Verification};
 use toolhold_core::config::{Folders, load};
 use toolhold_core::text::{counted, neutral_line};
@@ -22,13 +23,16 @@ const NOTHING: &str = "Nothing is recorded yet.";
 /// Runs the command. It needs only the folders: records can be read whatever the configuration is.
 pub(crate) fn run(command: &AuditCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    let trail = || Trail::open(&folders);
     match command {
-        AuditCommand::Verify { head, json } => verify(&trail()?, head.as_deref(), *json),
-        AuditCommand::Head { json } => head(&trail()?, *json),
-        AuditCommand::Tail { lines, follow, json } => tail(trail()?, *lines, *follow, *json),
-        AuditCommand::Show { id, json } => show(&trail()?, id, *json),
-        AuditCommand::Stats { json } => stats(&trail()?, *json),
+        AuditCommand::Verify { head, json } => {
+            verify(&Trail::open(&folders)?, head.as_deref(), *json)
+        }
+        AuditCommand::Head { json } => head(&Trail::open(&folders)?, *json),
+        AuditCommand::Tail { lines, follow, json } => {
+            tail(Trail::open(&folders)?, *lines, *follow, *json)
+        }
+        AuditCommand::Show { id, json } => show(&Trail::open(&folders)?, id, *json),
+        AuditCommand::Stats { json } => stats(&Trail::open(&folders)?, *json),
         AuditCommand::Export(arguments) => export(arguments, options, &folders),
     }
 }
@@ -89,7 +93,9 @@ fn summary(
         out,
         "{GOOD}ok{GOOD:#}: {records_found} in {files}: none was changed, and none is missing."
     )?;
-    if let Some(head) = trail.head().ok().flatten().filter(|_| !with_head) {
+    if let Some(head) = trail.head().ok().flatten()
+        && !with_head
+    {
         writeln!(
             out,
             "{FAINT}Kept elsewhere, the last one's hash shows later that nothing before it was changed:{FAINT:#}\n{}",
@@ -141,10 +147,7 @@ fn tail(trail: Trail, lines: usize, follow: bool, as_json: bool) -> Result<Exit,
 fn print_lines(records: &[Value], as_json: bool) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     for record in records {
-        match as_json {
-            true => writeln!(out, "{record}")?,
-            false => record::line(&mut out, record)?,
-        }
+        if as_json { writeln!(out, "{record}")? } else { record::line(&mut out, record)? }
     }
     out.flush()
 }
@@ -154,12 +157,13 @@ fn export(
     options: &Options,
     folders: &Folders,
 ) -> Result<Exit, Error> {
-    let connect = |endpoint: &str| {
-        let loaded = load(folders, &options.inputs()?)?;
-        Ok(Box::new(Collector::new(&loaded, folders, endpoint)?) as Box<dyn Transport>)
-    };
-    // Without a reader of stderr, the exit code still says it.
-    let done = toolhold_export::export(arguments, folders, connect, |text| drop(warn(text)));
+    let done = toolhold_export::export(
+        arguments,
+        folders,
+        |endpoint| connect(endpoint, options, folders),
+        // If nobody reads stderr, the exit code still tells a failure.
+        |text| drop(warn(text)),
+    );
     match done {
         Ok(done) if done.broken + done.refused > 0 => Ok(Exit::Host),
         Ok(_) => Ok(Exit::Success),
@@ -167,6 +171,15 @@ fn export(
         Err(ExportError::Host(error)) => Err(Error::Host(error)),
         Err(ExportError::Write(error)) => Err(Error::Write(error)),
     }
+}
+
+fn connect(
+    endpoint: &str,
+    options: &Options,
+    folders: &Folders,
+) -> Result<Box<dyn Transport>, HostError> {
+    let loaded = load(folders, &options.inputs()?)?;
+    Ok(Box::new(Collector::new(&loaded, folders, endpoint)?))
 }
 
 fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
@@ -204,22 +217,21 @@ fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     let rows: Vec<[String; 8]> = stats.iter().map(cells).collect();
-    let width = |column: usize| {
+    let widths: [usize; 8] = std::array::from_fn(|column| {
         rows.iter()
             .map(|row| row[column].chars().count())
             .chain([HEADS[column].len()])
             .max()
             .unwrap_or(0)
-    };
-    let widths: [usize; 8] = std::array::from_fn(width);
-    let line = |cells: &[String; 8]| {
-        let numbers =
-            cells.iter().zip(widths).skip(1).map(|(cell, width)| format!("  {cell:>width$}"));
-        format!("{:width$}{}", cells[0], numbers.collect::<String>(), width = widths[0])
-    };
-    writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned)))?;
-    rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))?;
+    });
+    writeln!(out, "{FAINT}{}{FAINT:#}", table_line(&HEADS.map(str::to_owned), widths))?;
+    rows.iter().try_for_each(|row| writeln!(out, "{}", table_line(row, widths)))?;
     Ok(Exit::Success)
+}
+
+fn table_line(cells: &[String; 8], widths: [usize; 8]) -> String {
+    let numbers = cells.iter().zip(widths).skip(1).map(|(cell, width)| format!("  {cell:>width$}"));
+    format!("{:width$}{}", cells[0], numbers.collect::<String>(), width = widths[0])
 }
 
 fn cells(stats: &ToolStats) -> [String; 8] {

@@ -18,8 +18,8 @@ const REASON: usize = 200;
 
 /// One line: time, outcome, tool, subject, duration and ID.
 pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
-    let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
-    let (kind, time) = (text("kind"), text("ts"));
+    let kind = field(record, "kind");
+    let time = field(record, "ts");
     if matches!(kind.as_str(), "egress" | "request") {
         return request(out, record);
     }
@@ -31,21 +31,23 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
             .unwrap_or_default();
         return writeln!(out, "{FAINT}{time}  {kind}{said}{FAINT:#}");
     }
-    let (word, style) = match (kind.as_str(), text("result").as_str()) {
+    let (word, style) = match (kind.as_str(), field(record, "result").as_str()) {
         ("intent", _) => ("begins".to_owned(), FAINT),
-        ("command", "allowed") => (format!("command of {}", text("chosen_by")), FAINT),
-        ("command", _) => (format!("refused to {}", text("chosen_by")), WARNING),
+        ("command", "allowed") => (format!("command of {}", field(record, "chosen_by")), FAINT),
+        ("command", _) => (format!("refused to {}", field(record, "chosen_by")), WARNING),
         ("inquiry", _) if record["answer"].is_null() => ("asks".to_owned(), STRONG),
-        ("inquiry", _) => (text("answer"), STRONG),
-        ("approval", _) => (format!("{} by {}", text("answer"), text("approved_by")), STRONG),
+        ("inquiry", _) => (field(record, "answer"), STRONG),
+        ("approval", _) => {
+            (format!("{} by {}", field(record, "answer"), field(record, "approved_by")), STRONG)
+        }
         (_, "success") => ("success".to_owned(), GOOD),
-        (_, "blocked") => (text("error_category"), WARNING),
-        (_, _) => (text("error_category"), BAD),
+        (_, "blocked") => (field(record, "error_category"), WARNING),
+        (_, _) => (field(record, "error_category"), BAD),
     };
     let tool = if record["tool"].is_string() {
-        text("tool")
+        field(record, "tool")
     } else {
-        format!("{} (no such tool)", text("asked"))
+        format!("{} (no such tool)", field(record, "asked"))
     };
     let arguments = neutral_line(&record["arguments"].to_string());
     let short = cut(&arguments, ARGUMENTS);
@@ -57,24 +59,23 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     writeln!(
         out,
         "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {STRONG}{tool}{STRONG:#} {short}{more}{took}  {FAINT}{}{FAINT:#}",
-        text("call")
+        field(record, "call")
     )
 }
 
 /// One line: time, outcome, request, reason, duration and the call's ID, or what it was for.
 fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
-    let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
-    let time = text("ts");
+    let time = field(record, "ts");
     if let Some(more) = record["more_requests"].as_u64() {
         return writeln!(
             out,
             "{FAINT}{time}  {}  {}{FAINT:#}",
             counted(more, "more request"),
-            text("call")
+            field(record, "call")
         );
     }
     let status = record["status"].as_u64().map(|status| status.to_string());
-    let (word, style) = match (text("result").as_str(), &status) {
+    let (word, style) = match (field(record, "result").as_str(), &status) {
         ("success", Some(status)) => (status.clone(), FAINT),
         ("blocked", _) => ("blocked".to_owned(), WARNING),
         _ => ("failed".to_owned(), BAD),
@@ -87,17 +88,21 @@ fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
         .as_f64()
         .map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)));
     let took = took.map(|took| format!("  {took}")).unwrap_or_default();
-    let url = text("url");
+    let url = field(record, "url");
     writeln!(
         out,
         "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {} {}{why}{took}  {FAINT}{}{FAINT:#}",
-        text("method"),
+        field(record, "method"),
         cut(&url, ARGUMENTS),
-        text(if record["call"].is_null() { "purpose" } else { "call" })
+        field(record, if record["call"].is_null() { "purpose" } else { "call" })
     )
 }
 
-/// All fields, one a line.
+fn field(record: &Value, key: &str) -> String {
+    neutral_line(record[key].as_str().unwrap_or_default())
+}
+
+/// Writes all fields, one a line.
 pub(super) fn write_fields(out: &mut impl Write, record: &Value) -> io::Result<()> {
     for (key, value) in record.as_object().into_iter().flatten() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -20,7 +20,9 @@ use toolhold_terminal::live::Shown;
 /// doesn't get it again.
 pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<Exit, Error> {
     let mut exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::for_failure);
-    if let Some(code) = command_code(answer).filter(|_| call.exit_code) {
+    if call.exit_code
+        && let Some(code) = command_code(answer)
+    {
         exit = Exit::Command(code);
     }
     if call.json {
@@ -104,16 +106,15 @@ fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> b
     const LABELS: &str = "stdout:\n\n\nstderr:\n";
     let texts: Option<Vec<&str>> = content.iter().map(Content::as_text).collect();
     let Some(texts) = texts else { return false };
-    let output = |name: &str| structured.and_then(|value| value[name].as_str());
-    let is_command = || match (output("stdout"), output("stderr")) {
-        (Some(stdout), Some(stderr)) => {
-            // Nothing else, such as a notice of a cut.
-            let is_all = texts.concat().len() <= stdout.len() + stderr.len() + LABELS.len();
-            is_all && shown.is_all_of(&[stdout, stderr])
-        }
-        _ => false,
-    };
-    shown.is_all_of(&texts) || is_command()
+    if shown.is_all_of(&texts) {
+        return true;
+    }
+    let Some(structured) = structured else { return false };
+    let Some(stdout) = structured["stdout"].as_str() else { return false };
+    let Some(stderr) = structured["stderr"].as_str() else { return false };
+    // Nothing else, such as a notice of a cut.
+    let is_all = texts.concat().len() <= stdout.len() + stderr.len() + LABELS.len();
+    is_all && shown.is_all_of(&[stdout, stderr])
 }
 
 /// The parts in order: text as the tool gave it, with a line end behind it, and a description of

@@ -1,5 +1,6 @@
 //! Reads the files of `--attach`, and refuses one that no argument names.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -43,7 +44,6 @@ pub(super) fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), 
 
 /// A file as an attachment: text if it is UTF-8, otherwise bytes.
 fn attachment(path: &Path) -> Result<Content, Error> {
-    let usage = |why: String| Error::Usage(format!("--attach {}: {why}", path.display()));
     let mut bytes = Vec::new();
     // Non-blocking: opening a FIFO would wait for a writer.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
@@ -51,17 +51,19 @@ fn attachment(path: &Path) -> Result<Content, Error> {
         .read(true)
         .custom_flags(nonblocking)
         .open(path)
-        .map_err(|error| usage(error.to_string()))?;
+        .map_err(|error| unusable(path, error))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(usage("isn't a regular file; write its content to one first".to_owned()));
+        return Err(unusable(path, "isn't a regular file; write its content to one first"));
     }
-    file.take(MAX_ATTACHMENT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| usage(error.to_string()))?;
+    file.take(MAX_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(|error| unusable(path, error))?;
     if bytes.len() as u64 > MAX_ATTACHMENT {
-        return Err(usage("more than 64 MiB".to_owned()));
+        return Err(unusable(path, "more than 64 MiB"));
     }
     let body =
         String::from_utf8(bytes).map_or_else(|error| Body::Bytes(error.into_bytes()), Body::Text);
     Ok(Content { body, media_type: None, meta: None })
+}
+
+fn unusable(path: &Path, why: impl Display) -> Error {
+    Error::Usage(format!("--attach {}: {why}", path.display()))
 }

@@ -43,7 +43,8 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
             Some(live) => live.events(),
             None => Arc::new(NoEvents),
         };
-        let (session, approver) = (Some(session), Some(approver));
+        let session = Some(session);
+        let approver = Some(approver);
         // A person, or a file behind a pipe, takes the whole output.
         let audience = if call.for_model { Audience::Model } else { Audience::Person };
         let request = Request {

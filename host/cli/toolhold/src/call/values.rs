@@ -121,26 +121,27 @@ fn from_words(definition: &Definition, words: &[String]) -> Result<Value, Argume
     Ok(Value::Object(arguments))
 }
 
-/// The argument that a single word stands for: the one that the tool takes without a name, or else
-/// the only required one. `None` if the word is `KEY=VALUE`.
+/// The argument that a single word sets: the argument that the tool takes without a name, or else
+/// the only required argument. `None` if the word is `KEY=VALUE`.
 fn bare_argument<'d>(definition: &'d Definition, word: &str) -> Option<&'d str> {
     let schema = &definition.input_schema;
-    // Rather an option that stands in the wrong place.
+    // Probably an option in the wrong place.
     if word.starts_with('-') {
         return None;
     }
     let key = word.split_once('=').map(|(key, _)| key);
     if let Some(bare) = definition.bare_argument() {
         // `FOO=1 make` is a command.
-        let is_known = |key: &str| {
+        let is_known = key.is_some_and(|key| {
             schema["properties"].get(key).is_some()
                 || definition.argument_aliases().any(|(alias, _)| alias == key)
-        };
-        return (!key.is_some_and(is_known)).then_some(bare);
+        });
+        return (!is_known).then_some(bare);
     }
-    let is_name = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    let has_name =
+        key.is_some_and(|key| key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)));
     match schema["required"].as_array().map(Vec::as_slice) {
-        Some([only]) if !key.is_some_and(is_name) => only.as_str(),
+        Some([only]) if !has_name => only.as_str(),
         _ => None,
     }
 }
@@ -302,7 +303,8 @@ fn type_of(value: &Value) -> &'static str {
 }
 
 fn type_error(key: &str, accepts: &AcceptedTypes<'_>, value: &str) -> ArgumentsError {
-    let (key, value) = (key.to_owned(), value.to_owned());
+    let key = key.to_owned();
+    let value = value.to_owned();
     ArgumentsError::Type { key, types: accepts.names(), value }
 }
 

@@ -45,11 +45,13 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
         }
     }
     if in_place {
-        let unchanged = |now: &str| match now == migration.before {
-            true => Ok(migration.after.clone()),
-            false => Err("it was changed meanwhile"),
-        };
-        changed_file::change(&to, false, unchanged)?;
+        changed_file::change(&to, false, |now| {
+            if now == migration.before {
+                Ok(migration.after.clone())
+            } else {
+                Err("it was changed meanwhile")
+            }
+        })?;
     } else {
         new_file::create(&to, &migration.after)?;
     }
@@ -66,19 +68,27 @@ fn is_same(one: &Path, other: &Path) -> bool {
 fn show(migration: &Migration, from: &Path, to: &Path) -> Result<(), Error> {
     let mut out = anstream::stdout();
     let diff = TextDiff::from_lines(migration.before.as_str(), migration.after.as_str());
-    let (from, to) = (shown::path(from), shown::path(to));
+    let from = shown::path(from);
+    let to = shown::path(to);
     let diff = diff.unified_diff().header(&from, &to).to_string();
     write!(out, "{}", neutral(&diff))?;
-    let mut list = |title: &str, pairs: &[(String, String)], between: &str| {
-        if !pairs.is_empty() {
-            writeln!(out, "\n{STRONG}{title}{STRONG:#}")?;
-        }
-        pairs.iter().try_for_each(|(key, other)| {
-            let (key, other) = (neutral_line(key), neutral_line(other));
-            writeln!(out, "  {key}{FAINT}{between}{FAINT:#}{other}")
-        })
-    };
-    list("Keys with a new name", &migration.moved, " -> ")?;
-    list("Left out", &migration.left_out, ": ")?;
+    list(&mut out, "Keys with a new name", &migration.moved, " -> ")?;
+    list(&mut out, "Left out", &migration.left_out, ": ")?;
     Ok(())
+}
+
+fn list(
+    out: &mut impl Write,
+    title: &str,
+    pairs: &[(String, String)],
+    between: &str,
+) -> std::io::Result<()> {
+    if !pairs.is_empty() {
+        writeln!(out, "\n{STRONG}{title}{STRONG:#}")?;
+    }
+    pairs.iter().try_for_each(|(key, other)| {
+        let key = neutral_line(key);
+        let other = neutral_line(other);
+        writeln!(out, "  {key}{FAINT}{between}{FAINT:#}{other}")
+    })
 }

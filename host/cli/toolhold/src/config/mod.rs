@@ -31,7 +31,8 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
             written.map(|()| Exit::Success)
         }
         ConfigCommand::Schema => {
-            let (folders, directory) = (Folders::from_environment()?, config::working_directory()?);
+            let folders = Folders::from_environment()?;
+            let directory = config::working_directory()?;
             let schema = toolhold_core::config_schema(&folders, &options.inputs()?, &directory);
             writeln!(std::io::stdout(), "{schema:#}")?;
             Ok(Exit::Success)
@@ -82,7 +83,8 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
         return Ok(Exit::Host);
     }
     // Only a host knows which names exist.
-    let (of_host, own) = (loaded.clone(), folders.clone());
+    let of_host = loaded.clone();
+    let own = folders.clone();
     let mut unknown = host::block_on(async {
         Ok(host::build(options, own, of_host, "toolhold call").await?.unknown_names())
     })?;

@@ -36,7 +36,6 @@ fn project(project: &Project) -> Value {
         ProjectTrust::Changed => "changed",
         ProjectTrust::Trusted => "trusted",
     };
-    let ignored = |Ignored { key, source, current, proposed, reasons, .. }: &Ignored| json!({ "key": key, "source": source.to_string(), "current": current, "proposed": proposed, "reasons": reasons });
     json!({
         "file": shown::path(&project.path),
         "digest": project.digest,
@@ -45,9 +44,32 @@ fn project(project: &Project) -> Value {
     })
 }
 
+fn ignored(Ignored { key, source, current, proposed, reasons, .. }: &Ignored) -> Value {
+    json!({
+        "key": key,
+        "source": source.to_string(),
+        "current": current,
+        "proposed": proposed,
+        "reasons": reasons,
+    })
+}
+
 pub(crate) fn ceiling(Ceiling { path, signed_by, taken, .. }: &Ceiling) -> Value {
-    let of_key = |Taken { key, wanted, wanted_by, held, source }: &Taken| json!({ "key": key, "source": source.to_string(), "held": held, "wanted": wanted, "wanted_by": wanted_by.to_string() });
-    json!({ "file": shown::path(path), "signed_by": signed_by, "taken": taken.iter().map(of_key).collect::<Value>() })
+    json!({
+        "file": shown::path(path),
+        "signed_by": signed_by,
+        "taken": taken.iter().map(taken_key).collect::<Value>(),
+    })
+}
+
+fn taken_key(Taken { key, wanted, wanted_by, held, source }: &Taken) -> Value {
+    json!({
+        "key": key,
+        "source": source.to_string(),
+        "held": held,
+        "wanted": wanted,
+        "wanted_by": wanted_by.to_string(),
+    })
 }
 
 /// As TOML with comments.
@@ -115,8 +137,8 @@ pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     {
         writeln!(out, "\n{FAINT}# Taken away by {}:{FAINT:#}", shown::path(path))?;
         for Taken { key, wanted, wanted_by, source, .. } in taken {
-            let (source, wanted_by) =
-                (neutral_line(&source.to_string()), neutral_line(&wanted_by.to_string()));
+            let source = neutral_line(&source.to_string());
+            let wanted_by = neutral_line(&wanted_by.to_string());
             writeln!(
                 out,
                 "{FAINT}# {source}: `{}` would be {} ({wanted_by}){FAINT:#}",

@@ -52,7 +52,7 @@ pub(super) fn template() -> String {
     text
 }
 
-/// The default, or for a key with a template of its own, that.
+/// The default, or the key's own template if it has one.
 fn value(key: &KeyDescription, tables: &[TableDescription]) -> Value {
     let same = tables.iter().flat_map(|table| &table.keys).filter(|other| other.name == key.name);
     key.default

@@ -2,9 +2,9 @@
 //! reach.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use toolhold_core::HostError;
@@ -38,16 +38,11 @@ impl Scene {
             .map_err(HostError::io("making a scratch folder"))?;
         let path =
             root.path().canonicalize().map_err(HostError::io("finding the scratch folder"))?;
-        let (project, secret_file) = (path.join("project"), path.join("secret.txt"));
+        let project = path.join("project");
+        let secret_file = path.join("secret.txt");
         let secret = token()?;
-        let make = || {
-            fs::create_dir_all(project.join("src"))?;
-            fs::write(project.join("src/main.rs"), "fn main() {\n    println!(\"hello\");\n}\n")?;
-            fs::write(project.join("README.md"), README)?;
-            fs::write(&secret_file, &secret)?;
-            std::os::unix::fs::symlink(&secret_file, project.join("link.txt"))
-        };
-        make().map_err(HostError::io(format!("filling {}", path.display())))?;
+        fill(&project, &secret_file, &secret)
+            .map_err(HostError::io(format!("filling {}", path.display())))?;
         Ok(Self { root, project, secret_file, secret })
     }
 
@@ -59,13 +54,12 @@ impl Scene {
     pub(crate) fn configure(&self, name: &str, content: &[u8]) -> Result<(), HostError> {
         let folder = self.folders().config;
         let path = folder.join(name);
-        let write = || {
-            fs::create_dir_all(&folder)?;
-            let mut file =
-                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            file.write_all(content)
-        };
-        write().map_err(HostError::io(format!("writing {}", path.display())))
+        fs::create_dir_all(&folder)
+            .and_then(|()| {
+                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)
+            })
+            .and_then(|mut file| file.write_all(content))
+            .map_err(HostError::io(format!("writing {}", path.display())))
     }
 
     /// `text` with paths relative to the project.
@@ -85,6 +79,14 @@ impl Scene {
     pub(crate) fn secret_is_untouched(&self) -> bool {
         fs::read_to_string(&self.secret_file).is_ok_and(|text| text == self.secret)
     }
+}
+
+fn fill(project: &Path, secret_file: &Path, secret: &str) -> io::Result<()> {
+    fs::create_dir_all(project.join("src"))?;
+    fs::write(project.join("src/main.rs"), "fn main() {\n    println!(\"hello\");\n}\n")?;
+    fs::write(project.join("README.md"), README)?;
+    fs::write(secret_file, secret)?;
+    std::os::unix::fs::symlink(secret_file, project.join("link.txt"))
 }
 
 fn token() -> Result<String, HostError> {

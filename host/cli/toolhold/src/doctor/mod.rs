@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
         helper: None,
     };
     let mut report = host::block_on(async { Ok(examination.run().await) })?;
-    // What is wrong with the configuration is among the findings already.
+    // The findings already have the errors of the configuration.
     if let Ok(folders) = Folders::from_environment()
         && let Ok(loaded) = config::load(&folders, &options.inputs()?)
     {
@@ -74,8 +74,8 @@ fn print(out: &mut impl Write, report: &Report, columns: Option<usize>) -> io::R
         writeln!(out, "  {style}{word:7}{style:#}  {name:width$}  {found}")?;
         if let Some(fix) = fix {
             let at = 13 + width;
-            let fix = shown::wrap(&format!("to fix it: {fix}"), at, columns);
-            let fix = fix.strip_prefix("to fix it:").unwrap_or(&fix);
+            let wrapped = shown::wrap(&format!("to fix it: {fix}"), at, columns);
+            let fix = wrapped.strip_prefix("to fix it:").unwrap_or(&wrapped);
             writeln!(out, "{:at$}{FAINT}to fix it:{FAINT:#}{fix}", "")?;
         }
     }

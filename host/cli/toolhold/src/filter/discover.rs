@@ -1,4 +1,4 @@
-//! `toolhold filter discover`: for which commands a rule would pay.
+//! `toolhold filter discover`: finds the commands for which a rule would pay.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use crate::style::FAINT;
 /// Commands that are shown.
 const SHOWN: usize = 20;
 
-/// Commands that are counted apart. Others are left out: the audit may hold any number.
+/// Commands that are counted separately. Others are left out, since the audit may have any number.
 const MAX_COMMANDS: usize = 10_000;
 
 /// Characters of a command in the table.
@@ -47,8 +47,12 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
     unknown.sort_by_key(|(_, [_, bytes])| std::cmp::Reverse(*bytes));
     unknown.truncate(SHOWN);
     if as_json {
-        let row = |(command, [calls, bytes]): &(String, [u64; 2])| json!({ "command": command, "calls": calls, "bytes": bytes });
-        let rows: Vec<_> = unknown.iter().map(row).collect();
+        let rows: Vec<_> = unknown
+            .iter()
+            .map(|(command, [calls, bytes])| {
+                json!({ "command": command, "calls": calls, "bytes": bytes })
+            })
+            .collect();
         writeln!(io::stdout().lock(), "{:#}", json!(rows))?;
         return Ok(Exit::Success);
     }
@@ -92,14 +96,15 @@ fn rule_for(command: &str) -> String {
 fn first_words(command: &str) -> String {
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();
-    let is_subcommand = |word: &&str| {
-        word.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
-            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
-    };
-    match words.next().filter(is_subcommand) {
-        Some(word) => format!("{program} {word}"),
-        None => program.to_owned(),
+    match words.next() {
+        Some(word) if is_subcommand(word) => format!("{program} {word}"),
+        _ => program.to_owned(),
     }
+}
+
+fn is_subcommand(word: &str) -> bool {
+    word.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
 }
 
 #[cfg(test)]

@@ -48,7 +48,8 @@ pub(crate) fn run(command: &FilterCommand, options: &Options) -> Result<Exit, Er
 }
 
 fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
-    let (filters, rules) = (host.filters(), host.filter_rules());
+    let filters = host.filters();
+    let rules = host.filter_rules();
     if as_json {
         writeln!(io::stdout().lock(), "{:#}", json!({ "filters": filters, "rules": rules }))?;
         return Ok(Exit::Success);
@@ -108,7 +109,7 @@ fn try_filter(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
     }
 }
 
-/// Does what a call does with the output of a command.
+/// Filters the output of a command as a call does.
 async fn try_call(
     host: &Host,
     arguments: &FilterTry,
@@ -154,13 +155,11 @@ async fn try_one(
         FilterVerdict::Keep => show(&text, &text, None, &unchanged, arguments.json),
         FilterVerdict::Replace { content, confidence, .. } => {
             let left = content.iter().filter_map(Content::as_text).collect::<String>();
-            let size = |text: &str| (text.lines().count() as u64, text.len() as u64);
-            let (before, after) = (size(&text), size(&left));
             let filtered = FilterSummary {
                 filters: vec![filter.to_owned()],
                 confidence,
-                lines: [before.0, after.0],
-                bytes: [before.1, after.1],
+                lines: [text.lines().count() as u64, left.lines().count() as u64],
+                bytes: [text.len() as u64, left.len() as u64],
             };
             show(&text, &left, Some(filtered), &unchanged, arguments.json)
         }
@@ -176,7 +175,7 @@ fn unusable(host: &Host, name: &str, message: &str) -> Error {
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 
-/// Shows what is left of an output. `unchanged`: what to say if it is all of it.
+/// Shows the rest of an output. `unchanged`: the message if nothing was left out.
 fn show(
     before: &str,
     after: &str,
@@ -185,13 +184,12 @@ fn show(
     as_json: bool,
 ) -> Result<Exit, Error> {
     if as_json {
-        let lines = |text: &str| text.lines().count();
         let mut object = match &filtered {
             Some(filtered) => json!(filtered),
             None => json!({
                 "filters": [],
                 "confidence": null,
-                "lines": [lines(before), lines(after)],
+                "lines": [before.lines().count(), after.lines().count()],
                 "bytes": [before.len(), after.len()],
             }),
         };
@@ -224,14 +222,16 @@ fn show(
 }
 
 fn output(path: &Path) -> Result<String, Error> {
-    let failed = |error: io::Error| Error::Usage(format!("{}: {error}", path.display()));
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
-        Box::new(File::open(path).map_err(failed)?)
+        Box::new(File::open(path).map_err(|error| unreadable(path, &error))?)
     };
     let mut bytes = Vec::new();
-    source.take(MAX_OUTPUT + 1).read_to_end(&mut bytes).map_err(failed)?;
+    source
+        .take(MAX_OUTPUT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(path, &error))?;
     if bytes.len() as u64 > MAX_OUTPUT {
         return Err(Error::Usage(format!(
             "{}: the file is larger than 4 MiB, the limit; a call gives filters a longer output in pieces",
@@ -239,6 +239,10 @@ fn output(path: &Path) -> Result<String, Error> {
         )));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    Error::Usage(format!("{}: {error}", path.display()))
 }
 
 fn stats(as_json: bool) -> Result<Exit, Error> {
@@ -260,8 +264,8 @@ fn stats(as_json: bool) -> Result<Exit, Error> {
             filters, answers, lines: [lines, shown], full, partial, fallback, ..
         } = stats;
         let [answers, lines, shown] = [answers, lines, shown].map(u64::to_string);
-        let (percent, tokens) =
-            (format!("{:.1}%", stats.percent()), format!("~{}", stats.tokens_saved()));
+        let percent = format!("{:.1}%", stats.percent());
+        let tokens = format!("~{}", stats.tokens_saved());
         table.row([
             neutral_line(filters),
             answers,

@@ -22,18 +22,17 @@ impl<const N: usize> Table<N> {
 
     pub(super) fn print(&self) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
-        let width = |column: usize| {
+        let widths: [usize; N] = std::array::from_fn(|column| {
             self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-        };
-        let widths: [usize; N] = std::array::from_fn(width);
+        });
         for (at, row) in self.rows.iter().enumerate() {
-            let cells =
-                row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
-                    match self.numbers.contains(&column) {
-                        true => format!("{cell:>width$}"),
-                        false => format!("{cell:width$}"),
-                    }
-                });
+            let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+                if self.numbers.contains(&column) {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:width$}")
+                }
+            });
             let line = cells.collect::<Vec<_>>().join("  ");
             match at {
                 0 => writeln!(out, "{FAINT}{}{FAINT:#}", line.trim_end())?,

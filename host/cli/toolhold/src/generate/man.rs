@@ -45,9 +45,11 @@ fn page(command: &Command) -> io::Result<String> {
         .manual("Toolhold")
         .render(&mut page)?;
     // Named characters show in any locale.
-    let named =
-        |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
     Ok(String::from_utf8_lossy(&page).chars().map(named).collect())
+}
+
+fn named(c: char) -> String {
+    if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) }
 }
 
 fn full_name(command: &Command) -> &str {

@@ -39,17 +39,18 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
         return Err(new_file::exists(&file));
     }
     let here = toolhold_core::config::working_directory()?;
-    let check = |written: &str| folder(written, &own, &here);
     let given = arguments.folder.iter().map(|path| {
         folder_at(path, &own, &here)
             .map_err(|error| Error::Usage(format!("--folder {}: {error}", path.display())))
     });
     let folders = given.collect::<Result<Vec<_>, _>>()?;
-    let said = |answer: Option<YesOrNo>| answer.map(|answer| answer == YesOrNo::Yes);
-    let (write, network) = (said(arguments.write), said(arguments.network));
+    let write = arguments.write.map(|answer| answer == YesOrNo::Yes);
+    let network = arguments.network.map(|answer| answer == YesOrNo::Yes);
 
     let answers = match ask::open_dialogue("nothing was written") {
-        Some(mut dialogue) => ask(&mut dialogue, folders, write, network, check)?,
+        Some(mut dialogue) => {
+            ask(&mut dialogue, folders, write, network, |written| folder(written, &own, &here))?
+        }
         None if folders.is_empty() && write.is_none() && network.is_none() => {
             let message = "there is no terminal to ask at; give all answers: toolhold init --folder DIRECTORY --write yes|no --network yes|no";
             return Err(Error::Usage(message.to_owned()));
@@ -176,9 +177,7 @@ pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String
     if ["/proc", "/sys", "/dev"].iter().any(|system| real.starts_with(system)) {
         return Err(FolderError::System(real));
     }
-    let is_own =
-        |folder: &Path| real.starts_with(folder.canonicalize().as_deref().unwrap_or(folder));
-    if own.own().iter().any(|own| is_own(&own.path)) {
+    if own.own().iter().any(|own| is_within(&real, &own.path)) {
         return Err(FolderError::Own(real));
     }
     // The folder where toolhold is started.
@@ -186,6 +185,10 @@ pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String
         return Ok(written.to_owned());
     }
     real.into_os_string().into_string().map_err(|name| FolderError::NotUtf8(name.into()))
+}
+
+fn is_within(path: &Path, folder: &Path) -> bool {
+    path.starts_with(folder.canonicalize().as_deref().unwrap_or(folder))
 }
 
 /// The text of the file.
@@ -222,12 +225,14 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> Stri
     if answers.network {
         text += &format!("{NETWORK}\n");
     }
-    let covers = |folder: &String| folder == "." || here.starts_with(folder);
-    let first = answers.folders.first().filter(|_| !answers.folders.iter().any(covers));
-    // Quoted if a shell would split the name.
-    let path = first
-        .map(|folder| format!(" path={}", shown::shell_word(&neutral_line(folder))))
-        .unwrap_or_default();
+    let is_covered = answers.folders.iter().any(|folder| folder == "." || here.starts_with(folder));
+    let path = match answers.folders.first() {
+        // Quoted if a shell would split the name.
+        Some(folder) if !is_covered => {
+            format!(" path={}", shown::shell_word(&neutral_line(folder)))
+        }
+        _ => String::new(),
+    };
     text + &format!(
         "\nTry next:\n  toolhold tools\n  toolhold call list_directory{path}\n  {FAINT}toolhold config show{FAINT:#}\n"
     )

@@ -36,8 +36,8 @@ pub(crate) fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
     }
     let hosts = jobs::list_running(&folders)?;
     if arguments.json {
-        let of_host = |(pid, jobs)| json!({ "pid": pid, "jobs": jobs });
-        let hosts: Vec<Value> = hosts.into_iter().map(of_host).collect();
+        let hosts: Vec<Value> =
+            hosts.into_iter().map(|(pid, jobs)| json!({ "pid": pid, "jobs": jobs })).collect();
         writeln!(out, "{:#}", json!(hosts))?;
         return Ok(Exit::Success);
     }
@@ -50,7 +50,9 @@ pub(crate) fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
             let session = neutral_line(cut(&job.session, SHOWN));
             let command = neutral_line(cut(&job.command, SHOWN));
             let style = if job.state == JobState::Running { STRONG } else { FAINT };
-            let (id, state, seconds) = (&job.id, job.state.describe(), job.seconds);
+            let id = &job.id;
+            let state = job.state.describe();
+            let seconds = job.seconds;
             writeln!(out, "  {style}{id}{style:#}  {state}, {seconds} s, {session}: {command}")?;
         }
     }

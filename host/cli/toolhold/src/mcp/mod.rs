@@ -38,8 +38,9 @@ pub(crate) fn run(command: &McpCommand, options: &Options) -> Result<Exit, Error
         McpCommand::Servers(command) => {
             let folders = Folders::from_environment()?;
             let file = options.config_file(&folders);
-            let load = || host::load(options, &folders);
-            return host::block_on(servers::run(command, &file, &folders, load));
+            return host::block_on(servers::run(command, &file, &folders, || {
+                host::load(options, &folders)
+            }));
         }
     };
     match config.client.as_deref() {
@@ -130,12 +131,11 @@ fn show_client(
         )?;
         return Ok(Exit::Success);
     }
-    let ours = match config.replace {
-        true => {
-            let folders = Folders::from_environment()?;
-            Some((host::load(options, &folders)?, folders))
-        }
-        false => None,
+    let ours = if config.replace {
+        let folders = Folders::from_environment()?;
+        Some((host::load(options, &folders)?, folders))
+    } else {
+        None
     };
     let ours = ours.as_ref().map(|(ours, folders)| (ours, folders));
     let mut moved = Moved::default();
@@ -175,7 +175,7 @@ fn show_client(
     Ok(Exit::Success)
 }
 
-/// For a client that only its own command can change: this command.
+/// Prints the command for a client whose configuration only this command can change.
 fn run_client_command(
     client: &Client,
     config: &McpConfig,
@@ -191,64 +191,66 @@ fn run_client_command(
         )));
     }
     let mut out = std::io::stdout().lock();
-    match config.json {
-        true => writeln!(out, "{:#}", json!({ "client": client.name, "command": words }))?,
-        false => writeln!(out, "{line}")?,
+    if config.json {
+        writeln!(out, "{:#}", json!({ "client": client.name, "command": words }))?;
+    } else {
+        writeln!(out, "{line}")?;
     }
     Ok(Exit::Success)
 }
 
 /// The server for the client.
 fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> {
-    let usage = |why: &str| Err(Error::Usage(why.to_owned()));
-    let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
-    if config.name.is_empty() || config.name.len() > 64 || !config.name.chars().all(of_name) {
-        return usage(
+    let is_name = (1..=64).contains(&config.name.len())
+        && config.name.chars().all(|letter| letter == '-' || is_variable_letter(letter));
+    if !is_name {
+        return Err(Error::usage(
             "--name takes at most 64 letters, digits, `-` and `_`: tools are shown under it",
-        );
+        ));
     }
     let Options { allow, allow_read, plugin, config: file, set, .. } = options;
     if !(allow.is_empty() && allow_read.is_empty() && plugin.is_empty() && set.is_empty())
         || file.is_some()
     {
-        return usage(
+        return Err(Error::usage(
             "arguments of the server follow `--`, as in `toolhold mcp config cursor -- --allow /home/u/project`",
-        );
+        ));
     }
     if let Some(url) = &config.http {
         let is_url = (url.starts_with("http://") || url.starts_with("https://"))
             && url.chars().all(|letter| letter.is_ascii_graphic());
-        let of_variable = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        return match () {
-            () if !is_url => {
-                usage("--http takes the server's URL, as in http://127.0.0.1:8300/mcp")
-            }
-            () if !config.serve.is_empty() => usage(
+        if !is_url {
+            return Err(Error::usage(
+                "--http takes the server's URL, as in http://127.0.0.1:8300/mcp",
+            ));
+        }
+        if !config.serve.is_empty() {
+            return Err(Error::usage(
                 "a server that is reached over HTTP runs already: its options can't be given here",
-            ),
-            () if config.token_variable.is_empty()
-                || !config.token_variable.chars().all(of_variable) =>
-            {
-                usage(
-                    "--token-variable takes the name of an environment variable, never the token itself",
-                )
-            }
-            () => Ok(ServerConfig::Http {
-                url: url.clone(),
-                variable: (!config.oauth).then(|| config.token_variable.clone()),
-            }),
-        };
+            ));
+        }
+        if config.token_variable.is_empty()
+            || !config.token_variable.chars().all(is_variable_letter)
+        {
+            return Err(Error::usage(
+                "--token-variable takes the name of an environment variable, never the token itself",
+            ));
+        }
+        return Ok(ServerConfig::Http {
+            url: url.clone(),
+            variable: (!config.oauth).then(|| config.token_variable.clone()),
+        });
     }
     let line = [NAME, "serve"].into_iter().map(str::to_owned).chain(config.serve.iter().cloned());
     if let Err(error) = Arguments::try_parse_from(line) {
-        let why = error.to_string();
-        let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let message = error.to_string();
+        let why = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
         return Err(Error::Usage(format!("`toolhold serve` does not take that: {why}")));
     }
     if config.serve.iter().any(|word| word == "--http" || word.starts_with("--http=")) {
-        return usage(
+        return Err(Error::usage(
             "a server that a client starts talks with it over stdin and stdout; one that serves over HTTP is named by --http URL",
-        );
+        ));
     }
     let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
     let program = program(config.project)?;
@@ -258,24 +260,31 @@ fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> 
     Ok(ServerConfig::Stdio { program, arguments })
 }
 
+fn is_variable_letter(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
 /// Options whose value is a path.
 const PATHS: [&str; 4] = ["--allow", "--allow-read", "--plugin", "--config"];
 
 /// The options with absolute paths, which mean the same wherever the client starts the server.
 fn with_absolute_paths(options: &[String], here: &Path) -> Vec<String> {
-    let joined = |path: &str| {
-        if path.starts_with('~') { path.to_owned() } else { here.join(path).display().to_string() }
-    };
     let mut is_path = false;
     let each = options.iter().map(|word| match word.split_once('=') {
-        _ if std::mem::take(&mut is_path) => joined(word),
-        Some((option, path)) if PATHS.contains(&option) => format!("{option}={}", joined(path)),
+        _ if std::mem::take(&mut is_path) => absolute(word, here),
+        Some((option, path)) if PATHS.contains(&option) => {
+            format!("{option}={}", absolute(path, here))
+        }
         _ => {
             is_path = PATHS.contains(&word.as_str());
             word.clone()
         }
     });
     each.collect()
+}
+
+fn absolute(path: &str, here: &Path) -> String {
+    if path.starts_with('~') { path.to_owned() } else { here.join(path).display().to_string() }
 }
 
 /// The program that clients start, by its absolute path: a client that a shell didn't start may not

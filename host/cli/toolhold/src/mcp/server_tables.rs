@@ -21,7 +21,7 @@ pub(crate) enum ServerTableError {
     NotRemovable(#[from] ClientFileError),
 }
 
-/// What a new server is.
+/// The kind of a new server.
 pub(crate) enum Start<'a> {
     /// A program with its arguments.
     Command(&'a [String]),
@@ -96,23 +96,28 @@ pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
         ["mcp", "servers", name].iter().try_fold(document.as_item(), |it, key| it.get(key));
     let Some(server) = server else { return Vec::new() };
     let tables = [server.get("secrets"), server.get("oauth").and_then(|it| it.get("secrets"))];
-    let secrets = tables.into_iter().flatten().filter_map(Item::as_table_like);
-    let secrets = secrets.flat_map(|secrets| secrets.iter().map(|(_, secret)| secret));
-    secrets.filter_map(|secret| secret.get("file")?.as_str().map(str::to_owned)).collect()
+    tables
+        .into_iter()
+        .flatten()
+        .filter_map(Item::as_table_like)
+        .flat_map(|secrets| secrets.iter())
+        .filter_map(|(_, secret)| secret.get("file")?.as_str().map(str::to_owned))
+        .collect()
 }
 
 fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, ServerTableError> {
-    let implicit = || {
-        let mut table = Table::new();
-        table.set_implicit(true);
-        Item::Table(table)
-    };
     document
         .entry("mcp")
-        .or_insert_with(implicit)
+        .or_insert_with(implicit_table)
         .as_table_like_mut()
-        .and_then(|mcp| mcp.entry("servers").or_insert_with(implicit).as_table_like_mut())
+        .and_then(|mcp| mcp.entry("servers").or_insert_with(implicit_table).as_table_like_mut())
         .ok_or(ServerTableError::NotATable)
+}
+
+fn implicit_table() -> Item {
+    let mut table = Table::new();
+    table.set_implicit(true);
+    Item::Table(table)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ const MAX_PACKAGES: usize = 200;
 ///
 /// # Errors
 ///
-/// Those of the command.
+/// The errors of the command.
 pub(crate) async fn run(
     command: &ServersCommand,
     file: &Path,
@@ -97,11 +97,9 @@ fn change(
 
 /// Checks the name of a new server.
 fn check_name(name: &str) -> Result<(), CommandError> {
-    let valid =
-        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     if name.len() <= 24
         && name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.chars().all(valid)
+        && name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-'))
     {
         return Ok(());
     }
@@ -121,7 +119,8 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
         writeln!(out, "Your configuration has no server; `toolhold mcp add` adds one.")?;
     }
     for state in &states {
-        let (name, tools) = (&state.name, counted(state.tools.len() as u64, "tool"));
+        let name = &state.name;
+        let tools = counted(state.tools.len() as u64, "tool");
         writeln!(
             out,
             "{STRONG}{name:24}{STRONG:#} {:10} {tools}  {FAINT}{}{FAINT:#}",
@@ -145,7 +144,8 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
     Ok(Exit::Success)
 }
 
-/// Shows what a server is doing in a running host. One that waits for its first call isn't shown.
+/// Shows what a server is doing in a running host. A server that waits for its first call isn't
+/// shown.
 fn show_program(out: &mut impl Write, host: &HostState) -> Result<(), CommandError> {
     let HostState { pid, program } = host;
     let doing = match program.state {
@@ -223,10 +223,6 @@ async fn approve(
 }
 
 fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandError> {
-    let part = |value: &Value| match value {
-        Value::String(text) => neutral(text).into_owned(),
-        other => neutral(&other.to_string()).into_owned(),
-    };
     for (name, before, now) in inspection.packages.iter().take(MAX_PACKAGES) {
         match (before, now) {
             (Some(before), Some(now)) => writeln!(out, "~ package {name} {before} -> {now}")?,
@@ -251,7 +247,9 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
             ToolDifference::Changed(name, parts) => {
                 writeln!(out, "~ {word}{}", neutral_line(name))?;
                 for (key, before, after) in parts {
-                    writeln!(out, "  {key}\n  - {}\n  + {}", part(before), part(after))?;
+                    let before = shown_value(before);
+                    let after = shown_value(after);
+                    writeln!(out, "  {key}\n  - {before}\n  + {after}")?;
                 }
             }
         }
@@ -260,6 +258,13 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
         writeln!(out, "! {tool} is left out: {}", neutral_line(reason))?;
     }
     Ok(())
+}
+
+fn shown_value(value: &Value) -> String {
+    match value {
+        Value::String(text) => neutral(text).into_owned(),
+        other => neutral(&other.to_string()).into_owned(),
+    }
 }
 
 fn confirm(question: &str) -> Result<bool, CommandError> {

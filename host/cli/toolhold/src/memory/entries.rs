@@ -30,7 +30,7 @@ pub(crate) struct Entries(DocumentIndex);
 /// An entry with its origin, which the plugin wrote.
 #[derive(Debug)]
 pub(crate) struct MemoryEntry {
-    /// The key of the document: the scope, whose it is, and the entry's key.
+    /// The key of the document: the scope, the owner, and the entry's key.
     pub(crate) id: String,
     pub(crate) content: String,
     tags: Vec<String>,
@@ -146,7 +146,7 @@ impl Entries {
     }
 }
 
-/// The entry's key in an ID: what follows the scope and whose it is.
+/// The entry's key in an ID: the part after the scope and the owner.
 fn key_of(id: &str) -> &str {
     let before = if id.starts_with("user/") { 2 } else { 3 };
     id.splitn(before + 1, '/').nth(before).unwrap_or(id)
@@ -155,10 +155,12 @@ fn key_of(id: &str) -> &str {
 impl MemoryEntry {
     fn from_document(document: Document) -> Self {
         let Document { key, text, tags, data, vector: _ } = document;
-        // What can't be read says nothing, so it is untrusted.
+        // An unreadable origin says nothing, so the entry is untrusted.
         let origin: Map<String, Value> = serde_json::from_slice(&data).unwrap_or_default();
         let mut entry = Self { id: key, content: text, tags, origin };
-        if let Some((_, content)) = entry.content.split_once('\n').filter(|_| entry.is_keyed()) {
+        if entry.is_keyed()
+            && let Some((_, content)) = entry.content.split_once('\n')
+        {
             entry.content = content.to_owned();
         }
         entry
@@ -177,7 +179,7 @@ impl MemoryEntry {
         self.id.split('/').next().unwrap_or_default()
     }
 
-    /// The opaque name of its project. `None`: it isn't one of a project.
+    /// The opaque name of its project. `None`: the entry belongs to no project.
     pub(crate) fn project(&self) -> Option<&str> {
         self.id.strip_prefix("project/")?.split('/').nth(1)
     }
@@ -205,8 +207,8 @@ impl MemoryEntry {
         self.time().to_string().chars().take(10).collect()
     }
 
-    /// Tells its content from any other one. 128 bits: of 64, one finds two texts with the same in
-    /// minutes.
+    /// A hash that tells the content from any other. It has 128 bits: two texts with the same 64
+    /// bits are found in minutes.
     pub(crate) fn hash(&self) -> String {
         let digest = Sha256::digest(&self.content);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -232,7 +234,7 @@ impl MemoryEntry {
     /// The document after a person has vouched for it, and perhaps changed its text.
     pub(crate) fn edited(mut self, text: Option<String>) -> Document {
         self.origin.insert("untrusted".to_owned(), false.into());
-        // The plugin makes its vector anew.
+        // The plugin makes the vector again.
         self.tags.retain(|tag| !tag.starts_with("vector:"));
         if let Some(text) = text {
             self.content = text;
@@ -244,9 +246,10 @@ impl MemoryEntry {
             // The plugin finds the same content by that tag.
             self.tags.retain(|tag| !tag.starts_with("content:"));
         }
-        let text = match self.is_keyed() {
-            true => format!("{}\n{}", self.key(), self.content),
-            false => self.content,
+        let text = if self.is_keyed() {
+            format!("{}\n{}", self.key(), self.content)
+        } else {
+            self.content
         };
         Document {
             key: self.id,

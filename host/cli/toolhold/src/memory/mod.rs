@@ -35,27 +35,30 @@ pub(crate) fn run(
 ) -> Result<Exit, CommandError> {
     let entries = Entries::new(toolhold_core::memory(config, folders));
     let here = project_id(&directory.canonicalize()?);
-    let prefix = |scope: Option<EntryScope>| prefix(scope, &here);
     match command {
         MemoryCommand::Search { words, scope, limit, json } => {
-            search(&entries, &words.join(" "), &prefix(*scope), *limit, &here, *json)
+            search(&entries, &words.join(" "), &prefix(*scope, &here), *limit, &here, *json)
         }
         MemoryCommand::Show { key, scope, json } => {
-            show(&entries.one(key, &prefix(*scope))?, &here, *json)
+            show(&entries.one(key, &prefix(*scope, &here))?, &here, *json)
         }
         MemoryCommand::Edit { key, text, trusted, scope } => {
-            edit(&entries, entries.one(key, &prefix(*scope))?, text.as_deref(), trusted.as_deref())
+            let entry = entries.one(key, &prefix(*scope, &here))?;
+            edit(&entries, entry, text.as_deref(), trusted.as_deref())
         }
-        MemoryCommand::Export { scope } => export(&entries, &prefix(*scope)),
-        MemoryCommand::Delete { keys, all, scope, yes } => match all {
-            true => delete_all(&entries, &prefix(*scope), *scope, *yes),
-            false => delete(&entries, keys, &prefix(*scope), &here),
-        },
+        MemoryCommand::Export { scope } => export(&entries, &prefix(*scope, &here)),
+        MemoryCommand::Delete { keys, all, scope, yes } => {
+            if *all {
+                delete_all(&entries, &prefix(*scope, &here), *scope, *yes)
+            } else {
+                delete(&entries, keys, &prefix(*scope, &here), &here)
+            }
+        }
     }
 }
 
-/// What the keys of a scope begin with, in the project `here`. None: those of all scopes, projects
-/// and principals.
+/// The prefix of a scope's keys in the project `here`. `None`: the keys of all scopes, projects and
+/// principals.
 fn prefix(scope: Option<EntryScope>, here: &str) -> String {
     let user = user_id(None);
     match scope {
@@ -102,7 +105,8 @@ fn shown(text: &str) -> String {
 }
 
 fn print_head(out: &mut impl Write, entry: &MemoryEntry, here: &str) -> std::io::Result<()> {
-    let (key, about) = (neutral_line(entry.key()), about(entry, here));
+    let key = neutral_line(entry.key());
+    let about = about(entry, here);
     write!(out, "{STRONG}{key}{STRONG:#}  {FAINT}{about}{FAINT:#}")?;
     if entry.is_untrusted() {
         write!(out, "  {WARNING}untrusted{WARNING:#}")?;
@@ -110,7 +114,7 @@ fn print_head(out: &mut impl Write, entry: &MemoryEntry, here: &str) -> std::io:
     writeln!(out)
 }
 
-/// When it was saved, of which kind it is, and where it counts.
+/// The day, the category and the scope of an entry.
 fn about(entry: &MemoryEntry, here: &str) -> String {
     let scope = match entry.project() {
         Some(project) if project == here => "this project",
@@ -127,11 +131,11 @@ fn show(entry: &MemoryEntry, here: &str, as_json: bool) -> Result<Exit, CommandE
         return Ok(Exit::Success);
     }
     print_head(&mut out, entry, here)?;
-    let line = |name: &str| neutral_line(&entry.text_of(name));
     writeln!(out, "ID: {}", neutral_line(&entry.id))?;
-    match line("call") {
-        call if call.is_empty() => writeln!(out, "saved by: {}", line("front_end"))?,
-        call => writeln!(out, "saved by: {} in call {call}", line("front_end"))?,
+    let front_end = neutral_line(&entry.text_of("front_end"));
+    match neutral_line(&entry.text_of("call")) {
+        call if call.is_empty() => writeln!(out, "saved by: {front_end}")?,
+        call => writeln!(out, "saved by: {front_end} in call {call}")?,
     }
     if entry.is_untrusted() {
         writeln!(
@@ -182,11 +186,12 @@ fn edit(
 fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
     let show = format!("toolhold memory show {}", neutral_line(&entry.id));
     if !hash.is_empty() {
-        return match hash == entry.hash() {
-            true => Ok(()),
-            false => Err(CommandError::Unasked(format!(
+        return if hash == entry.hash() {
+            Ok(())
+        } else {
+            Err(CommandError::Unasked(format!(
                 "nothing is changed: it isn't the text with that hash. Look at it again: `{show}`"
-            ))),
+            )))
         };
     }
     let Some(mut dialogue) = ask::open_dialogue("nothing is changed") else {
@@ -195,9 +200,10 @@ fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
         )));
     };
     let question = format!("{}\nIs this right for every model?", shown(&entry.content).trim_end());
-    match dialogue.yes_or_no(&question, false)? {
-        true => Ok(()),
-        false => Err(CommandError::Unasked("nothing is changed".to_owned())),
+    if dialogue.yes_or_no(&question, false)? {
+        Ok(())
+    } else {
+        Err(CommandError::Unasked("nothing is changed".to_owned()))
     }
 }
 
@@ -220,7 +226,7 @@ fn delete(
     let mut out = anstream::stdout().lock();
     for entry in found {
         entries.delete(&entry.id)?;
-        // Nobody is asked about entries that are named. What is shown can be saved again.
+        // Named entries are deleted without a question. A shown entry can be saved again.
         writeln!(out, "Deleted memory: {}", neutral_line(entry.key()))?;
         let about = about(&entry, here);
         let untrusted = if entry.is_untrusted() { ", untrusted" } else { "" };

@@ -22,8 +22,7 @@ pub(super) fn approve(
     options: &Options,
 ) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
-    let read = || setting.candidate(name);
-    let candidate = read()?;
+    let candidate = setting.candidate(name)?;
     let info = std::sync::Arc::clone(candidate.info());
     if info.manifest.name != name {
         let real = &info.manifest.name;
@@ -43,7 +42,7 @@ pub(super) fn approve(
         return Ok(Exit::Success);
     }
     // Read a second time, since inspecting uses up the first; the digest shows that it is the same.
-    let inspected = setting.inspect(read()?)?;
+    let inspected = setting.inspect(setting.candidate(name)?)?;
     if inspected.info.digest != info.digest {
         return Err(Error::Usage(
             "the component changed while it was checked; try again".to_owned(),
@@ -91,14 +90,15 @@ pub(super) fn tell_hosts(
         let reason = state
             .and_then(|state| state.waiting.as_ref())
             .map_or("it uses another configuration", |waiting| &waiting.reason);
-        match serves {
-            true => writeln!(out, "The host with process {} serves it now.", host.pid)?,
-            false => writeln!(
+        if serves {
+            writeln!(out, "The host with process {} serves it now.", host.pid)?;
+        } else {
+            writeln!(
                 out,
                 "The host with process {} does not serve it: {}",
                 host.pid,
                 neutral_line(reason)
-            )?,
+            )?;
         }
     }
     Ok(())

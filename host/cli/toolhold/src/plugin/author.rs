@@ -75,9 +75,10 @@ fn test(plugin: &Path, options: conformance::Options, json: bool) -> Result<Exit
     })?;
     let Some(report) = report else { return Ok(Exit::Interrupted) };
     let mut out = anstream::stdout().lock();
-    match json {
-        true => writeln!(out, "{}", report.to_json())?,
-        false => writeln!(out, "{report}")?,
+    if json {
+        writeln!(out, "{}", report.to_json())?;
+    } else {
+        writeln!(out, "{report}")?;
     }
     Ok(if report.is_passed() { Exit::Success } else { Exit::ToolFailure })
 }

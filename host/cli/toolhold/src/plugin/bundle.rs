@@ -38,9 +38,10 @@ pub(crate) fn run(command: &BundleCommand, options: &Options) -> Result<Exit, Er
         BundleCommand::Show { file, json } => {
             let contents = BundleContents::open(file, &setting.folders, &setting.loaded)?;
             let mut out = anstream::stdout().lock();
-            match json {
-                true => writeln!(out, "{:#}", contents.describe())?,
-                false => write!(out, "{contents}")?,
+            if *json {
+                writeln!(out, "{:#}", contents.describe())?;
+            } else {
+                write!(out, "{contents}")?;
             }
         }
         BundleCommand::Install(arguments) => return install(arguments, &setting, &inputs),
@@ -53,7 +54,8 @@ fn install(
     setting: &Setting,
     inputs: &Inputs,
 ) -> Result<Exit, Error> {
-    let (folders, built_in) = (&setting.folders, built_in_names());
+    let folders = &setting.folders;
+    let built_in = built_in_names();
     let installer = Installer::new(folders, &setting.loaded, &built_in);
     let contents = BundleContents::open(&arguments.file, folders, &setting.loaded)?;
     let plan = host::block_on(async {
@@ -92,7 +94,8 @@ fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Res
         writeln!(out, "\n{name} {}: in force already", neutral_line(version))?;
     }
     for plugin in &plan.plugins {
-        let (name, to) = (plugin.name(), neutral_line(plugin.version()));
+        let name = plugin.name();
+        let to = neutral_line(plugin.version());
         let PlannedPlugin { inspection, signed_by, change, .. } = plugin;
         match change {
             PlannedChange::New => {
@@ -101,8 +104,8 @@ fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Res
                 show_granted(out, inspection, &setting.loaded)?;
             }
             PlannedChange::Other { from, is_downgrade, difference, signer } => {
-                let (from, older) =
-                    (neutral_line(from), if *is_downgrade { ", older" } else { "" });
+                let from = neutral_line(from);
+                let older = if *is_downgrade { ", older" } else { "" };
                 writeln!(out, "\n{STRONG}{name}{STRONG:#} {from} -> {to}{older}")?;
                 write!(out, "{}", Differences(difference, signer.as_ref()))?;
             }

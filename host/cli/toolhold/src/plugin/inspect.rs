@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 use toolhold_core::config::{Config, WrittenSecretHost};
 use toolhold_core::text::neutral_line;
-use toolhold_core::{Candidate, CapabilityRequest, PluginApprovals, grant_in_words, grant_line};
+use toolhold_core::{Candidate, PluginApprovals, PluginInfo, grant_in_words, grant_line};
 
 use super::Setting;
 use crate::error::Error;
@@ -38,16 +38,11 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         .map(|inspected| setting.difference(inspected))
         .transpose()?
         .flatten();
-    let granted = |request: &CapabilityRequest| {
-        grant_in_words(&setting.loaded, &info.manifest.name, &request.name)
-    };
     if as_json {
         let mut object = json!(*info);
-        let grants = info
-            .manifest
-            .capabilities
-            .iter()
-            .map(|request| (request.name.clone(), json!(granted(request))));
+        let grants = info.manifest.capabilities.iter().map(|request| {
+            (request.name.clone(), json!(grant_in_words(&setting.loaded, name, &request.name)))
+        });
         object["granted"] = grants.collect::<serde_json::Map<_, _>>().into();
         object["secrets"] = secrets(&setting.loaded, name)
             .into_iter()
@@ -71,40 +66,7 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     if let Some(signed_by) = &signed_by {
         writeln!(out, "\n{signed_by}")?;
     }
-    let requests = || info.manifest.capabilities.iter();
-    let mut held: Vec<(&str, String)> =
-        requests().filter_map(|request| Some((request.name.as_str(), granted(request)?))).collect();
-    let secrets = secrets(&setting.loaded, name);
-    if !secrets.is_empty() {
-        let each: Vec<String> = secrets
-            .iter()
-            .map(|(name, hosts)| format!("{name} (for {})", hosts.join(", ")))
-            .collect();
-        held.push(("secrets", each.join(", ")));
-    }
-    if !held.is_empty() {
-        writeln!(out, "\n{STRONG}Granted{STRONG:#}")?;
-        held.iter().try_for_each(|(name, what)| {
-            writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what))
-        })?;
-    }
-    let missing = requests()
-        .filter(|request| granted(request).is_none())
-        .filter_map(|request| Some((request.name.as_str(), grant_line(&request.name)?)));
-    let (missing, lines): (Vec<&str>, Vec<&str>) = missing.unzip();
-    if !missing.is_empty() {
-        writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
-        writeln!(
-            out,
-            "  {}: to grant some, name them in {}:\n    [plugins.{name}]",
-            missing.join(", "),
-            neutral_line(&setting.loaded.own_file().to_string())
-        )?;
-        if file {
-            writeln!(out, "    path = {:?}", std::path::absolute(plugin)?)?;
-        }
-        lines.iter().try_for_each(|line| writeln!(out, "    {line}"))?;
-    }
+    write_grants(&mut out, &info, &setting, file.then_some(plugin))?;
     match &inspected {
         Ok(inspected) => {
             writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
@@ -119,11 +81,66 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     }
     if let Some(difference) = &difference {
         writeln!(out, "\n{STRONG}Since the version that was approved{STRONG:#}")?;
-        let signer = inspected.as_ref().map(|inspected| setting.signer_change(inspected));
-        let signer = signer.ok().transpose()?.flatten();
+        let signer = inspected
+            .as_ref()
+            .map(|inspected| setting.signer_change(inspected))
+            .ok()
+            .transpose()?
+            .flatten();
         write!(out, "{}", Differences(difference, signer.as_ref()))?;
     }
     Ok(Exit::Success)
+}
+
+/// Writes the requests that are granted, and the grants that are missing. `file`: the component,
+/// if it isn't an installed plugin.
+fn write_grants(
+    out: &mut impl Write,
+    info: &PluginInfo,
+    setting: &Setting,
+    file: Option<&str>,
+) -> Result<(), Error> {
+    let name = &info.manifest.name;
+    let requests = &info.manifest.capabilities;
+    let mut held: Vec<(&str, String)> = requests
+        .iter()
+        .filter_map(|request| {
+            Some((request.name.as_str(), grant_in_words(&setting.loaded, name, &request.name)?))
+        })
+        .collect();
+    let secrets = secrets(&setting.loaded, name);
+    if !secrets.is_empty() {
+        let each: Vec<String> = secrets
+            .iter()
+            .map(|(name, hosts)| format!("{name} (for {})", hosts.join(", ")))
+            .collect();
+        held.push(("secrets", each.join(", ")));
+    }
+    if !held.is_empty() {
+        writeln!(out, "\n{STRONG}Granted{STRONG:#}")?;
+        held.iter().try_for_each(|(name, what)| {
+            writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what))
+        })?;
+    }
+    let missing = requests
+        .iter()
+        .filter(|request| grant_in_words(&setting.loaded, name, &request.name).is_none())
+        .filter_map(|request| Some((request.name.as_str(), grant_line(&request.name)?)));
+    let (missing, lines): (Vec<&str>, Vec<&str>) = missing.unzip();
+    if !missing.is_empty() {
+        writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
+        writeln!(
+            out,
+            "  {}: to grant some, name them in {}:\n    [plugins.{name}]",
+            missing.join(", "),
+            neutral_line(&setting.loaded.own_file().to_string())
+        )?;
+        if let Some(file) = file {
+            writeln!(out, "    path = {:?}", std::path::absolute(file)?)?;
+        }
+        lines.iter().try_for_each(|line| writeln!(out, "    {line}"))?;
+    }
+    Ok(())
 }
 
 /// The secrets for the plugin's requests, each with its hosts.

@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG};
 
-/// Lists the plugins of every running host; without one, those that a new host would have.
+/// Lists the plugins of every running host. Without a running host, lists the plugins of a new one.
 pub(super) fn list(as_json: bool, options: &Options) -> Result<Exit, Error> {
     let hosts = ask_hosts(&Folders::from_environment()?, Ask::Plugins)?;
     if !hosts.is_empty() {
@@ -70,24 +70,18 @@ const HEADS: [&str; 9] =
 
 fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
     let rows: Vec<[String; 9]> = plugins.iter().map(cells).collect();
-    let width = |column: usize| {
+    let widths: [usize; 9] = std::array::from_fn(|column| {
         rows.iter()
             .map(|row| row[column].chars().count())
             .chain([HEADS[column].len()])
             .max()
             .unwrap_or(0)
-    };
-    let widths: [usize; 9] = std::array::from_fn(width);
-    let line = |cells: &[String; 9]| {
-        let padded: Vec<String> =
-            cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        padded.join("  ").trim_end().to_owned()
-    };
-    writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned)))?;
+    });
+    writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned), widths))?;
     for (row, plugin) in rows.iter().zip(plugins) {
         let style = if plugin.digest.is_some() { GOOD } else { BAD };
         // Coloured after padding, since colours have no width.
-        let text = line(row);
+        let text = line(row, widths);
         writeln!(
             out,
             "{}",
@@ -113,8 +107,13 @@ fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
     Ok(())
 }
 
+fn line(cells: &[String; 9], widths: [usize; 9]) -> String {
+    let padded: Vec<String> =
+        cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+    padded.join("  ").trim_end().to_owned()
+}
+
 fn cells(plugin: &PluginState) -> [String; 9] {
-    let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), shown::time);
     let name = if plugin.place == PluginPlace::BuiltIn {
         format!("{} (built in)", plugin.name)
     } else {
@@ -131,4 +130,8 @@ fn cells(plugin: &PluginState) -> [String; 9] {
         time(plugin.p50),
         time(plugin.p99),
     ]
+}
+
+fn time(time: Option<Duration>) -> String {
+    time.map_or_else(|| "-".to_owned(), shown::time)
 }

@@ -89,7 +89,8 @@ impl Setting {
     /// The differences of a component from the approved version. `None` if no version was approved,
     /// or it is the same.
     fn difference(&self, new: &PluginInspection) -> Result<Option<Difference>, HostError> {
-        let (approvals, name) = (PluginApprovals::open(&self.folders), &new.info.manifest.name);
+        let approvals = PluginApprovals::open(&self.folders);
+        let name = &new.info.manifest.name;
         let locked = approvals.all()?.remove(name).map(|locked| locked.approved);
         let Some(approved) = locked.filter(|approved| approved.digest != new.info.digest) else {
             return Ok(None);

@@ -28,9 +28,10 @@ pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error>
     let session = call::session(check.session.as_deref(), &folders)?;
     let found = host::block_on(async {
         let host = host::build(options, folders, loaded, "toolhold call").await?;
-        let arguments = call::arguments(&check.arguments, &check.tool, &host);
-        let arguments = arguments.map_err(Error::usage)?;
-        let (session, phase) = (Some(session), check.phase.map(Into::into));
+        let arguments =
+            call::arguments(&check.arguments, &check.tool, &host).map_err(Error::usage)?;
+        let session = Some(session);
+        let phase = check.phase.map(Into::into);
         Ok(host.check(Request { session, phase, ..Request::new(&check.tool, arguments) }))
     })?;
     match (check.json, &found.outcome) {
@@ -52,15 +53,6 @@ fn runs(found: &Check) -> bool {
 }
 
 fn object(asked: &str, found: &Check) -> Value {
-    let said = |GateCheck { gate, said }: &GateCheck| match said {
-        GateAnswer::Rule(decision) => rule(decision),
-        GateAnswer::Nothing => json!({ "gate": gate.as_str(), "verdict": null }),
-        GateAnswer::Unknown => json!({ "gate": gate.as_str(), "verdict": "unknown" }),
-        GateAnswer::Unasked(model) => {
-            json!({ "gate": gate.as_str(), "verdict": "unasked", "rule": model })
-        }
-    };
-    let subject = |ResolvedSubject { kind, access, text }: &ResolvedSubject| json!({ "kind": kind, "access": access, "text": text });
     json!({
         "tool": found.tool.as_deref().unwrap_or(asked),
         "verdict": found.outcome.as_ref().ok().map(|decision| decision.verdict.as_str()),
@@ -71,9 +63,24 @@ fn object(asked: &str, found: &Check) -> Value {
         "arguments": found.arguments,
         "commands": commands(found).map(analysis_json).collect::<Value>(),
         "subjects": found.subjects.iter().map(subject).collect::<Value>(),
-        "gates": found.gates.iter().map(said).collect::<Value>(),
+        "gates": found.gates.iter().map(gate).collect::<Value>(),
         "failure": found.outcome.as_ref().err(),
     })
+}
+
+fn subject(ResolvedSubject { kind, access, text }: &ResolvedSubject) -> Value {
+    json!({ "kind": kind, "access": access, "text": text })
+}
+
+fn gate(GateCheck { gate, said }: &GateCheck) -> Value {
+    match said {
+        GateAnswer::Rule(decision) => rule(decision),
+        GateAnswer::Nothing => json!({ "gate": gate.as_str(), "verdict": null }),
+        GateAnswer::Unknown => json!({ "gate": gate.as_str(), "verdict": "unknown" }),
+        GateAnswer::Unasked(model) => {
+            json!({ "gate": gate.as_str(), "verdict": "unasked", "rule": model })
+        }
+    }
 }
 
 /// The commands that it acts on, with their analysis.
@@ -86,10 +93,19 @@ fn commands(found: &Check) -> impl Iterator<Item = CommandAnalysis> {
 }
 
 fn analysis_json(CommandAnalysis { commands, unresolved, substitutes }: CommandAnalysis) -> Value {
-    let simple =
-        |SimpleCommand { text, program, class, destructive, needs_network }: SimpleCommand| json!({ "text": text, "program": program, "class": class.as_str(), "destructive": destructive, "needs_network": needs_network });
-    let commands: Vec<Value> = commands.into_iter().map(simple).collect();
+    let commands: Vec<Value> = commands.into_iter().map(simple_command).collect();
     json!({ "commands": commands, "unresolved": unresolved, "substitutes": substitutes })
+}
+
+fn simple_command(command: SimpleCommand) -> Value {
+    let SimpleCommand { text, program, class, destructive, needs_network } = command;
+    json!({
+        "text": text,
+        "program": program,
+        "class": class.as_str(),
+        "destructive": destructive,
+        "needs_network": needs_network,
+    })
 }
 
 fn rule(Decision { verdict, gate, rule, place, remedy }: &Decision) -> Value {
@@ -144,7 +160,8 @@ fn text(found: &Check, decision: &Decision) -> String {
         let gate = gate.as_str();
         let _ = match said {
             GateAnswer::Rule(decision) => {
-                let (rule, place) = (short(&decision.rule), neutral_line(&decision.place));
+                let rule = short(&decision.rule);
+                let place = neutral_line(&decision.place);
                 writeln!(
                     text,
                     "  {gate:14} {:6} {rule} {FAINT}({place}){FAINT:#}",

@@ -24,13 +24,14 @@ pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
             "nothing is recorded of a call {id}; `toolhold call --json` prints ids, and `toolhold audit tail` lists them"
         )));
     };
-    match json {
-        true => writeln!(
+    if json {
+        writeln!(
             std::io::stdout().lock(),
             "{:#}",
             json!({ "decision": decision(last), "records": records })
-        )?,
-        false => write!(anstream::stdout().lock(), "{}", text(last, &records))?,
+        )?;
+    } else {
+        write!(anstream::stdout().lock(), "{}", text(last, &records))?;
     }
     Ok(Exit::Success)
 }
@@ -45,9 +46,8 @@ fn decision(record: &Value) -> Value {
 }
 
 fn text(record: &Value, records: &[Value]) -> String {
-    let field = |key: &str| record[key].as_str().map(neutral_line);
-    let tool = field("tool").or_else(|| field("asked")).unwrap_or_default();
-    let when = field("ts").unwrap_or_default();
+    let tool = field(record, "tool").or_else(|| field(record, "asked")).unwrap_or_default();
+    let when = field(record, "ts").unwrap_or_default();
     let (style, word) = match record["verdict"].as_str() {
         Some("allow") => (GOOD, "allowed"),
         Some("ask") => (WARNING, "asked for"),
@@ -55,35 +55,44 @@ fn text(record: &Value, records: &[Value]) -> String {
         None => (WARNING, "not decided on"),
     };
     let mut text = format!("{when}: the call of `{tool}` was {style}{word}{style:#}");
-    match field("gate") {
+    match field(record, "gate") {
         Some(gate) => text += &format!(" at the gate `{gate}`.\n"),
         None => text += ": it was invalid, so no gate decided on it.\n",
     }
-    let mut line = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {value}");
-        }
-    };
-    line("rule", field("rule"));
-    line("place", field("place"));
-    line("a model said", field("adversarial_policy_decision"));
+    add_line(&mut text, "rule", field(record, "rule"));
+    add_line(&mut text, "place", field(record, "place"));
+    add_line(&mut text, "a model said", field(record, "adversarial_policy_decision"));
     let said = records
         .iter()
         .rev()
         .find_map(|record| Some((record["answer"].as_str()?, record["approved_by"].as_str()?)));
-    match (said, field("approved_by")) {
+    match (said, field(record, "approved_by")) {
         (Some((answer, by)), _) => {
-            line("a person", Some(format!("said {} ({})", neutral_line(answer), neutral_line(by))));
+            add_line(
+                &mut text,
+                "a person",
+                Some(format!("said {} ({})", neutral_line(answer), neutral_line(by))),
+            );
         }
-        (None, Some(by)) => line("a person", Some(format!("had approved it before ({by})"))),
+        (None, Some(by)) => {
+            add_line(&mut text, "a person", Some(format!("had approved it before ({by})")))
+        }
         (None, None) => {}
     }
-    line("arguments", Some(neutral_line(&record["arguments"].to_string())));
-    match field("result").as_deref() {
-        Some("success") => line("it came to", Some("an output".to_owned())),
-        Some(_) => line("it came to", field("error").or_else(|| field("error_category"))),
+    add_line(&mut text, "arguments", Some(neutral_line(&record["arguments"].to_string())));
+    match field(record, "result").as_deref() {
+        Some("success") => add_line(&mut text, "it came to", Some("an output".to_owned())),
+        Some(_) => add_line(
+            &mut text,
+            "it came to",
+            field(record, "error").or_else(|| field(record, "error_category")),
+        ),
         None => {
-            line("it came to", Some("unknown: only the intent to make it is recorded".to_owned()));
+            add_line(
+                &mut text,
+                "it came to",
+                Some("unknown: only the intent to make it is recorded".to_owned()),
+            );
         }
     }
     let _ = writeln!(
@@ -91,4 +100,14 @@ fn text(record: &Value, records: &[Value]) -> String {
         "{FAINT}`toolhold policy check` says what would become of such a call now.{FAINT:#}"
     );
     text
+}
+
+fn field(record: &Value, key: &str) -> Option<String> {
+    record[key].as_str().map(neutral_line)
+}
+
+fn add_line(text: &mut String, name: &str, value: Option<String>) {
+    if let Some(value) = value {
+        let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {value}");
+    }
 }

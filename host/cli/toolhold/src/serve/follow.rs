@@ -34,7 +34,7 @@ pub(super) struct ConfigChanges {
     ceilings: CeilingFiles,
 }
 
-/// What a new host is made of.
+/// Makes a new host when the configuration changes.
 pub(super) struct Follower {
     pub(super) options: Options,
     pub(super) folders: Folders,
@@ -102,7 +102,7 @@ impl Follower {
                 }
                 Err(error) => {
                     let (_, Some(error)) = error.end() else { continue };
-                    // The old ceiling no longer counts, whatever keeps the new one from counting.
+                    // The old ceiling no longer applies, whatever the fault of the new ceiling is.
                     if ceilings.as_ref() != Some(&changes.ceilings) {
                         let reason = format!(
                             "the ceiling has changed and the configuration is wrong, so no call runs until it is fixed: {error}"
@@ -129,16 +129,17 @@ impl Follower {
         }
     }
 
-    /// Has tasks run, or not any more, as the configuration now says.
+    /// Starts or stops running tasks, as the configuration now says.
     async fn follow_tasks(&self) {
-        let (tasks, loaded) = (Arc::clone(&self.tasks), self.loaded.clone());
+        let tasks = Arc::clone(&self.tasks);
+        let loaded = self.loaded.clone();
         let followed = tokio::task::spawn_blocking(move || tasks.follow(&loaded)).await;
         if let Ok(Err(error)) = followed {
             warn(&format!("tasks don't run: {error}"));
         }
     }
 
-    /// The files of the ceilings. `None`: nobody knows.
+    /// The files of the ceilings. `None`: the files are unknown.
     async fn read_ceilings(&self) -> Option<CeilingFiles> {
         let inputs = self.options.inputs().ok()?;
         tokio::task::spawn_blocking(move || CeilingFiles::read(&inputs)).await.ok()
@@ -148,22 +149,23 @@ impl Follower {
         &self,
         prepare: &impl Fn(Folders, Config) -> Result<PreparedHost, HostError>,
     ) -> Result<(Arc<Host>, Config), Error> {
-        let (options, folders) = (self.options.clone(), self.folders.clone());
+        let options = self.options.clone();
+        let folders = self.folders.clone();
         let loaded = tokio::task::spawn_blocking(move || host::load(&options, &folders))
             .await
             .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
         let mut prepared = prepare(self.folders.clone(), loaded.clone())?;
         prepared.builder = prepared.builder.replaces(&self.live.current());
         let host = prepared.build().await?;
-        // The tools of the present host stay meanwhile. A plugin that takes long doesn't keep a new
-        // rule from counting.
+        // The tools of the present host stay meanwhile. A slow plugin doesn't delay a new rule.
         let _ = timeout(MAX_LOADING, host.ready()).await;
         Ok((host, loaded))
     }
 
     /// The changed tables that a running server can't take over.
     fn needs_restart(&self, loaded: &Config) -> Vec<&'static str> {
-        let (before, now) = (&self.loaded.values, &loaded.values);
+        let before = &self.loaded.values;
+        let now = &loaded.values;
         let mut tables = Vec::new();
         let [before_tasks, now_tasks] = [before, now].map(|config| config.tools.scheduler);
         if before_tasks.max_running != now_tasks.max_running

@@ -102,7 +102,7 @@ async fn server(
 /// A host that isn't built yet.
 struct PreparedHost {
     builder: HostBuilder,
-    /// What clients hand work on with.
+    /// The agents that clients hand work on to.
     delegates: Option<Arc<Delegates>>,
 }
 
@@ -127,9 +127,10 @@ fn prepare(
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let skills = OfferedSkills::find(&loaded, &folders)?;
     crate::skills::tell(&skills).map_err(HostError::io("writing to stderr"))?;
-    let delegates = match loaded.values.agent.delegate.serve {
-        true => Delegates::new(&loaded, &folders, config::working_directory()?, FRONT_END),
-        false => None,
+    let delegates = if loaded.values.agent.delegate.serve {
+        Delegates::new(&loaded, &folders, config::working_directory()?, FRONT_END)
+    } else {
+        None
     };
     let builder = host::builder(options, folders, loaded, servers, &skills, FRONT_END)?;
     let builder = host::observed(builder, telemetry).watch().load_in_background();
@@ -144,7 +145,7 @@ fn prepare(
     Ok(PreparedHost { builder, delegates })
 }
 
-/// Has changes of the configuration count while the server runs.
+/// Applies changes of the configuration while the server runs.
 fn follow(
     options: &Options,
     loaded: Config,

@@ -22,7 +22,7 @@ use crate::arguments::skills::SkillsCommand;
 ///
 /// # Errors
 ///
-/// There is no such skill, or what a person has trusted can't be read.
+/// There is no such skill, or the list of trusted skills can't be read.
 pub(crate) fn run(
     command: &SkillsCommand,
     config: &Config,
@@ -39,16 +39,15 @@ pub(crate) fn run(
 
 fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
     let mut out = anstream::stdout().lock();
-    let all = || skills.usable.iter().chain(&skills.untrusted);
+    let all: Vec<&Skill> = skills.usable.iter().chain(&skills.untrusted).collect();
     if as_json {
-        let all: Vec<&Skill> = all().collect();
         writeln!(out, "{:#}", json!({ "skills": all, "left_out": skills.left_out }))?;
         return Ok(Exit::Success);
     }
-    if all().next().is_none() {
+    if all.is_empty() {
         writeln!(out, "There are no skills.")?;
     }
-    for skill in all() {
+    for skill in all {
         let Skill { name, description, folder, origin, .. } = skill;
         let folder = neutral_line(&folder.display().to_string());
         let style = if origin.counts() { FAINT } else { WARNING };
@@ -107,7 +106,7 @@ fn named<'s>(skills: &'s Skills, name: &str) -> Result<&'s Skill, CommandError> 
     })
 }
 
-/// The folders that are meant.
+/// The folders of the named skill, or of all skills.
 fn meant(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandError> {
     let Some(skill) = skill else {
         let all = skills.usable.iter().chain(&skills.untrusted);
@@ -116,10 +115,11 @@ fn meant(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandEr
     if !skill.contains('/') && skill != "." && !Path::new(skill).join(SKILL_FILE).exists() {
         return Ok(vec![named(skills, skill)?.folder.clone()]);
     }
-    let wrong = |error| CommandError::Usage(format!("{}: {error}", neutral_line(skill)));
-    let mut path = Path::new(skill).canonicalize().map_err(wrong)?;
+    let mut path = Path::new(skill)
+        .canonicalize()
+        .map_err(|error| CommandError::Usage(format!("{}: {error}", neutral_line(skill))))?;
     if path.file_name().is_some_and(|name| name == SKILL_FILE) {
-        // Whoever names the file means its folder.
+        // The path of the file means its folder.
         path.pop();
     }
     let folder = SkillFolder::open(&path, Owners::Any).map_err(CommandError::usage)?;
@@ -127,14 +127,18 @@ fn meant(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandEr
         return Ok(vec![path]);
     }
     let (names, _) = folder.names(10_000).map_err(CommandError::usage)?;
-    let has = |name: &&String| matches!(folder.folder(name), Some(Ok(it)) if it.has(SKILL_FILE));
-    let below: Vec<PathBuf> = names.iter().filter(has).map(|name| path.join(name)).collect();
-    match below.is_empty() {
-        true => Err(CommandError::Usage(format!(
+    let below: Vec<PathBuf> = names
+        .iter()
+        .filter(|name| matches!(folder.folder(name), Some(Ok(it)) if it.has(SKILL_FILE)))
+        .map(|name| path.join(name))
+        .collect();
+    if below.is_empty() {
+        Err(CommandError::Usage(format!(
             "there is no {SKILL_FILE} in {}, nor in a folder of it",
             neutral_line(skill)
-        ))),
-        false => Ok(below),
+        )))
+    } else {
+        Ok(below)
     }
 }
 
@@ -142,8 +146,11 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
     let mut all = Vec::new();
     for path in meant(skills, skill)? {
         let name = folder_name(&path);
-        let is_users = |skill: &Skill| skill.origin == SkillOrigin::User && skill.folder == path;
-        let owners = if skills.usable.iter().any(is_users) { Owners::User } else { Owners::Any };
+        let is_users = skills
+            .usable
+            .iter()
+            .any(|skill| skill.origin == SkillOrigin::User && skill.folder == path);
+        let owners = if is_users { Owners::User } else { Owners::Any };
         let findings = match SkillFolder::open(&path, owners) {
             Ok(folder) => check(&folder, name).0,
             Err(error) => vec![SkillFinding { is_error: true, message: error.to_string() }],
@@ -163,9 +170,10 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
         for (path, findings) in &all {
             let count = counted(findings.len(), "finding");
             let path = neutral_line(&path.display().to_string());
-            match findings.is_empty() {
-                true => writeln!(out, "{GOOD}ok{GOOD:#}  {path}")?,
-                false => writeln!(out, "{STRONG}{path}{STRONG:#}: {count}")?,
+            if findings.is_empty() {
+                writeln!(out, "{GOOD}ok{GOOD:#}  {path}")?;
+            } else {
+                writeln!(out, "{STRONG}{path}{STRONG:#}: {count}")?;
             }
             print_findings(&mut out, findings)?;
         }
@@ -180,9 +188,10 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
 fn print_findings(out: &mut impl Write, findings: &[SkillFinding]) -> std::io::Result<()> {
     for SkillFinding { is_error, message } in findings {
         let message = neutral_line(message);
-        match is_error {
-            true => writeln!(out, "  {BAD}error{BAD:#}: {message}")?,
-            false => writeln!(out, "  {WARNING}warning{WARNING:#}: {message}")?,
+        if *is_error {
+            writeln!(out, "  {BAD}error{BAD:#}: {message}")?;
+        } else {
+            writeln!(out, "  {WARNING}warning{WARNING:#}: {message}")?;
         }
     }
     Ok(())

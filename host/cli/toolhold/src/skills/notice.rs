@@ -11,7 +11,7 @@ const MAX_NAMED: usize = 4;
 ///
 /// # Errors
 ///
-/// It can't be written.
+/// The notice can't be written.
 pub(crate) fn tell(skills: &OfferedSkills) -> std::io::Result<()> {
     let names: Vec<&str> =
         skills.skills.untrusted.iter().map(|skill| skill.name.as_str()).collect();

@@ -17,7 +17,7 @@ use toolhold_skills::skill::{Skill, SkillError, SkillOrigin, read_whole};
 ///
 /// # Errors
 ///
-/// Those of `confirm`, or the list of what is trusted can't be written.
+/// The errors of `confirm`, or the list of trusted folders can't be written.
 pub(crate) fn trust_skill(
     skill: &Skill,
     folders: &Folders,

@@ -30,16 +30,15 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
     if !loaded.values.tools.scheduler.enabled {
         return Err(Error::Usage(format!("tasks are disabled: {}", disabled(&loaded))));
     }
-    // The tasks run even where nobody reads what is said.
-    let say = |text: &str| drop(writeln!(anstream::stderr(), "{text}"));
     let schedule = Schedule::in_data(&folders.data);
     if let Some(other) = schedule.runner().map_err(|error| HostError::Config(error.to_string()))? {
         say(&format!(
             "The tasks are run by {other} already; this one waits, and takes over when that one ends. Ctrl-C ends it"
         ));
     }
-    let begun = move || say("toolhold tasks daemon runs the tasks that are due; Ctrl-C ends it");
-    let _runner = start(options, &folders, &loaded, Box::new(begun))?;
+    let begun =
+        Box::new(|| say("toolhold tasks daemon runs the tasks that are due; Ctrl-C ends it"));
+    let _runner = start(options, &folders, &loaded, begun)?;
     host::block_on_this_thread(async {
         end.cancelled().await;
         Ok(())
@@ -59,6 +58,11 @@ pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, E
     Ok(exit)
 }
 
+/// Prints a line. The tasks run even where nobody reads stderr.
+fn say(text: &str) {
+    drop(writeln!(anstream::stderr(), "{text}"));
+}
+
 /// Runs tasks while a server lives, if its configuration enables that.
 pub(crate) struct ServedTasks {
     options: Options,
@@ -73,7 +77,8 @@ impl ServedTasks {
         folders: &Folders,
         loaded: &Config,
     ) -> Result<Arc<Self>, HostError> {
-        let (options, folders) = (options.clone(), folders.clone());
+        let options = options.clone();
+        let folders = folders.clone();
         let tasks = Self { options, folders, runner: Mutex::default() };
         tasks.follow(loaded)?;
         Ok(Arc::new(tasks))
@@ -82,12 +87,10 @@ impl ServedTasks {
     /// Starts or ends running tasks, as the configuration says. It blocks while runs end.
     pub(crate) fn follow(&self, loaded: &Config) -> Result<(), HostError> {
         let mut runner = self.runner.lock().unwrap_or_else(PoisonError::into_inner);
-        match loaded.values.tools.scheduler.enabled {
-            false => *runner = None,
-            true if runner.is_none() => {
-                *runner = Some(start(&self.options, &self.folders, loaded, Box::new(|| {}))?);
-            }
-            true => {}
+        if !loaded.values.tools.scheduler.enabled {
+            *runner = None;
+        } else if runner.is_none() {
+            *runner = Some(start(&self.options, &self.folders, loaded, Box::new(|| {}))?);
         }
         Ok(())
     }

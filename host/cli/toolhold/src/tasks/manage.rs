@@ -37,13 +37,6 @@ pub(crate) fn tasks(
     let mut all = schedule.tasks(None).map_err(failed)?;
     all.iter_mut().for_each(hide_secrets);
     let mut out = anstream::stdout().lock();
-    let done = |known: bool, what: &str, task: &Listed| {
-        let name = &task.state.order.name;
-        match known {
-            true => writeln!(anstream::stdout(), "The task {name} {what}.").map_err(Into::into),
-            false => Err(CommandError::Usage(format!("the task {name} was removed meanwhile"))),
-        }
-    };
     match command {
         TasksCommand::List { json } => {
             let runner = schedule.runner().map_err(failed)?;
@@ -51,15 +44,15 @@ pub(crate) fn tasks(
         }
         TasksCommand::Show { task, json } => {
             let task = find(&all, task)?;
-            match json {
-                true => writeln!(out, "{:#}", neutral_json(json!(task)))?,
-                false => show(&mut out, task, enabled)?,
+            if *json {
+                writeln!(out, "{:#}", neutral_json(json!(task)))?;
+            } else {
+                show(&mut out, task, enabled)?;
             }
         }
         TasksCommand::Results { task, json } => {
             let task = find(&all, task)?;
-            let runs = schedule.runs_of(&task.owner, &task.state.order.name);
-            let mut runs = runs.map_err(failed)?;
+            let mut runs = schedule.runs_of(&task.owner, &task.state.order.name).map_err(failed)?;
             runs.iter_mut().for_each(hide_secrets_of_run);
             if *json {
                 writeln!(
@@ -85,13 +78,15 @@ pub(crate) fn tasks(
         }
         TasksCommand::Pause { task } => {
             let task = find(&all, task)?;
-            let (owner, name) = (&task.owner, &task.state.order.name);
+            let owner = &task.owner;
+            let name = &task.state.order.name;
             let known = schedule.pause(owner, name, true, Timestamp::now()).map_err(failed)?;
             done(known, "is paused", task)?;
         }
         TasksCommand::Resume { task } => {
             let task = find(&all, task)?;
-            let (owner, name) = (&task.owner, &task.state.order.name);
+            let owner = &task.owner;
+            let name = &task.state.order.name;
             let known = schedule.pause(owner, name, false, Timestamp::now()).map_err(failed)?;
             done(known, "is resumed", task)?;
             say_if_no_runner(&schedule, &mut out)?;
@@ -103,6 +98,15 @@ pub(crate) fn tasks(
         }
     }
     Ok(Exit::Success)
+}
+
+fn done(known: bool, what: &str, task: &Listed) -> Result<(), CommandError> {
+    let name = &task.state.order.name;
+    if known {
+        Ok(writeln!(anstream::stdout(), "The task {name} {what}.")?)
+    } else {
+        Err(CommandError::Usage(format!("the task {name} was removed meanwhile")))
+    }
 }
 
 fn failed(error: ScheduleError) -> CommandError {
@@ -128,12 +132,12 @@ fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError>
             ))
         }),
         _ => {
-            let which = |task: &&Listed| {
+            let numbers = named.iter().map(|task| {
                 let Owner { plugin, principal, directory } = &task.owner;
                 let by = format!("by {plugin} for {principal}, in {directory}");
                 format!("{} ({})", task.id, neutral_line(cut(&by, SHOWN)))
-            };
-            let numbers: Vec<String> = named.iter().map(which).collect();
+            });
+            let numbers: Vec<String> = numbers.collect();
             Err(CommandError::Usage(format!(
                 "there are {} tasks `{shown}`; name one by its number: {}",
                 named.len(),
@@ -160,7 +164,8 @@ fn list(
     }
     for task in all {
         let order = &task.state.order;
-        let (when, next) = (when(task), next(task, enabled));
+        let when = when(task);
+        let next = next(task, enabled);
         writeln!(out, "{STRONG}{}{STRONG:#}  {when}, {next}", order.name)?;
         let directory = neutral_line(cut(&task.owner.directory, SHOWN));
         writeln!(out, "  {FAINT}in {directory}{FAINT:#}")?;
@@ -178,12 +183,13 @@ fn list(
 /// When a task runs, with its zone where that counts.
 fn when(task: &Listed) -> String {
     let TaskState { order, next, paused, .. } = &task.state;
-    let zone = || zone_name(order.zone.as_deref());
     let shown = match &*order.kind {
         "every" => format!("every {} s", order.when),
         // When it runs next is the same moment.
-        "once" if next.is_some() && !paused => format!("once ({})", zone()),
-        kind => format!("{kind} {} ({})", order.when, zone()),
+        "once" if next.is_some() && !paused => {
+            format!("once ({})", zone_name(order.zone.as_deref()))
+        }
+        kind => format!("{kind} {} ({})", order.when, zone_name(order.zone.as_deref())),
     };
     neutral_line(cut(&shown, SHOWN))
 }
@@ -199,7 +205,6 @@ fn next(task: &Listed, enabled: bool) -> String {
 
 fn show(out: &mut impl Write, task: &Listed, enabled: bool) -> std::io::Result<()> {
     let order = &task.state.order;
-    let line = |text: &str| neutral_line(cut(text, SHOWN));
     writeln!(out, "{STRONG}{}{STRONG:#}, task {}", order.name, task.id)?;
     writeln!(out, "when: {}, {}", when(task), next(task, enabled))?;
     writeln!(out, "missed times: {}", order.missed)?;
@@ -216,6 +221,10 @@ fn show(out: &mut impl Write, task: &Listed, enabled: bool) -> std::io::Result<(
         Some(last) => print_run(out, "last run: ", last),
         None => writeln!(out, "It has not run yet."),
     }
+}
+
+fn line(text: &str) -> String {
+    neutral_line(cut(text, SHOWN))
 }
 
 fn print_run(out: &mut impl Write, before: &str, run: &TaskRun) -> std::io::Result<()> {

@@ -1,4 +1,5 @@
-//! Runs tasks when they are due, and the commands for them: `toolhold tasks daemon` and `toolhold tasks`.
+//! Runs tasks when they are due, and the commands for them: `toolhold tasks daemon` and
+//! `toolhold tasks`.
 
 pub(crate) mod command;
 mod manage;

@@ -1,5 +1,5 @@
-//! Runs one task without a person, as `toolhold call` and `toolhold run` would. What needs approval
-//! isn't done: the run ends as denied, and the question waits for a person.
+//! Runs one task without a person, as `toolhold call` and `toolhold run` would. A call that needs
+//! approval isn't made: the run ends as denied, and the question waits for a person.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::options::Options;
 /// The command, in the records of what tasks do.
 const FRONT_END: &str = "toolhold task";
 
-/// What is said of a denial whose remedy is a line of the configuration, which may not be enough.
+/// The note on a denial whose remedy is a line of the configuration, which may not be enough.
 const ANEW: &str = "If this held when the task was made, flags aside, make the task anew too: it keeps what was allowed then.\n";
 
 /// Makes one run. It blocks.
@@ -46,7 +46,7 @@ pub(super) fn run_task(
     })
 }
 
-/// What a run needs.
+/// The inputs of a run.
 struct Prepared<'a> {
     options: &'a Options,
     folders: &'a Folders,
@@ -55,14 +55,15 @@ struct Prepared<'a> {
     directory: PathBuf,
 }
 
-/// The configuration of this moment in the task's directory, within what its maker's allowed.
+/// The present configuration in the task's directory, within the limits of its maker's
+/// configuration.
 fn prepare<'a>(
     options: &'a Options,
     folders: &'a Folders,
     run: &'a ClaimedRun,
 ) -> Result<Prepared<'a>, Error> {
     let directory = PathBuf::from(&run.owner.directory);
-    // The maker's directory was a real path. Whoever put a link in its place meant another one.
+    // The maker's directory was a real path. A link in its place leads to another directory.
     if directory.canonicalize().ok().as_ref() != Some(&directory) {
         return Err(Error::Unasked(format!(
             "the directory where the task was made isn't there any more: {}; make the task anew",
@@ -140,8 +141,9 @@ impl Prepared<'_> {
             delegates: Delegates::new(&loaded, folders, &directory, FRONT_END),
             skills: Arc::new(Skills::find(&loaded, folders, &directory)?),
         };
-        let make = async || crate::agent::command::make(options, &around).await;
-        let work = run_scheduled(prompt, run.maker.untrusted, phase, &around, end, make);
+        let work = run_scheduled(prompt, run.maker.untrusted, phase, &around, end, async || {
+            crate::agent::command::make(options, &around).await
+        });
         let done = host::block_on_this_thread(work)?;
         let kind = match (done.is_done(), done.is_denied()) {
             (true, _) => RunEnd::Done,
@@ -154,13 +156,13 @@ impl Prepared<'_> {
     }
 }
 
-/// The session of a task, which lasts from run to run: what was approved for it, counts for it.
+/// The session of a task, which lasts from run to run: its approvals apply to all its runs.
 fn session(folders: &Folders, run: &ClaimedRun) -> Session {
     let name = format!("task {} of {} for {}", run.task, run.owner.plugin, run.owner.principal);
     Session::on_disk_of(folders, name, run.owner.served())
 }
 
-/// The part of an agent's work that made the task: rules for it hold for the task too.
+/// The part of an agent's work that made the task: rules for that part apply to the task too.
 fn phase(run: &ClaimedRun) -> Result<Option<Phase>, Error> {
     let Some(name) = run.maker.phase.as_deref() else { return Ok(None) };
     let all = [Phase::Planner, Phase::Executor, Phase::Verifier, Phase::Autonomous];
@@ -194,7 +196,7 @@ fn result(outcome: Result<toolhold_core::Output, Failure>) -> RunResult {
     }
 }
 
-/// What disables tasks, and how to enable them.
+/// The key that disables tasks, and how to enable them.
 pub(super) fn disabled(loaded: &Config) -> String {
     let off = loaded.disabled("tools.scheduler.enabled");
     format!("{} ({}). {}", off.rule, off.place, off.remedy)

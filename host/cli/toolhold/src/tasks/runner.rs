@@ -10,10 +10,10 @@ use toolhold_core::text::counted;
 use toolhold_core::{CancellationToken, HostError};
 use toolhold_schedule::{ClaimedRun, INTERRUPTED, RunEnd, RunResult, Schedule, ScheduleError};
 
-/// How long the end waits for runs that were told to end.
+/// The longest wait for runs that were told to end.
 const LAST_RUNS: Duration = Duration::from_secs(10);
 
-/// How long the loop waits after a failure, such as a full disk, until it tries again.
+/// The wait after a failure, such as a full disk, before the loop tries again.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// Makes the run of a task. It blocks until the run ends; the token tells it to end early.
@@ -33,18 +33,18 @@ struct Shared {
     end: CancellationToken,
     /// Says that this process is the one that runs the tasks from now on.
     begun: Box<dyn Fn() + Send + Sync>,
-    /// The tasks that run, and what ends each run.
+    /// The running tasks, each with the token that ends its run.
     busy: Mutex<Vec<(i64, CancellationToken)>>,
     idle: Condvar,
 }
 
 impl TaskRunner {
-    /// Starts it, on a thread of its own. `most`: how many tasks run at the same time. `begun` is
-    /// called when this process runs the tasks: at once, or when the one that does has ended.
+    /// Starts the loop on a thread of its own. `most`: how many tasks run at the same time. `begun`
+    /// is called when this process runs the tasks: at once, or when the one that does has ended.
     ///
     /// # Errors
     ///
-    /// There is no thread for it.
+    /// The thread can't be started.
     pub(crate) fn start(
         schedule: Schedule,
         most: usize,
@@ -61,10 +61,9 @@ impl TaskRunner {
             idle: Condvar::new(),
         });
         let of_thread = Arc::clone(&shared);
-        let watch = move || of_thread.watch();
         thread::Builder::new()
             .name("tasks".to_owned())
-            .spawn(watch)
+            .spawn(move || of_thread.watch())
             .map_err(HostError::io("starting the thread that runs tasks"))?;
         Ok(Self { shared })
     }
@@ -77,7 +76,7 @@ impl Drop for TaskRunner {
         // So that the loop ends, and another process or another loop of this one can begin.
         self.shared.schedule.ring();
         let busy = self.shared.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        // What hasn't ended by then is kept as interrupted.
+        // A run that hasn't ended by then is kept as interrupted.
         drop(self.shared.idle.wait_timeout_while(busy, LAST_RUNS, |busy| !busy.is_empty()));
     }
 }
@@ -125,7 +124,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts what is due. Returns whether there is no more place.
+    /// Starts the runs that are due. Returns whether all places are taken.
     fn start_due(self: &Arc<Self>, now: Timestamp) -> Result<bool, ScheduleError> {
         loop {
             let busy = self.busy();
@@ -142,8 +141,10 @@ impl Shared {
             drop(all);
             let shared = Arc::clone(self);
             let of_thread = run.clone();
-            let make = move || shared.make(&of_thread, end);
-            if let Err(error) = thread::Builder::new().name("task".to_owned()).spawn(make) {
+            let started = thread::Builder::new()
+                .name("task".to_owned())
+                .spawn(move || shared.make(&of_thread, end));
+            if let Err(error) = started {
                 let output = format!("there is no thread for it: {error}");
                 self.schedule.end(&run, &RunResult { end: RunEnd::Failed, output }, now)?;
                 self.forget(run.task);
@@ -151,15 +152,15 @@ impl Shared {
         }
     }
 
-    /// Makes a run, and keeps how it ended.
+    /// Makes a run, and keeps its result.
     fn make(&self, run: &ClaimedRun, end: CancellationToken) {
-        let result = catch_unwind(AssertUnwindSafe(|| (self.run)(run, end)));
-        let mut result = result.unwrap_or_else(|_| RunResult {
+        let caught = catch_unwind(AssertUnwindSafe(|| (self.run)(run, end)));
+        let mut result = caught.unwrap_or_else(|_| RunResult {
             end: RunEnd::Failed,
             output: "Toolhold itself failed while it ran; the log says more".to_owned(),
         });
         if result.end == RunEnd::Failed && self.end.is_cancelled() {
-            // It was told to end, and what it answers then is mostly about that.
+            // The run was told to end, and its answer is mostly about that.
             let output = format!("{INTERRUPTED}\n{}", result.output);
             result = RunResult { end: RunEnd::Interrupted, output };
         }

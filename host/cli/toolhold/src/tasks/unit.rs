@@ -19,8 +19,9 @@ const UNIT: &str = "toolhold.service";
 /// The variable that names a ceiling. Without it, tasks would be allowed more.
 const CEILING: &str = "TOOLHOLD_CEILING";
 
-/// Does what the arguments say about the unit. `None`: they say nothing, and the tasks have to run.
-/// `config` and `settings` are those of `--config` and `--set`: the unit has them too.
+/// Carries out the arguments about the unit. `None`: there are no such arguments, and the tasks
+/// have to run. `config` and `settings`: the values of `--config` and `--set`, which the unit has
+/// too.
 ///
 /// # Errors
 ///
@@ -72,12 +73,14 @@ pub(crate) fn manage_unit(
 
 /// The user's folder for units.
 fn folder(folders: &Folders) -> Result<PathBuf, CommandError> {
-    let config = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty());
-    let config = config.map(PathBuf::from).filter(|path| path.is_absolute());
-    let config = config.or_else(|| Some(folders.home.as_ref()?.join(".config")));
-    let config = config.ok_or_else(|| {
-        CommandError::Usage("there is no home directory; use --print, and put it in place".into())
-    })?;
+    let config = std::env::var_os("XDG_CONFIG_HOME")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(folders.home.as_ref()?.join(".config")))
+        .ok_or_else(|| {
+            CommandError::usage("there is no home directory; use --print, and put it in place")
+        })?;
     Ok(config.join("systemd/user"))
 }
 
@@ -89,9 +92,6 @@ fn unit(
     settings: &[String],
 ) -> Result<String, CommandError> {
     let program = std::env::current_exe().map_err(HostError::io("finding this program"))?;
-    let absolute = |path: &Path| {
-        std::path::absolute(path).map_err(HostError::io(format!("finding {}", path.display())))
-    };
     let mut words = vec![program.into_os_string()];
     if let Some(file) = config {
         words.extend(["--config".into(), absolute(file)?.into_os_string()]);
@@ -111,6 +111,10 @@ fn unit(
         variables.push((CEILING, absolute(Path::new(&ceiling))?));
     }
     text(&words, &variables).map_err(CommandError::usage)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, HostError> {
+    std::path::absolute(path).map_err(HostError::io(format!("finding {}", path.display())))
 }
 
 fn is_set(name: &str) -> bool {
@@ -153,10 +157,12 @@ fn text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, Uni
 
 /// A text as one word of a unit.
 fn quoted(word: &OsStr) -> Result<String, UnitWordError> {
-    let text = word.to_str().filter(|text| !text.chars().any(char::is_control));
-    let text = text.ok_or_else(|| UnitWordError(word.to_owned()))?;
-    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-    Ok(format!("\"{}\"", text.replace('%', "%%")))
+    let text = word
+        .to_str()
+        .filter(|text| !text.chars().any(char::is_control))
+        .ok_or_else(|| UnitWordError(word.to_owned()))?;
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+    Ok(format!("\"{escaped}\""))
 }
 
 #[cfg(test)]

@@ -62,8 +62,9 @@ fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
     let mut out = anstream::stdout().lock();
     let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for tool in &tools {
-        let (name, provider) = (&tool.name, provider(host, &tool.name));
-        // The summary gives way: the name and the provider are what a line is looked for.
+        let name = &tool.name;
+        let provider = provider(host, &tool.name);
+        // The summary is shortened, since readers look for the name and the provider.
         let others = width + provider.len() + "    …".chars().count();
         let most = shown::columns().map_or(SUMMARY, |columns| columns.saturating_sub(others));
         writeln!(
@@ -132,11 +133,8 @@ fn describe(tool: &Definition, columns: Option<usize>) -> String {
     let arguments = schema::arguments(&tool.input_schema);
     if !arguments.is_empty() {
         text += &format!("\n{STRONG}Arguments{STRONG:#}\n");
-        let width = |of: fn(&schema::Argument) -> &str| {
-            arguments.iter().map(|argument| of(argument).chars().count()).max().unwrap_or(0)
-        };
-        let (names, types) =
-            (width(|argument| &argument.name), width(|argument| &argument.takes).min(32));
+        let names = width(arguments.iter().map(|argument| &*argument.name));
+        let types = width(arguments.iter().map(|argument| &*argument.takes)).min(32);
         for argument in &arguments {
             let required = if argument.required { "required" } else { "" };
             let default = argument
@@ -186,6 +184,10 @@ fn describe(tool: &Definition, columns: Option<usize>) -> String {
         text += &format!("  structured answer: {}\n", names.join(", "));
     }
     text
+}
+
+fn width<'t>(texts: impl Iterator<Item = &'t str>) -> usize {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
 fn behaviour(annotations: Annotations) -> String {

@@ -47,8 +47,8 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let loaded = config::load(&folders, &inputs).map_err(HostError::from)?;
     let rules = loaded.project_filter_rules(&folders, &directory).map_err(Error::usage)?;
     let skills = Skills::find(&loaded, &folders, &directory)?;
-    let is_trusted = |skill: &&Skill| skill.origin == SkillOrigin::Trusted;
-    let trusted: Vec<&Skill> = skills.usable.iter().filter(is_trusted).collect();
+    let trusted: Vec<&Skill> =
+        skills.usable.iter().filter(|skill| skill.origin == SkillOrigin::Trusted).collect();
     let has_skills = !trusted.is_empty() || !skills.untrusted.is_empty();
     if loaded.project.is_none() && rules.is_none() && !has_skills {
         return Err(Error::Usage(format!(
@@ -195,15 +195,15 @@ fn list(folders: &Folders) -> Result<Exit, Error> {
 
 fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
     // A removed file can be forgotten too, by the path in the list.
-    let absolute = || {
-        std::path::absolute(directory)
-            .map_err(HostError::io(format!("opening {}", directory.display())))
-    };
-    let directory = directory.canonicalize().or_else(|_| absolute())?;
+    let directory = directory
+        .canonicalize()
+        .or_else(|_| std::path::absolute(directory))
+        .map_err(HostError::io(format!("opening {}", directory.display())))?;
     let is_file = ["toolhold.toml", "filters.toml"].iter().any(|name| directory.ends_with(name));
-    let mut paths = match is_file {
-        true => Vec::new(),
-        false => vec![directory.join("toolhold.toml"), directory.join("filters.toml")],
+    let mut paths = if is_file {
+        Vec::new()
+    } else {
+        vec![directory.join("toolhold.toml"), directory.join("filters.toml")]
     };
     paths.extend(trusted_skills(&directory, folders)?);
     // It may be the file itself, or the folder of a skill.

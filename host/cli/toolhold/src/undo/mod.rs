@@ -1,4 +1,4 @@
-//! `toolhold undo`: restores what calls changed in files.
+//! `toolhold undo`: restores files that calls changed.
 
 use std::io::Write;
 
@@ -33,7 +33,7 @@ const SHOWN_LINES: usize = 60;
 /// Runs the command.
 pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    // Whatever a call made of the working directory and of a `toolhold.toml` in it, it is undone.
+    // A call is undone whatever it did to the working directory and to a `toolhold.toml` in it.
     let inputs = Inputs { working_directory: None, ..options.inputs()? };
     let config = config::load(&folders, &inputs).map_err(HostError::from)?;
     let store = undo::store(&config, &folders);
@@ -41,14 +41,15 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
     if arguments.list {
         return list(&saved, arguments.json);
     }
-    let here = |name: Option<&str>| call::session(name, &folders).map(|it| it.name().to_string());
     let calls: Vec<UndoEntry> = match (&arguments.call, &arguments.session) {
         (Some(call), _) => {
             let known = saved.into_iter().find(|about| about.call == *call);
             vec![known.ok_or_else(|| unknown(call))?]
         }
         (None, Some(name)) => {
-            let session = here(Some(&**name).filter(|name| !name.is_empty()))?;
+            let session = call::session(Some(&**name).filter(|name| !name.is_empty()), &folders)?
+                .name()
+                .to_string();
             saved.into_iter().filter(|about| !about.undone && *about.session == *session).collect()
         }
         (None, None) => {
@@ -69,11 +70,10 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
         ));
     }
     let running = jobs::list_running(&folders)?;
-    let mut running = running.iter().flat_map(|(_, jobs)| jobs);
-    let running = running.find(|job| {
+    let of_calls = running.iter().flat_map(|(_, jobs)| jobs).find(|job| {
         job.state == JobState::Running && calls.iter().any(|about| about.call == job.call)
     });
-    if let Some(JobSummary { id, call, .. }) = running {
+    if let Some(JobSummary { id, call, .. }) = of_calls {
         return Err(Error::Usage(format!(
             "the job that call {call} started still runs; stop it first: `toolhold jobs stop {id}`"
         )));
@@ -102,7 +102,7 @@ fn unknown(call: &str) -> Error {
     ))
 }
 
-/// Undoes one call. Returns what changed. `None`: the user declined.
+/// Undoes one call. Returns the changes. `None`: the user declined.
 fn one(
     about: &UndoEntry,
     arguments: &UndoArguments,
@@ -111,15 +111,20 @@ fn one(
     folders: &Folders,
 ) -> Result<Option<Vec<serde_json::Value>>, Error> {
     let mut out = anstream::stdout();
-    let only = arguments.path.as_deref().map(std::path::absolute).transpose();
-    let only = only.map_err(HostError::io("finding the path"))?;
+    let only = arguments
+        .path
+        .as_deref()
+        .map(std::path::absolute)
+        .transpose()
+        .map_err(HostError::io("finding the path"))?;
     let plan = store.plan_only(&about.call, only.as_deref()).map_err(failed)?;
     if only.is_some() && plan.changes.is_empty() && plan.conflicts.is_empty() {
         let message = "the call changed nothing at this path, or the path has its earlier state";
         return Err(Error::Usage(message.to_owned()));
     }
     if !arguments.json {
-        let (tool, call) = (neutral_line(&about.tool), neutral_line(&about.call));
+        let tool = neutral_line(&about.tool);
+        let call = neutral_line(&about.call);
         let who = about.who();
         let who = neutral_line(&who);
         writeln!(out, "{STRONG}{tool}{STRONG:#} {FAINT}{call}, by {who}{FAINT:#}")?;
@@ -196,8 +201,10 @@ fn described_conflict(conflict: &UndoConflict) -> String {
 fn difference(texts: Option<&(String, String)>) -> String {
     let mut text = String::new();
     if let Some((now, then)) = texts.filter(|(now, then)| now != then) {
-        let diff = TextDiff::from_lines(now.as_str(), then.as_str());
-        let diff = diff.unified_diff().context_radius(1).to_string();
+        let diff = TextDiff::from_lines(now.as_str(), then.as_str())
+            .unified_diff()
+            .context_radius(1)
+            .to_string();
         let lines = diff.lines().count();
         for line in diff.lines().take(SHOWN_LINES) {
             text += &format!("    {FAINT}{}{FAINT:#}\n", neutral_line(line));

@@ -1,7 +1,7 @@
 //! Reads the servers in the file of an MCP client for `toolhold mcp import`, and says why one can't
 //! be used.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use thiserror::Error;
@@ -27,7 +27,7 @@ pub(super) enum ImportFileError {
     #[error("it isn't UTF-8")]
     NotUtf8,
     #[error(transparent)]
-    Unreadable(#[from] std::io::Error),
+    Unreadable(#[from] io::Error),
     #[error(transparent)]
     Format(#[from] ClientFileError),
     #[error("it names {0} servers, and the limit is {MOST}")]
@@ -59,44 +59,53 @@ pub(super) fn found(
 
 /// The names of the files in a folder.
 pub(super) fn files(folder: &Path) -> Result<Vec<String>, HostError> {
-    let failed = || HostError::io(format!("looking into {}", folder.display()));
     let entries = match folder.read_dir() {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed()(error)),
+        Err(error) => return Err(unread(folder, error)),
     };
     let mut names = Vec::new();
     for entry in entries {
-        // Toolhold gives none a name that isn't text.
-        names.extend(entry.map_err(failed())?.file_name().into_string());
+        // Toolhold gives every file a name in UTF-8.
+        let entry = entry.map_err(|error| unread(folder, error))?;
+        names.extend(entry.file_name().into_string());
     }
     Ok(names)
+}
+
+fn unread(folder: &Path, error: io::Error) -> HostError {
+    HostError::io(format!("looking into {}", folder.display()))(error)
 }
 
 /// The files of secrets that are there, for people. `file`: the `toolhold.toml` that names them.
 pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
     let beside = file.parent().unwrap_or(Path::new("."));
-    let path = |secret: &String| match secret.strip_prefix("~/") {
+    let paths = secrets.iter().map(|secret| match secret.strip_prefix("~/") {
         Some(below) => std::env::home_dir().unwrap_or_default().join(below),
         None => beside.join(secret),
-    };
-    let there = secrets.iter().map(path).filter(|path| path.symlink_metadata().is_ok());
-    there.map(|path| neutral_line(&path.display().to_string())).collect()
+    });
+    paths
+        .filter(|path| path.symlink_metadata().is_ok())
+        .map(|path| neutral_line(&path.display().to_string()))
+        .collect()
 }
 
 /// Refuses an entry that can't be read, and Toolhold itself, also by a package runner.
 fn not_toolhold(entry: ReadServer) -> Result<ServerEntry, ImportError> {
     let entry = entry?;
-    let is_toolhold = |word: &String| {
-        let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.split(['@', '=']).next() == Some(NAME)
-    };
     match &entry.server {
-        NamedServer::Program { words, .. } if words.iter().take(3).any(is_toolhold) => {
+        NamedServer::Program { words, .. }
+            if words.iter().take(3).any(|word| is_toolhold(word)) =>
+        {
             Err(ImportError::Toolhold)
         }
         _ => Ok(entry),
     }
+}
+
+fn is_toolhold(word: &str) -> bool {
+    let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.split(['@', '=']).next() == Some(NAME)
 }
 
 /// The text of a file. `None`: it isn't there.

@@ -4,7 +4,7 @@ mod found;
 mod moved;
 mod table;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use toolhold_core::HostError;
@@ -83,7 +83,7 @@ pub(crate) fn import(
     broken
 }
 
-/// What the files of clients have.
+/// The servers in the files of clients.
 #[derive(Default)]
 struct Read {
     tables: Vec<Imported>,
@@ -94,7 +94,7 @@ struct Read {
     broken: Vec<String>,
 }
 
-/// Reads the files of clients, and shows what is in them. `files`: those with secrets now.
+/// Reads the files of clients, and shows what is in them. `files`: the files that have secrets now.
 fn read_all(
     out: &mut impl Write,
     arguments: &ImportArguments,
@@ -108,10 +108,12 @@ fn read_all(
     };
     let mut read = Read::default();
     for client in clients {
-        let path = match arguments.project {
-            true if arguments.client.is_none() && client.project.is_none() => None,
-            true => Some(client.project_file().map_err(CommandError::usage)?),
-            false => client.read_file().map_err(CommandError::usage)?,
+        let path = if !arguments.project {
+            client.read_file().map_err(CommandError::usage)?
+        } else if arguments.client.is_none() && client.project.is_none() {
+            None
+        } else {
+            Some(client.project_file().map_err(CommandError::usage)?)
         };
         let Some(path) = path else { continue };
         let shown = neutral_line(&path.display().to_string());
@@ -131,8 +133,9 @@ fn read_all(
         for (name, server) in all {
             let others = &read.tables;
             let place = ImportContext { client: client.title, config, others, files };
-            let new = server.and_then(|server| imported(&name, server, &place));
-            let new = new.and_then(|new| checked(new, folders));
+            let new = server
+                .and_then(|server| imported(&name, server, &place))
+                .and_then(|new| checked(new, folders));
             let name = neutral_line(cut(&name, 128));
             match new {
                 Ok(new) => {
@@ -189,33 +192,49 @@ fn named(name: &str) -> Result<&'static Client, CommandError> {
 /// Writes the secrets, and then the tables that name them. No file is replaced. The secrets are
 /// removed again if the tables can't be written.
 fn store(file: &Path, folder: &Path, tables: &[Imported]) -> Result<(), CommandError> {
-    let failed = |name: &str| HostError::io(format!("writing {}", folder.join(name).display()));
-    let tables_of = || tables.iter().map(|imported| (imported.name.as_str(), &imported.table));
-    let change =
-        || changed_file::change(file, false, |text| server_tables::add_tables(text, tables_of()));
     if tables.iter().all(|imported| imported.secrets.is_empty()) {
-        return change().map(drop);
+        return add_tables(file, tables);
     }
-    let private = PrivateFolder::make(folder).map_err(failed(""))?;
+    let private = PrivateFolder::make(folder).map_err(writing(folder, ""))?;
     let mut stored = Vec::new();
-    let mut store = || {
-        for (name, value) in tables.iter().flat_map(|imported| &imported.secrets) {
-            let new = format!("{name}.new.{}", std::process::id());
-            private.put(&new, value.as_bytes()).map_err(failed(name))?;
-            // This refuses a name that was taken meanwhile.
-            if let Err(error) = private.rename(&new, name) {
-                let _ = private.remove(&new);
-                return Err(failed(name)(error).into());
-            }
-            stored.push(name);
-        }
-        change().map(drop)
-    };
-    let done = store();
+    let done = store_secrets(&private, folder, tables, &mut stored)
+        .and_then(|()| add_tables(file, tables));
     if done.is_err() {
         for name in stored {
             let _ = private.remove(name);
         }
     }
     done
+}
+
+/// Stores the secrets of the tables. `stored`: the names of the files that were made.
+fn store_secrets<'t>(
+    private: &PrivateFolder,
+    folder: &Path,
+    tables: &'t [Imported],
+    stored: &mut Vec<&'t str>,
+) -> Result<(), CommandError> {
+    for (name, value) in tables.iter().flat_map(|imported| &imported.secrets) {
+        let new = format!("{name}.new.{}", std::process::id());
+        private.put(&new, value.as_bytes()).map_err(writing(folder, name))?;
+        // This refuses a name that was taken meanwhile.
+        if let Err(error) = private.rename(&new, name) {
+            let _ = private.remove(&new);
+            return Err(writing(folder, name)(error).into());
+        }
+        stored.push(name);
+    }
+    Ok(())
+}
+
+fn add_tables(file: &Path, tables: &[Imported]) -> Result<(), CommandError> {
+    changed_file::change(file, false, |text| {
+        let tables = tables.iter().map(|imported| (imported.name.as_str(), &imported.table));
+        server_tables::add_tables(text, tables)
+    })
+    .map(drop)
+}
+
+fn writing(folder: &Path, name: &str) -> impl FnOnce(io::Error) -> HostError {
+    HostError::io(format!("writing {}", folder.join(name).display()))
 }

@@ -17,9 +17,9 @@ const MARK: &str = "[REDACTED:secret]";
 /// The servers in a client's file that Toolhold has now.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
-    /// Those that can be taken out, by their names there.
+    /// The servers that can be taken out, by their names there.
     pub(crate) names: Vec<String>,
-    /// What a person has to know: which stay, and what is lost.
+    /// Notes for a person: the servers that stay, and the settings that are lost.
     pub(crate) notes: Vec<String>,
     /// The credentials of all servers in the file.
     credentials: Vec<String>,
@@ -94,17 +94,45 @@ fn missing(
 ) -> Vec<String> {
     let table = format!("mcp.servers.{name}.secrets");
     let credentials = credentials(&entry.server);
-    let has_value = |value: &str| {
-        ours.secrets.iter().any(|(secret, from)| {
-            // A program isn't run for that.
-            let is_stored = from.env.is_some() || !from.file.is_empty();
-            let key = format!("{table}.{}", dotted_name(secret));
-            is_stored
-                && read(&config.source_of(&key, from, folders, Path::new("/")))
-                    .is_ok_and(|stored| stored.expose() == value.trim_end_matches(['\r', '\n']))
-        })
+    let (pairs, token) = match &entry.server {
+        NamedServer::Program { variables, .. } => (variables, None),
+        NamedServer::Url { headers, token_variable, .. } => (headers, token_variable.as_ref()),
     };
-    let has_name = |name: &str| match &entry.server {
+    let mut missing: Vec<String> = pairs
+        .keys()
+        .filter(|name| match credentials.iter().find(|(credential, ..)| credential == name) {
+            Some((_, _, value)) => !has_value(ours, &table, value, config, folders),
+            None => !has_name(ours, &entry.server, name),
+        })
+        .cloned()
+        .collect();
+    if ours.secrets.is_empty() {
+        missing.extend(token.cloned());
+    }
+    missing
+}
+
+/// Whether a secret of our server has this value. `table`: the key of its secrets.
+fn has_value(
+    ours: &McpServer,
+    table: &str,
+    value: &str,
+    config: &Config,
+    folders: &Folders,
+) -> bool {
+    ours.secrets.iter().any(|(secret, from)| {
+        // A program isn't run for that.
+        let is_stored = from.env.is_some() || !from.file.is_empty();
+        let key = format!("{table}.{}", dotted_name(secret));
+        is_stored
+            && read(&config.source_of(&key, from, folders, Path::new("/")))
+                .is_ok_and(|stored| stored.expose() == value.trim_end_matches(['\r', '\n']))
+    })
+}
+
+/// Whether our server gets a variable or a header with this name.
+fn has_name(ours: &McpServer, theirs: &NamedServer, name: &str) -> bool {
+    match theirs {
         NamedServer::Program { .. } => {
             ours.variables.contains_key(name)
                 || ours.secrets.contains_key(name)
@@ -117,21 +145,7 @@ fn missing(
                     header.eq_ignore_ascii_case(name)
                 })
         }
-    };
-    let (pairs, token) = match &entry.server {
-        NamedServer::Program { variables, .. } => (variables, None),
-        NamedServer::Url { headers, token_variable, .. } => (headers, token_variable.as_ref()),
-    };
-    let mut missing: Vec<String> = pairs
-        .keys()
-        .filter(|name| match credentials.iter().find(|(credential, ..)| credential == name) {
-            Some((_, _, value)) => !has_value(value),
-            None => !has_name(name),
-        })
-        .cloned()
-        .collect();
-    missing.extend(token.filter(|_| ours.secrets.is_empty()).cloned());
-    missing
+    }
 }
 
 /// Names for people.

@@ -105,16 +105,16 @@ pub(super) struct Imported {
     pub(super) secrets: Vec<(String, String)>,
     /// The client that names it, and its name there.
     pub(super) origin: (&'static str, String),
-    /// What the client's entry says that isn't taken over.
+    /// Settings of the client's entry that aren't taken over.
     pub(super) further: Vec<String>,
 }
 
-/// What an imported server has to fit to.
+/// The surroundings that an imported server has to fit into.
 pub(super) struct ImportContext<'a> {
     /// The title of its client.
     pub(super) client: &'static str,
     pub(super) config: &'a Config,
-    /// Those that are imported with it.
+    /// The servers that are imported with it.
     pub(super) others: &'a [Imported],
     /// The names of the files in the folder of secrets.
     pub(super) files: &'a [String],
@@ -137,9 +137,10 @@ pub(super) fn imported(
     if let Some(Imported { origin: (client, other), .. }) =
         place.others.iter().find(|other| other.name == name)
     {
-        return Err(match *client == place.client {
-            true => ImportError::SameFile { name, other: other.clone() },
-            false => ImportError::OtherClient { name, client },
+        return Err(if *client == place.client {
+            ImportError::SameFile { name, other: other.clone() }
+        } else {
+            ImportError::OtherClient { name, client }
         });
     }
     let servers = config.mcp.servers.keys().chain(config.plugins.keys()).map(String::as_str);
@@ -191,18 +192,16 @@ pub(crate) fn check_command(words: &[String]) -> Result<(), ServerStartError> {
     if words.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(ServerStartError::Empty);
     }
-    let value_at = |at: usize| match words[at].split_once('=') {
-        Some((option, value)) if option.starts_with('-') => (option, value),
-        _ => (&*words[at - 1], &*words[at]),
-    };
-    let is_secret_at = |at: &usize| {
-        let (option, value) = value_at(*at);
-        has_secret(&words[*at]) || (is_secret_option(option) && is_long(value))
-    };
-    match (1..words.len()).find(is_secret_at) {
-        Some(at) => Err(ServerStartError::CredentialArgument(at)),
-        None => Ok(()),
+    for at in 1..words.len() {
+        let (option, value) = match words[at].split_once('=') {
+            Some((option, value)) if option.starts_with('-') => (option, value),
+            _ => (&*words[at - 1], &*words[at]),
+        };
+        if has_secret(&words[at]) || (is_secret_option(option) && is_long(value)) {
+            return Err(ServerStartError::CredentialArgument(at));
+        }
     }
+    Ok(())
 }
 
 /// Refuses an address that can't be used, or holds a credential.
@@ -219,8 +218,7 @@ const MIN_CREDENTIAL: usize = 20;
 
 /// Whether a part of an address's path may be a credential: long, with letters and digits.
 pub(super) fn may_hold_credential(url: &str) -> bool {
-    let parts = || url.split(['/', '?', '#']).skip(3);
-    parts().any(|part| {
+    url.split(['/', '?', '#']).skip(3).any(|part| {
         part.len() >= MIN_CREDENTIAL
             && part.contains(|letter: char| letter.is_ascii_alphabetic())
             && part.contains(|letter: char| letter.is_ascii_digit())
@@ -233,13 +231,13 @@ pub(super) fn credentials<'s>(server: &'s NamedServer) -> Vec<(&'s str, &'s str,
         NamedServer::Program { variables, .. } => (variables, false),
         NamedServer::Url { headers, .. } => (headers, true),
     };
-    let credential = |(name, text): (&'s String, &'s String)| {
+    let credentials = pairs.iter().filter_map(|(name, text)| {
         let (prefix, rest) = if is_header { split(name, text) } else { ("", text.as_str()) };
         let is_reference = variable(rest).is_some() || text.contains("${");
         let is_secret = is_secret(name, text) || (is_header && is_authorization(name));
         (is_secret && !is_reference).then_some((name.as_str(), prefix, rest))
-    };
-    pairs.iter().filter_map(credential).collect()
+    });
+    credentials.collect()
 }
 
 fn is_value(text: &str) -> bool {
@@ -259,7 +257,7 @@ fn split<'t>(header: &str, text: &'t str) -> (&'t str, &'t str) {
 }
 
 impl Imported {
-    /// What a package runner needs that lies in a folder of the user.
+    /// Adds presets for the folders of the user that a package runner needs.
     fn add_presets(&mut self, program: &str) {
         let preset = match program {
             "npx" => "node",
@@ -332,16 +330,12 @@ impl Imported {
         more: &[(&str, &str)],
         place: &ImportContext<'_>,
     ) {
-        let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let plain = name.replace(|letter| !of_name(letter), "_");
-        let imported = || self.secrets.iter().chain(place.others.iter().flat_map(|it| &it.secrets));
-        let is_free = |file: &String| {
-            !place.files.contains(file) && !imported().any(|(other, _)| other == file)
-        };
+        let plain =
+            name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_', "_");
         let first = format!("{}-{plain}", self.name);
         let mut file = first.clone();
         for number in 2.. {
-            if is_free(&file) {
+            if !self.is_taken(&file, place) {
                 break;
             }
             file = format!("{first}-{number}");
@@ -349,6 +343,13 @@ impl Imported {
         let path = format!("{SECRETS}/{file}");
         self.add_secret(name, [("file", path.as_str())].into_iter().chain(more.iter().copied()));
         self.secrets.push((file, text.to_owned()));
+    }
+
+    /// Whether the folder of secrets has this file, or gets it with this import.
+    fn is_taken(&self, file: &str, place: &ImportContext<'_>) -> bool {
+        let others = place.others.iter().flat_map(|it| &it.secrets);
+        place.files.iter().any(|known| known == file)
+            || self.secrets.iter().chain(others).any(|(other, _)| other == file)
     }
 
     fn add_secret<'k>(&mut self, name: &str, keys: impl IntoIterator<Item = (&'k str, &'k str)>) {
@@ -368,11 +369,11 @@ impl Imported {
 /// A server's name in Toolhold: small letters, digits and `-`.
 pub(super) fn fitted(name: &str) -> Result<String, ImportError> {
     let is_other = name.contains("..") || name.chars().any(char::is_control) || !name.is_ascii();
-    let fit = |letter: char| match letter.to_ascii_lowercase() {
+    let letters = name.chars().map(|letter| match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9') => letter,
         _ => '-',
-    };
-    let fitted: String = name.chars().map(fit).collect();
+    });
+    let fitted: String = letters.collect();
     let fitted = fitted.trim_matches('-');
     if !is_other
         && fitted.len() <= MAX_NAME
@@ -383,8 +384,8 @@ pub(super) fn fitted(name: &str) -> Result<String, ImportError> {
     Err(ImportError::Name)
 }
 
-/// Whether a value looks like a credential, by its name or by itself. It is kept as one also where
-/// that may be wrong: nothing is lost by it.
+/// Whether a value looks like a credential, by its name or by itself. A doubtful value is kept as a
+/// credential too, since nothing is lost by that.
 fn is_secret(name: &str, value: &str) -> bool {
     field(name, value, Keys::Settings) != value
         || has_secret(value)

@@ -7,7 +7,7 @@ use toolhold_core::{Capability, Manifest};
 pub(crate) struct Ability {
     /// The capability in manifests.
     pub(crate) capability: &'static str,
-    /// What it is, in words that follow "can" or "can't".
+    /// A description in words that follow "can" or "can't".
     pub(crate) words: &'static str,
     /// The plugin's reason, if it asks for this. Text of the plugin: neutralise it.
     pub(crate) reason: Option<String>,

@@ -34,7 +34,8 @@ const MIN_DIGITS: usize = 32;
 
 /// Runs the command.
 pub(crate) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, Error> {
-    let (setting, built_in) = (Setting::from_options(options)?, built_in_names());
+    let setting = Setting::from_options(options)?;
+    let built_in = built_in_names();
     let installer = Installer::new(&setting.folders, &setting.loaded, &built_in);
     let shop = Shop { setting: &setting, installer };
     match command {
@@ -56,7 +57,8 @@ pub(crate) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, E
 
 /// Installs what the configuration names and isn't installed, for `toolhold trust`.
 pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error> {
-    let (setting, built_in) = (Setting::from_options(options)?, built_in_names());
+    let setting = Setting::from_options(options)?;
+    let built_in = built_in_names();
     let installer = Installer::new(&setting.folders, &setting.loaded, &built_in);
     if installer.wanted()?.is_empty() {
         return Ok(Exit::Success);
@@ -69,7 +71,7 @@ pub(crate) fn built_in_names() -> Vec<&'static str> {
     toolhold_builtins::all().iter().map(|builtin| builtin.name).collect()
 }
 
-/// How a person agrees to an installation.
+/// A person's consent to an installation.
 #[derive(Clone, Copy)]
 struct Consent<'a> {
     yes: bool,
@@ -91,7 +93,7 @@ struct How {
     downgrade: bool,
 }
 
-/// What became of one plugin's update.
+/// The result of one plugin's update.
 struct Update {
     name: String,
     from: String,
@@ -100,6 +102,20 @@ struct Update {
     difference: Option<Box<Difference>>,
     signer: Option<SignerChange>,
     error: Option<String>,
+}
+
+impl Update {
+    fn new(name: &str, locked: &LockedPlugin, state: &'static str) -> Self {
+        Self {
+            name: name.to_owned(),
+            from: locked.approved.version.clone(),
+            to: None,
+            state,
+            difference: None,
+            signer: None,
+            error: None,
+        }
+    }
 }
 
 impl Shop<'_> {
@@ -126,7 +142,7 @@ impl Shop<'_> {
         Ok(exit)
     }
 
-    /// Shows what a source gives, asks, and installs it.
+    /// Shows the component of a source, asks, and installs it.
     fn install(
         &self,
         source: &str,
@@ -161,7 +177,7 @@ impl Shop<'_> {
         show_granted(&mut out, &offer.inspection, &self.setting.loaded)?;
         out.flush()?;
         if offer.inspection.info.manifest.asks_for(Capability::Files).is_some_and(reads_only) {
-            // More than a plugin asks for is granted to nobody.
+            // A grant that the plugin doesn't ask for is left out.
             grants.directories.iter_mut().for_each(|(_, access)| *access = PathAccess::Read);
         }
         if !how.yes && how.digest.is_none() {
@@ -185,7 +201,8 @@ impl Shop<'_> {
             lines.iter().try_for_each(|line| writeln!(out, "  {}", neutral_line(line)))?;
         }
         let requests = &offer.inspection.info.manifest.capabilities;
-        let (info, loaded) = (&offer.inspection.info, &self.setting.loaded);
+        let info = &offer.inspection.info;
+        let loaded = &self.setting.loaded;
         let missing = requests.iter().filter(|request| {
             !is_granted(&grants, &request.name)
                 && grant_in_words(loaded, &info.manifest.name, &request.name).is_none()
@@ -199,16 +216,18 @@ impl Shop<'_> {
         Ok(Exit::Success)
     }
 
-    /// Fetches and examines what a source gives. `source`: how the lock file names it.
+    /// Fetches and examines the component of a source. `source`: how the lock file names it.
     async fn offer(&self, written: &Source, source: &Source) -> Result<Offer, Error> {
         let fetched = self.fetch(written).await?;
-        let (folders, loaded) = (&self.setting.folders, &self.setting.loaded);
+        let folders = &self.setting.folders;
+        let loaded = &self.setting.loaded;
         let examined = Offer::examine(&fetched, source, folders, loaded);
         Ok(progress::show(examined, || "examining the component".to_owned()).await?)
     }
 
     async fn fetch(&self, source: &Source) -> Result<Fetched, Error> {
-        let (folders, loaded) = (&self.setting.folders, &self.setting.loaded);
+        let folders = &self.setting.folders;
+        let loaded = &self.setting.loaded;
         // The file of a path is known only afterwards.
         if !matches!(source, Source::Path(_)) {
             check_source(loaded, source)?;
@@ -224,19 +243,22 @@ impl Shop<'_> {
             _ => Credentials::default(),
         };
         let options = FetchOptions { credentials, ..FetchOptions::default() };
-        let (done, all) = (AtomicU64::new(0), AtomicU64::new(0));
+        let done = AtomicU64::new(0);
+        let all = AtomicU64::new(0);
         let count = |bytes: u64, length: Option<u64>| {
             done.store(bytes, Ordering::Relaxed);
             all.store(length.unwrap_or_default(), Ordering::Relaxed);
         };
-        let what = || {
-            let (done, all) = (done.load(Ordering::Relaxed), all.load(Ordering::Relaxed));
+        progress::show(fetch(source, &door, &options, &count), || {
+            let done = done.load(Ordering::Relaxed);
+            let all = all.load(Ordering::Relaxed);
             format!("fetching the component, {}", transferred(done, all))
-        };
-        progress::show(fetch(source, &door, &options, &count), what).await.map_err(fetch_failed)
+        })
+        .await
+        .map_err(fetch_failed)
     }
 
-    /// What the command line grants.
+    /// The grants of the command line.
     fn grants(&self, arguments: &AddArguments) -> Result<WrittenGrants, Error> {
         let read = arguments.allow_read.iter().map(|path| (path, PathAccess::Read));
         let write = arguments.allow_path.iter().map(|path| (path, PathAccess::ReadWrite));
@@ -263,7 +285,7 @@ impl Shop<'_> {
         init::folder(&path, &self.setting.folders, here)
     }
 
-    /// Asks for what the plugin wants and the command line doesn't grant.
+    /// Asks for the grants that the plugin wants and the command line doesn't give.
     fn ask_for_grants(
         &self,
         dialogue: &mut ask::Dialogue<impl std::io::BufRead, impl Write>,
@@ -274,9 +296,10 @@ impl Shop<'_> {
         if let Some(request) = manifest.asks_for(Capability::Files)
             && grants.directories.is_empty()
         {
-            let (access, may) = match reads_only(request) {
-                true => (PathAccess::Read, "read"),
-                false => (PathAccess::ReadWrite, "read and change"),
+            let (access, may) = if reads_only(request) {
+                (PathAccess::Read, "read")
+            } else {
+                (PathAccess::ReadWrite, "read and change")
             };
             let question =
                 format!("Directories that it may {may}, separated by commas (Enter: none):");
@@ -318,11 +341,10 @@ impl Shop<'_> {
         let installed = self.installer.all()?;
         installed.get(name).cloned().ok_or_else(|| {
             let names: Vec<&str> = installed.keys().map(String::as_str).collect();
-            Error::Usage(match names.is_empty() {
-                true => "no plugin is installed".to_owned(),
-                false => {
-                    format!("no plugin `{name}` is installed; installed: {}", names.join(", "))
-                }
+            Error::Usage(if names.is_empty() {
+                "no plugin is installed".to_owned()
+            } else {
+                format!("no plugin `{name}` is installed; installed: {}", names.join(", "))
             })
         })
     }
@@ -348,17 +370,9 @@ impl Shop<'_> {
         };
         let mut updates = Vec::new();
         for (name, locked) in installed {
-            let from = locked.approved.version.clone();
-            let update =
-                self.update_one(&name, &locked, how, as_json).unwrap_or_else(|error| Update {
-                    name: name.clone(),
-                    from,
-                    to: None,
-                    state: "failed",
-                    difference: None,
-                    signer: None,
-                    error: error.end().1,
-                });
+            let update = self.update_one(&name, &locked, how, as_json).unwrap_or_else(|error| {
+                Update { error: error.end().1, ..Update::new(&name, &locked, "failed") }
+            });
             if !as_json {
                 print_update(&update)?;
             }
@@ -370,11 +384,12 @@ impl Shop<'_> {
         } else if updates.is_empty() {
             writeln!(anstream::stdout(), "No plugin is installed.")?;
         }
-        let any = |state: &str| updates.iter().any(|update| update.state == state);
-        Ok(match (any("failed"), any("held")) {
-            (true, _) => Exit::Host,
-            (false, true) => Exit::Denied,
-            _ => Exit::Success,
+        Ok(if updates.iter().any(|update| update.state == "failed") {
+            Exit::Host
+        } else if updates.iter().any(|update| update.state == "held") {
+            Exit::Denied
+        } else {
+            Exit::Success
         })
     }
 
@@ -386,22 +401,13 @@ impl Shop<'_> {
         as_json: bool,
     ) -> Result<Update, Error> {
         let now = &locked.approved;
-        let update = |to: Option<&str>, state, difference, signer| Update {
-            name: name.to_owned(),
-            from: now.version.clone(),
-            to: to.map(str::to_owned),
-            state,
-            difference,
-            signer,
-            error: None,
-        };
         if now.source.as_ref().is_some_and(|source| source.bundle.is_some()) {
-            return Ok(update(None, "bundle", None, None));
+            return Ok(Update::new(name, locked, "bundle"));
         }
         let given = now.source.as_ref().map(|source| source.given.clone()).unwrap_or_default();
         let source = Source::parse(&given).map_err(Error::usage)?;
         if source.is_pinned() {
-            return Ok(update(None, "same", None, None));
+            return Ok(Update::new(name, locked, "same"));
         }
         let (offer, check) = host::block_on(async {
             let offer = self.offer(&source, &source).await?;
@@ -409,12 +415,13 @@ impl Shop<'_> {
             Ok((offer, check))
         })?;
         let Comparison::Other { difference, signer, is_more } = check else {
-            return Ok(update(None, "same", None, None));
+            return Ok(Update::new(name, locked, "same"));
         };
-        let to = offer.version().to_owned();
+        let to = Some(offer.version().to_owned());
         if how.check {
             let state = if is_more { "more" } else { "available" };
-            return Ok(update(Some(&to), state, Some(difference), signer));
+            let difference = Some(difference);
+            return Ok(Update { to, difference, signer, ..Update::new(name, locked, state) });
         }
         let is_approved = !is_more
             || how.yes
@@ -426,7 +433,8 @@ impl Shop<'_> {
         if state == "updated" && !as_json {
             tell_hosts(&mut anstream::stdout(), &self.setting.folders, name, offer.digest())?;
         }
-        Ok(update(Some(&to), state, Some(difference), signer))
+        let difference = Some(difference);
+        Ok(Update { to, difference, signer, ..Update::new(name, locked, state) })
     }
 
     /// Asks whether an update that can do more is approved. False without a terminal.
@@ -462,11 +470,12 @@ impl Shop<'_> {
         } else {
             let mut out = anstream::stdout().lock();
             for (name, wrong) in &found {
-                match wrong.is_empty() {
-                    true => writeln!(out, "{name}: as in toolhold.lock")?,
-                    false => wrong.iter().try_for_each(|wrong| {
+                if wrong.is_empty() {
+                    writeln!(out, "{name}: as in toolhold.lock")?;
+                } else {
+                    wrong.iter().try_for_each(|wrong| {
                         writeln!(out, "{STRONG}{name}{STRONG:#}: {}", neutral_line(wrong))
-                    })?,
+                    })?;
                 }
             }
             let count = found.len();
@@ -526,12 +535,13 @@ fn check_digest(wanted: Option<&str>, offer: &Offer) -> Result<(), Error> {
             "--digest has {given} digits; at least {MIN_DIGITS} name one component"
         )));
     }
-    match offer.digest().starts_with(&wanted.to_ascii_lowercase()) {
-        true => Ok(()),
-        false => Err(Error::Usage(format!(
+    if offer.digest().starts_with(&wanted.to_ascii_lowercase()) {
+        Ok(())
+    } else {
+        Err(Error::Usage(format!(
             "the component has another digest, so nothing is installed: {}",
             offer.digest()
-        ))),
+        )))
     }
 }
 
@@ -551,7 +561,7 @@ fn reads_only(request: &CapabilityRequest) -> bool {
     request.access.as_deref() == Some("read")
 }
 
-/// What a person has to know before they install a plugin.
+/// Shows the facts that a person has to know before they install a plugin.
 pub(crate) fn show(
     out: &mut impl Write,
     inspection: &PluginInspection,
@@ -648,12 +658,8 @@ fn line(out: &mut impl Write, version: &ApprovedPlugin, state: &str) -> std::io:
     )
 }
 
-/// What was transferred, for people.
+/// The transferred bytes, for people.
 fn transferred(done: u64, all: u64) -> String {
-    let mebibytes = |bytes: u64| {
-        let tenths = bytes.saturating_mul(10) >> 20;
-        format!("{}.{}", tenths / 10, tenths % 10)
-    };
     match all {
         0 => format!("{} MiB", mebibytes(done)),
         all => {
@@ -662,4 +668,9 @@ fn transferred(done: u64, all: u64) -> String {
             format!("[{bar}] {} of {} MiB", mebibytes(done), mebibytes(all))
         }
     }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    let tenths = bytes.saturating_mul(10) >> 20;
+    format!("{}.{}", tenths / 10, tenths % 10)
 }

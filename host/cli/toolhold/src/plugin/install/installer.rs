@@ -24,21 +24,21 @@ pub(crate) struct Installer<'a> {
     approvals: PluginApprovals,
 }
 
-/// What became of an offer.
+/// The result of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
-    /// It is in force.
+    /// The offered version is in force.
     InForce,
-    /// It waits for approval, and the version before serves.
+    /// The offered version waits for approval, and the version before serves.
     Held,
 }
 
-/// What an update would be.
+/// The offer of a source, compared with the version in force.
 #[derive(Debug)]
 pub(crate) enum Comparison {
     /// The source gives the version that is in force.
     Same,
-    /// It gives another one.
+    /// The source gives another version.
     Other {
         /// The differences from the version in force.
         difference: Box<Difference>,
@@ -118,7 +118,7 @@ impl<'a> Installer<'a> {
         self.check_name(name, &others)
     }
 
-    /// Refuses what the user's own table of a name doesn't allow.
+    /// Refuses an offer that the user's own table of a name doesn't allow.
     pub(crate) fn check_table(&self, name: &str, digest: &str) -> Result<(), HostError> {
         if self.loaded.values.plugins.get(name).is_some_and(|plugin| !plugin.path.is_empty()) {
             return Err(failed(
@@ -161,15 +161,17 @@ impl<'a> Installer<'a> {
             insert::plugin(self.folders, offer.name(), grants)?;
         }
         let before = self.approvals.all()?.remove(offer.name()).map(|one| one.approved.digest);
-        let (source, signatures) = (offer.source.clone(), &offer.signatures);
+        let source = offer.source.clone();
+        let signatures = &offer.signatures;
         self.approvals.install(&offer.candidate, source, signatures, before.as_deref())
     }
 
-    /// Compares what the source of an installed plugin gives with the version in force.
+    /// Compares the offer of an installed plugin's source with the version in force.
     ///
     /// # Errors
     ///
-    /// It has another name, is older (unless `downgrade`), or the version in force is damaged.
+    /// The offer has another name or is older (unless `downgrade`), or the version in force is
+    /// damaged.
     pub(crate) async fn compare(
         &self,
         locked: &ApprovedPlugin,
@@ -186,7 +188,8 @@ impl<'a> Installer<'a> {
         if offer.digest() == locked.digest {
             return Ok(Comparison::Same);
         }
-        let (new, now) = (offer.version(), &*locked.version);
+        let new = offer.version();
+        let now = &*locked.version;
         let is_newer =
             new == now || compare_versions(new, now).is_some_and(|order| order != Ordering::Less);
         if !downgrade && !is_newer {
@@ -223,7 +226,8 @@ impl<'a> Installer<'a> {
         offer: &Offer,
         is_approved: bool,
     ) -> Result<Installed, HostError> {
-        let (source, before) = (offer.source.clone(), &*locked.digest);
+        let source = offer.source.clone();
+        let before = &*locked.digest;
         if is_approved {
             self.approvals.install(&offer.candidate, source, &offer.signatures, Some(before))?;
             Ok(Installed::InForce)
@@ -243,11 +247,11 @@ impl<'a> Installer<'a> {
         self.approvals.remove(name).map(drop)
     }
 
-    /// Puts the version before in force again. Returns both, the one in force first.
+    /// Puts the version before in force again. Returns both versions, the one in force first.
     ///
     /// # Errors
     ///
-    /// There is none, its copy is damaged, or the lock file can't be written.
+    /// There is no version before, its copy is damaged, or the lock file can't be written.
     pub(crate) fn roll_back(
         &self,
         name: &str,
@@ -255,8 +259,8 @@ impl<'a> Installer<'a> {
         self.approvals.roll_back(name)
     }
 
-    /// What is wrong with each installed plugin, by name: its copy is missing, or isn't what the
-    /// lock file says. Empty if nothing is.
+    /// Returns the faults of each installed plugin, by name: its copy is missing, or differs from
+    /// the lock file. A plugin without a fault has an empty list.
     ///
     /// # Errors
     ///
@@ -264,11 +268,11 @@ impl<'a> Installer<'a> {
     pub(crate) fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
         let mut all = self.all()?;
         loop {
-            let faults = |(name, locked): (&String, &LockedPlugin)| {
-                let wrong = locked.versions().filter_map(|version| self.fault(name, version));
-                (name.clone(), wrong.collect())
-            };
-            let found: BTreeMap<String, Vec<String>> = all.iter().map(faults).collect();
+            let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for (name, locked) in &all {
+                let faults = locked.versions().filter_map(|version| self.fault(name, version));
+                found.insert(name.clone(), faults.collect());
+            }
             // Another process may have removed what it no longer names.
             let now = if found.values().all(Vec::is_empty) { all.clone() } else { self.all()? };
             if now == all {
@@ -279,13 +283,15 @@ impl<'a> Installer<'a> {
     }
 
     fn fault(&self, name: &str, version: &ApprovedPlugin) -> Option<String> {
-        let what = |why: &str| Some(format!("version {}: {why}", version.version));
-        match self.approvals.component(name, version) {
-            Ok(Some(candidate)) if candidate.info().manifest.version == version.version => None,
-            Ok(Some(_)) => what("the lock file has another version for it"),
-            Ok(None) => what("its copy has another digest, or another name"),
-            Err(error) => what(&error.to_string()),
-        }
+        let why = match self.approvals.component(name, version) {
+            Ok(Some(candidate)) if candidate.info().manifest.version == version.version => {
+                return None;
+            }
+            Ok(Some(_)) => "the lock file has another version for it".to_owned(),
+            Ok(None) => "its copy has another digest, or another name".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Some(format!("version {}: {why}", version.version))
     }
 }
 

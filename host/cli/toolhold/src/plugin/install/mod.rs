@@ -1,5 +1,5 @@
-//! Installs the plugins of other people. What is fetched is examined and shown first; a person
-//! decides; then one step of the lock file puts it in force.
+//! Installs the plugins of other people. A fetched component is examined and shown first. A person
+//! decides. Then one step of the lock file puts the component in force.
 //!
 //! Nothing here asks or prints: a front end does that between [`Offer::examine`] and
 //! [`Installer::install`].

@@ -18,7 +18,7 @@ pub(crate) enum NameError {
 ///
 /// # Errors
 ///
-/// The name is such a one.
+/// The name could be taken for another plugin's.
 pub(crate) fn check_name<'a>(
     name: &str,
     built_in: impl IntoIterator<Item = &'a str>,

@@ -16,25 +16,25 @@ use crate::plugin_description::SignedBy;
 /// A component that was fetched and examined.
 pub(crate) struct Offer {
     pub(crate) candidate: Candidate,
-    /// What it is, asks for, imports and offers.
+    /// The plugin's manifest, requests, imports and tools.
     pub(crate) inspection: PluginInspection,
-    /// Where it came from.
+    /// The source of the component.
     pub(crate) source: PluginSource,
-    /// Who signed it.
+    /// The plugin's signer.
     pub(crate) signed_by: SignedBy,
     /// The signatures that came with it.
     pub(crate) signatures: Vec<Vec<u8>>,
 }
 
 impl Offer {
-    /// Examines what was fetched. The component is compiled and asked for its tools, with nothing
-    /// granted. `given`: the source as the user wrote it.
+    /// Examines a fetched component. The component is compiled and asked for its tools, with
+    /// nothing granted. `given`: the source as the user wrote it.
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`]: it comes from where no plugin may come from, it isn't a component, its
-    /// manifest isn't valid or asks for less than it imports, no trusted key signed it though one
-    /// has to, or it doesn't load.
+    /// [`HostError::Load`]: no plugin may come from its source, it isn't a component, its manifest
+    /// isn't valid or asks for less than it imports, no trusted key signed it though one has to, or
+    /// it doesn't load.
     pub(crate) async fn examine(
         fetched: &Fetched,
         given: &Source,
@@ -96,7 +96,7 @@ fn candidate(bytes: &[u8], shown: &str) -> Result<Candidate, HostError> {
 /// Whether an update can do more than the version before, or says something else to models. Then it
 /// needs a new approval.
 pub(crate) fn is_more(difference: &Difference) -> bool {
-    // What an import needs beyond what every plugin has is a capability, too.
+    // An import that not every plugin has needs a capability, too.
     let Difference { capabilities_added, tools_added, tools_changed, .. } = difference;
     !(capabilities_added.is_empty() && tools_added.is_empty() && tools_changed.is_empty())
 }

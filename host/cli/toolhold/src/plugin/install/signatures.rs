@@ -20,11 +20,11 @@ pub(crate) fn check_source(loaded: &Config, source: &Source) -> Result<(), HostE
         .map_err(|error| HostError::Load { plugin: written, reason: error.to_string() })
 }
 
-/// Who signed what was fetched.
+/// Returns the signer of a fetched component.
 ///
 /// # Errors
 ///
-/// A trusted key has to have signed it, and none has; a signature of a trusted key is wrong or
+/// The required signature of a trusted key is missing; a signature of a trusted key is wrong or
 /// revoked, which is never passed over; or `allowed` of `[installing]` doesn't have it.
 pub(crate) fn check_signatures(
     fetched: &Fetched,
@@ -39,8 +39,8 @@ pub(crate) fn check_signatures(
         .map_err(|error| HostError::Load { plugin: name.to_owned(), reason: error.to_string() })
 }
 
-/// Who signed the component in a file, by the signature beside it. `None`: there is no signature.
-/// Blocks.
+/// Returns the signer of the component in a file, by the signature next to it. `None`: there is no
+/// signature. Blocks.
 pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Config) -> Option<SignedBy> {
     let signatures = match read_signatures_beside(file) {
         Ok(signatures) if signatures.is_empty() => return None,

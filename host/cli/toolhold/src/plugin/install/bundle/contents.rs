@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use thiserror::Error;
-use toolhold_core::config::{Ceiling, Config, Folders, Source as ConfigSource};
+use toolhold_core::config::{Config, Folders, Source as ConfigSource};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{ApprovedPlugin, HostError, PluginSource};
 use toolhold_registry::bundle::{Bundle, BundleError, open};
@@ -21,7 +21,7 @@ use crate::plugin::install::signatures::keys;
 /// Bytes of the lock in a bundle, of its filters and of its ceiling.
 const MAX_TEXT: u64 = 1 << 20;
 
-/// A verified bundle and what is in it.
+/// A verified bundle and its content.
 #[derive(Debug)]
 pub(crate) struct BundleContents {
     /// The bundle's file.
@@ -50,7 +50,7 @@ pub(crate) struct BundledPlugin {
     pub(crate) digest: String,
     /// The source as it was given where the bundle was made.
     pub(crate) given: Source,
-    /// What it stood for there.
+    /// The source that it stood for there.
     pub(crate) resolved: Source,
 }
 
@@ -65,12 +65,11 @@ impl BundleContents {
     pub(crate) fn open(path: &Path, folders: &Folders, loaded: &Config) -> Result<Self, HostError> {
         let bundle = open(path, &keys(loaded), today(), &folders.data)
             .map_err(|error| unopened(path, error, loaded))?;
-        let read =
-            |name: &str| read(&bundle, name).transpose().map_err(|error| refused(path, error));
-        let lock = read(LOCK)?.unwrap_or_else(|| b"{}".to_vec());
+        let lock = read(&bundle, path, LOCK)?.unwrap_or_else(|| b"{}".to_vec());
         let plugins = check_lock(&bundle, &lock).map_err(|error| refused(path, error))?;
-        let (filters, ceiling) = (read(FILTERS)?, read(CEILING)?);
-        let ceiling_signature = read(CEILING_SIGNATURE)?;
+        let filters = read(&bundle, path, FILTERS)?;
+        let ceiling = read(&bundle, path, CEILING)?;
+        let ceiling_signature = read(&bundle, path, CEILING_SIGNATURE)?;
         if ceiling_signature.is_some() && ceiling.is_none() {
             return Err(refused(path, "it has a signature of a ceiling, and no ceiling"));
         }
@@ -79,7 +78,7 @@ impl BundleContents {
         Ok(Self { path, signer, plugins, filters, ceiling, ceiling_signature, bundle })
     }
 
-    /// What is in it, for programs.
+    /// The content as JSON, for programs.
     pub(crate) fn describe(&self) -> Value {
         let plugins = self.plugins.iter().map(|plugin| {
             json!({
@@ -110,37 +109,45 @@ impl BundleContents {
             let signature = entry.name.strip_suffix(".minisig");
             signature.is_some_and(|signed| signed.starts_with(&component))
         });
-        let content = |name: &str| {
-            let mut bytes = Vec::new();
-            let file = self.bundle.file(name).unwrap_or_else(|| Err(absent()));
-            file.and_then(|mut file| file.read_to_end(&mut bytes))
-                .map_err(HostError::io(format!("reading {name} of the bundle")))?;
-            Ok::<_, HostError>(bytes)
-        };
         Ok(Fetched {
-            signatures: signatures.map(|entry| content(&entry.name)).collect::<Result<_, _>>()?,
-            bytes: content(&component)?,
+            signatures: signatures
+                .map(|entry| self.content_of(&entry.name))
+                .collect::<Result<_, _>>()?,
+            bytes: self.content_of(&component)?,
             digest: plugin.digest.clone(),
             resolved: plugin.resolved.clone(),
         })
     }
+
+    fn content_of(&self, name: &str) -> Result<Vec<u8>, HostError> {
+        let mut bytes = Vec::new();
+        let file = self.bundle.file(name).unwrap_or_else(|| Err(absent()));
+        file.and_then(|mut file| file.read_to_end(&mut bytes))
+            .map_err(HostError::io(format!("reading {name} of the bundle")))?;
+        Ok(bytes)
+    }
 }
 
-/// For people: who signed it, and what is in it.
+/// The signer and the content, for people.
 impl fmt::Display for BundleContents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Signed by your trusted key `{}`.", neutral_line(&self.signer))?;
         for BundledPlugin { name, version, resolved, .. } in &self.plugins {
-            let (version, from) = (neutral_line(version), neutral_line(&resolved.to_string()));
+            let version = neutral_line(version);
+            let from = neutral_line(&resolved.to_string());
             writeln!(f, "  plugin {} {version}  {from}", neutral_line(name))?;
         }
-        let files = [("filters", &self.filters), ("ceiling", &self.ceiling)];
-        let mut files = files.iter().filter(|(_, file)| file.is_some());
-        files.try_for_each(|(what, _)| writeln!(f, "  {what}"))
+        if self.filters.is_some() {
+            writeln!(f, "  filters")?;
+        }
+        if self.ceiling.is_some() {
+            writeln!(f, "  ceiling")?;
+        }
+        Ok(())
     }
 }
 
-/// Why a bundle isn't opened, and what makes its key count.
+/// The reason why a bundle isn't opened, and the remedy.
 fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
     use SignatureRefusal::{OutOfScope, UnknownKey};
     let BundleError::Signature(refusal @ (UnknownKey(_) | OutOfScope { .. })) = &error else {
@@ -149,8 +156,11 @@ fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
     const KEYS: &str = "installing.keys";
     let own = loaded.own_file();
     let entry = "a table [[installing.keys]] of the key with `bundles = true`";
-    let bounds = |ceiling: &&Ceiling| ceiling.contents.source_below(KEYS) != ConfigSource::Default;
-    let remedy = match loaded.ceilings.iter().find(bounds) {
+    let bound = loaded
+        .ceilings
+        .iter()
+        .find(|ceiling| ceiling.contents.source_below(KEYS) != ConfigSource::Default);
+    let remedy = match bound {
         Some(ceiling) => format!(
             "{refusal}; the ceiling bounds the keys that count ({}): it needs {entry}, and so does {own}",
             ceiling.contents.source_below(KEYS).place(KEYS)
@@ -185,15 +195,19 @@ enum ContentsError {
     Source { plugin: String, error: FetchError },
 }
 
-/// A small file of the bundle.
-fn read(bundle: &Bundle, name: &str) -> Option<Result<Vec<u8>, ContentsError>> {
+/// A small file of the bundle at `path`.
+fn read(bundle: &Bundle, path: &Path, name: &str) -> Result<Option<Vec<u8>>, HostError> {
+    let Some(file) = bundle.file(name) else { return Ok(None) };
     let mut bytes = Vec::new();
-    let file = bundle.file(name)?;
-    Some(match file.and_then(|file| file.take(MAX_TEXT + 1).read_to_end(&mut bytes)) {
-        Err(error) => Err(ContentsError::Unreadable { name: name.to_owned(), error }),
-        Ok(_) if bytes.len() as u64 > MAX_TEXT => Err(ContentsError::TooLarge(name.to_owned())),
-        Ok(_) => Ok(bytes),
-    })
+    match file.and_then(|file| file.take(MAX_TEXT + 1).read_to_end(&mut bytes)) {
+        Err(error) => {
+            Err(refused(path, ContentsError::Unreadable { name: name.to_owned(), error }))
+        }
+        Ok(_) if bytes.len() as u64 > MAX_TEXT => {
+            Err(refused(path, ContentsError::TooLarge(name.to_owned())))
+        }
+        Ok(_) => Ok(Some(bytes)),
+    }
 }
 
 /// The plugins of the lock, each of which has exactly its component.
@@ -209,28 +223,37 @@ fn check_lock(bundle: &Bundle, lock: &[u8]) -> Result<Vec<BundledPlugin>, Conten
             return Err(ContentsError::NotInLock(name.to_owned()));
         }
     }
-    let plugins = lock.into_iter().map(|(name, locked)| {
-        let shown = || neutral_line(cut(&name, 80));
-        let ApprovedPlugin { digest, version, source } = locked;
-        match digests.get(&*component_name(&name)) {
-            None => return Err(ContentsError::NoComponent { plugin: shown() }),
-            Some(found) if **found != *digest => {
-                return Err(ContentsError::OtherDigest { plugin: shown() });
-            }
-            Some(_) => {}
+    lock.into_iter().map(|(name, locked)| check_plugin(name, locked, &digests)).collect()
+}
+
+fn check_plugin(
+    name: String,
+    locked: ApprovedPlugin,
+    digests: &BTreeMap<&str, &str>,
+) -> Result<BundledPlugin, ContentsError> {
+    let ApprovedPlugin { digest, version, source } = locked;
+    match digests.get(&*component_name(&name)) {
+        None => return Err(ContentsError::NoComponent { plugin: shown(&name) }),
+        Some(found) if **found != *digest => {
+            return Err(ContentsError::OtherDigest { plugin: shown(&name) });
         }
-        let PluginSource { given, resolved, .. } =
-            source.ok_or_else(|| ContentsError::NoSource { plugin: shown() })?;
-        let parse = |text: &str| {
-            Source::parse(text).map_err(|error| ContentsError::Source { plugin: shown(), error })
-        };
-        Ok(BundledPlugin {
-            given: parse(&given)?,
-            resolved: parse(&resolved)?,
-            name,
-            version,
-            digest,
-        })
-    });
-    plugins.collect()
+        Some(_) => {}
+    }
+    let PluginSource { given, resolved, .. } =
+        source.ok_or_else(|| ContentsError::NoSource { plugin: shown(&name) })?;
+    Ok(BundledPlugin {
+        given: parse_source(&name, &given)?,
+        resolved: parse_source(&name, &resolved)?,
+        name,
+        version,
+        digest,
+    })
+}
+
+fn parse_source(plugin: &str, text: &str) -> Result<Source, ContentsError> {
+    Source::parse(text).map_err(|error| ContentsError::Source { plugin: shown(plugin), error })
+}
+
+fn shown(plugin: &str) -> String {
+    neutral_line(cut(plugin, 80))
 }

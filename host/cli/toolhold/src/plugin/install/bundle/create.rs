@@ -29,31 +29,34 @@ pub(crate) fn create_bundle(
 ) -> Result<Index, HostError> {
     let approvals = PluginApprovals::open(folders);
     let mut entries = Vec::new();
-    let mut add = |name: String, content| entries.push(NewEntry { name, content });
     let lock = selected(&approvals, &arguments.only)?;
     for (name, locked) in &lock {
-        let (component, copy) = (component_name(name), approvals.copy_path(locked));
+        let component = component_name(name);
+        let copy = approvals.copy_path(locked);
         let signatures = read_signatures_beside(&copy).map_err(|error| failed(name, &error))?;
         for (number, signature) in (1..=MAX_SIGNATURES).zip(signatures) {
             let number = if number == 1 { String::new() } else { format!(".{number}") };
-            add(format!("{component}{number}.minisig"), EntryContent::Bytes(signature));
+            let name = format!("{component}{number}.minisig");
+            entries.push(NewEntry { name, content: EntryContent::Bytes(signature) });
         }
-        add(component, EntryContent::File(copy));
+        entries.push(NewEntry { name: component, content: EntryContent::File(copy) });
     }
     let text = serde_json::to_vec_pretty(&lock).map_err(|error| failed(LOCK, &error))?;
-    add(LOCK.to_owned(), EntryContent::Bytes(text));
+    entries.push(NewEntry { name: LOCK.to_owned(), content: EntryContent::Bytes(text) });
     if let Some(filters) = &arguments.filters {
-        add(FILTERS.to_owned(), EntryContent::File(filters.clone()));
+        let content = EntryContent::File(filters.clone());
+        entries.push(NewEntry { name: FILTERS.to_owned(), content });
     }
     if let Some(ceiling) = &arguments.ceiling {
         check_ceiling(ceiling, folders, inputs)?;
         let signatures =
             read_signatures_beside(ceiling).map_err(|error| failed(CEILING_SIGNATURE, &error))?;
         if !signatures.is_empty() {
-            let signatures = signatures.concat();
-            add(CEILING_SIGNATURE.to_owned(), EntryContent::Bytes(signatures));
+            let content = EntryContent::Bytes(signatures.concat());
+            entries.push(NewEntry { name: CEILING_SIGNATURE.to_owned(), content });
         }
-        add(CEILING.to_owned(), EntryContent::File(ceiling.clone()));
+        let content = EntryContent::File(ceiling.clone());
+        entries.push(NewEntry { name: CEILING.to_owned(), content });
     }
     create(&arguments.file, entries, key).map_err(|error| bundle_failed(&arguments.file, error))
 }

@@ -24,11 +24,10 @@ const MAX_BEFORE: u64 = 4 << 20;
 /// A file that a bundle puts in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlannedFile {
-    /// Where it belongs.
+    /// The place of the file.
     pub(crate) place: FilePlace,
-    /// What it holds.
     pub(crate) content: Vec<u8>,
-    /// What is there now.
+    /// The content that is there now.
     pub(crate) before: Option<Vec<u8>>,
 }
 
@@ -44,7 +43,7 @@ impl PlannedFile {
         self.place.folder.join(&self.place.name)
     }
 
-    /// Whether it is there already.
+    /// Whether the file is there already.
     pub(crate) fn is_same(&self) -> bool {
         self.before.as_ref() == Some(&self.content)
     }
@@ -61,7 +60,7 @@ impl PlannedFile {
     }
 }
 
-/// For people: where it belongs, and the beginning of what it says.
+/// The place and the first lines of the file, for people.
 impl fmt::Display for PlannedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.before.is_some() { "replaces the one that is there" } else { "is new" };
@@ -98,17 +97,17 @@ pub(super) fn plan_filters(
     working_directory: &Path,
 ) -> Result<Option<PlannedFile>, HostError> {
     let Some(filters) = contents.filters.clone() else { return Ok(None) };
-    let refuse = |why: &str| Err(refused(&contents.path, why));
     if std::str::from_utf8(&filters)
         .map_or(true, |text| toml::from_str::<toml::Table>(text).is_err())
     {
-        return refuse("its `filters.toml` isn't TOML");
+        return Err(refused(&contents.path, "its `filters.toml` isn't TOML"));
     }
     // A tool may be able to write anywhere else.
     if loaded.filter_rules_path(folders, working_directory) != folders.config.join(FILTERS) {
-        return refuse(
+        return Err(refused(
+            &contents.path,
             "it has filters, and your rules for filters are another file than `filters.toml` in your configuration's folder; leave them out with `--without filters`",
-        );
+        ));
     }
     PlannedFile::new(&folders.config, FILTERS, filters).map(Some)
 }
@@ -120,24 +119,26 @@ pub(super) fn plan_ceiling(
     inputs: &Inputs,
 ) -> Result<Vec<PlannedFile>, HostError> {
     let Some(ceiling) = contents.ceiling.clone() else { return Ok(Vec::new()) };
-    let refuse = |why: &str| Err(refused(&contents.path, why));
     let Some((path, folder)) =
         inputs.ceiling.as_deref().and_then(|path| Some((path, path.parent()?)))
     else {
-        return refuse("it has a ceiling, and this process has no place for one");
+        let why = "it has a ceiling, and this process has no place for one";
+        return Err(refused(&contents.path, why));
     };
     if !may_write(folder) {
-        return refuse(&format!(
+        let why = format!(
             "it has a ceiling, and this user can't write {}; run it as root, or leave the ceiling out with `--without ceiling`",
             path.display()
-        ));
+        );
+        return Err(refused(&contents.path, why));
     }
     let signature = FilePlace { folder: folder.to_owned(), name: CEILING_SIGNATURE.to_owned() };
     if contents.ceiling_signature.is_none() && read(&signature)?.is_some() {
-        return refuse(&format!(
+        let why = format!(
             "its ceiling isn't signed, and {} belongs to another one; remove that file first",
             folder.join(CEILING_SIGNATURE).display()
-        ));
+        );
+        return Err(refused(&contents.path, why));
     }
     // As at every start from then on, with the keys of this machine.
     let private = contents.bundle.path();
@@ -158,12 +159,15 @@ pub(super) fn plan_ceiling(
 
 /// Whether this process is root and can write to the folder, or make it.
 fn may_write(folder: &Path) -> bool {
-    let may = |path: &Path| rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS);
     rustix::process::geteuid().is_root()
-        && match (may(folder), folder.parent()) {
-            (Err(rustix::io::Errno::NOENT), Some(parent)) => may(parent).is_ok(),
-            (may, _) => may.is_ok(),
+        && match (check_write(folder), folder.parent()) {
+            (Err(rustix::io::Errno::NOENT), Some(parent)) => check_write(parent).is_ok(),
+            (checked, _) => checked.is_ok(),
         }
+}
+
+fn check_write(path: &Path) -> rustix::io::Result<()> {
+    rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)
 }
 
 /// Makes the folders that the files need. Every user reads the ceiling.
@@ -171,23 +175,27 @@ pub(super) fn make_folders(
     filters: Option<&PlannedFile>,
     ceiling: &[PlannedFile],
 ) -> Result<(), HostError> {
-    let cannot = |path: &Path| HostError::io(format!("creating {}", path.display()));
     if let Some(PlannedFile { place, .. }) = filters {
-        PrivateFolder::make(&place.folder).map_err(cannot(&place.folder))?;
+        PrivateFolder::make(&place.folder).map_err(creating(&place.folder))?;
     }
     if let Some(PlannedFile { place, .. }) = ceiling.first() {
         match rustix::fs::mkdirat(CWD, &place.folder, Mode::from_raw_mode(0o755)) {
             Err(rustix::io::Errno::EXIST) => {}
-            // Whatever the mask of new files is.
+            // Regardless of the mask of new files.
             made => made
                 .and_then(|()| rustix::fs::chmod(&place.folder, Mode::from_raw_mode(0o755)))
-                .map_err(|error| cannot(&place.folder)(error.into()))?,
+                .map_err(|error| creating(&place.folder)(error.into()))?,
         }
     }
     Ok(())
 }
 
-/// Checks that the configuration loads with a ceiling: one that doesn't ends every start.
+fn creating(folder: &Path) -> impl FnOnce(std::io::Error) -> HostError {
+    HostError::io(format!("creating {}", folder.display()))
+}
+
+/// Checks that the configuration loads with a ceiling: a ceiling that doesn't load ends every
+/// start.
 pub(super) fn check_ceiling(
     path: &Path,
     folders: &Folders,

@@ -16,7 +16,7 @@ use crate::plugin::install::installer::{Comparison, Installer};
 use crate::plugin::install::offer::Offer;
 use crate::plugin_description::SignedBy;
 
-/// What a bundle would change. Its files lie in the data folder until this is dropped.
+/// The changes that a bundle would make. Its files lie in the data folder until this is dropped.
 pub(crate) struct BundlePlan {
     contents: BundleContents,
     /// The plugins that it would change, by name.
@@ -31,26 +31,25 @@ pub(crate) struct BundlePlan {
 
 /// A plugin that a bundle would change.
 pub(crate) struct PlannedPlugin {
-    /// What it is, asks for, imports and offers.
+    /// The plugin's manifest, requests, imports and tools.
     pub(crate) inspection: PluginInspection,
-    /// Who signed it.
+    /// The plugin's signer.
     pub(crate) signed_by: SignedBy,
-    /// What would change.
     pub(crate) change: PlannedChange,
     new: NewPlugin,
 }
 
-/// What a bundle would change about a plugin.
+/// The change that a bundle would make to a plugin.
 pub(crate) enum PlannedChange {
-    /// It isn't installed yet.
+    /// The plugin isn't installed yet.
     New,
     /// Another version is in force.
     Other {
         /// The version in force.
         from: String,
-        /// Whether that one is newer.
+        /// Whether the version in force is newer.
         is_downgrade: bool,
-        /// The differences from it.
+        /// The differences from the version in force.
         difference: Box<Difference>,
         /// The signers, if they differ.
         signer: Option<SignerChange>,
@@ -70,12 +69,12 @@ impl PlannedPlugin {
 }
 
 impl BundlePlan {
-    /// Examines everything in a bundle, by the rules that hold for each plugin that is installed.
-    /// Changes nothing.
+    /// Examines everything in a bundle, by the rules that apply to each installed plugin. Changes
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// [`HostError`]: something in it can't be installed here, and so nothing of it can.
+    /// [`HostError`]: a part of the bundle can't be installed here, so no part of it can.
     pub(crate) async fn new(
         contents: BundleContents,
         without: &[BundlePart],
@@ -83,8 +82,8 @@ impl BundlePlan {
         installer: &Installer<'_>,
         inputs: &Inputs,
     ) -> Result<Self, HostError> {
-        let (folders, loaded) = (installer.folders, installer.loaded);
-        let wants = |part: BundlePart| !without.contains(&part);
+        let folders = installer.folders;
+        let loaded = installer.loaded;
         let mut plan = Self {
             contents,
             plugins: Vec::new(),
@@ -94,14 +93,14 @@ impl BundlePlan {
         };
         // The cheapest first: a plugin is compiled to examine it.
         let contents = &plan.contents;
-        if wants(BundlePart::Ceiling) {
+        if !without.contains(&BundlePart::Ceiling) {
             plan.ceiling = plan_ceiling(contents, folders, inputs)?;
         }
-        if wants(BundlePart::Filters) {
+        if !without.contains(&BundlePart::Filters) {
             let directory = inputs.working_directory.as_deref().unwrap_or(Path::new("/"));
             plan.filters = plan_filters(contents, folders, loaded, directory)?;
         }
-        if wants(BundlePart::Plugins) {
+        if !without.contains(&BundlePart::Plugins) {
             let locked = PluginApprovals::open(folders).all()?;
             let names = contents.plugins.iter().map(|one| &*one.name);
             let names: Vec<&str> = names.chain(locked.keys().map(String::as_str)).collect();
@@ -151,9 +150,12 @@ impl BundlePlan {
         let plugins: Vec<NewPlugin> = self.plugins.iter().map(|one| one.new.clone()).collect();
         PluginApprovals::open(folders).install_all(&plugins, &files, |plugin| {
             let name = component_name(&plugin.name);
-            let file = self.contents.bundle.file(&name);
-            let file = file.unwrap_or_else(|| Err(std::io::ErrorKind::NotFound.into()));
-            let file = file.map_err(HostError::io(format!("reading {name} of the bundle")))?;
+            let file = self
+                .contents
+                .bundle
+                .file(&name)
+                .unwrap_or_else(|| Err(std::io::ErrorKind::NotFound.into()))
+                .map_err(HostError::io(format!("reading {name} of the bundle")))?;
             Candidate::opened(file, Path::new(&name))
         })
     }
