@@ -40,15 +40,16 @@ impl BoundedOutput {
         let Self { beginning: mut output, mut end, left_out, truncated } = std::mem::take(self);
         self.truncated = truncated;
         if left_out > 0 {
-            let (before, after) = (output.len(), end.len());
+            let before = output.len();
+            let after = end.len();
             output.truncate(before - cut_off(output.iter().rev(), before));
             // Cut between characters on both sides.
             if let Some(back) = output.iter().rev().take(4).position(|byte| *byte >= 0xc0) {
                 output.truncate(output.len() - 1 - back);
             }
             end.drain(..cut_off(end.iter(), after));
-            let is_inside = |byte: &&u8| **byte & 0xc0 == 0x80;
-            end.drain(..end.iter().take(3).take_while(is_inside).count());
+            let inside = end.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+            end.drain(..inside);
             let more = before - output.len() + after - end.len();
             let left_out = left_out + u64::try_from(more).unwrap_or(u64::MAX);
             let mark = format!("\n[… {left_out} bytes are left out here …]\n");
@@ -67,16 +68,19 @@ impl BoundedOutput {
     }
 }
 
-/// How much of a text of a length is left out at the cut, from there on: the rest of the line,
-/// since a part of a secret doesn't look like one, nor does one without its name. Of a very long
-/// line, what may be one word.
+/// Returns how many bytes are left out from the cut on: the rest of the line, since a secret isn't
+/// recognised by a part of it, or without its name. Of a very long line, the rest of the word.
 fn cut_off<'b>(bytes: impl Iterator<Item = &'b u8> + Clone, length: usize) -> usize {
     let most = MAX_LINE.min(length / 2);
     let end = bytes.clone().take(most).position(|byte| *byte == b'\n');
     end.unwrap_or_else(|| {
-        let word = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-+/=.~%:".contains(byte);
-        most + bytes.skip(most).take(MAX_LINE.min(length / 4)).take_while(word).count()
+        let rest = bytes.skip(most).take(MAX_LINE.min(length / 4));
+        most + rest.take_while(|byte| is_of_word(**byte)).count()
     })
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-+/=.~%:".contains(&byte)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The table of built-in plugins: where each is configured, and what it may use. All that the host
-//! knows about one by its name stands here.
+//! The table of built-in plugins: where each is configured, and what it may use. The host's whole
+//! knowledge about a plugin by its name is in this table.
 
 /// A built-in plugin: where it is configured, and what it may use.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub struct BuiltInPlugin {
     pub table: &'static str,
     /// The tables whose `enabled` switches it off.
     pub switches: &'static [&'static str],
-    /// What it may use.
+    /// Things that the plugin may use.
     pub grants: &'static [BuiltInGrant],
     /// The origin of the claims in its answers. `None`: it follows from what a call acts on.
     pub claims: Option<&'static str>,

@@ -24,7 +24,7 @@ pub struct Call {
     pub arguments: Arc<Value>,
     /// Large or binary arguments. The JSON refers to them as `{"$attachment": 0}`.
     pub attachments: Vec<Content>,
-    /// What the caller sent beside the arguments: a JSON object of at most 64 KiB.
+    /// Data that the caller sent next to the arguments: a JSON object of at most 64 KiB.
     pub meta: Option<Arc<Map<String, Value>>>,
     /// The tool's time limit if its arguments name one; otherwise the provider's default applies.
     /// The provider adds time for the answer.
@@ -34,14 +34,15 @@ pub struct Call {
     /// The session of the call. The calls of one caller share a session, and no other caller has
     /// it.
     pub session: Arc<str>,
-    /// Who makes the call, for plugins that ask. `None`: nobody knows.
+    /// The caller, for plugins that ask. `None`: the caller is unknown.
     pub caller_info: Option<Arc<dyn CallerSource>>,
     /// Whether the call only reads: its requests are `GET` and `HEAD`, and its directories are
     /// read-only.
     pub read_only: bool,
     /// The rules about calls for the paths that it reaches. `None`: only the grants apply.
     pub path_rules: Option<Arc<dyn PathRules>>,
-    /// Who saves what the call changes in files, so that it can be undone. `None`: nobody does.
+    /// Saves the files that the call changes, so that the call can be undone. `None`: nothing is
+    /// saved.
     pub changes: Option<Arc<dyn ChangeRecorder>>,
     /// The commands of the call.
     pub commands: CallCommands,
@@ -68,8 +69,8 @@ impl fmt::Debug for Call {
     }
 }
 
-/// The commands of a call: which it may run, and what becomes of them. By default, a shell may run
-/// none, and nothing is kept.
+/// The commands of a call: which ones it may run, and where their output and changes go. By
+/// default, a shell may run no commands, and nothing is kept.
 #[derive(Clone, Default)]
 pub struct CallCommands {
     /// The commands that the call names and the gates allowed: a shell may run exactly these.
@@ -80,15 +81,16 @@ pub struct CallCommands {
     pub variables: Vec<(String, String)>,
     /// Decides on the commands that the provider chooses by itself. `None`: it may choose none.
     pub approver: Option<Arc<dyn CommandApprover>>,
-    /// Who saves what they change in files. `None`: nobody does.
+    /// Saves the files that the commands change. `None`: nothing is saved.
     pub changes: Option<Arc<dyn ChangeRecorder>>,
-    /// Who keeps their whole output. `None`: nobody does.
+    /// Keeps the whole output of the commands. `None`: nothing is kept.
     pub output: Option<Arc<dyn OutputRecorder>>,
     /// Starts commands that go on after the call. `None`: it may start none.
     pub jobs: Option<Arc<dyn JobStarter>>,
     /// Keeps the programs that outlive it. `None`: nothing outlives it.
     pub services: Option<Arc<dyn ServiceKeeper>>,
-    /// What they begin with, and leave for later ones. `None`: nothing is carried over.
+    /// The state that the commands start with, and leave for later ones. `None`: nothing is carried
+    /// over.
     pub shell: Option<Arc<dyn ShellSession>>,
 }
 
@@ -143,12 +145,13 @@ pub trait Events: Send + Sync + 'static {
     /// The call made progress. A plugin's call reports at most ten times a second.
     fn progress(&self, progress: Progress);
 
-    /// A part of the answer is available. It is repeated in the answer only if the call
-    /// fails, or if the tool says that its answer begins with what it emitted.
+    /// A part of the answer is available. It is repeated in the answer only if the call fails, or
+    /// if the tool says that its answer begins with the emitted parts.
     fn emitted(&self, part: &Content);
 
-    /// A command begins whose output is shown while it runs. Returns who gets it, and is dropped at
-    /// the command's end. It also gets no bytes now and then, so that it can pass on what waits.
+    /// A command begins whose output is shown while it runs. Returns the recorder of the output,
+    /// which is dropped at the command's end. The recorder also gets no bytes now and then, so that
+    /// it can pass on text that waits.
     ///
     /// The host answers here, and passes text on as [`emitted`](Self::emitted). By default nobody
     /// gets anything.
@@ -156,14 +159,14 @@ pub trait Events: Send + Sync + 'static {
         None
     }
 
-    /// The old state of what the call changed in files is saved. By default ignored.
+    /// The old state of the files that the call changed is saved. By default ignored.
     fn snapshot(&self, _snapshot: Snapshot) {}
 
     /// The call's changes in files were undone because its command failed. By default ignored.
     fn rollback(&self, _rollback: Rollback) {}
 }
 
-/// What was saved of a call's changes in files.
+/// The amount that was saved of a call's changes in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Paths that the call changed.

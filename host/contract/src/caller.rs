@@ -1,7 +1,7 @@
-//! The type of what plugins may know about the caller of a call.
+//! The caller of a call, as plugins may know it.
 
-/// Who makes a call, and where, as plugins may know it. The names are opaque: they can be compared,
-/// and nothing else can be read from them.
+/// The caller of a call and its place, as plugins may know them. The names are opaque: they can be
+/// compared, and nothing else can be read from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerInfo {
     /// The person or principal. The calls of one have the same name.
@@ -10,7 +10,7 @@ pub struct CallerInfo {
     pub project: String,
     /// The session.
     pub session: String,
-    /// What the session came by: `mcp`, `agent` or another front end. One word.
+    /// The front end that opened the session: `mcp`, `agent` or another one. One word.
     pub front_end: String,
     /// The agent that calls, unless it is the primary one.
     pub agent: Option<String>,
@@ -21,6 +21,6 @@ pub struct CallerInfo {
 
 /// Knows who makes a call. It is asked only if a plugin wants to know.
 pub trait CallerSource: Send + Sync {
-    /// Who makes the call. May read a file.
+    /// Returns who makes the call. May read a file.
     fn caller(&self) -> CallerInfo;
 }

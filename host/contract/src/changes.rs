@@ -16,8 +16,8 @@ pub struct ChangedPath<'a> {
     pub parent: Option<BorrowedFd<'a>>,
 }
 
-/// Learns of each change that a call makes in files, before it is made, so that it can save what
-/// the change would destroy.
+/// Learns of each change that a call makes in files, before it is made, so that it can save the
+/// state that the change would destroy.
 pub trait ChangeRecorder: fmt::Debug + Send + Sync + 'static {
     /// A path is about to be made, changed or removed.
     ///

@@ -15,7 +15,7 @@ pub trait CommandApprover: fmt::Debug + Send + Sync + 'static {
     fn judge(&self, line: &str) -> Result<JudgedCommand, Failure>;
 }
 
-/// What a command gets that was allowed.
+/// Access of an allowed command.
 #[derive(Clone, Debug)]
 pub struct JudgedCommand {
     /// Whether it reaches the network.

@@ -15,7 +15,7 @@ pub struct Definition {
     /// A title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does, when to use it, what it returns, how it fails.
+    /// Describes what the tool does, when to use it, what it returns, how it fails.
     pub description: String,
     /// JSON Schema (2020-12) of the arguments, an object.
     pub input_schema: Value,
@@ -84,27 +84,30 @@ impl Definition {
 
     /// The time limit that a call asks for with its arguments, in seconds.
     pub fn requested_seconds(&self, arguments: &Value) -> Option<f64> {
-        let seconds = |argument: &ToolArgument| arguments.get(&argument.name)?.as_f64();
-        self.arguments_with(Role::Timeout).filter_map(seconds).min_by(f64::total_cmp)
+        self.arguments_with(Role::Timeout)
+            .filter_map(|argument| arguments.get(&argument.name)?.as_f64())
+            .min_by(f64::total_cmp)
     }
 
     /// Whether the arguments of a call ask for the network.
     pub fn asks_for_network(&self, arguments: &Value) -> bool {
-        let asks =
-            |argument: &ToolArgument| arguments.get(&argument.name) == Some(&Value::Bool(true));
-        self.arguments_with(Role::Network).any(asks)
+        self.arguments_with(Role::Network)
+            .any(|argument| arguments.get(&argument.name) == Some(&Value::Bool(true)))
     }
 
     /// Whether a call with these arguments only reads, even if others may act: each argument that
     /// decides it has one of its values. A missing value is the schema's default.
     pub fn reads_with(&self, arguments: &Value) -> bool {
-        let reads = |argument: &ToolArgument| {
-            let default =
-                || self.input_schema.get("properties")?.get(&argument.name)?.get("default");
-            let value = arguments.get(&argument.name).or_else(default);
-            value.is_some_and(|value| argument.reads_with.contains(value))
-        };
-        self.reads_with_some() && self.deciding_arguments().all(reads)
+        self.reads_with_some()
+            && self.deciding_arguments().all(|argument| {
+                let given = arguments.get(&argument.name);
+                let value = given.or_else(|| self.schema_default(&argument.name));
+                value.is_some_and(|value| argument.reads_with.contains(value))
+            })
+    }
+
+    fn schema_default(&self, argument: &str) -> Option<&Value> {
+        self.input_schema.get("properties")?.get(argument)?.get("default")
     }
 
     /// Whether calls with some arguments only read.
@@ -172,7 +175,7 @@ impl Definition {
     }
 }
 
-/// What the host does with an argument, beside checking it against the schema.
+/// The treatment of an argument by the host, next to the check against the schema.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolArgument {
     /// A property of the input schema.
@@ -180,7 +183,7 @@ pub struct ToolArgument {
     /// Other names of it. The host renames them before anything else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// What the host does with it.
+    /// The uses that the host makes of the argument.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub roles: BTreeSet<Role>,
     /// The argument with the folder where a [`Role::Glob`] starts.
@@ -206,7 +209,7 @@ pub enum Role {
     Timeout,
     /// A boolean: the commands of the call need the network.
     Network,
-    /// It takes content that travels beside the JSON.
+    /// The argument takes content that travels next to the JSON.
     Attachment,
     /// If the arguments are one text instead of an object, this argument gets it.
     Text,
@@ -236,7 +239,7 @@ impl Role {
 pub struct PreviewArguments {
     /// The file.
     pub file: String,
-    /// What becomes of it.
+    /// The arguments that describe the change.
     pub change: ChangeArguments,
 }
 
@@ -292,13 +295,13 @@ impl Default for Annotations {
 pub struct Subject {
     /// RFC 6901 pointer into the arguments, to a string or an array of strings.
     pub pointer: String,
-    /// What the argument names.
+    /// The kind of thing that the argument names.
     pub kind: SubjectKind,
-    /// What is done to it.
+    /// The access to the thing.
     pub access: Access,
 }
 
-/// What a subject names.
+/// The kind of thing that a subject names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubjectKind {
@@ -321,13 +324,13 @@ impl SubjectKind {
     }
 }
 
-/// What is done to a subject.
+/// The access to a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// It is read.
+    /// The call reads the subject.
     Read,
-    /// It is created, changed, moved or removed.
+    /// The call creates, changes, moves or removes the subject.
     Write,
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A refusal: the action, the rule, where the rule stands, and what would change it.
+/// A refusal: the action, the rule, the place of the rule, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     /// The capability that was used: `files`, `search`, `network`.
@@ -13,7 +13,7 @@ pub struct Denial {
     pub action: String,
     /// The rule that decided, as written: `deny_read = "**/.env"`.
     pub rule: String,
-    /// Where the rule stands: `[tools.file] in /home/u/.config/toolhold/toolhold.toml`, or `built
+    /// The place of the rule: `[tools.file] in /home/u/.config/toolhold/toolhold.toml`, or `built
     /// in`.
     pub place: String,
     /// The line that would change it, or why none can.

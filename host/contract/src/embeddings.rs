@@ -9,7 +9,7 @@ pub trait EmbeddingModel: fmt::Debug + Send + Sync + 'static {
     /// Its name in the configuration, for people.
     fn name(&self) -> String;
 
-    /// What tells its vectors from those of other models, without asking it.
+    /// Distinguishes the model's vectors from those of other models, without asking the model.
     fn id(&self) -> String;
 
     /// The vector of each text, in the same order. The texts go where the operator said, as they

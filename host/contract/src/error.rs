@@ -20,9 +20,9 @@ pub enum Category {
     TypeMismatch,
     /// A rule of the operator forbids it.
     PolicyBlocked,
-    /// It needs approval, and nobody was asked.
+    /// The call needs approval, and nobody was asked.
     ConfirmationRequired,
-    /// It would fail again in the same way.
+    /// A second attempt would fail in the same way.
     PermanentFailure,
     /// The caller went away.
     Cancelled,
@@ -32,7 +32,7 @@ pub enum Category {
     ServerError,
     /// The other server wasn't reached.
     NetworkError,
-    /// It took too long.
+    /// The call took too long.
     Timeout,
 }
 
@@ -83,9 +83,9 @@ pub struct Failure {
     /// own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What was wrong and why, for a person and a model; at most 8 KiB when it leaves the host.
+    /// The fault and its cause, for a person and a model; at most 8 KiB when it leaves the host.
     pub message: String,
-    /// What to try instead.
+    /// Advice for the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
     /// Time to wait before the next try, at most an hour. In JSON, milliseconds.
@@ -139,7 +139,7 @@ impl Failure {
         }
     }
 
-    /// Adds what others said about it, as the first part of its content.
+    /// Adds a text of others about the failure, as the first part of its content.
     #[must_use]
     pub fn with_words(mut self, said: UntrustedText) -> Self {
         if !said.is_empty() {
@@ -186,7 +186,7 @@ pub enum HostError {
     Load {
         /// The plugin's name, or the file's if the name isn't known yet.
         plugin: String,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         reason: String,
     },
     /// The engine can't start on this machine.
@@ -195,7 +195,7 @@ pub enum HostError {
     /// Reading or writing one of the host's own files failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The action that was attempted.
         what: String,
         /// The system's answer.
         source: std::io::Error,
@@ -203,7 +203,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// For `map_err`: an I/O error with what was attempted.
+    /// For `map_err`: an I/O error with the action that was attempted.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what: what.into(), source }
     }

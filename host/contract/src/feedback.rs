@@ -22,7 +22,7 @@ impl Category {
         matches!(self, Self::ToolNotFound | Self::InvalidParameters | Self::TypeMismatch)
     }
 
-    /// What to do about it if the failure itself has no better advice: one sentence.
+    /// Advice for a failure that has no better advice of its own: one sentence.
     pub fn suggestion(self) -> &'static str {
         match self {
             Self::ToolNotFound => "Use the name of a tool that is listed.",

@@ -9,7 +9,7 @@ use crate::{Category, Content};
 pub struct FilterDefinition {
     /// Its name, unique in its plugin: at most 64 of `[a-z0-9_-]`.
     pub name: String,
-    /// What happens to the output when the filter fails.
+    /// Decides what happens to the output when the filter fails.
     pub purpose: Purpose,
     /// The outputs that it looks at: those that match one of these.
     pub matchers: Vec<Matcher>,
@@ -37,11 +37,11 @@ pub enum Purpose {
 pub struct Matcher {
     /// A tool's name, or a glob over names.
     pub tool: String,
-    /// What the call must act on.
+    /// The text that the call must act on.
     pub subject: Pattern,
 }
 
-/// How what a call acts on is compared.
+/// The comparison with the text that a call acts on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
@@ -77,11 +77,11 @@ pub struct FilterInput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// It knows what it left out.
+    /// The filter knows what it left out.
     Full,
-    /// It left out the middle without looking at it.
+    /// The filter left out the middle without looking at it.
     Partial,
-    /// It doesn't know this kind of output.
+    /// The filter doesn't know this kind of output.
     Fallback,
 }
 
@@ -101,7 +101,7 @@ impl Confidence {
 pub enum FilterVerdict {
     /// The output isn't changed.
     Keep,
-    /// These parts replace the input, in the same order.
+    /// Parts that replace the input, in the same order.
     Replace {
         /// As many parts as the input has.
         content: Vec<Content>,

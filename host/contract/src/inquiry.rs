@@ -9,16 +9,16 @@ use crate::BoxFuture;
 /// the provider bounds and [neutralises](crate::text::neutral) them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inquiry {
-    /// Who asks, for people: ``the server `time` ``.
+    /// The asker, for people: ``the server `time` ``.
     pub asker: String,
-    /// What it says, in its own words.
+    /// The question in the asker's own words.
     pub message: String,
-    /// What it wants to have.
+    /// The form of the answer that the asker wants.
     pub wanted: Wanted,
 }
 
 impl Inquiry {
-    /// The question for people. What stands behind a bar is what the asker says.
+    /// The question for people. The asker's own words are behind a bar.
     pub fn to_text(&self) -> String {
         let mut text = format!("{} asks a question of its own:\n", self.asker);
         for line in self.message.lines() {
@@ -39,29 +39,29 @@ impl Inquiry {
     }
 }
 
-/// What an [`Inquiry`] wants from the person.
+/// The form of the answer to an [`Inquiry`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
     /// The fields of a form: a JSON Schema of an object whose properties are texts, numbers,
     /// booleans and choices, in the form of the Model Context Protocol's `requestedSchema`.
     Form(Value),
-    /// That the person opens this address. Nobody opens it for them.
+    /// The person opens this address. Nobody opens it for them.
     Visit(String),
 }
 
-/// What came of an [`Inquiry`].
+/// The result of an [`Inquiry`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum InquiryAnswer {
     /// The person answered.
     Accepted {
         /// The values of the form. Nobody has checked them against its schema.
         content: Map<String, Value>,
-        /// Who answered.
+        /// The person who answered.
         by: String,
     },
     /// The person, or a rule of the operator, refused to answer.
     Declined {
-        /// Who refused.
+        /// The person or rule that refused.
         by: String,
     },
     /// Nobody answered: the reason.

@@ -12,7 +12,7 @@ pub trait JobServers: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// Why no server was found.
     fn find(
         &self,
         addresses: &[IpAddr],
@@ -39,7 +39,7 @@ pub enum NoJobServer {
     /// No job of the session listens there, or others listen there too.
     #[error("no job of this session listens there")]
     NotListening,
-    /// It can't be found out.
+    /// The search itself failed.
     #[error("{0}")]
     Failed(String),
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a provider offers beside tools: prompts for people, and resources to read.
+/// Offers of a provider next to its tools: prompts for people, and resources to read.
 ///
 /// Front ends list them. The host gets each by a call of one of the provider's tools, so that it is
 /// decided on, shaped and recorded like every call.
@@ -31,7 +31,7 @@ pub struct PromptOffer {
     pub own_name: String,
     /// A title for people.
     pub title: Option<String>,
-    /// What it is for.
+    /// The purpose of the prompt.
     pub description: Option<String>,
     /// Its arguments.
     pub arguments: Vec<PromptOfferArgument>,
@@ -45,7 +45,7 @@ pub struct PromptOfferArgument {
     pub name: String,
     /// A title for people.
     pub title: Option<String>,
-    /// What it is.
+    /// A description of the argument.
     pub description: Option<String>,
     /// Whether it has to be given.
     pub required: bool,
@@ -63,7 +63,7 @@ pub struct ResourceOffer {
     pub name: String,
     /// A title for people.
     pub title: Option<String>,
-    /// What it is.
+    /// A description of the resource.
     pub description: Option<String>,
     /// Its media type.
     pub media_type: Option<String>,

@@ -1,5 +1,5 @@
-//! The interface that receives everything that a call's command writes, also what is too long for
-//! an answer.
+//! The interface that receives everything that a call's command writes, also output that is too
+//! long for an answer.
 
 use std::fmt;
 
@@ -12,7 +12,8 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// Learns of everything that the command of a call writes, also of what is too much for an answer.
+/// Learns of everything that the command of a call writes, also of output that is too long for an
+/// answer.
 pub trait OutputRecorder: fmt::Debug + Send + Sync + 'static {
     /// The command wrote these bytes. Called on the thread that waits for the command, in order,
     /// and may block it.

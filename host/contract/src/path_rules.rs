@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::{Access, Denial};
 
 /// The rules about calls for the paths that one call reaches, whether it named them or not. The
-/// host compiles them once the call may run, and whoever opens files for the call asks them.
+/// host compiles them once the call may run, and asks them whenever it opens a file for the call.
 pub trait PathRules: fmt::Debug + Send + Sync + 'static {
     /// Whether a real path may be reached.
     ///

@@ -30,12 +30,12 @@ pub trait ToolSource: Send + Sync + 'static {
         false
     }
 
-    /// What it offers beside tools. The host asks once, when it is built.
+    /// Offers of the source next to its tools. The host asks once, when it is built.
     fn offers(&self) -> Offers {
         Offers::default()
     }
 
-    /// What the program behind its tools is doing. `None`: there is no such program.
+    /// The state of the program behind the tools. `None`: there is no such program.
     fn state(&self) -> Option<ToolSourceState> {
         None
     }
@@ -46,7 +46,7 @@ pub trait ToolSource: Send + Sync + 'static {
     }
 
     /// Whether its calls make other calls of the host while they run, such as those of an agent
-    /// that one of its tools starts. Then the host keeps what these go on with.
+    /// that one of its tools starts. Then the host keeps the state that the other calls need.
     fn makes_calls(&self) -> bool {
         false
     }
@@ -55,14 +55,14 @@ pub trait ToolSource: Send + Sync + 'static {
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome>;
 }
 
-/// What the program behind a provider's tools is doing, for people.
+/// The state of the program behind a provider's tools, for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSourceState {
     /// The provider's name.
     pub provider: String,
-    /// What it is doing.
+    /// The program's current state.
     pub state: ProgramState,
-    /// What went wrong the last time, and since then never went right, or needs a person.
+    /// The last fault that hasn't been followed by a success, or that needs a person.
     pub problem: Option<String>,
     /// The command that helps, if one does.
     #[serde(default)]
@@ -71,20 +71,20 @@ pub struct ToolSourceState {
     pub complaint: String,
 }
 
-/// What a program is doing.
+/// The state of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum ProgramState {
-    /// It doesn't run. The next call starts it.
+    /// The program doesn't run. The next call starts it.
     Idle,
-    /// It is starting, or lists its tools.
+    /// The program is starting, or lists its tools.
     Starting,
-    /// It has run for these seconds.
+    /// The program has run for these seconds.
     Running {
         /// The seconds.
         seconds: u64,
     },
-    /// It failed, and a call isn't answered for these seconds.
+    /// The program failed. Calls fail at once for these seconds.
     Paused {
         /// The seconds.
         seconds: u64,

@@ -8,7 +8,7 @@ use crate::Denial;
 /// A provider's report of a call beside its outcome: for the audit, and to find out later whether
 /// an answer is still true.
 ///
-/// It is filled while the call runs, from any thread, and read when the call is over.
+/// The report is filled while the call runs, from any thread, and read when the call is over.
 #[derive(Debug, Default)]
 pub struct Report {
     told: Mutex<ReportEntries>,
@@ -22,13 +22,13 @@ pub struct ReportEntries {
     pub denial: Option<Denial>,
     /// Number of refused operations.
     pub denials: u64,
-    /// What its listings and searches left out because of rules about calls.
+    /// Paths that listings and searches left out because of rules about calls.
     pub left_out: LeftOut,
     /// The exit status of a program that the call started.
     pub exit_code: Option<i32>,
     /// The ID of the job that the call started.
     pub job: Option<String>,
-    /// The host's notices about those programs, for whoever reads the answer.
+    /// The host's notices about those programs, for the reader of the answer.
     pub notices: Vec<String>,
     /// Notices that the tool doesn't know of. They are added to its answer.
     pub unsaid: Vec<String>,
@@ -43,7 +43,7 @@ pub struct ReportEntries {
     pub more_requests: u64,
     /// Bytes that its component printed on standard output and standard error.
     pub printed: u64,
-    /// What the answer was made of, if the report is [watching](Report::watching).
+    /// The files that the answer was made of, if the report is [watching](Report::watching).
     pub seen: ReadFiles,
     /// Bytes of the paths in `seen`.
     bytes: usize,
@@ -61,13 +61,13 @@ pub struct CommandOutput {
     pub shorten: bool,
 }
 
-/// What listings and searches of a call left out because of rules about calls. Paths that the
+/// Paths that listings and searches of a call left out because of rules about calls. Paths that the
 /// grants don't allow aren't counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The first path that a rule denies.
     pub denied: Option<Denial>,
-    /// The first path that a rule denies.
+    /// The first path that needs approval, and the number of such paths.
     pub asked: Option<(Denial, u64)>,
 }
 
@@ -138,11 +138,11 @@ pub enum Lookup {
 /// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathState {
-    /// It doesn't exist.
+    /// The path doesn't exist.
     Nothing,
-    /// It exists; its kind and content don't matter.
+    /// The path exists; its kind and content don't matter.
     Something,
-    /// It exists in this state.
+    /// The path exists in this state.
     File(FileState),
 }
 
@@ -217,7 +217,7 @@ impl Report {
         }
     }
 
-    /// Adds a notice that the tool doesn't know of. It stands in the answer, once.
+    /// Adds a notice that the tool doesn't know of. It is in the answer once.
     pub fn say(&self, notice: String) {
         let unsaid = &mut self.entries().unsaid;
         if unsaid.len() < MAX_NOTICES && !unsaid.contains(&notice) {

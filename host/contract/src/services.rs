@@ -12,7 +12,7 @@ pub trait ServiceKeeper: fmt::Debug + Send + Sync + 'static {
     /// Another connection has it, or a limit is reached.
     fn take(&self, service: &ServiceKey) -> Result<Box<dyn ServicePlace>, ServicePlaceError>;
 
-    /// Ends a service. `false`: none of this name runs.
+    /// Ends a service. `false`: no service of this name runs.
     fn stop(&self, plugin: &str, name: &str) -> bool;
 }
 
@@ -59,7 +59,8 @@ pub struct ServiceKey {
     pub plugin: String,
     /// Its name.
     pub name: String,
-    /// What it was started with. A connection with something else gets another program.
+    /// The rights that the program was started with. A connection with other rights gets another
+    /// program.
     pub rights: String,
     /// Services that the plugin may have in one session.
     pub most: usize,

@@ -4,8 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The place for the network that the commands of a session share: there is none before it is
-/// needed. Only what starts commands knows its type.
+/// The place for the network that the commands of a session share. It is empty until a command
+/// needs the network. Only the code that starts commands knows the network's type.
 #[derive(Default)]
 pub struct SessionNetwork(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
 
@@ -20,7 +20,7 @@ impl SessionNetwork {
     ///
     /// # Errors
     ///
-    /// That of `make`.
+    /// The error of `make`.
     pub fn get_or_make<T: Any + Send + Sync, E>(
         &self,
         make: impl FnOnce() -> Result<T, E>,

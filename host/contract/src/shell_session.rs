@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// What a command of a session begins with, and what it leaves for the next one.
+/// The state that a command of a session starts with, and that it leaves for the next one.
 pub trait ShellSession: fmt::Debug + Send + Sync + 'static {
     /// The directory that an earlier command ended in. `None`: the usual one.
     fn directory(&self) -> Option<&str>;

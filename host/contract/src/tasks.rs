@@ -15,21 +15,21 @@ pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
     /// Something of it isn't valid, a limit is reached, or it can't be kept.
     fn put(&self, task: TaskOrder) -> Result<TaskState, TaskError>;
 
-    /// Removes a task and its runs. False: there is none with this name.
+    /// Removes a task and its runs. False: no task has this name.
     ///
     /// # Errors
     ///
     /// The tasks can't be changed.
     fn remove(&self, name: &str) -> Result<bool, TaskError>;
 
-    /// Has a task wait until it is resumed, or resumes it. False: there is none with this name.
+    /// Has a task wait until it is resumed, or resumes it. False: no task has this name.
     ///
     /// # Errors
     ///
     /// The tasks can't be changed.
     fn pause(&self, name: &str, paused: bool) -> Result<bool, TaskError>;
 
-    /// Has a task run once as soon as possible, beside its times. False: there is none with this
+    /// Has a task run once as soon as possible, in addition to its times. False: no task has this
     /// name.
     ///
     /// # Errors
@@ -41,21 +41,21 @@ pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// They can't be read.
+    /// The tasks can't be read.
     fn tasks(&self) -> Result<Vec<TaskState>, TaskError>;
 
     /// The last runs of a task, the latest first.
     ///
     /// # Errors
     ///
-    /// They can't be read.
+    /// The runs can't be read.
     fn runs(&self, name: &str) -> Result<Vec<TaskRun>, TaskError>;
 
-    /// What whoever reads the answer has to know about what was done, each time only once.
+    /// Takes the notices for the reader of the answer. Each notice is returned once.
     fn take_notices(&self) -> Vec<String>;
 }
 
-/// What a task does, and when.
+/// The action and the times of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskOrder {
     /// Its name.
@@ -67,17 +67,17 @@ pub struct TaskOrder {
     /// A name of the time zone database. `None`: the machine's zone, by the name that it has when
     /// the task is made.
     pub zone: Option<String>,
-    /// What becomes of times that passed while nothing ran: `once`, `all` or `skip`.
+    /// The treatment of times that passed while nothing ran: `once`, `all` or `skip`.
     pub missed: String,
-    /// What it does.
+    /// The action at each of these times.
     pub action: TaskAction,
 }
 
-/// What a task does.
+/// The action of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskAction {
-    /// It calls a tool.
+    /// The task calls a tool.
     Call {
         /// The tool's name.
         tool: String,
@@ -88,7 +88,7 @@ pub enum TaskAction {
     Prompt(String),
 }
 
-/// A task as it stands.
+/// The present state of a task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskState {
     /// The task.
@@ -115,7 +115,7 @@ pub struct TaskRun {
     pub state: String,
     /// Earlier times that this run stands for, since nothing ran then: at most 100 are counted.
     pub missed: u32,
-    /// What it answered, or why it failed, cut.
+    /// The answer, or the reason of the failure, cut.
     pub output: String,
 }
 
@@ -126,7 +126,7 @@ pub struct TaskError {
     /// One of the codes of `toolhold:host/types`: `denied`, `invalid`, `limit`, `busy`,
     /// `unavailable` or `failed`.
     pub code: &'static str,
-    /// What was wrong, the limit, and what to do.
+    /// The fault, the limit, and the remedy.
     pub message: String,
 }
 

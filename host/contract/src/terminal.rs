@@ -13,12 +13,10 @@ const ESCAPE: char = '\u{1b}';
 /// show it: of each line the text after the last carriage return, backspaces applied, and several
 /// empty lines as one.
 pub fn shown(text: String, as_lines: bool) -> String {
-    let steers = |byte: &u8| matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2);
     // Without an early return within a part, many bytes are checked at a time.
-    let may_steer = text
-        .as_bytes()
-        .chunks(64)
-        .any(|part| part.iter().fold(false, |any, byte| any | steers(byte)));
+    let may_steer = text.as_bytes().chunks(64).any(|part| {
+        part.iter().fold(false, |any, byte| any | matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2))
+    });
     let text = if may_steer && text.contains([ESCAPE, '\u{9b}']) {
         without_sequences(&text)
     } else {
@@ -50,21 +48,11 @@ fn without_sequences(text: &str) -> String {
 fn length(text: &str) -> usize {
     let mut letters = text.char_indices().skip(1);
     let Some((at, kind)) = letters.next() else { return text.len() };
-    let controls = |first: usize| {
-        let ends = |c: char| ('\u{40}'..='\u{7e}').contains(&c);
-        let inside = |c: char| ('\u{20}'..='\u{3f}').contains(&c);
-        let end = text[first..].char_indices().find(|(_, c)| !inside(*c));
-        match end {
-            Some((end, c)) if ends(c) => first + end + 1,
-            Some((end, _)) => first + end,
-            None => text.len(),
-        }
-    };
     if text.starts_with('\u{9b}') {
-        return controls('\u{9b}'.len_utf8());
+        return control_length(text, '\u{9b}'.len_utf8());
     }
     match kind {
-        '[' => controls(at + 1),
+        '[' => control_length(text, at + 1),
         // A string, up to BEL or ST, on one line.
         ']' | 'P' | 'X' | '^' | '_' => {
             let body = &text[at + 1..];
@@ -86,6 +74,17 @@ fn length(text: &str) -> usize {
         }
         '\u{30}'..='\u{7e}' => at + 1,
         _ => at,
+    }
+}
+
+/// Length in bytes of the control sequence at the start of a text, whose parameters begin at
+/// `first`.
+fn control_length(text: &str, first: usize) -> usize {
+    let end = text[first..].char_indices().find(|(_, c)| !('\u{20}'..='\u{3f}').contains(c));
+    match end {
+        Some((end, '\u{40}'..='\u{7e}')) => first + end + 1,
+        Some((end, _)) => first + end,
+        None => text.len(),
     }
 }
 
@@ -114,11 +113,12 @@ fn lines(text: &str) -> String {
 /// Whether a text is an earlier state of the next: a progress bar, a count, or a text with the same
 /// first letters.
 fn is_state(state: &str, next: &str) -> bool {
-    let letters = |text: &str| {
-        text.chars().filter(|c| c.is_alphabetic()).take(SAME_LETTERS).collect::<String>()
-    };
-    let first = letters(state);
-    state.len() <= LONGEST_STATE && (first.is_empty() || letters(next).starts_with(&first))
+    let first = first_letters(state);
+    state.len() <= LONGEST_STATE && (first.is_empty() || first_letters(next).starts_with(&first))
+}
+
+fn first_letters(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphabetic()).take(SAME_LETTERS).collect()
 }
 
 /// The text after backspaces and overwriting are applied.

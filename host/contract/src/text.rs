@@ -14,8 +14,8 @@ pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// The same, without a word that the cut would divide, unless the word is longer than 1 KiB. Half a
-/// secret looks like none.
+/// Cuts like [`cut`], and leaves out a word that the cut would divide, unless the word is longer
+/// than 1 KiB: half a secret isn't recognised as one.
 pub fn cut_at_word(text: &str, max: usize) -> &str {
     let kept = cut(text, max);
     if kept.len() == text.len() || text[kept.len()..].starts_with(char::is_whitespace) {
@@ -74,17 +74,24 @@ pub fn neutral(text: &str) -> Cow<'_, str> {
 /// Index of the first byte that isn't printable ASCII, a line feed or a tab. Large answers are
 /// mostly such bytes, so they are checked many at a time.
 fn suspect(bytes: &[u8]) -> Option<usize> {
-    let is_suspect = |byte: u8| !matches!(byte, b' '..=b'~' | b'\n' | b'\t');
     let mut chunks = bytes.chunks_exact(64);
-    let any = |bytes: &[u8]| bytes.iter().fold(false, |any, byte| any | is_suspect(*byte));
-    let clean = chunks.by_ref().take_while(|chunk| !any(chunk)).count() * 64;
-    // Only the last part of less than a chunk: otherwise a suspect is near, and the bytes after it
-    // would be read for each one.
+    let clean = chunks.by_ref().take_while(|chunk| !has_suspect(chunk)).count() * 64;
+    // Only a last part of less than a chunk is checked. In a longer one a suspect is near, and the
+    // bytes after it would be read again for each suspect.
     let rest = &bytes[clean..];
-    if rest.len() < 64 && !any(rest) {
+    if rest.len() < 64 && !has_suspect(rest) {
         return None;
     }
     rest.iter().position(|byte| is_suspect(*byte)).map(|found| clean + found)
+}
+
+/// Doesn't return early, so that many bytes are checked at a time.
+fn has_suspect(bytes: &[u8]) -> bool {
+    bytes.iter().fold(false, |any, byte| any | is_suspect(*byte))
+}
+
+fn is_suspect(byte: u8) -> bool {
+    !matches!(byte, b' '..=b'~' | b'\n' | b'\t')
 }
 
 /// [`neutral`] without a copy if the text is clean.
@@ -117,12 +124,15 @@ pub fn neutral_line(text: &str) -> String {
 
 /// Quotes a word for a shell.
 pub fn shell_word(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
+    if !word.is_empty() && word.chars().all(is_plain_in_shell) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
+}
+
+fn is_plain_in_shell(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter)
 }
 
 /// A TOML string on one line. JSON's escapes are TOML's as well; characters that could steer an
@@ -130,9 +140,10 @@ pub fn shell_word(word: &str) -> String {
 pub fn toml(text: &str) -> String {
     let json = Value::from(text).to_string();
     json.chars().fold(String::with_capacity(json.len()), |mut quoted, c| {
-        match steers(c) {
-            true => quoted += &format!("\\U{:08X}", u32::from(c)),
-            false => quoted.push(c),
+        if steers(c) {
+            quoted += &format!("\\U{:08X}", u32::from(c));
+        } else {
+            quoted.push(c);
         }
         quoted
     })

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// Text that others wrote, such as the error message of a server: it may say anything.
 ///
-/// It can't be formatted into another text, so no error or notice of the host contains it by
-/// mistake. [`Content::untrusted`](crate::Content::untrusted) makes a part of an answer of it,
-/// which the host fences for a model. `cargo xtask tidy` names the files that may
+/// The text can't be formatted into another text, so no error or notice of the host contains it by
+/// mistake. [`Content::untrusted`](crate::Content::untrusted) makes a part of an answer of the
+/// text, which the host fences for a model. `cargo xtask tidy` names the files that may
 /// [read](Self::read_untrusted) it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -4,16 +4,16 @@ use std::fmt;
 
 use crate::BoxFuture;
 
-/// A database of vectors, beside an index that has them too. It says which ones are near, and gets
-/// numbers alone: no texts, no names.
+/// A database of vectors, next to an index that has them too. The database finds near vectors, and
+/// gets numbers alone: no texts, no names.
 ///
-/// The caller bounds the time, and drops a future when it is over. What was sent then may have been
-/// written or not; to send it again changes nothing.
+/// The caller bounds the time, and drops a future when it is over. The database may or may not have
+/// written the vectors then; writing them again changes nothing.
 pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
     /// Its name, for people.
     fn name(&self) -> String;
 
-    /// What tells its place from others, without asking it.
+    /// Distinguishes the place from others, without asking it.
     fn place(&self) -> String;
 
     /// How many points a set has. Makes the place for them, if it is missing.
@@ -33,8 +33,8 @@ pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
     fn remove<'a>(&'a self, set: &'a VectorSet, ids: Vec<i64>)
     -> BoxFuture<'a, Result<(), String>>;
 
-    /// The numbers of the points of a set that are nearest to a vector, at most `limit`. What it
-    /// answers is untrusted: a number may be of no point.
+    /// The numbers of the points of a set that are nearest to a vector, at most `limit`. The answer
+    /// is untrusted: a point with such a number may not exist.
     fn nearest<'a>(
         &'a self,
         set: &'a VectorSet,
@@ -46,10 +46,11 @@ pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
 /// The vectors of one index with the same number of numbers, in the same group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorSet {
-    /// A random text of the index. It isn't sent; what is sent is derived from it, so that nobody
+    /// A random text of the index. It isn't sent. Hashes of groups are made with it, so that nobody
     /// can guess a group by its hash.
     pub secret: String,
-    /// What its searches are narrowed to, such as a project. It isn't sent either.
+    /// The part of the index that its searches are narrowed to, such as a project. It isn't sent
+    /// either.
     pub group: String,
     /// The numbers of each vector.
     pub numbers: usize,
