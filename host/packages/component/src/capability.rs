@@ -1,4 +1,4 @@
-//! The capabilities of plugins, and what is the same for every plugin that asks for one: its
+//! The capabilities of plugins, and the facts of each that are the same for every plugin: its
 //! imports, the keys that grant it, and its words.
 
 /// A capability that a plugin asks for in its manifest, in the order in which people read them.
@@ -35,11 +35,11 @@ pub struct CapabilityFacts {
     pub name: &'static str,
     /// The interfaces that a plugin imports to use it, with their versions.
     pub interfaces: &'static [&'static str],
-    /// What happens to a component that imports these and doesn't ask for the capability.
+    /// The treatment of a component that imports these and doesn't ask for the capability.
     pub unasked: Unasked,
-    /// What the plugin can do with it, in words that follow "can" or "can't".
+    /// The use of the capability for the plugin, in words that follow "can" or "can't".
     pub ability: &'static str,
-    /// What the operator grants, for remedies.
+    /// The thing that the operator grants, for remedies.
     pub granted: &'static str,
     /// A line of the plugin's table that grants it, for example.
     pub line: &'static str,
@@ -47,7 +47,7 @@ pub struct CapabilityFacts {
     pub keys: &'static [&'static str],
 }
 
-/// What happens to a component that imports an interface without asking for its capability.
+/// The treatment of a component that imports an interface without asking for its capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unasked {
     /// No host loads it.

@@ -46,7 +46,7 @@ const BASE: [&str; 35] = [
     "wasi_snapshot_preview1",
 ];
 
-/// Why a component's import is refused. `None` if it is allowed. `manifest`: the requested
+/// Says why a component's import is refused. `None` if it is allowed. `manifest`: the requested
 /// capabilities. `table`: the table of the configuration that grants, for remedies. `is_admitted`:
 /// whether the component may import the interfaces of a capability.
 pub fn refusal(

@@ -1,5 +1,5 @@
-//! What a component says without being run: its file, its manifest, the interfaces that it imports
-//! and exports, and the schemas that it brings. All of it is untrusted, bounded and neutralised.
+//! Reads a component without running it: its file, its manifest, the interfaces that it imports and
+//! exports, and the schemas that it brings. All of this is untrusted, bounded and neutralised.
 //!
 //! This crate compiles and runs nothing, and doesn't know the engine.
 

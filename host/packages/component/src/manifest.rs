@@ -218,22 +218,20 @@ impl Manifest {
         let config_schema = self.config_schema.as_ref().map(config_schema).transpose()?;
         check_parts(&self.parts)?;
         // People and logs see these texts, so they are neutralised here (invariant 6).
-        let line = |text: String| neutral_line(cut(&text, 256));
-        let prose = |text: String| neutral(cut(&text, 4096)).into_owned();
         Ok(Self {
-            version: line(self.version),
-            description: prose(self.description),
-            authors: self.authors.into_iter().take(32).map(line).collect(),
-            license: self.license.map(line),
-            repository: self.repository.map(line),
+            version: bounded_line(&self.version),
+            description: bounded_prose(&self.description),
+            authors: self.authors.iter().take(32).map(|author| bounded_line(author)).collect(),
+            license: self.license.as_deref().map(bounded_line),
+            repository: self.repository.as_deref().map(bounded_line),
             capabilities: self
                 .capabilities
                 .into_iter()
                 .take(32)
                 .map(|request| Request {
-                    name: line(request.name),
-                    access: request.access.map(line),
-                    reason: prose(request.reason),
+                    name: bounded_line(&request.name),
+                    access: request.access.as_deref().map(bounded_line),
+                    reason: bounded_prose(&request.reason),
                 })
                 .collect(),
             config_schema,
@@ -245,6 +243,15 @@ impl Manifest {
     pub fn asks_for(&self, capability: Capability) -> Option<&Request> {
         self.capabilities.iter().find(|request| request.name == capability.name())
     }
+}
+
+/// A text for one line, without characters that could steer a terminal.
+fn bounded_line(text: &str) -> String {
+    neutral_line(cut(text, 256))
+}
+
+fn bounded_prose(text: &str) -> String {
+    neutral(cut(text, 4096)).into_owned()
 }
 
 /// Checks the schema of the settings, as those of tools are checked.
@@ -328,9 +335,9 @@ fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, ComponentError> {
 /// The names of the interfaces that a component has at its own level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interfaces {
-    /// Those that it imports.
+    /// The imported interfaces.
     pub imports: Vec<String>,
-    /// Those that it exports.
+    /// The exported interfaces.
     pub exports: Vec<String>,
 }
 
@@ -342,7 +349,6 @@ impl Interfaces {
     /// The component is damaged, or has too many exports.
     pub fn read(wasm: &[u8]) -> Result<Self, ComponentError> {
         let mut found = Self::default();
-        let shown = |name: &str| neutral_line(cut(name, 256));
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(wasm) {
             match payload? {
@@ -350,7 +356,7 @@ impl Interfaces {
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 0 => {
                     for import in section {
-                        found.imports.push(shown(import?.name.name));
+                        found.imports.push(bounded_line(import?.name.name));
                     }
                 }
                 Payload::ComponentExportSection(section) if depth == 0 => {
@@ -358,7 +364,7 @@ impl Interfaces {
                         let name = export?.name.name;
                         // Functions and types have plain names.
                         if name.contains(':') {
-                            found.exports.push(shown(name));
+                            found.exports.push(bounded_line(name));
                         }
                         if found.exports.len() > MAX_EXPORTS {
                             return Err(ComponentError::TooManyExports);

@@ -101,15 +101,22 @@ impl SchemaCost {
 
 /// How many values a value holds, including itself, and on how many levels.
 fn size(value: &Value) -> (usize, usize) {
-    let add = |(values, levels): (usize, usize), item: &Value| {
-        let (more, below) = size(item);
-        (values + more, levels.max(below + 1))
-    };
     match value {
-        Value::Array(items) => items.iter().fold((1, 1), add),
-        Value::Object(fields) => fields.values().fold((1, 1), add),
+        Value::Array(items) => size_with(items.iter()),
+        Value::Object(fields) => size_with(fields.values()),
         _ => (1, 1),
     }
+}
+
+fn size_with<'v>(items: impl Iterator<Item = &'v Value>) -> (usize, usize) {
+    let mut values = 1;
+    let mut levels = 1;
+    for item in items {
+        let (more, below) = size(item);
+        values += more;
+        levels = levels.max(below + 1);
+    }
+    (values, levels)
 }
 
 /// Parses and checks a schema.
@@ -152,12 +159,12 @@ fn check(value: &Value, depth: usize) -> Result<(), SchemaError> {
 
 /// References have to be pointers from the root, so that their targets are unambiguous.
 fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), SchemaError> {
-    let plain = |target: &str| target == "#" || (target.starts_with("#/") && !target.contains('%'));
+    let is_pointer = text == "#" || (text.starts_with("#/") && !text.contains('%'));
     match key {
         "$ref" | "$dynamicRef" | "$recursiveRef" if !text.starts_with('#') => {
             Err(SchemaError::OtherDocument)
         }
-        "$ref" if !plain(text) => Err(SchemaError::Reference(text.to_owned())),
+        "$ref" if !is_pointer => Err(SchemaError::Reference(text.to_owned())),
         "$dynamicRef" | "$recursiveRef" => Err(SchemaError::DynamicReference(key.to_owned())),
         "$id" if depth > 0 => Err(SchemaError::NestedId),
         "$schema" if !text.contains("json-schema.org/") => Err(SchemaError::Dialect),
@@ -244,8 +251,12 @@ impl<'s> Unfolding<'s> {
             return known.unwrap_or(Cost { values: 1, returns: 1, levels: 1 });
         }
         let pointer = target.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
-        let value = pointer.and_then(|pointer| self.document.pointer(pointer));
-        let Some(value) = value.filter(|_| self.chain < MAX_CHAIN) else { return Cost::UNKNOWN };
+        let Some(value) = pointer.and_then(|pointer| self.document.pointer(pointer)) else {
+            return Cost::UNKNOWN;
+        };
+        if self.chain >= MAX_CHAIN {
+            return Cost::UNKNOWN;
+        }
         self.costs.insert(target, None);
         self.chain += 1;
         let cost = self.cost(value);

@@ -42,13 +42,14 @@ pub enum ShapeError {
 ///
 /// # Errors
 ///
-/// What is wrong with it, and the limit. The compiler reports damage.
+/// The fault, and the limit. The compiler reports damage.
 pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
     let limit = FUNCTIONS + wasm.len() / BYTES_OF_FUNCTION;
     let mut functions = 0_usize;
-    // `within`: the number of instances in each open component or module, the outer ones first.
-    // `largest`: the most instances in a component or module that was read.
-    let (mut within, mut largest) = (vec![0_usize], 1);
+    // The number of instances in each open component or module, the outer ones first.
+    let mut within = vec![0_usize];
+    // The most instances in a component or module that was read.
+    let mut largest = 1;
     for payload in Parser::new(0).parse_all(wasm).map_while(Result::ok) {
         let mut made = 0_usize;
         match payload {
@@ -90,8 +91,10 @@ pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
 /// The most nested loops of a function.
 fn loops(body: &FunctionBody<'_>) -> usize {
     let Ok(mut operators) = body.get_operators_reader() else { return 0 };
-    // `open`: for each open block, whether it is a loop.
-    let (mut open, mut now, mut most) = (Vec::new(), 0_usize, 0);
+    // For each open block, whether it is a loop.
+    let mut open = Vec::new();
+    let mut now = 0_usize;
+    let mut most = 0;
     while let Ok(operator) = operators.read() {
         match operator {
             Operator::Loop { .. } => {

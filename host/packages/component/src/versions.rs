@@ -10,8 +10,8 @@ pub const CONTRACT_VERSION: &str = "0.1.0";
 /// The packages of the contract.
 const PACKAGES: [&str; 2] = ["toolhold:tool", "toolhold:host"];
 
-/// Why a component that imports or exports this interface is refused because of its version. `None`
-/// if the interface isn't of the contract, or its version is known.
+/// Says why a component that imports or exports this interface is refused because of its version.
+/// `None` if the interface isn't of the contract, or its version is known.
 pub fn version_refusal(interface: &str) -> Option<String> {
     let (name, version) = split(interface);
     let package = name.split_once('/').map_or(name, |(package, _)| package);
