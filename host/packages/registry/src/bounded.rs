@@ -15,11 +15,11 @@ pub(crate) enum BoundedFileError {
     TooLarge(u64),
 }
 
-/// A file of at most so many bytes. `None`: it doesn't exist. Blocks.
+/// Reads a file of at most so many bytes. `None`: the file doesn't exist. Blocks.
 ///
 /// # Errors
 ///
-/// It can't be read, isn't a file, or is larger.
+/// The file can't be read, isn't a regular file, or is larger.
 pub(crate) fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>, BoundedFileError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -14,7 +14,7 @@ pub(crate) enum Challenge {
     Bearer {
         /// The URL.
         realm: String,
-        /// What the token is for, in the registry's words.
+        /// The service that the token is for, in the registry's words.
         service: Option<String>,
     },
     /// With a user name and a password.
@@ -44,24 +44,27 @@ impl Challenge {
             return None;
         }
         let parameters = parameters(rest);
-        let find = |name: &str| {
-            parameters
-                .iter()
-                .find(|(known, _)| known.eq_ignore_ascii_case(name))
-                .map(|(_, value)| value.clone())
-        };
-        Some(Self::Bearer { realm: find("realm")?, service: find("service") })
+        Some(Self::Bearer {
+            realm: find(&parameters, "realm")?,
+            service: find(&parameters, "service"),
+        })
     }
 }
 
-/// Parameters of the form `name="value",name=value`. What doesn't have it ends the list.
+fn find(parameters: &[(String, String)], name: &str) -> Option<String> {
+    let found = parameters.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.clone())
+}
+
+/// Parameters of the form `name="value",name=value`. Any other text ends the list.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = text.trim_start();
     while let Some((name, after)) = rest.split_once('=') {
         let (value, after) = match after.strip_prefix('"') {
             Some(quoted) => {
-                let (mut value, mut chars) = (String::new(), quoted.char_indices());
+                let mut value = String::new();
+                let mut chars = quoted.char_indices();
                 let end = loop {
                     match chars.next() {
                         Some((at, '"')) => break at + 1,

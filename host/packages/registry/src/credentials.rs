@@ -43,7 +43,7 @@ struct Entry {
     identitytoken: String,
 }
 
-/// What the file says about a registry.
+/// The login that the file has for a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Login {
     /// Nothing.
@@ -70,14 +70,13 @@ impl Credentials {
     ///
     /// [`FetchError::Credentials`]: it can't be read, or isn't of this form.
     pub fn load(path: &Path) -> Result<Self, FetchError> {
-        let failed =
-            |why: String| FetchError::Credentials { path: path.display().to_string(), why };
         let read = bounded::read_if_there(path, MAX_FILE);
-        let known = match read.map_err(|error| failed(error.to_string()))? {
+        let known = match read.map_err(|error| file_error(path, error.to_string()))? {
             None => Known::default(),
             // The parser's own words could show a password.
             Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                failed(format!("it isn't valid JSON of this form, at line {}", error.line()))
+                let line = error.line();
+                file_error(path, format!("it isn't valid JSON of this form, at line {line}"))
             })?,
         };
         Ok(Self { path: path.to_owned(), known })
@@ -127,6 +126,10 @@ impl Credentials {
             self.path.display().to_string()
         }
     }
+}
+
+fn file_error(path: &Path, why: String) -> FetchError {
+    FetchError::Credentials { path: path.display().to_string(), why }
 }
 
 /// Without the secrets.

@@ -8,7 +8,7 @@ pub enum FetchError {
     Source {
         /// The text, cut and neutralised.
         text: String,
-        /// What is wrong, and what to write.
+        /// The fault, and the remedy.
         why: String,
     },
     /// A file or folder can't be used.
@@ -16,7 +16,7 @@ pub enum FetchError {
     File {
         /// Its path.
         path: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// A request failed.
@@ -25,13 +25,13 @@ pub enum FetchError {
     /// The server answered with another status than expected.
     #[error("{origin} answered {status} to {what}{hint}")]
     Status {
-        /// Who answered.
+        /// The server that answered.
         origin: String,
         /// The status.
         status: u16,
-        /// What was asked for.
+        /// The thing that was requested.
         what: String,
-        /// What to do, or nothing.
+        /// The remedy, or nothing.
         hint: String,
     },
     /// The registry wants a login.
@@ -39,17 +39,17 @@ pub enum FetchError {
     Login {
         /// The registry.
         registry: String,
-        /// What to do.
+        /// The remedy.
         hint: String,
     },
-    /// What came isn't what was promised: a digest, a length, a media type.
+    /// The answer differs from the promise: a digest, a length, a media type.
     #[error("{what} from {from} is refused: {why}")]
     Refused {
-        /// What it is: `the manifest`, `the component`, …
+        /// The name of the thing: `the manifest`, `the component`, …
         what: String,
         /// The place that it came from.
         from: String,
-        /// What was expected and what came.
+        /// The promise and the answer.
         why: String,
     },
     /// The file with logins can't be used.
@@ -57,7 +57,7 @@ pub enum FetchError {
     Credentials {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
 }

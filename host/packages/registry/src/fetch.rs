@@ -17,8 +17,8 @@ use crate::source::Source;
 ///
 /// # Errors
 ///
-/// It can't be had, or what came isn't what the source or the server stated. Nothing of it is
-/// returned then.
+/// The plugin can't be fetched, or the received bytes aren't as the source or the server stated.
+/// Nothing is returned then.
 pub async fn fetch(
     source: &Source,
     door: &OutboundClient,
@@ -27,7 +27,8 @@ pub async fn fetch(
 ) -> Result<Fetched, FetchError> {
     match source {
         Source::Path(path) => {
-            let (path, shown) = (path.clone(), source.to_string());
+            let path = path.clone();
+            let shown = source.to_string();
             let read = tokio::task::spawn_blocking(move || files::read(&path)).await;
             read.unwrap_or_else(|error| {
                 Err(FetchError::File { path: shown, why: error.to_string() })
@@ -42,7 +43,7 @@ pub async fn fetch(
 ///
 /// # Errors
 ///
-/// They can't be had, or the source isn't in a registry.
+/// The tags can't be fetched, or the source isn't in a registry.
 pub async fn tags(
     source: &Source,
     door: &OutboundClient,

@@ -11,7 +11,7 @@ use crate::error::FetchError;
 use crate::manifest::shown;
 use crate::source::Source;
 
-/// What requests are for, in their records.
+/// The purpose of requests, in their records.
 pub(crate) const PURPOSE: &str = "plugin";
 
 /// Largest signature, in bytes.
@@ -23,7 +23,7 @@ pub const MAX_SIGNATURES: usize = 8;
 /// How WebAssembly begins.
 const MAGIC: &[u8] = b"\0asm";
 
-/// A plugin that was fetched. Nothing has been checked but that it is what the source says.
+/// A plugin that was fetched. Only its match with the source's statements has been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The component.
@@ -32,7 +32,7 @@ pub struct Fetched {
     pub digest: String,
     /// The exact source: of an artifact with the digest of its manifest, of a file its real path.
     pub resolved: Source,
-    /// The files of minisign that lie beside. None of them is verified.
+    /// The files of minisign that lie beside. They aren't verified yet.
     pub signatures: Vec<Vec<u8>>,
 }
 
@@ -43,7 +43,7 @@ impl Fetched {
         signatures: Vec<Vec<u8>>,
     ) -> Result<Self, FetchError> {
         if !bytes.starts_with(MAGIC) {
-            // Of an answer it tells what came. A file's content is nobody's business.
+            // The error shows the beginning of a server's answer. The content of a file is private.
             let beginning = match &resolved {
                 Source::Path(_) => String::new(),
                 _ => {

@@ -20,32 +20,34 @@ const LISTED: usize = 5;
 
 /// Reads a component and the signature beside it. Blocks.
 pub(crate) fn read(path: &Path) -> Result<Fetched, FetchError> {
-    let at = |path: &Path, why: String| FetchError::File { path: path.display().to_string(), why };
-    let metadata = fs::metadata(path).map_err(|error| at(path, missing(path, &error)))?;
+    let metadata = fs::metadata(path).map_err(|error| file_error(path, missing(path, &error)))?;
     let path = if metadata.is_dir() { component_in(path)? } else { path.to_owned() };
-    let bytes =
-        file::open(&path).and_then(file::read).map_err(|error| at(&path, error.to_string()))?;
+    let bytes = file::open(&path)
+        .and_then(file::read)
+        .map_err(|error| file_error(&path, error.to_string()))?;
     let mut beside = path.clone().into_os_string();
     beside.push(".minisig");
     let beside = PathBuf::from(beside);
-    let signature =
-        read_if_there(&beside, MAX_SIGNATURE).map_err(|error| at(&beside, error.to_string()))?;
-    let exact = fs::canonicalize(&path).map_err(|error| at(&path, error.to_string()))?;
+    let signature = read_if_there(&beside, MAX_SIGNATURE)
+        .map_err(|error| file_error(&beside, error.to_string()))?;
+    let exact = fs::canonicalize(&path).map_err(|error| file_error(&path, error.to_string()))?;
     Fetched::new(bytes, Source::Path(exact), signature.into_iter().collect())
+}
+
+fn file_error(path: &Path, why: String) -> FetchError {
+    FetchError::File { path: path.display().to_string(), why }
 }
 
 /// The one component in a folder.
 fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
-    let failed = |why: String| FetchError::File { path: folder.display().to_string(), why };
-    let entries = fs::read_dir(folder).map_err(|error| failed(error.to_string()))?;
+    let entries = fs::read_dir(folder).map_err(|error| file_error(folder, error.to_string()))?;
     let mut found: Vec<PathBuf> = Vec::new();
     for (index, entry) in entries.enumerate() {
         if index == MAX_ENTRIES {
-            return Err(failed(format!(
-                "it has more than {MAX_ENTRIES} entries: give the component's file"
-            )));
+            let why = format!("it has more than {MAX_ENTRIES} entries: give the component's file");
+            return Err(file_error(folder, why));
         }
-        let path = entry.map_err(|error| failed(error.to_string()))?.path();
+        let path = entry.map_err(|error| file_error(folder, error.to_string()))?.path();
         if path.extension().is_some_and(|extension| extension == "wasm") && path.is_file() {
             found.push(path);
         }
@@ -53,18 +55,23 @@ fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
     found.sort();
     match found.as_slice() {
         [one] => Ok(one.clone()),
-        [] => Err(failed(
-            "it has no `.wasm` file: run `toolhold plugin build` there first".to_owned(),
-        )),
+        [] => {
+            let why = "it has no `.wasm` file: run `toolhold plugin build` there first";
+            Err(file_error(folder, why.to_owned()))
+        }
         several => {
-            let names = several.iter().take(LISTED).filter_map(|path| path.file_name());
-            let names: Vec<String> =
-                names.map(|name| neutral_line(cut(&name.to_string_lossy(), 64))).collect();
-            Err(failed(format!(
+            let names: Vec<String> = several
+                .iter()
+                .take(LISTED)
+                .filter_map(|path| path.file_name())
+                .map(|name| neutral_line(cut(&name.to_string_lossy(), 64)))
+                .collect();
+            let why = format!(
                 "it has {} `.wasm` files ({}…): give the one that you mean",
                 several.len(),
                 names.join(", ")
-            )))
+            );
+            Err(file_error(folder, why))
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Plugins of others: where they come from ([`Source`]), and how they are fetched ([`fetch`]).
 //!
 //! A source is a file, a folder with a built component, a URL, or an artifact in an OCI registry.
-//! Nothing is installed or run here: what comes back is bytes, with their digest, the exact source,
-//! and the signatures that lie beside. Every digest and length that a server states is compared
-//! with what it sends. Requests leave by the door of `toolhold-net` alone.
+//! Nothing is installed or run here: the result is bytes, with their digest, the exact source, and
+//! the signatures that lie beside. Every digest and length that a server states is compared with
+//! its answer. Requests leave by the door of `toolhold-net` alone.
 //!
 //! [`bundle`] is the form for machines without a network.
 

@@ -138,13 +138,17 @@ impl Manifest {
         self.layer(media_types::WASM, most)
     }
 
-    /// The layer with a signature of the manifest with this digest. `None`: it is something else.
+    /// The layer with a signature of the manifest with this digest. `None`: this manifest isn't of
+    /// such a signature.
     pub(crate) fn signature_of(&self, subject: &str, most: u64) -> Option<&Descriptor> {
         let config = self.config.as_ref().map(|config| &*config.media_type);
         let kind = self.artifact_type.as_deref().or(config);
         let is_ours = kind == Some(media_types::SIGNATURE)
             && self.subject.as_ref().is_some_and(|of| of.digest == subject);
-        self.layer(media_types::SIGNATURE, most).ok().filter(|_| is_ours)
+        if !is_ours {
+            return None;
+        }
+        self.layer(media_types::SIGNATURE, most).ok()
     }
 
     fn layer(&self, expected: &'static str, limit: u64) -> Result<&Descriptor, ArtifactError> {

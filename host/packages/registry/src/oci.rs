@@ -67,9 +67,11 @@ impl<'a> Session<'a> {
     ) -> Result<Fetched, FetchError> {
         let limits = self.options.small(MAX_MANIFEST);
         let received = self.manifest(self.reference.version(), limits).await?;
-        let refused = |error| self.refused("the manifest", error);
-        let manifest = Manifest::parse(&received.bytes, &received.media_type).map_err(refused)?;
-        let layer = manifest.component(self.options.component().bytes).map_err(refused)?;
+        let manifest = Manifest::parse(&received.bytes, &received.media_type)
+            .map_err(|error| self.refused("the manifest", error))?;
+        let layer = manifest
+            .component(self.options.component().bytes)
+            .map_err(|error| self.refused("the manifest", error))?;
         let limits = self.options.component();
         let bytes = self.blob("the component", layer, limits, progress).await?;
         let signatures = self.signatures(&received.digest).await?;
@@ -97,7 +99,7 @@ impl<'a> Session<'a> {
             let page: Page = serde_json::from_slice(&page)
                 .map_err(|_| self.refused("the list of tags", "it isn't valid JSON"))?;
             let tags = page.tags.unwrap_or_default();
-            // More than was asked for on a page, or no valid tag: not what a registry sends.
+            // More tags than requested on a page, or an invalid one: no registry sends that.
             found.extend(
                 tags.into_iter().take(MAX_PAGES * PAGE).filter_map(|tag| check_tag(&tag).ok()),
             );
@@ -129,17 +131,13 @@ impl<'a> Session<'a> {
     }
 
     async fn received(&self, answer: Response, version: &str) -> Result<Received, FetchError> {
-        let header = |name: &HeaderName| {
-            let value = answer.headers().get(name)?;
-            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        let (stated, media_type) =
-            (header(&CONTENT_DIGEST), header(&CONTENT_TYPE).unwrap_or_default());
+        // A registry may also state a digest of another algorithm.
+        let stated =
+            header(&answer, &CONTENT_DIGEST).filter(|stated| stated.starts_with("sha256:"));
+        let media_type = header(&answer, &CONTENT_TYPE).unwrap_or_default();
         let bytes = answer.bytes(&|_, _| {}).await?;
         let digest = digest(&bytes);
         let named = check_digest(version).ok();
-        // A registry may also state a digest of another algorithm.
-        let stated = stated.filter(|stated| stated.starts_with("sha256:"));
         let differs = named.iter().chain(&stated).find(|expected| **expected != digest);
         if let Some(expected) = differs {
             let expected = crate::manifest::shown(expected);
@@ -199,8 +197,8 @@ impl<'a> Session<'a> {
         Ok(found)
     }
 
-    /// What refers to a manifest: by the registry's own list, or by the tag that stands for it in
-    /// older registries.
+    /// Lists the manifests that refer to a manifest. Older registries have a tag with this list
+    /// instead of a list of their own.
     async fn referrers(&mut self, subject: &str) -> Result<Vec<Descriptor>, FetchError> {
         let kind = media_types::SIGNATURE;
         let list = self.url(&format!("referrers/{subject}?artifactType={kind}"))?;
@@ -228,7 +226,7 @@ impl<'a> Session<'a> {
         Ok(Vec::new())
     }
 
-    /// Sends a GET; after 401 once more, with what the registry asks for.
+    /// Sends a GET; after 401 once more, with the credential that the registry asks for.
     async fn get(
         &mut self,
         url: &Url,
@@ -261,7 +259,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What the registry asks for.
+    /// Makes the credential that the registry asks for.
     async fn authorize(&self, challenge: Option<Challenge>) -> Result<Credential, FetchError> {
         let login = self.options.credentials.login(self.reference.registry());
         match challenge {
@@ -286,16 +284,15 @@ impl<'a> Session<'a> {
         service: Option<&str>,
         login: Login,
     ) -> Result<Credential, FetchError> {
-        let invalid = || {
+        let mut url = Url::parse(realm).map_err(|_| {
             let why = format!("`{}` isn't a URL", crate::manifest::shown(realm));
             self.refused("the place of tokens", why)
-        };
-        let mut url = Url::parse(realm).map_err(|_| invalid())?;
+        })?;
         let own = self.options.credentials.login(&authority(&url));
         url.query_pairs_mut()
             .extend_pairs(service.map(|service| ("service", service)))
             .append_pair("scope", &format!("repository:{}:pull", self.reference.name()));
-        // Who has a login for that host has named it.
+        // A login for that host names it.
         let is_named = matches!(own, Login::Basic(_));
         let named: Vec<&Url> =
             [Some(&self.base), is_named.then_some(&url)].into_iter().flatten().collect();
@@ -336,20 +333,19 @@ impl<'a> Session<'a> {
             #[serde(default)]
             access_token: String,
         }
-        let refused = |why| self.refused("the token", why);
         let bytes = answer.bytes(&|_, _| {}).await?;
-        let answer: Answer =
-            serde_json::from_slice(&bytes).map_err(|_| refused("the answer isn't valid JSON"))?;
+        let answer: Answer = serde_json::from_slice(&bytes)
+            .map_err(|_| self.refused("the token", "the answer isn't valid JSON"))?;
         let token = if answer.token.is_empty() { answer.access_token } else { answer.token };
         if token.is_empty() || token.len() > MAX_TOKEN {
-            return Err(refused("it is missing or too long"));
+            return Err(self.refused("the token", "it is missing or too long"));
         }
         let value = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| refused("it isn't valid in a header"))?;
+            .map_err(|_| self.refused("the token", "it isn't valid in a header"))?;
         Ok(Credential::new(&self.base, value))
     }
 
-    /// Why a login is needed. `login`: what is known. `None`: what was known was refused.
+    /// Why a login is needed. `login`: the known login. `None`: the registry refused the known one.
     fn login_error(&self, login: Option<Login>) -> FetchError {
         let registry = self.reference.registry();
         let file = self.options.credentials.place();
@@ -378,6 +374,11 @@ impl<'a> Session<'a> {
             why: why.to_string(),
         }
     }
+}
+
+fn header(answer: &Response, name: &HeaderName) -> Option<String> {
+    let value = answer.headers().get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
 /// Host and port of a URL, without the usual port.

@@ -123,7 +123,7 @@ impl Reference {
         Ok(Self { tag: Some(check_tag(tag)?), digest: None, ..self.clone() })
     }
 
-    /// What the manifest is asked for by: the digest, otherwise the tag.
+    /// The version for requests: the digest, otherwise the tag.
     pub(crate) fn version(&self) -> &str {
         self.digest.as_deref().or(self.tag.as_deref()).unwrap_or(DEFAULT_TAG)
     }
@@ -149,8 +149,7 @@ impl fmt::Display for Reference {
 /// A digest in its only accepted form.
 pub(crate) fn check_digest(digest: &str) -> Result<String, ReferenceError> {
     let hex = digest.strip_prefix(SHA256).ok_or(ReferenceError::DigestAlgorithm)?;
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if hex.len() != 64 || !hex.bytes().all(is_hex) {
+    if hex.len() != 64 || !hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
         return Err(ReferenceError::DigestDigits);
     }
     Ok(digest.to_owned())
@@ -158,10 +157,9 @@ pub(crate) fn check_digest(digest: &str) -> Result<String, ReferenceError> {
 
 /// A tag, by the grammar of the specification.
 pub(crate) fn check_tag(tag: &str) -> Result<String, ReferenceError> {
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let valid = (1..=MAX_TAG).contains(&tag.len())
-        && tag.bytes().next().is_some_and(is_word)
-        && tag.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'));
+        && !tag.starts_with(['.', '-'])
+        && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
     if !valid {
         return Err(ReferenceError::Tag);
     }
@@ -171,17 +169,20 @@ pub(crate) fn check_tag(tag: &str) -> Result<String, ReferenceError> {
 /// A name, by the grammar of the specification: parts of small letters and digits, with `.`, `_`,
 /// `__` or hyphens between them.
 fn check_name(name: &str) -> Result<(), ReferenceError> {
-    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let valid_part = |part: &str| {
-        let ends = [part.bytes().next(), part.bytes().next_back()];
-        let separators = part.split(|c: char| c.is_ascii() && is_letter(c as u8));
-        ends.iter().all(|end| end.is_some_and(is_letter))
-            && separators.into_iter().all(|between| {
-                matches!(between, "" | "." | "_" | "__") || between.bytes().all(|byte| byte == b'-')
-            })
-    };
-    if name.len() > MAX_NAME || !name.split('/').all(valid_part) {
+    if name.len() > MAX_NAME || !name.split('/').all(is_part_of_name) {
         return Err(ReferenceError::Name);
     }
     Ok(())
+}
+
+fn is_part_of_name(part: &str) -> bool {
+    part.starts_with(is_letter_of_name)
+        && part.ends_with(is_letter_of_name)
+        && part.split(is_letter_of_name).all(|between| {
+            matches!(between, "" | "." | "_" | "__") || between.bytes().all(|byte| byte == b'-')
+        })
+}
+
+fn is_letter_of_name(letter: char) -> bool {
+    letter.is_ascii_lowercase() || letter.is_ascii_digit()
 }

@@ -60,11 +60,9 @@ impl Source {
                 let host = &rest[..rest.find('/').unwrap_or(rest.len())];
                 host.rfind('@').map(|end| &host[..=end])
             });
-            let without =
-                |text: &str| login.map_or(text.to_owned(), |login| text.replace(login, ""));
             FetchError::Source {
-                text: neutral_line(cut(&without(text), SHOWN)),
-                why: without(&error.to_string()),
+                text: neutral_line(cut(&remove_login(text, login), SHOWN)),
+                why: remove_login(&error.to_string(), login),
             }
         })
     }
@@ -94,6 +92,10 @@ impl Source {
     pub fn is_pinned(&self) -> bool {
         matches!(self, Self::Oci(reference) if reference.digest().is_some())
     }
+}
+
+fn remove_login(text: &str, login: Option<&str>) -> String {
+    login.map_or(text.to_owned(), |login| text.replace(login, ""))
 }
 
 impl FromStr for Source {

@@ -20,14 +20,14 @@ pub(crate) const SIGNATURE: &str = "index.json.minisig";
 pub struct NewEntry {
     /// Its name there; see [`is_bundled_name`](crate::bundle::is_bundled_name).
     pub name: String,
-    /// What it holds.
+    /// The content of the file.
     pub content: EntryContent,
 }
 
 /// Where the content of a new file comes from.
 #[derive(Clone, Debug)]
 pub enum EntryContent {
-    /// These bytes.
+    /// The content itself.
     Bytes(Vec<u8>),
     /// A regular file.
     File(PathBuf),
@@ -69,7 +69,6 @@ pub fn create(
     let bytes = serde_json::to_vec_pretty(&index)
         .map_err(|error| BundleError::Refused(format!("its index can't be written: {error}")))?;
     let signature = Signature::sign(&bytes, &Statement::Bundle.to_string(), key)?.to_string();
-    let whole = |error| BundleError::file(path, error);
     files::write_new(path, |out| {
         write_entry(out, INDEX, &bytes)?;
         write_entry(out, SIGNATURE, signature.as_bytes())?;
@@ -85,7 +84,7 @@ pub fn create(
         Ok(())
     })
     .map_err(|failure| match failure {
-        Failure::Write(error) => whole(error),
+        Failure::Write(error) => BundleError::file(path, error),
         Failure::Bundle(error) => error,
     })?;
     Ok(index)
@@ -145,9 +144,9 @@ impl Source {
 }
 
 fn pass(from: &mut (impl Read + Seek), out: &mut impl Write) -> Result<(u64, String), BundleError> {
-    let fail = |error| BundleError::file("the bundle".as_ref(), error);
-    from.rewind().map_err(fail)?;
-    let (length, digest) = copy_hashed(&mut from.take(MAX_ENTRY + 1), out).map_err(fail)?;
+    from.rewind().map_err(bundle_failure)?;
+    let (length, digest) =
+        copy_hashed(&mut from.take(MAX_ENTRY + 1), out).map_err(bundle_failure)?;
     if length > MAX_ENTRY {
         return Err(BundleError::Refused(format!(
             "a file is larger than {MAX_ENTRY} bytes, which is the limit"
@@ -156,10 +155,15 @@ fn pass(from: &mut (impl Read + Seek), out: &mut impl Write) -> Result<(u64, Str
     Ok((length, digest))
 }
 
+fn bundle_failure(error: io::Error) -> BundleError {
+    BundleError::file("the bundle".as_ref(), error)
+}
+
 /// Copies all, and returns its length and digest.
 pub(crate) fn copy_hashed(from: &mut impl Read, to: &mut impl Write) -> io::Result<(u64, String)> {
     let mut buffer = vec![0; 128 << 10];
-    let (mut hasher, mut length) = (Sha256::new(), 0);
+    let mut hasher = Sha256::new();
+    let mut length = 0;
     loop {
         let read = match from.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

@@ -10,7 +10,7 @@ use crate::bundle::{MAX_BUNDLE, MAX_ENTRIES, MAX_ENTRY};
 /// The format that this host writes and reads.
 const FORMAT: u32 = 1;
 
-/// What a bundle holds.
+/// The list of the files of a bundle.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
@@ -30,6 +30,12 @@ pub struct IndexEntry {
     pub length: u64,
     /// Their SHA-256, in hexadecimal.
     pub sha256: String,
+}
+
+impl IndexEntry {
+    fn shown_name(&self) -> String {
+        neutral_line(cut(&self.name, 80))
+    }
 }
 
 /// A reason why an index is refused. Names are cut and neutralised.
@@ -84,16 +90,18 @@ impl Index {
             return Err(BundleIndexError::TooManyFiles(self.files.len()));
         }
         for file in &self.files {
-            let shown = || neutral_line(cut(&file.name, 80));
             if !is_bundled_name(&file.name) {
-                return Err(BundleIndexError::Name(shown()));
+                return Err(BundleIndexError::Name(file.shown_name()));
             }
             if file.length > MAX_ENTRY {
-                return Err(BundleIndexError::FileTooLarge { name: shown(), length: file.length });
+                return Err(BundleIndexError::FileTooLarge {
+                    name: file.shown_name(),
+                    length: file.length,
+                });
             }
-            let is_digest = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
-            if file.sha256.len() != 64 || !file.sha256.bytes().all(is_digest) {
-                return Err(BundleIndexError::Digest(shown()));
+            let is_hex = file.sha256.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+            if file.sha256.len() != 64 || !is_hex {
+                return Err(BundleIndexError::Digest(file.shown_name()));
             }
         }
         if let Some(pair) = self.files.windows(2).find(|pair| pair[0].name >= pair[1].name) {

@@ -47,8 +47,7 @@ pub fn open(
     today: Date,
     within: &Path,
 ) -> Result<Bundle, BundleError> {
-    let fail = |error| BundleError::file(path, error);
-    let (file, length) = files::open(path).map_err(fail)?;
+    let (file, length) = files::open(path).map_err(|error| BundleError::file(path, error))?;
     if length > MAX_BUNDLE {
         return Err(BundleError::Refused(format!(
             "it is {length} bytes; the limit is {MAX_BUNDLE}"
@@ -76,13 +75,13 @@ pub fn open(
     let folder = private.folder(UNPACKED).map_err(own)?;
     let bundle =
         Bundle { signer, index, within: private, folder, path: within.join(UNPACKED), _lock: lock };
-    // On failure, the bundle is dropped with what was written.
+    // On failure, the bundle is dropped with the files that were written.
     bundle.unpack(&mut tar).map_err(|error| error.or(path))?;
     Ok(bundle)
 }
 
 impl Bundle {
-    /// Who signed it.
+    /// The signer of the bundle.
     pub fn signer(&self) -> &Signer {
         &self.signer
     }
@@ -101,7 +100,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// It can't be opened.
+    /// The file can't be opened.
     pub fn file(&self, name: &str) -> Option<io::Result<File>> {
         self.index.files.iter().find(|entry| entry.name == name)?;
         Some(match name.split_once('/') {
@@ -137,7 +136,7 @@ impl Drop for Bundle {
     }
 }
 
-/// Removes what is unpacked, also what an earlier process left that was killed.
+/// Removes the unpacked files, also those that a killed process left.
 fn remove(within: &PrivateFolder) -> io::Result<()> {
     match within.remove_folder(UNPACKED) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -145,7 +144,7 @@ fn remove(within: &PrivateFolder) -> io::Result<()> {
     }
 }
 
-/// What is wrong with a bundle, or why it can't be read.
+/// A reason why a bundle is refused, or can't be read.
 enum Wrong {
     Refused(String),
     Read(io::Error),

@@ -15,22 +15,23 @@ pub(crate) fn padded(length: u64) -> u64 {
 /// The header of a file. `name`: at most 100 bytes. `length`: less than 8 GiB.
 pub(crate) fn header(name: &str, length: u64) -> [u8; BLOCK] {
     let mut header = [0; BLOCK];
-    let mut put = |at: usize, text: &str| {
-        header[at..at + text.len()].copy_from_slice(text.as_bytes());
-    };
-    put(0, name);
-    put(100, "0000644\0");
-    put(108, "0000000\0");
-    put(116, "0000000\0");
-    put(124, &format!("{length:011o}\0"));
-    put(136, "00000000000\0");
-    put(148, "        ");
-    put(156, "0");
-    put(257, "ustar\0");
-    put(263, "00");
+    put(&mut header, 0, name);
+    put(&mut header, 100, "0000644\0");
+    put(&mut header, 108, "0000000\0");
+    put(&mut header, 116, "0000000\0");
+    put(&mut header, 124, &format!("{length:011o}\0"));
+    put(&mut header, 136, "00000000000\0");
+    put(&mut header, 148, "        ");
+    put(&mut header, 156, "0");
+    put(&mut header, 257, "ustar\0");
+    put(&mut header, 263, "00");
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    put(&mut header, 148, &format!("{sum:06o}\0 "));
     header
+}
+
+fn put(header: &mut [u8; BLOCK], at: usize, text: &str) {
+    header[at..at + text.len()].copy_from_slice(text.as_bytes());
 }
 
 /// The length that a header says, to be compared with [`header`] as a whole.
