@@ -58,7 +58,7 @@ pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<PathBuf,
 ///
 /// # Errors
 ///
-/// It can't be read, or is too large.
+/// The component can't be read, or is too large.
 pub fn read_component(path: &Path) -> Result<Vec<u8>, SigningError> {
     toolhold_component::file::open(path)
         .and_then(toolhold_component::file::read)
@@ -76,7 +76,7 @@ pub fn signature_path(file: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// It can't be read, is no regular file, or is too large.
+/// The file can't be read, isn't a regular file, or is too large.
 pub fn read_signatures_beside(file: &Path) -> Result<Vec<Vec<u8>>, SigningError> {
     let path = signature_path(file);
     // NONBLOCK: opening a FIFO must not wait for its other end.
@@ -92,7 +92,7 @@ pub fn read_signatures_beside(file: &Path) -> Result<Vec<Vec<u8>>, SigningError>
     Ok(lines.chunks(SIGNATURE_LINES).map(<[&[u8]]>::concat).collect())
 }
 
-/// Several signatures as the content of one file. What isn't a signature is left out.
+/// Joins several signatures to the content of one file. Anything else is left out.
 pub fn join_signatures(signatures: &[Vec<u8>]) -> Vec<u8> {
     let readable = signatures.iter().filter_map(|one| Signature::read(one).ok());
     readable.take(MAX_SIGNATURES).map(|one| one.to_string()).collect::<String>().into_bytes()
@@ -100,14 +100,14 @@ pub fn join_signatures(signatures: &[Vec<u8>]) -> Vec<u8> {
 
 /// Reads a regular file of at most `limit` bytes.
 pub(crate) fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
-    let fail = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
     if !file.metadata()?.is_file() {
-        return Err(fail("it isn't a file".into()));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it isn't a file"));
     }
     let mut bytes = Vec::new();
     file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > limit {
-        return Err(fail(format!("it is larger than {limit} bytes, which is the limit")));
+        let reason = format!("it is larger than {limit} bytes, which is the limit");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
     }
     Ok(bytes)
 }

@@ -1,6 +1,6 @@
 //! Creates, lists and reads the user's own keys, in a folder that no other user may enter.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use toolhold_component::is_name;
@@ -53,15 +53,15 @@ impl KeyFolder {
     /// The name isn't valid or is taken, or the files can't be written.
     pub fn create(&self, name: &str, password: Option<&str>) -> Result<KeyFiles, SigningError> {
         check_name(name)?;
-        let fail = |error| SigningError::file(&self.0, error);
         if let Some(parent) = self.0.parent() {
             PrivateFolder::make(parent).map_err(|error| SigningError::file(parent, error))?;
         }
-        let folder = PrivateFolder::make(&self.0).map_err(fail)?;
-        folder.check_closed().map_err(fail)?;
+        let folder = PrivateFolder::make(&self.0).map_err(|error| self.error(error))?;
+        folder.check_closed().map_err(|error| self.error(error))?;
         let key = SecretKey::generate()?;
         let secret = key.to_file(password)?;
-        let (secret_name, public_name) = (format!("{name}{SECRET}"), format!("{name}{PUBLIC}"));
+        let secret_name = format!("{name}{SECRET}");
+        let public_name = format!("{name}{PUBLIC}");
         write_new(&folder, &secret_name, secret.as_bytes(), 0o600)
             .map_err(|error| SigningError::file(&self.0.join(&secret_name), error))?;
         let public = key.public().to_file();
@@ -80,14 +80,14 @@ impl KeyFolder {
     ///
     /// The folder can't be trusted, or a file isn't a public key.
     pub fn all(&self) -> Result<Vec<(String, PublicKey)>, SigningError> {
-        let fail = |error| SigningError::file(&self.0, error);
         let folder = match PrivateFolder::open(&self.0) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            opened => opened.map_err(fail)?,
+            opened => opened.map_err(|error| self.error(error))?,
         };
-        let names = folder.names(MAX_KEYS).map_err(fail)?;
-        let names = names.iter().filter_map(|name| name.strip_suffix(PUBLIC));
-        names
+        let files = folder.names(MAX_KEYS).map_err(|error| self.error(error))?;
+        files
+            .iter()
+            .filter_map(|file| file.strip_suffix(PUBLIC))
             .filter(|name| is_name(name))
             .map(|name| {
                 let file = format!("{name}{PUBLIC}");
@@ -103,6 +103,10 @@ impl KeyFolder {
             })
             .collect()
     }
+
+    fn error(&self, error: io::Error) -> SigningError {
+        SigningError::file(&self.0, error)
+    }
 }
 
 /// Reads a secret key. Its file and the folder of it have to be the user's alone, as those that
@@ -110,26 +114,31 @@ impl KeyFolder {
 ///
 /// # Errors
 ///
-/// It can't be trusted or read, or the password is wrong.
+/// The file can't be trusted or read, or the password is wrong.
 pub fn read_secret_key(path: &Path, password: &PasswordSource) -> Result<SecretKey, SigningError> {
-    let fail = |error| SigningError::file(path, error);
-    let name = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .ok_or_else(|| fail(ErrorKind::InvalidFilename.into()))?;
+    let bytes = read_secret_file(path).map_err(|error| SigningError::file(path, error))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| invalid(path, SecretKeyError::NotText))?;
+    let password = if SecretKey::needs_password(text).map_err(|error| invalid(path, error))? {
+        Some(password.read(&format!("Password of {}", path.display()), false)?)
+    } else {
+        None
+    };
+    SecretKey::from_file(text, password.as_ref().map(|password| password.as_str()))
+        .map_err(|error| invalid(path, error))
+}
+
+fn read_secret_file(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or(ErrorKind::InvalidFilename)?;
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let file = PrivateFolder::open(parent).and_then(|folder| folder.secret(name)).map_err(fail)?;
-    let bytes = Zeroizing::new(read_bounded(file, MAX_FILE).map_err(fail)?);
-    let invalid = |error| SigningError::SecretKeyFile { path: path.display().to_string(), error };
-    let text = std::str::from_utf8(&bytes).map_err(|_| invalid(SecretKeyError::NotText))?;
-    let password = match SecretKey::needs_password(text).map_err(invalid)? {
-        true => Some(password.read(&format!("Password of {}", path.display()), false)?),
-        false => None,
-    };
-    SecretKey::from_file(text, password.as_ref().map(|password| password.as_str())).map_err(invalid)
+    let file = PrivateFolder::open(parent)?.secret(name)?;
+    Ok(Zeroizing::new(read_bounded(file, MAX_FILE)?))
+}
+
+fn invalid(path: &Path, error: SecretKeyError) -> SigningError {
+    SigningError::SecretKeyFile { path: path.display().to_string(), error }
 }
 
 fn check_name(name: &str) -> Result<(), SigningError> {

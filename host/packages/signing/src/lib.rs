@@ -1,5 +1,5 @@
-//! Keys and signatures of plugins, in the files of minisign, so that its program verifies what
-//! Toolhold signed, and Toolhold what it signed.
+//! Keys and signatures of plugins, in the files of minisign, so that minisign verifies the
+//! signatures of Toolhold, and Toolhold those of minisign.
 //!
 //! A signature is a `.minisig` beside the component. Its trusted comment names the plugin, its
 //! version and the digest of its manifest ([`Statement`]). A [`TrustedKey`] counts for the plugins
@@ -40,7 +40,7 @@ pub use verify::{
     SignatureRefusal, SignedPlugin, Signer, today, verify_bundle, verify_ceiling, verify_plugin,
 };
 
-/// What ends the name of a signature's file, after the name of the signed file.
+/// The end of the name of a signature's file, after the name of the signed file.
 pub const EXTENSION: &str = ".minisig";
 
 /// Why a key or a signature can't be used, or made.

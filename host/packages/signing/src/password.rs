@@ -1,7 +1,7 @@
 //! Reads the password of a secret key from the terminal or another source.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::str::FromStr;
 
@@ -77,7 +77,7 @@ impl PasswordSource {
     ///
     /// # Errors
     ///
-    /// There is none, it is too long, or the two aren't the same.
+    /// There is no password, it is too long, or the two aren't the same.
     pub fn read(&self, prompt: &str, twice: bool) -> Result<Zeroizing<String>, SigningError> {
         let password = match self {
             Self::Terminal => {
@@ -105,24 +105,28 @@ impl PasswordSource {
     }
 }
 
-/// Asks at the terminal, which doesn't show what is typed.
+/// Asks at the terminal, without showing the typed text.
 fn ask(prompt: &str) -> Result<Zeroizing<String>, SigningError> {
-    let missing = |_| PasswordError::NoTerminal;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let mut terminal: File =
-        rustix::fs::open("/dev/tty", flags, Mode::empty()).map_err(missing)?.into();
-    let before = tcgetattr(&terminal).map_err(missing)?;
-    let fail = |error| SigningError::file("/dev/tty".as_ref(), error);
-    write!(terminal, "{prompt}: ").map_err(fail)?;
+    let mut terminal: File = rustix::fs::open("/dev/tty", flags, Mode::empty())
+        .map_err(|_| PasswordError::NoTerminal)?
+        .into();
+    let before = tcgetattr(&terminal).map_err(|_| PasswordError::NoTerminal)?;
+    write!(terminal, "{prompt}: ").map_err(terminal_error)?;
     let typed = {
-        let hidden = Hidden::new(&terminal, before).map_err(|errno| fail(errno.into()))?;
+        let hidden =
+            Hidden::new(&terminal, before).map_err(|errno| terminal_error(errno.into()))?;
         read_line(hidden.terminal)
     };
-    writeln!(terminal).map_err(fail)?;
+    writeln!(terminal).map_err(terminal_error)?;
     typed
 }
 
-/// A terminal that doesn't show what is typed, until this is dropped.
+fn terminal_error(error: io::Error) -> SigningError {
+    SigningError::file("/dev/tty".as_ref(), error)
+}
+
+/// A terminal that doesn't show typed text, until this is dropped.
 struct Hidden<'t> {
     terminal: &'t File,
     before: Termios,

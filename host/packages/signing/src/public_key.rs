@@ -10,7 +10,7 @@ use crate::encoded::{self, EncodingError};
 /// The algorithm of a key: Ed25519.
 pub(crate) const ALGORITHM: [u8; 2] = *b"Ed";
 
-/// What names a key in its files and in signatures. It proves nothing.
+/// The name of a key in its files and in signatures. It proves nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyId(pub(crate) [u8; 8]);
 
@@ -34,7 +34,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// What names it.
+    /// The name of the key.
     pub fn id(&self) -> KeyId {
         self.id
     }

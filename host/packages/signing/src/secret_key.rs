@@ -117,7 +117,7 @@ impl SecretKey {
     ///
     /// # Errors
     ///
-    /// It isn't such a file.
+    /// The text isn't such a file.
     pub fn needs_password(file: &str) -> Result<bool, SecretKeyError> {
         Ok(Parts::read(file)?.derivation == SCRYPT)
     }
@@ -126,7 +126,7 @@ impl SecretKey {
     ///
     /// # Errors
     ///
-    /// It isn't such a file, or the password is missing or wrong.
+    /// The text isn't such a file, or the password is missing or wrong.
     pub fn from_file(file: &str, password: Option<&str>) -> Result<Self, SecretKeyError> {
         let mut parts = Parts::read(file)?;
         let encrypted = parts.derivation == SCRYPT;
@@ -236,11 +236,6 @@ impl Parts {
             return Err(SecretKeyError::OtherFile);
         }
         let bytes = Zeroizing::new(encoded::decode::<158>(line, "the secret key")?);
-        let number = |at: usize| {
-            let mut number = [0; 8];
-            number.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_le_bytes(number)
-        };
         let derivation = [bytes[2], bytes[3]];
         if bytes[..2] != ALGORITHM
             || ![SCRYPT, WITHOUT_PASSWORD].contains(&derivation)
@@ -251,8 +246,16 @@ impl Parts {
         let mut salt = [0; 32];
         salt.copy_from_slice(&bytes[6..38]);
         let sealed = Zeroizing::new(bytes[54..].to_vec());
-        Ok(Self { derivation, salt, operations: number(38), memory: number(46), sealed })
+        let operations = number_at(&bytes[..], 38);
+        let memory = number_at(&bytes[..], 46);
+        Ok(Self { derivation, salt, operations, memory, sealed })
     }
+}
+
+fn number_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
 }
 
 /// Encrypts or decrypts.
@@ -282,13 +285,16 @@ fn scrypt_cost(operations: u64, memory: u64) -> Result<(u8, u32, u32), SecretKey
         return Err(SecretKeyError::Effort { operations, memory });
     }
     let operations = operations.max(32_768);
-    let log_of = |max: u64| (1_u8..63).find(|log| (1_u64 << log) > max / 2).unwrap_or(63);
     if operations < memory / 32 {
         return Ok((log_of(operations / (R * 4)), 8, 1));
     }
     let log = log_of(memory / (R * 128));
     let p = (operations / 4 / (1 << log)).min(0x3fff_ffff) / R;
     Ok((log, 8, u32::try_from(p.max(1)).unwrap_or(1)))
+}
+
+fn log_of(max: u64) -> u8 {
+    (1_u8..63).find(|log| (1_u64 << log) > max / 2).unwrap_or(63)
 }
 
 /// The checksum of id and key.

@@ -20,7 +20,7 @@ const LEGACY: [u8; 2] = *b"Ed";
 
 const TRUSTED: &str = "trusted comment: ";
 
-/// A signature that was read or made; whether it is right is another question.
+/// A signature that was read or made. It isn't verified yet.
 #[derive(Clone, Debug)]
 pub struct Signature {
     id: KeyId,
@@ -106,7 +106,7 @@ impl Signature {
         Ok(Self { id: KeyId(id), signature, comment: comment.into(), of_comment })
     }
 
-    /// What names the key that it says to be of.
+    /// The name of the key that the signature claims to be of.
     pub fn key_id(&self) -> KeyId {
         self.id
     }
@@ -118,14 +118,15 @@ impl Signature {
 
     /// Whether the key signed these bytes and the comment. `hash`: [`prehash`] of the bytes.
     pub(crate) fn is_of(&self, key: &PublicKey, hash: &[u8; 64]) -> bool {
-        let whole = || [&self.signature[..], self.comment.as_bytes()].concat();
-        self.id == key.id()
-            && key.has_signed(hash, &self.signature)
-            && key.has_signed(&whole(), &self.of_comment)
+        if self.id != key.id() || !key.has_signed(hash, &self.signature) {
+            return false;
+        }
+        let whole = [&self.signature[..], self.comment.as_bytes()].concat();
+        key.has_signed(&whole, &self.of_comment)
     }
 }
 
-/// What is signed of bytes.
+/// Makes the hash that is signed in place of bytes.
 pub(crate) fn prehash(bytes: &[u8]) -> [u8; 64] {
     Blake2b512::digest(bytes).into()
 }

@@ -1,4 +1,5 @@
-//! Writes and reads what a signature says of the bytes: the fixed form of its trusted comment.
+//! Writes and reads the statement of a signature about the bytes: the fixed form of its trusted
+//! comment.
 
 use std::fmt;
 
@@ -6,7 +7,7 @@ use sha2::{Digest, Sha256};
 use toolhold_component::{Manifest, ManifestError, is_name};
 use toolhold_contract::text::neutral_line;
 
-/// What a trusted comment says. It is signed with the bytes, so it can't be moved to others.
+/// The meaning of a trusted comment. It is signed with the bytes, so it can't be moved to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// The bytes are this plugin:
@@ -62,11 +63,13 @@ pub enum StatementError {
 }
 
 impl Statement {
-    /// What is to be said of a component. `name`: for one whose manifest doesn't say it.
+    /// Makes the statement about a component. `name`: for a component whose manifest doesn't say
+    /// it.
     ///
     /// # Errors
     ///
-    /// It isn't a component, has no name or another one, or a version that can't be written here.
+    /// The bytes aren't a component, have no name or another one, or a version that can't be
+    /// written here.
     pub fn of_plugin(wasm: &[u8], name: Option<&str>) -> Result<Self, StatementError> {
         let manifest = Manifest::read_if_any(wasm)?;
         let name = match (&manifest, name) {
@@ -102,8 +105,8 @@ impl Statement {
     ///
     /// # Errors
     ///
-    /// It begins as one of Toolhold's and isn't one: a later format, or one that was put together
-    /// by hand.
+    /// The comment begins as Toolhold's own and isn't valid: it has a later format, or was put
+    /// together by hand.
     pub fn read(comment: &str) -> Result<Self, StatementError> {
         if !comment.starts_with("toolhold-") {
             return Ok(Self::Plain);
@@ -112,16 +115,17 @@ impl Statement {
             [BUNDLE] => Some(Self::Bundle),
             [CEILING] => Some(Self::Ceiling),
             [PLUGIN, name, version, manifest] => {
-                let field = |text: &str, key| text.strip_prefix(key).map(str::to_owned);
                 let fields = (
-                    field(name, "name=").filter(|name| is_name(name)),
-                    field(version, "version=").filter(|version| is_version(version)),
-                    field(manifest, "manifest="),
+                    name.strip_prefix("name=").filter(|name| is_name(name)),
+                    version.strip_prefix("version=").filter(|version| is_version(version)),
+                    manifest.strip_prefix("manifest="),
                 );
                 match fields {
-                    (Some(name), Some(version), Some(manifest)) => {
-                        Some(Self::Plugin { name, version, manifest })
-                    }
+                    (Some(name), Some(version), Some(manifest)) => Some(Self::Plugin {
+                        name: name.to_owned(),
+                        version: version.to_owned(),
+                        manifest: manifest.to_owned(),
+                    }),
                     _ => None,
                 }
             }

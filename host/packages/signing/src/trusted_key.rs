@@ -22,9 +22,9 @@ pub struct TrustedKey {
     /// Whether it may sign bundles, which hold configuration beside plugins.
     pub bundles: bool,
     /// The last day on which it counts, in UTC. It is compared with today and not with a time in
-    /// the signature, which whoever has the key can choose.
+    /// the signature, which the owner of the key can choose.
     pub not_after: Option<Date>,
-    /// It no longer counts: it may be in wrong hands.
+    /// Whether the key no longer counts, because it may be in wrong hands.
     pub revoked: bool,
 }
 
@@ -87,8 +87,9 @@ impl FromStr for PluginPattern {
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let start = text.strip_suffix('*').unwrap_or(text);
-        let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if text.is_empty() || text.len() > 64 || !start.chars().all(valid) {
+        let is_valid =
+            start.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        if text.is_empty() || text.len() > 64 || !is_valid {
             return Err(PatternError::Plugin);
         }
         Ok(Self(text.into()))
@@ -107,7 +108,7 @@ impl SourcePattern {
     }
 
     /// Whether it has the source. Only whole names are matched, so that `…/acme/*` never has
-    /// `…/acme-evil/x`, and never what leads out of it again.
+    /// `…/acme-evil/x`, and never a path that leads out of it again.
     pub fn matches(&self, source: &str) -> bool {
         if self.0 == "*" {
             return true;
@@ -131,7 +132,7 @@ impl SourcePattern {
     /// Whether it has every source that the other one has.
     pub fn covers(&self, other: &Self) -> bool {
         match other.0.strip_suffix('*') {
-            // What stands for all below a folder is covered by what has that folder, or one above.
+            // A pattern for all below a folder is covered by one for that folder, or for one above.
             Some(start) => {
                 self.0 == "*"
                     || self.0.ends_with('*') && {

@@ -22,22 +22,22 @@ pub struct SignedPlugin<'p> {
     pub source: Option<&'p str>,
 }
 
-/// Who signed.
+/// The signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signer {
     /// The operator's name for the key.
     pub name: String,
-    /// What names the key.
+    /// The name of the key.
     pub key: KeyId,
 }
 
-/// Why nothing was found that counts.
+/// Why no signature counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureRefusal {
     /// There is no signature.
     #[error("it isn't signed")]
     NoSignature,
-    /// What is there isn't a signature.
+    /// The file isn't a signature.
     #[error("its signature can't be read: {0}")]
     Malformed(#[source] SignatureError),
     /// Nobody trusts the key.
@@ -48,12 +48,12 @@ pub enum SignatureRefusal {
         "its signature is wrong: it isn't key `{0}` that signed these bytes. They were changed, or the signature is of something else"
     )]
     WrongSignature(String),
-    /// It is signed as something else.
+    /// The bytes are signed as something else.
     #[error("key `{key}` signed it as something else: {what}")]
     OtherPlugin {
         /// The key's name.
         key: String,
-        /// What is different.
+        /// The difference.
         what: String,
     },
     /// The key may not sign this.
@@ -61,7 +61,7 @@ pub enum SignatureRefusal {
     OutOfScope {
         /// The key's name.
         key: String,
-        /// What it was to be trusted with.
+        /// The thing that needs trust in the key.
         what: String,
     },
     /// The key's time is over.
@@ -96,7 +96,7 @@ impl SignatureRefusal {
         }
     }
 
-    /// How much it says: of several refusals, the one that says most is told.
+    /// Ranks the refusals: of several, the one that says most is told.
     fn weight(&self) -> u8 {
         match self {
             Self::NoSignature => 0,
@@ -109,6 +109,10 @@ impl SignatureRefusal {
             Self::Revoked(_) => 7,
         }
     }
+
+    fn or_heavier(self, other: Self) -> Self {
+        if other.weight() > self.weight() { other } else { self }
+    }
 }
 
 /// The day, in UTC.
@@ -116,7 +120,7 @@ pub fn today() -> Date {
     jiff::tz::TimeZone::UTC.to_datetime(jiff::Timestamp::now()).date()
 }
 
-/// Who signed a plugin. One signature of one trusted key is enough. `today`: in UTC.
+/// Finds the signer of a plugin. One signature of one trusted key is enough. `today`: in UTC.
 ///
 /// A signature with minisign's own comment vouches for the bytes alone. So it counts for a
 /// component whose manifest, which is among the bytes, has the plugin's name, and for no other.
@@ -130,47 +134,53 @@ pub fn verify_plugin(
     keys: &[TrustedKey],
     today: Date,
 ) -> Result<Signer, SignatureRefusal> {
-    verify(plugin.wasm, signatures, keys, today, |key, said| {
-        let other = |what| SignatureRefusal::OtherPlugin { key: key.name.clone(), what };
-        let is = Statement::of_plugin(plugin.wasm, Some(plugin.name))
-            .map_err(|error| other(error.to_string()))?;
-        match said {
-            Statement::Plugin { .. } if *said == is => {}
-            Statement::Plugin { name, version, .. } => {
-                return Err(other(format!("as `{name}` {version}")));
-            }
-            Statement::Bundle => return Err(other("as a bundle".into())),
-            Statement::Ceiling => return Err(other("as a ceiling".into())),
-            Statement::Plain => {
-                let manifest =
-                    Manifest::read_if_any(plugin.wasm).map_err(|error| other(error.to_string()))?;
-                if manifest.is_none() {
-                    return Err(other(
-                        "its signature names no plugin, and it has no manifest that does; \
-                         sign it with `toolhold plugin sign`"
-                            .into(),
-                    ));
-                }
-            }
-        }
-        let covered = key.covers(plugin.name, plugin.source);
-        covered.then_some(()).ok_or_else(|| SignatureRefusal::OutOfScope {
-            key: key.name.clone(),
-            what: match plugin.source {
-                Some(source) => {
-                    format!(
-                        "`{}` from {}",
-                        plugin.name,
-                        toolhold_contract::text::neutral_line(source)
-                    )
-                }
-                None => format!("`{}`", plugin.name),
-            },
-        })
-    })
+    verify(plugin.wasm, signatures, keys, today, |key, said| check_plugin(plugin, key, said))
 }
 
-/// Who signed the index of a bundle. `today`: in UTC.
+/// Checks that the key signed this plugin, and may sign it.
+fn check_plugin(
+    plugin: SignedPlugin<'_>,
+    key: &TrustedKey,
+    said: &Statement,
+) -> Result<(), SignatureRefusal> {
+    let is = Statement::of_plugin(plugin.wasm, Some(plugin.name))
+        .map_err(|error| signed_otherwise(key, error.to_string()))?;
+    match said {
+        Statement::Plugin { .. } if *said == is => {}
+        Statement::Plugin { name, version, .. } => {
+            return Err(signed_otherwise(key, format!("as `{name}` {version}")));
+        }
+        Statement::Bundle => return Err(signed_otherwise(key, "as a bundle")),
+        Statement::Ceiling => return Err(signed_otherwise(key, "as a ceiling")),
+        Statement::Plain => {
+            let manifest = Manifest::read_if_any(plugin.wasm)
+                .map_err(|error| signed_otherwise(key, error.to_string()))?;
+            if manifest.is_none() {
+                return Err(signed_otherwise(
+                    key,
+                    "its signature names no plugin, and it has no manifest that does; \
+                     sign it with `toolhold plugin sign`",
+                ));
+            }
+        }
+    }
+    if key.covers(plugin.name, plugin.source) {
+        return Ok(());
+    }
+    let what = match plugin.source {
+        Some(source) => {
+            format!("`{}` from {}", plugin.name, toolhold_contract::text::neutral_line(source))
+        }
+        None => format!("`{}`", plugin.name),
+    };
+    Err(SignatureRefusal::OutOfScope { key: key.name.clone(), what })
+}
+
+fn signed_otherwise(key: &TrustedKey, what: impl Into<String>) -> SignatureRefusal {
+    SignatureRefusal::OtherPlugin { key: key.name.clone(), what: what.into() }
+}
+
+/// Finds the signer of a bundle's index. `today`: in UTC.
 ///
 /// # Errors
 ///
@@ -182,19 +192,18 @@ pub fn verify_bundle(
     today: Date,
 ) -> Result<Signer, SignatureRefusal> {
     verify(index, &[signature], keys, today, |key, said| {
-        let key_name = || key.name.clone();
         if *said != Statement::Bundle {
-            let what = "not as a bundle".into();
-            return Err(SignatureRefusal::OtherPlugin { key: key_name(), what });
+            return Err(signed_otherwise(key, "not as a bundle"));
+        }
+        if key.bundles {
+            return Ok(());
         }
         let what = "bundles (`bundles = true`)".into();
-        key.bundles
-            .then_some(())
-            .ok_or_else(|| SignatureRefusal::OutOfScope { key: key_name(), what })
+        Err(SignatureRefusal::OutOfScope { key: key.name.clone(), what })
     })
 }
 
-/// Which of the keys signed a ceiling. A signature with minisign's own comment counts as well.
+/// Finds the key that signed a ceiling. A signature with minisign's own comment counts as well.
 ///
 /// # Errors
 ///
@@ -204,7 +213,19 @@ pub fn verify_ceiling(
     signatures: &[impl AsRef<[u8]>],
     keys: &[PublicKey],
 ) -> Result<KeyId, SignatureRefusal> {
-    let trusted = |key: &PublicKey| TrustedKey {
+    let keys: Vec<TrustedKey> = keys.iter().map(trusted).collect();
+    let signer = verify(bytes, signatures, &keys, today(), |key, said| match said {
+        Statement::Ceiling | Statement::Plain => Ok(()),
+        Statement::Plugin { .. } | Statement::Bundle => {
+            Err(signed_otherwise(key, "not as a ceiling"))
+        }
+    });
+    signer.map(|signer| signer.key)
+}
+
+/// Makes a trusted key of a key for ceilings, which has no other purpose.
+fn trusted(key: &PublicKey) -> TrustedKey {
+    TrustedKey {
         name: key.id().to_string(),
         key: key.clone(),
         plugins: Vec::new(),
@@ -212,16 +233,7 @@ pub fn verify_ceiling(
         bundles: false,
         not_after: None,
         revoked: false,
-    };
-    let keys: Vec<TrustedKey> = keys.iter().map(trusted).collect();
-    let signer = verify(bytes, signatures, &keys, today(), |key, said| match said {
-        Statement::Ceiling | Statement::Plain => Ok(()),
-        Statement::Plugin { .. } | Statement::Bundle => {
-            let what = "not as a ceiling".into();
-            Err(SignatureRefusal::OtherPlugin { key: key.name.clone(), what })
-        }
-    });
-    signer.map(|signer| signer.key)
+    }
 }
 
 fn verify(
@@ -233,28 +245,23 @@ fn verify(
 ) -> Result<Signer, SignatureRefusal> {
     let mut hash = None;
     let mut worst = SignatureRefusal::NoSignature;
-    let mut refuse = |refusal: SignatureRefusal| {
-        if refusal.weight() > worst.weight() {
-            worst = refusal;
-        }
-    };
     for file in signatures.iter().take(MAX_SIGNATURES) {
         let signature = match Signature::read(file.as_ref()) {
             Ok(signature) => signature,
             Err(error) => {
-                refuse(SignatureRefusal::Malformed(error));
+                worst = worst.or_heavier(SignatureRefusal::Malformed(error));
                 continue;
             }
         };
         let mut named = keys.iter().filter(|key| key.key.id() == signature.key_id()).peekable();
         if named.peek().is_none() {
-            refuse(SignatureRefusal::UnknownKey(signature.key_id()));
+            worst = worst.or_heavier(SignatureRefusal::UnknownKey(signature.key_id()));
         }
         for key in named {
             let hash = hash.get_or_insert_with(|| prehash(bytes));
             match check(&signature, key, keys, hash, today, &may_say) {
                 Ok(()) => return Ok(Signer { name: key.name.clone(), key: key.key.id() }),
-                Err(refusal) => refuse(refusal),
+                Err(refusal) => worst = worst.or_heavier(refusal),
             }
         }
     }
@@ -270,20 +277,19 @@ fn check(
     today: Date,
     may_say: &impl Fn(&TrustedKey, &Statement) -> Result<(), SignatureRefusal>,
 ) -> Result<(), SignatureRefusal> {
-    let name = || key.name.clone();
     if !signature.is_of(&key.key, hash) {
-        return Err(SignatureRefusal::WrongSignature(name()));
+        return Err(SignatureRefusal::WrongSignature(key.name.clone()));
     }
     if let Some(revoked) = keys.iter().find(|other| other.revoked && other.key.key == key.key.key) {
         return Err(SignatureRefusal::Revoked(revoked.name.clone()));
     }
     match key.not_after {
         Some(not_after) if today > not_after => {
-            return Err(SignatureRefusal::Expired { key: name(), not_after });
+            return Err(SignatureRefusal::Expired { key: key.name.clone(), not_after });
         }
         _ => {}
     }
     let said = Statement::read(signature.comment())
-        .map_err(|error| SignatureRefusal::OtherPlugin { key: name(), what: error.to_string() })?;
+        .map_err(|error| signed_otherwise(key, error.to_string()))?;
     may_say(key, &said)
 }
