@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// The kind of object at the path of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Folder {
-    /// It doesn't exist yet.
+    /// The folder doesn't exist yet.
     Missing {
         /// The nearest existing folder above it.
         above: PathBuf,
@@ -67,7 +67,8 @@ pub fn look_at(path: &Path) -> io::Result<Folder> {
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = rustix::fs::open(path, flags, Mode::empty())?;
-    let (stat, mount) = (rustix::fs::fstat(&handle)?, rustix::fs::fstatvfs(&handle)?);
+    let stat = rustix::fs::fstat(&handle)?;
+    let mount = rustix::fs::fstatvfs(&handle)?;
     let file_system = FileSystem {
         network: network(rustix::fs::fstatfs(&handle)?.f_type),
         no_exec: mount.f_flag.contains(StatVfsMountFlags::NOEXEC),

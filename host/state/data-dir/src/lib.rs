@@ -36,7 +36,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn make(path: &Path) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         Self::open(path)
@@ -59,7 +59,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::open`], or others can enter it.
+    /// The errors of [`Self::open`], or others can enter the folder.
     pub fn folder(&self, name: &str) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
@@ -103,7 +103,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::file`], or others may read it.
+    /// The errors of [`Self::file`], or others may read the file.
     pub fn secret(&self, name: &str) -> io::Result<File> {
         let file = self.file(name)?;
         check_private(&file, 0o077)?;
@@ -114,17 +114,17 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::file`].
+    /// The errors of [`Self::file`].
     pub fn appended(&self, name: &str) -> io::Result<File> {
         self.open_private(name, OpenOptions::new().read(true).append(true))
     }
 
-    /// Opens a file in it for reading and writing; creates it if it doesn't exist. Whoever has it
-    /// open can lock it.
+    /// Opens a file in it for reading and writing; creates it if it doesn't exist. The caller can
+    /// lock the open file.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::file`].
+    /// The errors of [`Self::file`].
     pub fn updated(&self, name: &str) -> io::Result<File> {
         self.open_private(name, OpenOptions::new().read(true).write(true))
     }
@@ -189,7 +189,7 @@ impl PrivateFolder {
         Ok(rustix::fs::linkat(&self.0, name, directory, new, rustix::fs::AtFlags::empty())?)
     }
 
-    /// Moves a file to another directory of the same file system, for whoever may open that.
+    /// Moves a file to another directory of the same file system, which the caller has opened.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl PrivateFolder {
         Ok(rustix::fs::renameat(&self.0, name, directory, new)?)
     }
 
-    /// Renames a file. What has the new name is replaced in one step.
+    /// Renames a file. A file with the new name is replaced in one step.
     ///
     /// # Errors
     ///
@@ -207,8 +207,8 @@ impl PrivateFolder {
         self.0.rename(from, &self.0, to)
     }
 
-    /// Writes a private file. It is written to a temporary name and then renamed, so that whoever
-    /// has the old one open keeps it, and nobody ever sees half of the new one, even after a power
+    /// Writes a private file. It is written to a temporary name and then renamed. So a process that
+    /// has the old file open keeps it, and nobody ever sees half of the new one, even after a power
     /// failure.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn put_with_mode(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
         self.put_then(name, bytes, mode, File::sync_all)
     }
@@ -233,7 +233,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// Those of [`put`](Self::put).
+    /// The errors of [`put`](Self::put).
     pub fn put_lightly(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.put_then(name, bytes, PRIVATE, |_| Ok(()))
     }
@@ -302,7 +302,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::file`].
+    /// The errors of [`Self::file`].
     pub fn lock(&self, name: &str) -> io::Result<File> {
         let file = self.updated(name)?;
         file.lock()?;
@@ -313,7 +313,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::file`].
+    /// The errors of [`Self::file`].
     pub fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
         let file = self.updated(name)?;
         match file.try_lock() {

@@ -14,12 +14,12 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Their modification time, which nothing else has and which changes when something is created in
-/// them. It shows the last user that the directory has no other purpose, even if another program
-/// created it and was killed.
+/// The modification time of such a directory. No other directory has it, and it changes when
+/// something is created in the directory. So the last user knows that the directory has no other
+/// purpose, even if another program created it and was killed.
 const MARK: Timespec = Timespec { tv_sec: 0xbe47, tv_nsec: 0 };
 
-/// How often it is retried while another command's end removes it.
+/// Attempts to make a directory while another command's end removes it.
 const ATTEMPTS: usize = 16;
 
 /// How folders on the way are opened.
@@ -45,7 +45,7 @@ pub struct PinnedDirectory {
     _around: MadeFolders,
 }
 
-/// A name in a folder, which is held: what is there meanwhile at the folder's path doesn't count.
+/// A name in a folder that is held open. Another folder at the same path doesn't count.
 #[derive(Debug)]
 struct DirEntryRef {
     folder: OwnedFd,
@@ -72,33 +72,35 @@ impl DirEntryRef {
 
     /// Removes a directory, only if it is empty and this one.
     fn remove(&self, directory: &OwnedFd) {
-        let unlink = || rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR);
-        if self.has(directory) && unlink() == Err(Errno::ACCESS) {
+        if self.has(directory) && self.unlink() == Err(Errno::ACCESS) {
             // The command took its user's own permission away.
             let _ = self.writable(|| {
-                let _ = unlink();
+                let _ = self.unlink();
             });
         }
+    }
+
+    fn unlink(&self) -> Result<(), Errno> {
+        rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR)
     }
 
     /// Does something while the folder's owner may write in it.
     fn writable(&self, act: impl FnOnce()) -> Result<(), Errno> {
         let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
-        let set = |mode| rustix::fs::chmodat(CWD, &folder, mode, AtFlags::empty());
         let mode = Mode::from_raw_mode(rustix::fs::fstat(&self.folder)?.st_mode);
-        set(mode | Mode::RWXU)?;
+        rustix::fs::chmodat(CWD, &folder, mode | Mode::RWXU, AtFlags::empty())?;
         act();
-        set(mode)
+        rustix::fs::chmodat(CWD, &folder, mode, AtFlags::empty())
     }
 
     fn has(&self, directory: &OwnedFd) -> bool {
-        let ids = |stat: Stat| (stat.st_dev, stat.st_ino);
-        let mut named = self.stat().map(ids);
-        if named == Err(Errno::ACCESS) {
-            let _ = self.writable(|| named = self.stat().map(ids));
+        let mut named = self.stat();
+        if matches!(named, Err(Errno::ACCESS)) {
+            let _ = self.writable(|| named = self.stat());
         }
-        let named = named.ok();
-        named.is_some() && named == rustix::fs::fstat(directory).map(ids).ok()
+        let Ok(named) = named else { return false };
+        rustix::fs::fstat(directory)
+            .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (named.st_dev, named.st_ino))
     }
 }
 
@@ -180,18 +182,15 @@ impl PinnedDirectory {
     }
 
     /// Puts an empty directory where nothing is yet, or where another command has put one. `None`:
-    /// something is there, or neither can a program of this user make something there.
+    /// something is there, or programs of this user can't make anything there either.
     ///
     /// # Errors
     ///
-    /// One could.
+    /// The directory can't be made, and a program of this user could make something there.
     pub fn keep_free(path: &Path) -> Result<Option<Self>, NotKept> {
-        let is_free = |there: Metadata| {
-            // Of the user's own folders, whatever their time, none with content is one.
-            let is_empty = || std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
-            there.is_dir() && there.mtime() == MARK.tv_sec && is_empty()
-        };
-        if !path.symlink_metadata().map_or(true, is_free) {
+        if let Ok(there) = path.symlink_metadata()
+            && !is_empty_with_mark(path, &there)
+        {
             return Ok(None);
         }
         match Self::at(path) {
@@ -214,7 +213,7 @@ impl PinnedDirectory {
 ///
 /// # Errors
 ///
-/// It can't be made, and a program of this user could.
+/// The directory can't be made, and a program of this user could make it.
 pub fn keep_empty(path: &Path) -> Result<(), NotKept> {
     let made = MadeFolders::around(path).and_then(|(mut around, place)| {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -229,16 +228,28 @@ pub fn keep_empty(path: &Path) -> Result<(), NotKept> {
     }
 }
 
+/// Whether a command has put the empty directory there. A folder with content is the user's own,
+/// whatever its time.
+fn is_empty_with_mark(path: &Path, there: &Metadata) -> bool {
+    there.is_dir()
+        && there.mtime() == MARK.tv_sec
+        && std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_none())
+}
+
 /// Whether a program of this user could make something at a path, where this process can't: by
-/// removing what is where a folder above would be, or by changing the mode of a folder.
+/// removing a file in the place of a folder above, or by changing the mode of a folder.
 fn is_open(path: &Path) -> bool {
     let above = path.ancestors().skip(1);
     let mut there = above.filter_map(|above| Some((above, above.symlink_metadata().ok()?)));
     let Some((above, there)) = there.next() else { return false };
-    let is_read_only =
-        || statvfs(above).is_ok_and(|of| of.f_flag.contains(StatVfsMountFlags::RDONLY));
-    let is_ours = || there.uid() == geteuid().as_raw() && !is_read_only();
-    path.symlink_metadata().is_err() && (!there.is_dir() || is_ours())
+    if path.symlink_metadata().is_ok() {
+        return false;
+    }
+    if !there.is_dir() {
+        return true;
+    }
+    there.uid() == geteuid().as_raw()
+        && !statvfs(above).is_ok_and(|of| of.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 impl Drop for PinnedDirectory {

@@ -18,15 +18,15 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     // NONBLOCK: opening a FIFO must not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    let invalid = |reason: String| io::Error::new(ErrorKind::InvalidData, reason);
     if !file.metadata()?.is_file() {
-        return Err(invalid("it isn't a regular file".to_owned()));
+        return Err(io::Error::new(ErrorKind::InvalidData, "it isn't a regular file"));
     }
     let mut bytes = Vec::new();
     // The kernel's files have no size, and some have no end.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        return Err(invalid(format!("it is larger than {limit} bytes, the limit")));
+        let reason = format!("it is larger than {limit} bytes, the limit");
+        return Err(io::Error::new(ErrorKind::InvalidData, reason));
     }
     Ok(bytes)
 }

@@ -1,4 +1,4 @@
-//! Finds the repository of a directory, and what git would run later of it, such as hooks.
+//! Finds the repository of a directory, and the parts that git would run later, such as hooks.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,18 +25,17 @@ const LEADING: [&str; 2] = ["commondir", "gitdir"];
 const MAX_FOLDERS: usize = 500;
 const MAX_DEPTH: usize = 4;
 
-/// The repository of a directory: what has to stay as it is.
+/// The repository of a directory: the paths that have to stay as they are.
 #[derive(Debug, Default)]
 pub struct Repository {
-    /// The links and the file that say where it and its parts are: others would name others.
+    /// The links and the file that say where it and its parts are. Changed ones would name others.
     pub names: Vec<PathBuf>,
     /// The folders that `..` leaves on the ways.
     pub left: Vec<PathBuf>,
-    /// The real paths of what git would run, whether it exists or not. Empty: there is no
-    /// repository.
+    /// The real paths of the parts that git would run, whether they exist or not. Empty: there is
+    /// no repository.
     pub later: Vec<PathBuf>,
-    /// What git sees as a repository or would, if something were there: where the links and the
-    /// file lead.
+    /// The repository that git sees or would see: where the links and the file lead.
     pub folder: PathBuf,
     /// The same of the repositories in its folder: those of submodules and worktrees.
     pub inner: Vec<PathBuf>,
@@ -72,10 +71,12 @@ impl Repository {
         self.parts().find_map(|(known, real)| (known == name).then_some(real))
     }
 
-    /// What git would run of the repositories in its folder, as far as it exists.
+    /// The existing parts that git would run of the repositories in its folder.
     pub fn inner_parts(&self) -> impl Iterator<Item = PathBuf> {
-        let names = || RUN_LATER.into_iter().chain(LEADING);
-        let all = self.inner.iter().flat_map(move |inner| names().map(|name| inner.join(name)));
+        let all = self
+            .inner
+            .iter()
+            .flat_map(|inner| RUN_LATER.into_iter().chain(LEADING).map(|name| inner.join(name)));
         all.filter(|path| path.symlink_metadata().is_ok())
     }
 
@@ -118,7 +119,7 @@ fn find_inner(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<Pat
 /// The repository that a file in the place of one names, as in a worktree, read as git reads it:
 /// from the directory, even if a link leads to the file.
 fn named_by(file: &Path, directory: &Path) -> Option<PathBuf> {
-    // What else is there, such as a device, may notice that it is opened.
+    // Another kind of file, such as a device, may notice that it is opened.
     if !file.symlink_metadata().is_ok_and(|there| there.is_file()) {
         return None;
     }

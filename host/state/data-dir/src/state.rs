@@ -32,8 +32,8 @@ pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<
     }
 }
 
-/// Whether there may be a state `name` of `folder`: one system call, where reading what isn't there
-/// takes a dozen.
+/// Whether there may be a state `name` of `folder`. This takes one system call, and reading a
+/// missing file takes a dozen.
 pub fn exists(folder: &Path, name: &str) -> bool {
     let found = rustix::fs::access(folder.join(name), rustix::fs::Access::EXISTS);
     !matches!(found, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR))
@@ -44,7 +44,7 @@ pub fn exists(folder: &Path, name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Those of [`read`] and of `change`, or the new file can't be written.
+/// The errors of [`read`] and of `change`, or the new file can't be written.
 pub fn update<T, R>(
     folder: &Path,
     name: &str,
@@ -65,7 +65,7 @@ pub const LOCK: &str = "lock";
 ///
 /// # Errors
 ///
-/// Those of [`update`].
+/// The errors of [`update`].
 pub fn update_lightly<T, R>(
     folder: &Path,
     name: &str,
@@ -85,33 +85,40 @@ where
 /// [`HostError::Io`]: the folder or the file can't be trusted, the file holds something else, or
 /// the system has no random bytes.
 pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
-    let failed = |error: io::Error| HostError::io(folder.join(name).display().to_string())(error);
     let opened =
         PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
-    let _held = opened.lock(LOCK).map_err(failed)?;
-    match opened.secret(name) {
+    secret_in(&opened, name).map_err(|error| file_error(folder, name, error))
+}
+
+fn secret_in(folder: &PrivateFolder, name: &str) -> io::Result<String> {
+    let _held = folder.lock(LOCK)?;
+    match folder.secret(name) {
         Ok(file) => {
             let mut text = String::new();
-            file.take(DIGITS as u64 + 2).read_to_string(&mut text).map_err(failed)?;
+            file.take(DIGITS as u64 + 2).read_to_string(&mut text)?;
             let digits = text.trim_end();
-            match digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                true => Ok(digits.to_owned()),
-                false => Err(failed(io::Error::new(
+            if digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                Ok(digits.to_owned())
+            } else {
+                Err(io::Error::new(
                     ErrorKind::InvalidData,
                     "it isn't a secret of Toolhold; remove it to create a new one",
-                ))),
+                ))
             }
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let mut bytes = [0; DIGITS / 2];
-            rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-                .map_err(|error| failed(error.into()))?;
+            rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
             let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            opened.put(name, format!("{digits}\n").as_bytes()).map_err(failed)?;
+            folder.put(name, format!("{digits}\n").as_bytes())?;
             Ok(digits)
         }
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(error),
     }
+}
+
+fn file_error(folder: &Path, name: &str, error: io::Error) -> HostError {
+    HostError::io(folder.join(name).display().to_string())(error)
 }
 
 fn changed<T, R>(
@@ -126,21 +133,20 @@ where
 {
     let opened =
         PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
-    let failed = |error: io::Error| HostError::io(folder.join(name).display().to_string())(error);
-    let _held = opened.lock(lock).map_err(failed)?;
-    let mut value: T = read_in(&opened, name).map_err(failed)?;
-    let text = |value: &T| serde_json::to_vec_pretty(value).map_err(|error| failed(error.into()));
-    let before = text(&value)?;
+    let _held = opened.lock(lock).map_err(|error| file_error(folder, name, error))?;
+    let mut value: T = read_in(&opened, name).map_err(|error| file_error(folder, name, error))?;
+    let before = serde_json::to_vec_pretty(&value)
+        .map_err(|error| file_error(folder, name, error.into()))?;
     let result = change(&mut value)?;
-    let after = text(&value)?;
+    let after = serde_json::to_vec_pretty(&value)
+        .map_err(|error| file_error(folder, name, error.into()))?;
     if after.len() as u64 > MAX_BYTES {
-        return Err(failed(io::Error::new(
-            ErrorKind::FileTooLarge,
-            "it is full; remove what is no longer needed",
-        )));
+        let full =
+            io::Error::new(ErrorKind::FileTooLarge, "it is full; remove what is no longer needed");
+        return Err(file_error(folder, name, full));
     }
     if after != before {
-        put(&opened, name, &after).map_err(failed)?;
+        put(&opened, name, &after).map_err(|error| file_error(folder, name, error))?;
     }
     Ok(result)
 }
@@ -154,16 +160,17 @@ fn read_in<T: DeserializeOwned + Default>(folder: &PrivateFolder, name: &str) ->
     let size = file.metadata()?.len().min(MAX_BYTES);
     let mut text = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
     file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
-    let damaged = |why: String| {
-        io::Error::new(
-            ErrorKind::InvalidData,
-            format!("it is damaged ({why}); fix it, or remove it to begin anew"),
-        )
-    };
     if text.len() as u64 > MAX_BYTES {
-        return Err(damaged(format!("larger than {} MiB", MAX_BYTES >> 20)));
+        return Err(damaged(&format!("larger than {} MiB", MAX_BYTES >> 20)));
     }
-    serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))
+    serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))
+}
+
+fn damaged(why: &str) -> io::Error {
+    io::Error::new(
+        ErrorKind::InvalidData,
+        format!("it is damaged ({why}); fix it, or remove it to begin anew"),
+    )
 }
 
 #[cfg(test)]

@@ -15,13 +15,12 @@ const MAX_LINKS: usize = 40;
 /// The way of a path, as the kernel follows it.
 #[derive(Debug, Default)]
 pub struct Way {
-    /// Where it leads. What isn't there yet is a part of it as it is written.
+    /// The end of the way. Missing parts are kept as they are written.
     pub real: PathBuf,
-    /// The links on the way, each by the real path of its folder and its own name. Whoever
-    /// exchanges one has the path lead elsewhere.
+    /// The links on the way, each by the real path of its folder and its own name. An exchanged
+    /// link makes the path lead elsewhere.
     pub links: Vec<PathBuf>,
-    /// The folders that `..` leaves. Whoever puts a link in the place of one has the path lead
-    /// elsewhere, too.
+    /// The folders that `..` leaves. A link in the place of one makes the path lead elsewhere, too.
     pub left: Vec<PathBuf>,
 }
 
@@ -30,7 +29,7 @@ impl Way {
     ///
     /// # Errors
     ///
-    /// It doesn't exist, can't be looked at, or leads through more than 40 links.
+    /// The path doesn't exist, can't be read, or leads through more than 40 links.
     pub fn follow(path: &Path) -> io::Result<Self> {
         let mut way = Self::default();
         way.go(path, &mut Err)?;
@@ -51,10 +50,7 @@ impl Way {
         on_error: &mut dyn FnMut(io::Error) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut waiting: Vec<OsString> = Vec::new();
-        let put = |waiting: &mut Vec<OsString>, path: &Path| {
-            waiting.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
-        };
-        put(&mut waiting, &std::path::absolute(path)?);
+        push_parts(&mut waiting, &std::path::absolute(path)?);
         while let Some(part) = waiting.pop() {
             match Path::new(&part).components().next() {
                 Some(Component::Normal(name)) => {
@@ -62,7 +58,7 @@ impl Way {
                     match self.target(&next) {
                         Ok(None) => self.real = next,
                         Ok(Some(target)) => {
-                            put(&mut waiting, &target);
+                            push_parts(&mut waiting, &target);
                             self.links.push(next);
                         }
                         Err(error) => {
@@ -84,7 +80,7 @@ impl Way {
         Ok(())
     }
 
-    /// Where the link at a path leads. `None`: it is no link.
+    /// Returns where the link at a path leads. `None`: the path isn't a link.
     fn target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         if !path.symlink_metadata()?.is_symlink() {
             return Ok(None);
@@ -96,10 +92,15 @@ impl Way {
     }
 }
 
+/// Puts the parts of a path on the stack, so that the first part is popped first.
+fn push_parts(waiting: &mut Vec<OsString>, path: &Path) {
+    waiting.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
+}
+
 impl Way {
-    /// A link on the way in whose place programs of this user can put another one. What tools may
-    /// write today isn't asked: they may write elsewhere in another working directory, or by
-    /// another configuration, and a project may bring the link along.
+    /// A link on the way in whose place programs of this user can put another one. The grants of
+    /// today don't matter: tools may write elsewhere in another working directory, or by another
+    /// configuration, and a project may bring the link along.
     pub fn exchangeable(&self) -> Option<&Path> {
         self.links.iter().map(PathBuf::as_path).find(|link| can_be_exchanged(link))
     }
