@@ -58,7 +58,7 @@ const FORM: DatabaseForm = DatabaseForm {
         DROP TABLE tasks;
         ALTER TABLE moved RENAME TO tasks;
         CREATE INDEX tasks_next ON tasks (next);"],
-    // A task has its arguments and what bounds it.
+    // A task has its arguments and its bounds.
     longest: 1 << 20,
     // More than all tasks with all their runs take.
     bytes: 1 << 30,

@@ -19,9 +19,9 @@ const CORRECTION: SignedDuration = SignedDuration::from_hours(3);
 
 /// A parsed expression.
 ///
-/// It has the meaning that cron(8) gives it, also when the clock changes. A job at a fixed time
-/// that the change skips runs right after the change, and one in the hour that comes twice runs the
-/// first time. A job with a `*` in its minute or hour runs by the clock.
+/// Expressions have the meaning that cron(8) gives them, also when the clock changes. A job at a
+/// fixed time that the change skips runs right after the change, and one in the hour that comes
+/// twice runs the first time. A job with a `*` in its minute or hour runs by the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cron {
     seconds: u64,
@@ -81,7 +81,7 @@ pub enum CronError {
     /// Its bytes.
     #[error("a cron expression is {0} bytes; the limit is {MAX}")]
     TooLong(usize),
-    /// It has another number of fields, or an unknown short name.
+    /// The expression has another number of fields, or an unknown short name.
     #[error("`{0}` isn't a cron expression: {FORM}")]
     Form(String),
     /// One of its fields isn't valid.
@@ -92,7 +92,7 @@ pub enum CronError {
         /// The fault of the field.
         error: CronFieldError,
     },
-    /// It has no next time.
+    /// The expression has no next time.
     #[error("`{0}` never runs: no such day exists")]
     NeverRuns(String),
 }
@@ -100,7 +100,7 @@ pub enum CronError {
 /// A reason why a part of a field isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CronFieldError {
-    /// It isn't one of the field's values.
+    /// The part isn't one of the field's values.
     #[error("`{part}` is no {field}")]
     Value {
         /// The part.
@@ -116,7 +116,7 @@ pub enum CronFieldError {
         /// The largest step.
         most: u8,
     },
-    /// It is a range that ends before it begins.
+    /// The part is a range that ends before it begins.
     #[error("in `{part}`, the first {field} is after the last")]
     Order {
         /// The part.
@@ -131,7 +131,7 @@ impl Cron {
     ///
     /// # Errors
     ///
-    /// It isn't a cron expression, or never runs.
+    /// The text isn't a cron expression, or never runs.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         if text.len() > MAX {
             return Err(CronError::TooLong(text.len()));
@@ -151,25 +151,8 @@ impl Cron {
             [second, _, _, _, _, _] => (second, &fields[1..]),
             _ => return Err(CronError::Form(trimmed.to_owned())),
         };
-        let read = |field: &Field, text: &str| {
-            field
-                .read(text)
-                .map_err(|error| CronError::Field { expression: trimmed.to_owned(), error })
-        };
-        let day = any_day(rest[2]);
-        let weekday = any_day(rest[4]);
-        let weekdays = read(&WEEKDAY, weekday)?;
-        let cron = Self {
-            seconds: read(&SECOND, second)?,
-            minutes: read(&MINUTE, rest[0])?,
-            hours: read(&HOUR, rest[1])?,
-            days: read(&DAY, day)?,
-            months: read(&MONTH, rest[3])?,
-            // 7 is Sunday too.
-            weekdays: (weekdays | weekdays >> 7) & 0x7f,
-            both_days: day.starts_with('*') || weekday.starts_with('*'),
-            by_clock: rest[0].starts_with('*') || rest[1].starts_with('*'),
-        };
+        let cron = Self::from_fields(second, rest)
+            .map_err(|error| CronError::Field { expression: trimmed.to_owned(), error })?;
         let any = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
         match cron.civil_from(any) {
             Some(_) => Ok(cron),
@@ -177,12 +160,30 @@ impl Cron {
         }
     }
 
+    /// `rest`: the five fields from the minute on.
+    fn from_fields(second: &str, rest: &[&str]) -> Result<Self, CronFieldError> {
+        let day = any_day(rest[2]);
+        let weekday = any_day(rest[4]);
+        let weekdays = WEEKDAY.read(weekday)?;
+        Ok(Self {
+            seconds: SECOND.read(second)?,
+            minutes: MINUTE.read(rest[0])?,
+            hours: HOUR.read(rest[1])?,
+            days: DAY.read(day)?,
+            months: MONTH.read(rest[3])?,
+            // 7 is Sunday too.
+            weekdays: (weekdays | weekdays >> 7) & 0x7f,
+            both_days: day.starts_with('*') || weekday.starts_with('*'),
+            by_clock: rest[0].starts_with('*') || rest[1].starts_with('*'),
+        })
+    }
+
     /// The first time after `after`. `None`: there is none in the next decades.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if self.by_clock { self.next_by_clock(after, zone) } else { self.next_fixed(after, zone) }
     }
 
-    /// In each period between two changes of the clock, what the clock shows fits.
+    /// Searches each period between two changes of the clock by itself, by the times of the clock.
     fn next_by_clock(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut from = start_of_next_second(after)?;
         let end = zone.to_datetime(after).year().saturating_add(YEARS);
@@ -238,7 +239,9 @@ impl Cron {
                 time = self.time_from(Time::midnight());
                 continue;
             }
-            if let Some(time) = time.filter(|_| self.has_day(date)) {
+            if let Some(time) = time
+                && self.has_day(date)
+            {
                 return Some(date.to_datetime(time));
             }
             date = date.tomorrow().ok()?;
@@ -256,21 +259,20 @@ impl Cron {
     /// The first time of a day from `from` on that fits.
     fn time_from(&self, from: Time) -> Option<Time> {
         // A part of a second is past its beginning, but callers give whole ones.
-        let (hour, minute, second) = (from.hour(), from.minute(), from.second());
-        let time = |hour, minute, second| Time::new(hour, minute, second, 0).ok();
-        let first = |set: u64| i8::try_from(set.trailing_zeros()).unwrap_or(0);
+        let hour = from.hour();
+        let minute = from.minute();
         if self.hours >> hour & 1 == 1 {
             if self.minutes >> minute & 1 == 1
-                && let Some(second) = from_bit(self.seconds, second)
+                && let Some(second) = from_bit(self.seconds, from.second())
             {
-                return time(hour, minute, second);
+                return Time::new(hour, minute, second, 0).ok();
             }
             if let Some(minute) = from_bit(self.minutes, minute + 1) {
-                return time(hour, minute, first(self.seconds));
+                return Time::new(hour, minute, first_bit(self.seconds), 0).ok();
             }
         }
         let hour = from_bit(self.hours, hour + 1)?;
-        time(hour, first(self.minutes), first(self.seconds))
+        Time::new(hour, first_bit(self.minutes), first_bit(self.seconds), 0).ok()
     }
 }
 
@@ -279,6 +281,10 @@ fn from_bit(set: u64, from: i8) -> Option<i8> {
     let from = u32::try_from(from).ok()?;
     let rest = set.checked_shr(from).filter(|rest| *rest != 0)?;
     i8::try_from(from + rest.trailing_zeros()).ok()
+}
+
+fn first_bit(set: u64) -> i8 {
+    i8::try_from(set.trailing_zeros()).unwrap_or(0)
 }
 
 fn next_second(civil: DateTime) -> Option<DateTime> {
@@ -298,24 +304,26 @@ impl Field {
     }
 
     fn part(&self, text: &str) -> Result<u64, CronFieldError> {
-        let wrong = || CronFieldError::Value { part: text.to_owned(), field: self.name };
         let (range, step) = match text.split_once('/') {
             None => (text, None),
             Some((range, step)) => {
-                let step = number(step).filter(|step| (1..=self.to).contains(step));
-                let wrong = || CronFieldError::Step { part: text.to_owned(), most: self.to };
-                (range, Some(step.ok_or_else(wrong)?))
+                let step = number(step)
+                    .filter(|step| (1..=self.to).contains(step))
+                    .ok_or_else(|| CronFieldError::Step { part: text.to_owned(), most: self.to })?;
+                (range, Some(step))
             }
         };
+        let wrong_value = CronFieldError::Value { part: text.to_owned(), field: self.name };
         let (from, to) = match range.split_once('-') {
             _ if range == "*" => (self.from, self.to),
-            Some((from, to)) => {
-                (self.value(from).ok_or_else(wrong)?, self.value(to).ok_or_else(wrong)?)
-            }
+            Some((from, to)) => match (self.value(from), self.value(to)) {
+                (Some(from), Some(to)) => (from, to),
+                _ => return Err(wrong_value),
+            },
             // A step needs a range, as in cron: `5/10` means something else in each program.
-            None if step.is_some() => return Err(wrong()),
+            None if step.is_some() => return Err(wrong_value),
             None => {
-                let value = self.value(range).ok_or_else(wrong)?;
+                let Some(value) = self.value(range) else { return Err(wrong_value) };
                 (value, value)
             }
         };
@@ -329,9 +337,11 @@ impl Field {
     }
 
     fn value(&self, text: &str) -> Option<u8> {
-        let named = self.words.iter().position(|word| word.eq_ignore_ascii_case(text));
-        let named = named.and_then(|at| u8::try_from(at).ok()).map(|at| at + self.from);
-        named.or_else(|| number(text)).filter(|value| (self.from..=self.to).contains(value))
+        let word = self.words.iter().position(|word| word.eq_ignore_ascii_case(text));
+        word.and_then(|at| u8::try_from(at).ok())
+            .map(|at| at + self.from)
+            .or_else(|| number(text))
+            .filter(|value| (self.from..=self.to).contains(value))
     }
 }
 

@@ -31,9 +31,9 @@ pub struct ClaimedRun {
     pub owner: Owner,
     /// The task's name.
     pub name: String,
-    /// Who made the task, and what bounds it.
+    /// The maker of the task, and its bounds.
     pub maker: Maker,
-    /// What it does.
+    /// The action of the task.
     pub action: TaskAction,
     /// The time that it is for.
     pub due: Timestamp,
@@ -42,13 +42,13 @@ pub struct ClaimedRun {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// It did its work.
+    /// The run did its work.
     Done,
-    /// It failed.
+    /// The run failed.
     Failed,
-    /// A rule denied it, or it needed approval.
+    /// A rule denied the run, or the run needed approval.
     Denied,
-    /// It was told to end. Nobody knows how far it got, so it isn't repeated.
+    /// The run was told to end. Nobody knows how far it got, so it isn't repeated.
     Interrupted,
 }
 
@@ -57,7 +57,7 @@ pub enum RunEnd {
 pub struct RunResult {
     /// How it ended.
     pub end: RunEnd,
-    /// What it answered, or why it failed. It is cut and neutralised when it is kept.
+    /// The answer, or the reason of the failure. It is cut and neutralised when it is kept.
     pub output: String,
 }
 
@@ -191,7 +191,7 @@ impl Schedule {
     }
 }
 
-/// Finds new times for tasks that ran in what is now the far future: the clock was wrong then.
+/// Finds new times for tasks whose last run is in the far future: the clock was wrong then.
 fn correct(connection: &Connection, now: Timestamp) -> Result<(), ScheduleError> {
     let far = now.as_millisecond().saturating_add(CORRECTION.as_secs().saturating_mul(1000));
     let mut statement =
@@ -257,7 +257,8 @@ fn first_free(
         None => statement.query([])?,
     };
     while let Some(row) = rows.next()? {
-        let (first, task) = (row.get(0)?, row.get(1)?);
+        let first = row.get(0)?;
+        let task = row.get(1)?;
         if !busy.contains(&task) {
             return Ok(Some((first, task)));
         }
@@ -276,7 +277,7 @@ fn claim_due(
     let when = match when(connection, task)? {
         Ok(when) => when,
         Err(error) => {
-            // What can't be known doesn't run.
+            // A task with an unknown time doesn't run.
             set_next(connection, task, None, now)?;
             note(connection, task, first, now, "failed", 0, &error.to_string())?;
             return Ok(None);
@@ -287,11 +288,12 @@ fn claim_due(
         .query_row([task], |row| text(row, 0))?;
     let Pending { mut times, more } = when.pending(first, now);
     if times.is_empty() {
-        // Its expression says another time than what was kept, as after a change of the zone's
-        // rules: the time that was kept counts.
+        // The expression gives another time than the kept one, as after a change of the zone's
+        // rules. The kept time counts.
         times.push(first);
     }
-    let (earliest, latest) = (times[0], times[times.len() - 1]);
+    let earliest = times[0];
+    let latest = times[times.len() - 1];
     let others = u32::try_from(times.len() - 1).unwrap_or(u32::MAX) + u32::from(more);
     let due = match &*missed {
         "all" => {
@@ -308,10 +310,8 @@ fn claim_due(
             Some(_) => (others, times[times.len() - 2]),
             None => (others + 1, latest),
         };
-        let passed = match more {
-            true => format!("{MAX_MISSED} times or more"),
-            false => counted(skipped, "time"),
-        };
+        let passed =
+            if more { format!("{MAX_MISSED} times or more") } else { counted(skipped, "time") };
         let why = format!("nothing ran, and {passed} passed");
         // The last of them is the one that the note is for.
         note(connection, task, last, now, "skipped", skipped.saturating_sub(1), &why)?;
@@ -408,11 +408,7 @@ fn claimed(
     let Some((listed, maker, action)) = found else {
         return Err(ScheduleError::Removed);
     };
-    let read = serde_json::from_str(&maker).map_err(KeptTaskError::Maker);
-    let read = read.and_then(|maker| {
-        Ok((maker, serde_json::from_str(&action).map_err(KeptTaskError::Action)?))
-    });
-    Ok(read.map(|(maker, action)| ClaimedRun {
+    Ok(read_kept(&maker, &action).map(|(maker, action)| ClaimedRun {
         id,
         task,
         owner: listed.owner,
@@ -421,6 +417,12 @@ fn claimed(
         action,
         due: moment(due),
     }))
+}
+
+fn read_kept(maker: &str, action: &str) -> Result<(Maker, TaskAction), KeptTaskError> {
+    let maker = serde_json::from_str(maker).map_err(KeptTaskError::Maker)?;
+    let action = serde_json::from_str(action).map_err(KeptTaskError::Action)?;
+    Ok((maker, action))
 }
 
 /// Pauses a task that can't be read, and keeps why: the others go on.

@@ -132,14 +132,14 @@ impl ScheduleError {
     /// The error for the file at `path`.
     pub(crate) fn at(self, path: &Path) -> Self {
         let Self::Sqlite(error) = self else { return self };
-        let unavailable = |reason: String| Self::Unavailable { path: path.to_owned(), reason };
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => unavailable(
-                "it is damaged. Move it and its `-wal` file away to begin without tasks".into(),
-            ),
-            Some(ErrorCode::DiskFull) => unavailable("the disk is full".into()),
-            _ => unavailable(error.to_string()),
-        }
+        let reason = match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => return Self::Busy,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                "it is damaged. Move it and its `-wal` file away to begin without tasks".to_owned()
+            }
+            Some(ErrorCode::DiskFull) => "the disk is full".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::Unavailable { path: path.to_owned(), reason }
     }
 }

@@ -43,5 +43,5 @@ pub const MAX_ARGUMENTS: usize = 64 * 1024;
 /// The output of a run that was interrupted.
 pub const INTERRUPTED: &str =
     "The process that runs tasks ended during this run. It is not repeated.";
-/// What is said where no process runs the tasks, and what starts one.
+/// The notice where no process runs the tasks, with the commands that start one.
 pub const NO_RUNNER: &str = "No process runs tasks at the moment. To have them run, start `toolhold tasks daemon`, or set it up for good with `toolhold tasks daemon --install`; `toolhold serve` runs them too while it lives.";

@@ -1,8 +1,8 @@
-//! Who made a scheduled task, and what bounds it.
+//! The maker of a scheduled task, and its bounds.
 
 use serde::{Deserialize, Serialize};
 
-/// Who made a task, and what bounds it: it can never do more than the call that made it.
+/// The maker of a task, and its bounds: a task can never do more than the call that made it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Maker {
     /// The session of the call.
@@ -15,7 +15,7 @@ pub struct Maker {
     /// known.
     #[serde(default = "not_known")]
     pub untrusted: bool,
-    /// What the configuration allowed then, in texts that only take away.
+    /// Limits of the configuration at that time, in texts that only take away.
     pub bounds: Vec<String>,
 }
 

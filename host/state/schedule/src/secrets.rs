@@ -5,7 +5,7 @@ use toolhold_redaction::{self as redaction, Keys};
 
 use crate::tasks::Listed;
 
-/// Redacts what a person would show others, as in answers and in the audit.
+/// Redacts a task that a person may show to others, as in answers and in the audit.
 pub fn hide_secrets(task: &mut Listed) {
     match &mut task.state.order.action {
         TaskAction::Call { arguments, .. } => {

@@ -24,7 +24,7 @@ use crate::{MAX_ARGUMENTS, MAX_NAME, MAX_PROMPT, MAX_RUNS, MAX_TASKS, connection
 /// The file in the folder.
 const FILE: &str = "tasks.db";
 
-/// The lock of whoever runs the tasks.
+/// The lock of the process that runs the tasks.
 const RUNNER: &str = "runner.lock";
 
 /// Whose tasks: they see and change no others.
@@ -39,7 +39,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The principal of whoever runs this process.
+    /// The principal of the user who runs this process.
     pub const USER: &'static str = "user";
 
     /// The caller of a server that it serves. `None`: the user of this machine.
@@ -139,16 +139,17 @@ impl Schedule {
     ///
     /// The folder can't be used.
     pub fn become_runner(&self) -> Result<File, ScheduleError> {
-        let unusable = |error| self.unusable(&error);
-        let mut lock = self.private()?.lock(RUNNER).map_err(unusable)?;
-        // Whoever finds it locked reads who holds it.
+        let mut lock = self.private()?.lock(RUNNER).map_err(|error| self.unusable(&error))?;
+        // A process that finds the file locked reads the holder's number in it.
         let number = std::process::id().to_string();
-        let write = lock.set_len(0).and_then(|()| lock.write_all(number.as_bytes()));
-        write.map_err(unusable)?;
+        lock.set_len(0)
+            .and_then(|()| lock.write_all(number.as_bytes()))
+            .map_err(|error| self.unusable(&error))?;
         Ok(lock)
     }
 
-    /// The process that runs the tasks at this moment. `None`: there is none. It creates nothing.
+    /// The process that runs the tasks at this moment. `None`: no process runs them. Creates
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -179,7 +180,7 @@ impl Schedule {
         self.folder.join(FILE).exists()
     }
 
-    /// What wakes the runner.
+    /// Makes the alarm that wakes the runner.
     ///
     /// # Errors
     ///
@@ -212,10 +213,8 @@ impl Schedule {
             let is_new = !transaction
                 .prepare_cached(&format!("SELECT 1 FROM tasks WHERE {OF_OWNER} AND name = ?4"))?
                 .exists(params![owner.plugin, owner.principal, owner.directory, order.name])?;
-            let gave_way = match is_new {
-                true => make_room(&transaction, owner, quotas)?,
-                false => Vec::new(),
-            };
+            let gave_way =
+                if is_new { make_room(&transaction, owner, quotas)? } else { Vec::new() };
             transaction
                 .prepare_cached(
                     "INSERT INTO tasks
@@ -251,8 +250,8 @@ impl Schedule {
         Ok(kept)
     }
 
-    /// Changes when a task runs, and nothing else: its maker, its action and what bounds it stay,
-    /// and it stays paused. Of the order, its name and its times count.
+    /// Changes when a task runs, and nothing else: its maker, its action and its bounds stay, and
+    /// it stays paused. Of the order, its name and its times count.
     ///
     /// # Errors
     ///
@@ -466,7 +465,7 @@ fn check(
         let shown = neutral_line(cut(&order.missed, MAX_NAME));
         return Err(TaskOrderError::Missed(shown).into());
     }
-    // Whoever runs or shows the task may have another zone.
+    // The process that runs or shows the task may have another zone.
     order.zone = order.zone.take().or_else(machine_zone);
     let zone = order.zone.as_deref();
     let when = When::parse(&order.kind, &order.when, zone, now).map_err(TaskOrderError::from)?;
@@ -484,9 +483,9 @@ fn check(
 }
 
 fn check_name(name: &str) -> Result<(), TaskOrderError> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
     let count = name.chars().count();
-    if count == 0 || count > MAX_NAME || !name.chars().all(allowed) || name.trim() != name {
+    let is_allowed = name.chars().all(|c| c.is_ascii_alphanumeric() || "._- ".contains(c));
+    if count == 0 || count > MAX_NAME || !is_allowed || name.trim() != name {
         return Err(TaskOrderError::Name);
     }
     Ok(())
@@ -603,7 +602,8 @@ pub(crate) fn listed_of(row: &Row<'_>) -> rusqlite::Result<Listed> {
     let zone = optional_text(row, 9)?;
     let next: Option<i64> = row.get(12)?;
     let in_zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
-    let (kind, mut when) = (text(row, 7)?, text(row, 8)?);
+    let kind = text(row, 7)?;
+    let mut when = text(row, 8)?;
     // It is kept in UTC.
     if kind == "once"
         && let Ok(at) = when.parse::<Timestamp>()
@@ -640,12 +640,11 @@ fn runs(connection: &Connection, task: i64, most: usize) -> Result<Vec<TaskRun>,
         "SELECT due, started, ended, state, missed, output FROM runs
          WHERE task = ?1 ORDER BY id DESC LIMIT ?2",
     )?;
-    let time = |moment: Option<i64>| moment.map(|moment| shown(moment, &zone));
     let rows = statement.query_map(params![task, most], |row| {
         Ok(TaskRun {
             due: shown(row.get(0)?, &zone),
-            started: time(row.get(1)?),
-            ended: time(row.get(2)?),
+            started: row.get::<_, Option<i64>>(1)?.map(|moment| shown(moment, &zone)),
+            ended: row.get::<_, Option<i64>>(2)?.map(|moment| shown(moment, &zone)),
             state: text(row, 3)?,
             missed: u32::try_from(row.get::<_, i64>(4)?).unwrap_or(u32::MAX),
             output: text(row, 5)?,

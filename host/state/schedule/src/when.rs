@@ -73,7 +73,7 @@ pub enum WhenError {
     /// A date whose month has fewer days.
     #[error("`{0}` is no time: its month has no such day")]
     Day(String),
-    /// A time or a duration beyond what a moment can be.
+    /// A time or a duration beyond the latest possible moment.
     #[error("`{0}` is more than ten years away; the limit is ten years")]
     Beyond(String),
     /// A moment that is too far away.
@@ -94,7 +94,7 @@ impl When {
     ///
     /// # Errors
     ///
-    /// It isn't a time of this kind, has passed or is too far away, or there is no such zone.
+    /// The text isn't a time of this kind, has passed or is too far away, or there is no such zone.
     pub fn parse(
         kind: &str,
         text: &str,
@@ -107,10 +107,11 @@ impl When {
         match kind {
             "once" => moment(text, zone, now).map(Self::Once),
             "every" => {
-                let seconds = text.trim().parse::<i64>().ok();
-                let seconds = seconds.filter(|seconds| (1..=LONGEST).contains(seconds));
-                let seconds = seconds.ok_or_else(|| WhenError::Period(text.trim().to_owned()))?;
-                Ok(Self::Every { seconds, since: now })
+                let number = text.trim().parse::<i64>().ok();
+                match number.filter(|seconds| (1..=LONGEST).contains(seconds)) {
+                    Some(seconds) => Ok(Self::Every { seconds, since: now }),
+                    None => Err(WhenError::Period(text.trim().to_owned())),
+                }
             }
             "cron" => Ok(Self::Cron(Box::new(Cron::parse(text)?), find_zone(zone)?)),
             other => Err(WhenError::Kind(other.to_owned())),
@@ -147,20 +148,22 @@ impl When {
         shortest
     }
 
-    /// The times from `first`, which is one, up to `now`.
+    /// The times from `first` on, which is one of them, up to `now`.
     pub fn pending(&self, first: Timestamp, now: Timestamp) -> Pending {
         // Nothing is before `first`, so a moment before it is where the search may begin.
         let before = first.as_millisecond().saturating_sub(1);
-        let (mut from, mut more) = (before, false);
+        let mut from = before;
+        let mut more = false;
         if self.collect(before, now).len() > MAX_MISSED {
             more = true;
             // The earliest moment after which there are no more than the limit.
             let mut end = now.as_millisecond();
             while end - from > 1 {
                 let middle = from + (end - from) / 2;
-                match self.collect(middle, now).len() > MAX_MISSED {
-                    true => from = middle,
-                    false => end = middle,
+                if self.collect(middle, now).len() > MAX_MISSED {
+                    from = middle;
+                } else {
+                    end = middle;
                 }
             }
             from = end;
@@ -193,8 +196,8 @@ pub fn find_zone(name: Option<&str>) -> Result<TimeZone, WhenError> {
         // A machine that names no zone has UTC.
         return Ok(TimeZone::try_system().unwrap_or(TimeZone::UTC));
     };
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/_-+".contains(&byte);
-    let known = (1..=MAX_ZONE).contains(&name.len()) && name.bytes().all(allowed);
+    let known = (1..=MAX_ZONE).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_-+".contains(&byte));
     let zone = known.then(|| TimeZone::get(name).ok()).flatten();
     zone.ok_or_else(|| WhenError::Zone(neutral_line(cut(name, MAX_ZONE))))
 }
@@ -218,14 +221,15 @@ pub fn zone_name(name: Option<&str>) -> String {
     }
 }
 
-/// What a change of the clock makes of a time without an offset: it doesn't exist in its zone, or
-/// twice. `None`: it is one moment, or no such time.
+/// Describes the effect of a change of the clock on a time without an offset: the time doesn't
+/// exist in its zone, or twice. `None`: the text is one moment, or isn't a time.
 pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String> {
     let text = text.trim();
     if kind != "once" || text.len() > MAX_TIME || text.parse::<Timestamp>().is_ok() {
         return None;
     }
-    let (civil, in_zone) = (text.parse::<DateTime>().ok()?, find_zone(zone).ok()?);
+    let civil = text.parse::<DateTime>().ok()?;
+    let in_zone = find_zone(zone).ok()?;
     let ambiguous = in_zone.to_ambiguous_timestamp(civil);
     let why = match ambiguous.offset() {
         AmbiguousOffset::Unambiguous { .. } => return None,
@@ -256,7 +260,6 @@ fn has_possible_offset(text: &str) -> bool {
 fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, WhenError> {
     let text = text.trim();
     let zone = find_zone(zone)?;
-    let shown = || neutral_line(cut(text, MAX_TIME));
     let at = if text.len() > MAX_TIME || !has_possible_offset(text) {
         None
     } else if let Ok(at) = text.parse::<Timestamp>() {
@@ -274,22 +277,22 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, W
                 .and_then(|civil| zone.to_ambiguous_timestamp(civil).compatible().ok()),
         };
         if later.is_none() && span.is_positive() {
-            return Err(WhenError::Beyond(shown()));
+            return Err(WhenError::Beyond(shown(text)));
         }
         later
     } else {
         None
     };
     let at = at.ok_or_else(|| {
-        // The last days of the year 9999 are beyond what a moment can be.
+        // The last days of the year 9999 are beyond the latest possible moment.
         let date = text.get(..10).and_then(|date| date.parse::<Date>().ok());
         if date.is_some_and(|date| date.year() == Date::MAX.year()) {
-            return WhenError::Beyond(shown());
+            return WhenError::Beyond(shown(text));
         }
         if text.get(..10).is_some_and(is_no_day) {
-            return WhenError::Day(shown());
+            return WhenError::Day(shown(text));
         }
-        WhenError::Time(shown())
+        WhenError::Time(shown(text))
     })?;
     // Times are kept in milliseconds. A part of one would be another moment after it was kept.
     let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
@@ -301,4 +304,8 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, W
         return Err(WhenError::TooFar(at));
     }
     Ok(at)
+}
+
+fn shown(text: &str) -> String {
+    neutral_line(cut(text, MAX_TIME))
 }
