@@ -19,7 +19,7 @@ const FIRST_VERSION: i32 = 1;
 /// How long an operation waits for another process that writes, at most.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// How long to wait before what SQLite doesn't wait for is tried again.
+/// The wait before a step that SQLite itself doesn't wait for is tried again.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Instructions of SQLite's machine between two looks at the deadline.
@@ -28,7 +28,7 @@ const STEPS: i32 = 1000;
 /// Bytes of a page of the file.
 const PAGE: u64 = 4096;
 
-/// What a database is for.
+/// The form of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseForm {
     /// Marks the file as one of this kind, in its header.
@@ -42,8 +42,8 @@ pub struct DatabaseForm {
     pub longest: usize,
     /// Most bytes of the file.
     pub bytes: u64,
-    /// Whether what it holds can be made again, so that a write need not wait for the disk. The
-    /// file is whole after a power failure, but the last writes may be missing.
+    /// Whether the content can be made again, so that a write need not wait for the disk. The file
+    /// is whole after a power failure, but the last writes may be missing.
     pub is_derived: bool,
 }
 
@@ -66,7 +66,7 @@ impl DatabaseForm {
         connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, 4096)?;
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         connection.busy_timeout(BUSY)?;
-        // Readers don't wait for a writer. What a write has returned is on disk.
+        // Readers don't wait for a writer. A finished write is on disk.
         keep_log(&connection)?;
         let synchronous = if self.is_derived { "NORMAL" } else { "FULL" };
         connection.pragma_update(None, "synchronous", synchronous)?;
@@ -101,7 +101,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// Those of the operation, a file that can't be used, or the stop.
+    /// The errors of the operation, a file that can't be used, or the stop.
     pub fn run<T>(
         &self,
         stop: &Stop,
@@ -122,21 +122,23 @@ impl Database {
     }
 
     fn open(&self, path: &Path) -> Result<Connection, StoreError> {
-        let unusable =
-            |path: &Path, reason: String| StoreError::Unavailable { path: path.to_owned(), reason };
         let well_formed = !self.name.is_empty()
             && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !well_formed {
-            return Err(unusable(path, "it needs the name of a plugin".to_owned()));
+            return Err(StoreError::unavailable(path, "it needs the name of a plugin"));
         }
-        // What is wrong with the folder is no fault of the file.
-        let of_folder = |error: io::Error| unusable(&self.folder, error.to_string());
-        let private = PrivateFolder::make(&self.folder).map_err(of_folder)?;
+        let private =
+            PrivateFolder::make(&self.folder).map_err(|error| self.folder_error(&error))?;
         // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
         // exchange it. The file is not opened here: closing it would end the locks of other
         // connections of this process.
-        private.check_closed().map_err(of_folder)?;
+        private.check_closed().map_err(|error| self.folder_error(&error))?;
         self.form.open(path)
+    }
+
+    /// The error for a fault of the folder, which is no fault of the file.
+    fn folder_error(&self, error: &io::Error) -> StoreError {
+        StoreError::unavailable(&self.folder, error.to_string())
     }
 }
 
@@ -159,7 +161,6 @@ fn keep_log(connection: &Connection) -> Result<(), rusqlite::Error> {
 
 /// Creates the tables of a new file, and checks and upgrades those of an old one.
 fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<(), StoreError> {
-    let unusable = |reason| StoreError::Unavailable { path: path.to_owned(), reason };
     step(connection, (0, 0), form.tables)?;
     let mut newest = FIRST_VERSION;
     for upgrade in form.upgrades {
@@ -170,11 +171,14 @@ fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<
     }
     match state(connection)? {
         (application, _) if application != form.application => {
-            Err(unusable("another program has made it. Move it away".into()))
+            Err(StoreError::unavailable(path, "another program has made it. Move it away"))
         }
-        (_, version) if version != newest => Err(unusable(format!(
-            "it has version {version}; this Toolhold reads version {newest}. Use a newer Toolhold"
-        ))),
+        (_, version) if version != newest => {
+            let reason = format!(
+                "it has version {version}; this Toolhold reads version {newest}. Use a newer Toolhold"
+            );
+            Err(StoreError::unavailable(path, reason))
+        }
         _ => Ok(()),
     }
 }
@@ -192,18 +196,17 @@ fn step(
     // A table that is exchanged would take along the rows that refer to it.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let done = state(connection).and_then(|now| match now == before {
-        true => connection.execute_batch(statements),
-        false => Ok(()),
-    });
+    let done = state(connection)
+        .and_then(|now| if now == before { connection.execute_batch(statements) } else { Ok(()) });
     connection.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     done
 }
 
-/// Which program's file it is, and the version of its tables.
+/// Reads which program's file it is, and the version of its tables.
 fn state(connection: &Connection) -> Result<(i32, i32), rusqlite::Error> {
-    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get(0));
-    Ok((number("application_id")?, number("user_version")?))
+    let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok((application, version))
 }
 
 /// Runs an operation that stops when `stop` is due, and waits at most `busy` for other processes.

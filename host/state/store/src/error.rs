@@ -35,19 +35,24 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// `reason`: why, and what to do.
+    pub(crate) fn unavailable(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Unavailable { path: path.to_owned(), reason: reason.into() }
+    }
+
     /// The error for the store in `path`.
     pub(crate) fn at(self, path: &Path) -> Self {
         let Self::Sqlite(error) = self else { return self };
-        let unavailable = |reason: String| Self::Unavailable { path: path.to_owned(), reason };
         match error.sqlite_error_code() {
-            // Only the deadline and cancelling interrupt it.
+            // Only the deadline and cancelling interrupt SQLite.
             Some(ErrorCode::OperationInterrupted) => Self::Stopped,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => unavailable(
-                "it is damaged. Move it and its `-wal` file away to begin with an empty one".into(),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::unavailable(
+                path,
+                "it is damaged. Move it and its `-wal` file away to begin with an empty one",
             ),
-            Some(ErrorCode::DiskFull) => unavailable("the disk is full".into()),
-            _ => unavailable(error.to_string()),
+            Some(ErrorCode::DiskFull) => Self::unavailable(path, "the disk is full"),
+            _ => Self::unavailable(path, error.to_string()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The store of a plugin: keys and values that it keeps between its calls, within a quota.
 //!
 //! A plugin has one file, an SQLite database in Toolhold's own data folder. All statements are
-//! constants of this crate; what a guest gives is only ever bound as a parameter. Several processes
+//! constants of this crate; data of a guest is only ever bound as a parameter. Several processes
 //! may use a store at once.
 //!
 //! [`index`] keeps documents, and searches in them.
@@ -30,7 +30,7 @@ pub const MAX_ENTRIES: usize = 1000;
 /// Most bytes of the keys and values of a page. One entry always fits.
 pub const MAX_PAGE: usize = 4 << 20;
 
-/// What a plugin may keep.
+/// Limits of a plugin's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes of all keys and values together.
@@ -73,7 +73,7 @@ pub struct Page {
     pub cursor: Option<String>,
 }
 
-/// A key and a value: what a write expects, or what it makes. `None`: no such key.
+/// A key and a value that a write expects or makes. `None`: no such key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyValue<'a> {
     /// The key.
@@ -163,7 +163,8 @@ impl Store {
             )?;
             let after = cursor.unwrap_or_default();
             let mut rows = statement.query(params![prefix.as_bytes(), after.as_bytes()])?;
-            let (mut entries, mut bytes) = (Vec::<Entry>::new(), 0);
+            let mut entries = Vec::<Entry>::new();
+            let mut bytes = 0;
             while let Some(row) = rows.next()? {
                 let key = row.get_ref(0)?.as_bytes().map_err(rusqlite::Error::from)?;
                 if !key.starts_with(prefix.as_bytes()) {
@@ -222,7 +223,7 @@ impl Store {
         })
     }
 
-    /// What the plugin keeps: bytes of keys and values, and keys.
+    /// The size of the plugin's store: bytes of keys and values, and keys.
     ///
     /// # Errors
     ///
@@ -280,15 +281,14 @@ fn apply(
     let mut delete = transaction.prepare_cached("DELETE FROM entries WHERE key = ?1")?;
     for KeyValue { key, value } in changes {
         let name = key.as_bytes();
-        let of = |value: usize| u64::try_from(key.len() + value).unwrap_or(u64::MAX);
         let old: Option<u64> = size.query_row([name], |row| row.get(0)).optional()?;
         if let Some(old) = old {
-            now.bytes = now.bytes.saturating_sub(old.saturating_add(of(0)));
+            now.bytes = now.bytes.saturating_sub(old.saturating_add(entry_size(key, 0)));
             now.keys = now.keys.saturating_sub(1);
         }
         match value {
             Some(value) => {
-                now.bytes = now.bytes.saturating_add(of(value.len()));
+                now.bytes = now.bytes.saturating_add(entry_size(key, value.len()));
                 now.keys += 1;
                 put.execute(params![name, value])?;
             }
@@ -297,15 +297,13 @@ fn apply(
             }
         }
     }
-    // A store over a quota that was lowered may still shrink.
-    let over = |now: u64, before: u64, most: u64| now > most && now > before;
-    if over(now.bytes, before.bytes, quota.bytes) {
+    if exceeds(now.bytes, before.bytes, quota.bytes) {
         return Err(StoreError::Limit(format!(
             "the store would have {} bytes; the limit is {}",
             now.bytes, quota.bytes
         )));
     }
-    if over(now.keys, before.keys, quota.keys) {
+    if exceeds(now.keys, before.keys, quota.keys) {
         return Err(StoreError::Limit(format!(
             "the store would have {} keys; the limit is {}",
             now.keys, quota.keys
@@ -315,6 +313,16 @@ fn apply(
         .prepare_cached("UPDATE totals SET bytes = ?1, keys = ?2")?
         .execute(params![now.bytes, now.keys])?;
     Ok(())
+}
+
+fn entry_size(key: &str, value: usize) -> u64 {
+    u64::try_from(key.len() + value).unwrap_or(u64::MAX)
+}
+
+/// Whether a quota refuses a change. A store or an index over a quota that was lowered may still
+/// shrink.
+fn exceeds(now: u64, before: u64, most: u64) -> bool {
+    now > most && now > before
 }
 
 fn totals(connection: &Connection) -> Result<Quota, StoreError> {

@@ -9,12 +9,12 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use crate::index::{DocumentIndex, text};
 use crate::{Stop, StoreError};
 
-/// Changes that are kept beside two for each vector. A database that wasn't asked meanwhile gets
-/// all vectors anew.
+/// Changes that are kept, in addition to two for each vector. A database that wasn't asked
+/// meanwhile gets all vectors again.
 const MAX_UNSENT: u64 = 1_000_000;
 
-/// The tables. `mirrors` has a row for each length of vectors that a database has got, and where it
-/// is. Without one, no changes are kept.
+/// The tables. `mirrors` has a row for each length of vectors that a database has got, and the
+/// database's place. Without such a row, no changes are kept.
 pub(crate) const TABLES: &str = "
     CREATE TABLE mirrors (numbers INTEGER PRIMARY KEY, place TEXT NOT NULL) STRICT;
     CREATE TABLE unsent (
@@ -25,9 +25,9 @@ pub(crate) const TABLES: &str = "
     CREATE TABLE secret (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL) STRICT;
     INSERT INTO secret VALUES (1, lower(hex(randomblob(16))))";
 
-/// The same, apart for each [group]: a database gets the vectors of those that were searched with
-/// it, and no others. With the numbers of vectors, which no search has to count so. A change
-/// without a group is a vector that is gone.
+/// The same tables, apart for each [group]: a database gets only the vectors of groups that were
+/// searched with it. The numbers of vectors are kept too, so that no search has to count them. A
+/// change without a group is a removed vector.
 pub(crate) const GROUPS: &str = "
     DROP TABLE mirrors;
     DROP TABLE unsent;
@@ -76,7 +76,7 @@ pub struct UnsentVector {
 }
 
 /// The first two parts of a key, each with its `/`. All documents with a prefix that has them are
-/// in the same group. `None`: it has no two parts.
+/// in the same group. `None`: the key has no two parts.
 pub fn group(key: &str) -> Option<&str> {
     let (end, _) = key.match_indices('/').nth(1)?;
     Some(&key[..=end])

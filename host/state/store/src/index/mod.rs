@@ -2,9 +2,9 @@
 //!
 //! A plugin has one file, an SQLite database in Toolhold's own data folder, as its store is one.
 //! Words are searched with FTS5, and vectors are compared one by one. A database elsewhere may have
-//! the vectors too, and say which ones are near. All statements are constants of this crate; what a
-//! guest gives is only ever bound as a parameter, and its query is made of letters and digits
-//! alone. Several processes may use an index at once.
+//! the vectors too, and say which ones are near. All statements are constants of this crate; data
+//! of a guest is only ever bound as a parameter, and its query is made of letters and digits alone.
+//! Several processes may use an index at once.
 
 mod best;
 mod filter;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
 
-use crate::{Database, DatabaseForm, Stop, StoreError};
+use crate::{Database, DatabaseForm, Stop, StoreError, exceeds};
 
 pub use mirror::{Mirror, UnsentVector, group};
 pub use pending::PendingWrite;
@@ -52,7 +52,7 @@ pub const MAX_HITS: usize = 1000;
 /// documents have is common.
 const COMMON: usize = 20_000;
 
-/// What a plugin may keep.
+/// Limits of a plugin's documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexQuota {
     /// Bytes of all documents together, with their keys, tags, vectors and data.
@@ -66,18 +66,18 @@ pub struct IndexQuota {
 pub struct Document {
     /// Its key.
     pub key: String,
-    /// What is searched for words.
+    /// The text that is searched for words.
     pub text: String,
-    /// What a query can ask for exactly. No tag has a NUL.
+    /// Words that a query can ask for exactly. No tag has a NUL.
     pub tags: Vec<String>,
     /// A vector. It is compared with those that have as many numbers.
     pub vector: Option<Vec<i8>>,
-    /// What is kept with it and not searched.
+    /// Data that is kept with the document and not searched.
     pub data: Vec<u8>,
 }
 
 impl Document {
-    /// What counts for the quota.
+    /// Bytes that count for the quota.
     fn bytes(&self) -> usize {
         let tags: usize = self.tags.iter().map(|tag| tag.len() + 1).sum();
         let vector = self.vector.as_ref().map_or(0, Vec::len);
@@ -85,14 +85,14 @@ impl Document {
     }
 }
 
-/// What a listing has of a document.
+/// A document in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentEntry {
     /// Its key.
     pub key: String,
     /// Its tags.
     pub tags: Vec<String>,
-    /// What is kept with it.
+    /// Data that is kept with the document.
     pub data: Vec<u8>,
 }
 
@@ -105,14 +105,15 @@ pub struct DocumentPage {
     pub cursor: Option<String>,
 }
 
-/// What to search for. A query without words and without a vector finds the latest documents.
+/// The words, vector and limits of a search. A query without words and without a vector finds the
+/// latest documents.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IndexQuery<'a> {
     /// Words, without syntax: all that is no letter and no digit separates them.
     pub words: &'a str,
     /// A hit has all of these tags.
     pub tags: &'a [String],
-    /// What the key of a hit begins with.
+    /// The beginning of the key of a hit.
     pub prefix: &'a str,
     /// A vector to which those of documents are near.
     pub vector: Option<&'a [i8]>,
@@ -279,7 +280,8 @@ impl DocumentIndex {
                 "SELECT key, tags, data, text, numbers FROM documents LEFT JOIN vectors USING (id)
                  WHERE key = ?1",
             )?;
-            let (mut found, mut bytes) = (Vec::new(), 0);
+            let mut found = Vec::new();
+            let mut bytes = 0;
             for key in keys {
                 let one = statement.query_row([key.as_bytes()], document).optional()?;
                 bytes += one.as_ref().map_or(0, Document::bytes);
@@ -319,7 +321,8 @@ impl DocumentIndex {
                  WHERE key >= max(?1, ?2) AND +key > ?2 ORDER BY key",
             )?;
             let mut rows = statement.query(params![prefix.as_bytes(), after.as_bytes()])?;
-            let (mut entries, mut bytes) = (Vec::<DocumentEntry>::new(), 0);
+            let mut entries = Vec::<DocumentEntry>::new();
+            let mut bytes = 0;
             while let Some(row) = rows.next()? {
                 let key = text(row, 0)?;
                 if !key.starts_with(prefix) {
@@ -353,7 +356,7 @@ impl DocumentIndex {
         })
     }
 
-    /// What the plugin keeps.
+    /// The size of the plugin's index.
     ///
     /// # Errors
     ///
@@ -383,7 +386,7 @@ impl DocumentIndex {
     }
 }
 
-/// What an index holds.
+/// The size of an index.
 #[derive(Clone, Copy, Debug)]
 struct Totals {
     used: IndexQuota,
@@ -411,22 +414,21 @@ impl Totals {
 
     /// Whether documents fit, even if they replace none.
     fn has_room_for(&self, documents: &[Document], quota: IndexQuota) -> bool {
-        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let bytes = documents.iter().map(Document::bytes).sum();
-        self.used.bytes.saturating_add(count(bytes)) <= quota.bytes
-            && self.used.documents.saturating_add(count(documents.len())) <= quota.documents
+        let bytes: usize = documents.iter().map(Document::bytes).sum();
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let count = u64::try_from(documents.len()).unwrap_or(u64::MAX);
+        self.used.bytes.saturating_add(bytes) <= quota.bytes
+            && self.used.documents.saturating_add(count) <= quota.documents
     }
 
-    /// An index over a quota that was lowered may still shrink.
     fn check(&self, before: IndexQuota, quota: IndexQuota) -> Result<(), StoreError> {
-        let over = |now: u64, before: u64, most: u64| now > most && now > before;
-        if over(self.used.bytes, before.bytes, quota.bytes) {
+        if exceeds(self.used.bytes, before.bytes, quota.bytes) {
             return Err(StoreError::Limit(format!(
                 "the index would have {} bytes; the limit is {}",
                 self.used.bytes, quota.bytes
             )));
         }
-        if over(self.used.documents, before.documents, quota.documents) {
+        if exceeds(self.used.documents, before.documents, quota.documents) {
             return Err(StoreError::Limit(format!(
                 "the index would have {} documents; the limit is {}",
                 self.used.documents, quota.documents
@@ -458,12 +460,11 @@ fn tags(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
 }
 
 fn check_count(count: usize, what: &str) -> Result<(), StoreError> {
-    match count > MAX_DOCUMENTS {
-        true => Err(StoreError::Invalid(format!(
-            "there are {count} {what}; the limit is {MAX_DOCUMENTS}"
-        ))),
-        false => Ok(()),
+    if count > MAX_DOCUMENTS {
+        let why = format!("there are {count} {what}; the limit is {MAX_DOCUMENTS}");
+        return Err(StoreError::Invalid(why));
     }
+    Ok(())
 }
 
 fn check_key(key: &str) -> Result<(), StoreError> {
@@ -478,10 +479,11 @@ fn check_prefix(prefix: &str) -> Result<(), StoreError> {
 }
 
 fn check_size(size: usize, limit: usize, what: &str) -> Result<(), StoreError> {
-    match size > limit {
-        true => Err(StoreError::Invalid(format!("{what} is {size} bytes; the limit is {limit}"))),
-        false => Ok(()),
+    if size > limit {
+        let why = format!("{what} is {size} bytes; the limit is {limit}");
+        return Err(StoreError::Invalid(why));
     }
+    Ok(())
 }
 
 fn check_tags(tags: &[String]) -> Result<(), StoreError> {

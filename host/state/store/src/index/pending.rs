@@ -20,16 +20,16 @@ impl PendingWrite {
     ///
     /// # Errors
     ///
-    /// It has written nothing: the disk failed, or the stop was due.
+    /// Nothing was written: the disk failed, or the stop was due.
     pub fn wait(self) -> Result<(), StoreError> {
         self.0.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
 impl DocumentIndex {
-    /// Writes documents as [`put`](Self::put) does. Many in a derived index are written by another
-    /// thread, and this returns as soon as only the disk or the stop can fail. Who gets a write has
-    /// to wait for it before the next one, since that may build on it.
+    /// Writes documents as [`put`](Self::put) does. Another thread writes many documents of a
+    /// derived index, and this returns as soon as only the disk or the stop can fail. The caller
+    /// has to wait for a returned write before the next one, since that may build on it.
     ///
     /// # Errors
     ///
@@ -44,14 +44,14 @@ impl DocumentIndex {
             return self.put(&documents, stop).map(|()| None);
         }
         let (begin, begun) = mpsc::sync_channel(1);
-        let (index, stop) = (Arc::clone(self), stop.clone());
-        let write = move || {
+        let index = Arc::clone(self);
+        let stop = stop.clone();
+        let thread = Builder::new().name("toolhold-index".to_owned()).spawn(move || {
             index.write(&documents, &stop, || {
                 // The other side waits for it.
                 let _ = begin.send(());
             })
-        };
-        let thread = Builder::new().name("toolhold-index".to_owned()).spawn(write);
+        });
         let write = PendingWrite(thread.map_err(|error| StoreError::Unavailable {
             path: self.path(),
             reason: format!("this machine starts no thread: {error}"),

@@ -41,9 +41,10 @@ pub(crate) fn search(
         return Ok(Vec::new());
     }
     let depth = if query.vector.is_some() { limit.max(MERGED) } else { limit };
-    let by_words = match query.words.is_empty() {
-        true => Vec::new(),
-        false => rank_by_words(connection, query, &filter, totals, depth)?,
+    let by_words = if query.words.is_empty() {
+        Vec::new()
+    } else {
+        rank_by_words(connection, query, &filter, totals, depth)?
     };
     let by_vector = match query.vector {
         Some(vector) => rank_by_vector(connection, vector, query.near, &filter, totals, depth)?,
@@ -118,8 +119,9 @@ fn rank_by_words(
          ORDER BY rowid DESC",
     )?;
     let mut rows = statement.query([expression])?;
-    let (mut best, mut ranked) = (Best::new(depth), 0);
-    // What is common has too many documents to rank: the latest count.
+    let mut best = Best::new(depth);
+    let mut ranked = 0;
+    // A common word has too many documents to rank: the latest count.
     while ranked < COMMON
         && let Some(row) = rows.next()?
     {
@@ -149,17 +151,14 @@ fn rarest(
     if totals.used.documents <= common {
         return Ok(terms);
     }
-    let (most, bound) = match filter.narrow.is_some() {
-        true => (COMMON_IN_FEW, COMMON_IN_FEW),
-        false => (COMMON, COMMON),
-    };
+    let most = if filter.narrow.is_some() { COMMON_IN_FEW } else { COMMON };
     let mut statement = connection.prepare_cached(
         "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)",
     )?;
     let mut counted = Vec::new();
     for term in terms {
         let expression = format!("{{text parts}} : {term}");
-        let count: usize = statement.query_row(params![expression, bound + 1], |row| row.get(0))?;
+        let count: usize = statement.query_row(params![expression, most + 1], |row| row.get(0))?;
         if count > 0 {
             counted.push((count, term));
         }
@@ -177,7 +176,7 @@ fn rarest(
     Ok(taken)
 }
 
-/// Ranks by the cosine of two vectors. Those that point away aren't near, and those of another
+/// Ranks by the cosine of two vectors. Vectors that point away aren't near, and vectors of another
 /// length can't be compared.
 fn rank_by_vector(
     connection: &Connection,
@@ -190,21 +189,13 @@ fn rank_by_vector(
     if totals.vectors == 0 {
         return Ok(Vec::new());
     }
-    let norm = write::norm(vector);
-    let mut best = Best::new(depth);
-    let mut compare = |id: i64, other: &[u8], length: f64| {
-        if other.len() != vector.len() {
-            return Ok(());
-        }
-        let norms = norm * length;
-        let score = if norms > 0.0 { f64::from(dot(vector, other)) / norms } else { 0.0 };
-        let one = Scored { id, score };
-        if score > 0.0 && best.takes(one) && filter.passes(connection, id)? {
-            best.add(one);
-        }
-        Ok::<(), StoreError>(())
+    let mut ranking = VectorRanking {
+        connection,
+        filter,
+        vector,
+        norm: write::norm(vector),
+        best: Best::new(depth),
     };
-    let blob = |error| StoreError::Sqlite(rusqlite::Error::from(error));
     // To look few of them up is faster than to read all.
     let few = filter.few.as_ref().filter(|few| few.len() as u64 * 8 < totals.vectors);
     let looked_up: Option<BTreeSet<i64>> = match near {
@@ -219,7 +210,8 @@ fn rank_by_vector(
             for id in ids {
                 let mut rows = statement.query([id])?;
                 if let Some(row) = rows.next()? {
-                    compare(id, row.get_ref(1)?.as_blob().map_err(blob)?, row.get(0)?)?;
+                    let numbers = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+                    ranking.add(id, numbers, row.get(0)?)?;
                 }
             }
         }
@@ -228,11 +220,38 @@ fn rank_by_vector(
                 connection.prepare_cached("SELECT id, norm, numbers FROM vectors")?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                compare(row.get(0)?, row.get_ref(2)?.as_blob().map_err(blob)?, row.get(1)?)?;
+                let id = row.get(0)?;
+                let numbers = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+                ranking.add(id, numbers, row.get(1)?)?;
             }
         }
     }
-    Ok(best.into_sorted())
+    Ok(ranking.best.into_sorted())
+}
+
+/// Keeps the best of the documents whose vectors were compared.
+struct VectorRanking<'a> {
+    connection: &'a Connection,
+    filter: &'a Filter<'a>,
+    /// The query's vector, and its length.
+    vector: &'a [i8],
+    norm: f64,
+    best: Best,
+}
+
+impl VectorRanking<'_> {
+    fn add(&mut self, id: i64, numbers: &[u8], norm: f64) -> Result<(), StoreError> {
+        if numbers.len() != self.vector.len() {
+            return Ok(());
+        }
+        let norms = self.norm * norm;
+        let score = if norms > 0.0 { f64::from(dot(self.vector, numbers)) / norms } else { 0.0 };
+        let one = Scored { id, score };
+        if score > 0.0 && self.best.takes(one) && self.filter.passes(self.connection, id)? {
+            self.best.add(one);
+        }
+        Ok(())
+    }
 }
 
 fn dot(a: &[i8], b: &[u8]) -> i32 {

@@ -8,21 +8,24 @@ const MAX_TERMS: usize = 32;
 /// alone: no word is ever syntax. An identifier is one of them, and so are its parts.
 pub(crate) fn terms(words: &str) -> Vec<String> {
     let mut terms = Vec::new();
-    let mut add = |word: &str| {
-        let term = format!("\"{}\"", word.to_lowercase());
-        if terms.len() < MAX_TERMS && !terms.contains(&term) {
-            terms.push(term);
-        }
-    };
     let names = words.split(|c: char| !c.is_alphanumeric() && c != '_');
     for name in names.map(|name| name.trim_matches('_')).filter(|name| !name.is_empty()) {
-        add(name);
+        add_term(&mut terms, name);
         for word in name.split('_').filter(|word| !word.is_empty()) {
-            add(word);
-            pieces(word).into_iter().for_each(&mut add);
+            add_term(&mut terms, word);
+            for piece in pieces(word) {
+                add_term(&mut terms, piece);
+            }
         }
     }
     terms
+}
+
+fn add_term(terms: &mut Vec<String>, word: &str) {
+    let term = format!("\"{}\"", word.to_lowercase());
+    if terms.len() < MAX_TERMS && !terms.contains(&term) {
+        terms.push(term);
+    }
 }
 
 /// The parts of the words of a text that it doesn't have as words: of `parseUrl`, `parse Url`.
@@ -68,7 +71,8 @@ fn is_unspaced(c: char) -> bool {
 /// The parts of a word in camel case, or in several scripts. None: it is one part alone.
 fn humps(word: &str) -> Vec<&str> {
     let mut humps = Vec::new();
-    let (mut start, mut before) = (0, None::<char>);
+    let mut start = 0;
+    let mut before = None::<char>;
     let mut rest = word.char_indices().peekable();
     while let Some((at, c)) = rest.next() {
         let next_is_lower = rest.peek().is_some_and(|(_, next)| next.is_lowercase());
