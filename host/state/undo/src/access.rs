@@ -1,7 +1,7 @@
 //! Gives the owner of a file missing permissions for the time of an undo, and takes them back.
 //!
-//! A command may have taken them: `chmod 000`, `chmod -R a-w`. They are given for as long as an
-//! undo needs them, and then are as they were.
+//! A command may have taken them: `chmod 000`, `chmod -R a-w`. The owner has them for as long as an
+//! undo needs them. Then they are as they were.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 use super::rules::Rule;
 use super::saved_path;
 
-/// What an owner needs of a directory, and of a file that is read or written.
+/// The permissions that an owner needs for a directory, and for a file that is read or written.
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
 
-/// The permissions that are given. They are taken back when it is dropped.
+/// The permissions that are given. They are taken back when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
     given: RefCell<Vec<(OwnedFd, Given)>>,
-    /// Has a line for each, in case this process is killed.
+    /// A file with a line for each permission, in case this process is killed.
     notes: Option<File>,
 }
 
@@ -59,7 +59,7 @@ impl Access {
         Self { notes: Some(notes), given: RefCell::default() }
     }
 
-    /// Gives the owner what is needed of a directory.
+    /// Gives the owner the permissions that are needed for a directory.
     ///
     /// # Errors
     ///
@@ -68,11 +68,11 @@ impl Access {
         self.give(handle, DIRECTORY)
     }
 
-    /// Gives the owner what is needed of a file.
+    /// Gives the owner the permissions that are needed for a file.
     ///
     /// # Errors
     ///
-    /// Those of [`give_directory`](Self::give_directory).
+    /// The errors of [`give_directory`](Self::give_directory).
     pub(crate) fn give_file(&self, handle: BorrowedFd<'_>) -> Result<(), Errno> {
         self.give(handle, FILE)
     }

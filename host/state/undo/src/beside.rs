@@ -1,6 +1,6 @@
 //! Notices that calls that run at the same time change what another one moves, or one file by two
-//! names. The paths of a journal mean what its own call moved, and the state of a file is saved for
-//! the name that the call used: such changes, no undo can bring back.
+//! names. The paths of a journal depend on the moves of its own call alone, and the state of a file
+//! is saved for the name that the call used. So no undo can bring back such changes.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::state::Identity;
 #[derive(Debug, Default)]
 pub(crate) struct RunningCalls(Mutex<HashMap<String, Changes>>);
 
-/// What one of them has changed.
+/// The changes of one running call.
 #[derive(Debug, Default)]
 struct Changes {
     paths: HashSet<PathBuf>,
@@ -27,8 +27,8 @@ impl RunningCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a call changes a path, and the file there. Whether another one has moved something
-    /// there, or has changed the file by another name.
+    /// Notes that a call changes a path, and the file there. Returns whether another one has moved
+    /// something there, or has changed the file by another name.
     pub(crate) fn change(&self, call: &str, path: &Path, file: Option<Identity>) -> bool {
         let mut calls = self.calls();
         let mut others = calls.iter().filter(|(other, _)| *other != call);
@@ -49,14 +49,14 @@ impl RunningCalls {
         is_shared
     }
 
-    /// Notes that a call moves something. Whether another one has changed something there.
+    /// Notes that a call moves something. Returns whether another one has changed something there.
     pub(crate) fn rename(&self, call: &str, from: &Path, to: &Path) -> bool {
         let mut calls = self.calls();
-        let is_near = |path: &PathBuf| path.starts_with(from) || path.starts_with(to);
         let mut others = calls.iter().filter(|(other, _)| *other != call);
         let is_changed = others.any(|(_, other)| {
-            other.paths.iter().any(is_near)
-                || other.moves.iter().flatten().any(|end| is_near(end) || from.starts_with(end))
+            let mut ends = other.moves.iter().flatten();
+            other.paths.iter().any(|path| is_below(path, from, to))
+                || ends.any(|end| is_below(end, from, to) || from.starts_with(end))
         });
         let own = calls.entry(call.to_owned()).or_default();
         own.moves.push([from.to_owned(), to.to_owned()]);
@@ -67,4 +67,9 @@ impl RunningCalls {
     pub(crate) fn end(&self, call: &str) {
         self.calls().remove(call);
     }
+}
+
+/// Whether a path is one of the two ends of a move, or below one.
+fn is_below(path: &Path, from: &Path, to: &Path) -> bool {
+    path.starts_with(from) || path.starts_with(to)
 }

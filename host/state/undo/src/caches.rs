@@ -30,14 +30,14 @@ const CACHES: [&str; 6] = ["target", ".mypy_cache", ".pytest_cache", ".ruff_cach
 const TAG: &str = "CACHEDIR.TAG";
 const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// Bytes of the list of files that calls have made in one cache. A longer one starts again, and
-/// what isn't in it is saved.
+/// Bytes of the list of files that calls have made in one cache. A longer list starts again. Files
+/// that aren't in the list are saved.
 const MAX_LIST: u64 = 8 << 20;
 
 /// Bytes of a file with patterns of git.
 const MAX_PATTERNS: u64 = 1 << 20;
 
-/// What begins the line of a folder that was moved into the cache.
+/// The beginning of the line for a folder that was moved into the cache.
 const MOVED_IN: &str = "moved in: ";
 
 /// The folder with these lists, in that of all saved calls.
@@ -51,11 +51,11 @@ pub(crate) struct Caches {
     seen: Mutex<Seen>,
 }
 
-/// What has to be saved of a rename.
+/// The names whose state has to be saved for a rename.
 pub(crate) enum Rename {
-    /// Nothing: all of it is in a cache, and calls made it.
+    /// No name: both are in a cache, and calls made everything there.
     Skipped,
-    /// What it replaces: calls made the file, so its old name isn't needed again.
+    /// The name that is replaced: calls made the file, so its old name isn't needed again.
     Replaces,
     /// Both names.
     Moves,
@@ -65,7 +65,7 @@ pub(crate) enum Rename {
 struct Seen {
     /// When the session began: the time of its first call that is saved.
     since: Option<u64>,
-    /// The caches, by their paths. `None`: the folder is none. A folder is looked at before
+    /// The caches, by their paths. `None`: the folder isn't a cache. A folder is looked at before
     /// anything changes in it.
     folders: HashMap<PathBuf, Option<Cache>>,
     /// Paths in caches that this call has made.
@@ -92,17 +92,18 @@ impl Caches {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a change needs no saving: in a cache, of something that a call has made there.
+    /// Whether a change needs no saving: it is in a cache, and changes something that a call has
+    /// made there.
     pub(crate) fn skip(&self, changed: &ChangedPath<'_>) -> bool {
         let mut seen = self.seen();
         let Some(cache) = self.cache_of(&mut seen, changed.path) else { return false };
-        // What was moved into a cache isn't a part of it, and neither is what is made there.
+        // A folder that was moved into a cache isn't a part of it, nor are the files made there.
         if changed.path.ancestors().any(|above| seen.saved.contains(above)) {
             return false;
         }
         // An older file may have got a name there meanwhile.
-        let is_new = || file_identity(changed).is_none_or(|it| it.born() + TICK >= self.about.at);
-        let is_made = seen.made.contains(changed.path) && is_new()
+        let is_made = seen.made.contains(changed.path)
+            && file_identity(changed).is_none_or(|it| it.born() + TICK >= self.about.at)
             || Rule::Caches.is_off()
             || match changed.object {
                 None => !self.store.moved_in.has_above(changed.path, &cache),
@@ -116,7 +117,7 @@ impl Caches {
         is_made
     }
 
-    /// The same of a rename.
+    /// Decides the same for a rename.
     pub(crate) fn rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> Rename {
         let mut seen = self.seen();
         let [one, other] = [from, to].map(|it| self.cache_of(&mut seen, it.path));
@@ -140,7 +141,7 @@ impl Caches {
             seen.rekey(from.path, to.path);
             return Rename::Skipped;
         }
-        // What is moved into a cache, or out of one, isn't a part of it any more.
+        // A folder that is moved into a cache, or out of one, isn't a part of it any more.
         for cache in [&one, &other].into_iter().flatten() {
             if let Some(Some(cache)) = seen.folders.get_mut(cache) {
                 cache.forget(from);
@@ -217,15 +218,15 @@ impl Caches {
             let name = cache.identity.to_string();
             if cache.is_cut {
                 let made = cache.made.iter().map(|made| format!("{made}\n"));
-                let moved_in = self.store.moved_in.folders();
-                let moved_in = moved_in.iter().map(|folder| format!("{MOVED_IN}{folder}\n"));
+                let folders = self.store.moved_in.folders();
+                let moved_in = folders.iter().map(|folder| format!("{MOVED_IN}{folder}\n"));
                 let kept: String = moved_in.chain(made).collect();
                 lists.put_lightly(&name, kept.as_bytes())?;
             }
             let identities = below(&seen.made, folder).filter_map(|path| {
                 let handle =
                     DirEntryRef::find(&access, path).and_then(|place| place.handle()).ok()?;
-                // Another name of an older file makes it no file of the cache.
+                // A new name for an older file doesn't make the file one of the cache.
                 Identity::at(&handle).filter(|it| it.born() >= self.about.at)
             });
             let new: String = identities
@@ -244,7 +245,7 @@ impl Caches {
 
 impl Drop for Caches {
     fn drop(&mut self) {
-        // What isn't in a list is saved.
+        // Files that aren't in a list are saved.
         let _ = self.keep();
     }
 }
@@ -254,7 +255,7 @@ impl Seen {
         matches!(self.folders.get(cache), Some(Some(cache)) if cache.made.contains(identity))
     }
 
-    /// What was made has other paths now.
+    /// Renames the paths that this call has made.
     fn rekey(&mut self, from: &Path, to: &Path) {
         let moved: Vec<_> = below(&self.made, from).cloned().collect();
         for path in moved {
@@ -274,7 +275,7 @@ fn below<'a>(paths: &'a BTreeSet<PathBuf>, path: &'a Path) -> impl Iterator<Item
 }
 
 impl Cache {
-    /// Something leaves it or comes in: of a folder, nobody knows what is in it.
+    /// Something leaves the folder or comes in. Nobody knows the content of a moved folder.
     fn forget(&mut self, moved: &ChangedPath<'_>) {
         self.is_cut |= match file_identity(moved) {
             Some(file) => self.made.remove(&file),
@@ -283,7 +284,7 @@ impl Cache {
     }
 }
 
-/// Which object it is, unless it is a folder.
+/// Identifies the object, unless it is a folder.
 pub(crate) fn file_identity(changed: &ChangedPath<'_>) -> Option<Identity> {
     object_identity(changed).and_then(|(it, is_folder)| (!is_folder).then_some(it))
 }
@@ -313,8 +314,8 @@ fn listed(store: &Folder, cache: &Identity) -> io::Result<Listed> {
     Ok((made.iter().filter_map(|line| line.parse().ok()).collect(), moved_in.collect()))
 }
 
-/// Whether a file is one that a call has made in a cache: nothing of it is saved, so anything may
-/// take its place.
+/// Whether a call has made a file in a cache. Such a file isn't saved, so anything may take its
+/// place.
 pub(crate) fn is_made_in_cache(
     store: &Folder,
     access: &Access,
@@ -324,24 +325,27 @@ pub(crate) fn is_made_in_cache(
     let Some(folder) = path.ancestors().skip(1).find(|folder| is_named(folder)) else {
         return false;
     };
-    let cache = DirEntryRef::find(access, folder).and_then(|place| place.handle());
-    let cache = cache.ok().and_then(|handle| Identity::at(&handle));
+    let handle = DirEntryRef::find(access, folder).and_then(|place| place.handle());
+    let cache = handle.ok().and_then(|handle| Identity::at(&handle));
     cache.and_then(|cache| listed(store, &cache).ok()).is_some_and(|(made, _)| made.contains(file))
 }
 
-/// Whether git ignores what is in a folder, by the patterns of its repository.
+fn exists(access: &Access, path: &Path) -> bool {
+    DirEntryRef::find(access, path).and_then(|place| place.stat()).is_ok_and(|it| it.is_some())
+}
+
+/// Whether git ignores the content of a folder, by the patterns of its repository.
 fn is_ignored(folder: &Path) -> bool {
     let access = Access::default();
-    let is_there = |path: &Path| {
-        DirEntryRef::find(&access, path).and_then(|place| place.stat()).is_ok_and(|it| it.is_some())
-    };
-    let Some(root) = folder.ancestors().skip(1).find(|it| is_there(&it.join(".git"))) else {
+    let mut above = folder.ancestors().skip(1);
+    let Some(root) = above.find(|it| exists(&access, &it.join(".git"))) else {
         return false;
     };
     let inside = folder.join(TAG);
     let around = folder.ancestors().take_while(|it| it.starts_with(root));
-    let patterns = around.map(|it| (it, it.join(".gitignore")));
-    let patterns = patterns.chain([(root, root.join(".git/info/exclude"))]);
+    let patterns = around
+        .map(|it| (it, it.join(".gitignore")))
+        .chain([(root, root.join(".git/info/exclude"))]);
     for (at, file) in patterns {
         let mut builder = GitignoreBuilder::new(at);
         for line in read_patterns(&file).lines() {

@@ -1,4 +1,4 @@
-//! What an undo changes, and which paths it leaves.
+//! The changes of an undo, and the paths that it leaves.
 
 use std::fmt;
 use std::io;
@@ -7,33 +7,33 @@ use std::path::{Path, PathBuf};
 /// One change of an undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoChange {
-    /// What changes.
+    /// The path that changes.
     pub path: PathBuf,
-    /// What is done.
+    /// The kind of change.
     pub what: ChangeKind,
-    /// For small texts: what the file has now, and afterwards.
+    /// For small texts: the content of the file now, and afterwards.
     pub texts: Option<(String, String)>,
 }
 
-/// What is done with a path.
+/// The kind of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It is removed.
+    /// The path is removed.
     Removed,
-    /// It is there again.
+    /// The path exists again.
     Created,
-    /// It is what it was.
+    /// The path has its earlier state.
     Restored,
-    /// A later change of it stays, the call's goes.
+    /// A later change stays. The call's change goes.
     Merged,
     /// Only its permissions or times change.
     Permissions,
-    /// It gets this path again.
+    /// The object gets this path again.
     MovedBack(PathBuf),
 }
 
 impl ChangeKind {
-    /// What is done, in words. After those of [`MovedBack`](Self::MovedBack) comes the path.
+    /// The change in words. After those of [`MovedBack`](Self::MovedBack) comes the path.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Removed => "removed",
@@ -55,14 +55,14 @@ pub struct UndoConflict {
     pub why: String,
     /// How to restore it nevertheless.
     pub fix: String,
-    /// For small texts: what the file has now, and what it had before the call.
+    /// For small texts: the content of the file now, and before the call.
     pub texts: Option<(String, String)>,
     /// Whether no other undo can restore it either.
     pub(crate) is_lost: bool,
 }
 
 impl UndoConflict {
-    /// What the system said about a path.
+    /// Makes a conflict of the system's error for a path.
     pub(crate) fn from_error(path: &Path, error: &io::Error) -> Self {
         let fix = match error.kind() {
             io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
@@ -79,8 +79,13 @@ impl UndoConflict {
             }
             _ => "undo the call again when the reason is gone",
         };
-        let (path, fix) = (path.to_owned(), fix.to_owned());
-        Self { path, why: error.to_string(), fix, texts: None, is_lost: false }
+        Self {
+            path: path.to_owned(),
+            why: error.to_string(),
+            fix: fix.to_owned(),
+            texts: None,
+            is_lost: false,
+        }
     }
 
     /// A path that was moved together with something that is left.

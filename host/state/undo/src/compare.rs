@@ -1,5 +1,5 @@
-//! Compares what a call left at each path with what is there now, and so decides what an undo does
-//! with it.
+//! Compares the state that a call left at each path with the current state, and so decides what an
+//! undo does with the path.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -36,7 +36,7 @@ fn is_along(made: &Move, path: &Path) -> bool {
     path.starts_with(&made.from) || path.starts_with(&made.to)
 }
 
-/// A comparison of what the call left with what is there.
+/// A comparison of the states that the call left with the current states.
 pub(crate) struct Compared<'a> {
     pub(crate) access: &'a Access,
     pub(crate) all: &'a Folder,
@@ -46,14 +46,14 @@ pub(crate) struct Compared<'a> {
     pub(crate) open: &'a HashSet<PathBuf>,
     pub(crate) earlier: EarlierUndo<'a>,
     pub(crate) only: Option<&'a Path>,
-    /// Where something is now that had a path after the call.
-    pub(crate) now: &'a dyn Fn(&Path) -> PathBuf,
+    /// The moves that are undone already.
+    pub(crate) back: &'a [&'a Move],
     pub(crate) later: LaterSaves<'a>,
     /// The calls that are undone, once they are needed.
     pub(crate) undone: OnceCell<Vec<SavedCall>>,
 }
 
-/// What earlier undos of the call have done.
+/// The results of earlier undos of the call.
 pub(crate) struct EarlierUndo<'a> {
     /// The paths after the call that an undo has begun to restore before it was killed.
     begun: HashSet<&'a Path>,
@@ -72,7 +72,8 @@ impl<'a> EarlierUndo<'a> {
             if *step == Step::Open {
                 continue;
             }
-            // Only a killed undo says nothing of what it left. After another, a change is the user's.
+            // Only a killed undo doesn't say what it left. After another undo, a change is the
+            // user's.
             if read.about.left == 0 {
                 let then = read.after.as_ref().and_then(|it| it.states.get(after));
                 earlier.begun.insert(after);
@@ -92,13 +93,12 @@ impl<'a> EarlierUndo<'a> {
         earlier
     }
 
-    /// Whether a path may not be as the call left it because of them.
+    /// Whether the earlier undos may be why a path isn't as the call left it.
     fn explains(&self, path: &Path, then: Option<&State>, now: &State) -> bool {
-        let is_restored = |(restored, before): &(&Path, &State)| {
-            *restored == path && *now != State::Missing && before.same_contents(now)
-        };
         self.begun.contains(path)
-            || self.restored.iter().any(is_restored)
+            || self.restored.iter().any(|(restored, before)| {
+                *restored == path && *now != State::Missing && before.same_contents(now)
+            })
             || then.and_then(State::identity).is_some_and(|file| self.begun_files.contains(&file))
     }
 }
@@ -107,14 +107,15 @@ impl<'a> EarlierUndo<'a> {
 struct Seen<'s> {
     path: &'s Path,
     before: &'s State,
-    /// `None`: it isn't known.
+    /// `None`: the state is unknown.
     then: Option<&'s State>,
     now: State,
-    /// Its path now.
+    /// Where the object of the path is now.
     at: PathBuf,
     /// Whether the call moved nothing there.
     is_plain: bool,
-    /// Whether it is known why it isn't as the call left it: another undo, or a cache.
+    /// Whether there is a known reason why the path isn't as the call left it: another undo, or a
+    /// cache.
     is_explained: bool,
 }
 
@@ -138,10 +139,10 @@ impl Seen<'_> {
     }
 }
 
-/// What an undo does, and what otherwise than the journal says, by the paths after the call.
+/// The changes of an undo, and its deviations from the journal, by the paths after the call.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// What changes, by path.
+    /// The changes, by path.
     pub(crate) changes: Vec<UndoChange>,
     /// The paths that can't be restored.
     pub(crate) conflicts: Vec<UndoConflict>,
@@ -184,9 +185,6 @@ impl Compared<'_> {
     pub(crate) fn compare(&self) -> io::Result<Outcome> {
         let mut outcome = Outcome::default();
         let finals = finals(&self.read.lines, self.moves);
-        let wanted = |path: &Path| {
-            self.open.contains(path) && self.only.is_none_or(|only| path.starts_with(only))
-        };
         for line in &self.read.lines {
             if let Line::Lost { path, lost } = line
                 && self.only.is_none_or(|only| path.starts_with(only))
@@ -197,10 +195,11 @@ impl Compared<'_> {
                 outcome.conflicts.push(UndoConflict { is_lost: true, ..conflict });
             }
         }
-        let (mut moved, mut left) = (HashSet::new(), HashSet::new());
+        let mut moved = HashSet::new();
+        let mut left = HashSet::new();
         for (at, made) in self.moves.iter().enumerate() {
             let path = present(&self.moves[at + 1..], &made.to);
-            if !wanted(&path) {
+            if !self.is_wanted(&path) {
                 continue;
             }
             if self.only.is_none() && self.later.have_changed_below(&path, made) {
@@ -217,10 +216,12 @@ impl Compared<'_> {
                 outcome.changes.push(UndoChange { path, what, texts: None });
             }
         }
-        let is_open = |path: &&PathBuf| wanted(path) && !left.contains(*path);
         // Directories that another call's undo brings back.
         let mut replaced: Vec<&Path> = Vec::new();
-        for (path, before) in finals.iter().filter(|(path, _)| is_open(path)) {
+        for (path, before) in &finals {
+            if !self.is_wanted(path) || left.contains(path) {
+                continue;
+            }
             if replaced.iter().any(|directory| path.starts_with(directory)) {
                 outcome.conflicts.push(UndoConflict::until_undone(path, "replaced"));
                 continue;
@@ -253,7 +254,11 @@ impl Compared<'_> {
         Ok(outcome)
     }
 
-    /// What an undo does with a path.
+    fn is_wanted(&self, path: &Path) -> bool {
+        self.open.contains(path) && self.only.is_none_or(|only| path.starts_with(only))
+    }
+
+    /// Decides what an undo does with a path.
     fn change(
         &self,
         path: &Path,
@@ -333,34 +338,36 @@ impl Compared<'_> {
         let is_plain = !self.moves.iter().any(|made| is_near(made, path));
         let mut along = self.moves.iter().filter(|made| is_along(made, path));
         let is_replaced = along.all(|made| made.to == path);
-        let at = (self.now)(path);
+        let at = path_now(self.back, path);
         let now = State::at(self.access, &at, then.unwrap_or(before).depth())?;
-        let compared = then.filter(|_| is_replaced && self.only.is_none());
+        let compared = if is_replaced && self.only.is_none() { then } else { None };
         let is_explained = match compared.and_then(|then| self.undone_with(path, then, &now)) {
             Some(Order::Earlier) => return Ok(None),
             Some(Order::Later) => true,
             None => {
-                let is_made = |file| is_made_in_cache(self.all, self.access, &at, &file);
-                // An undo has given the file its contents back by another name.
-                let is_saved = |file| {
-                    self.read.lines.iter().any(|line| match line {
-                        Line::Before { before, .. } => {
-                            before.identity() == Some(file) && before.same_contents(&now)
-                        }
-                        _ => false,
-                    })
-                };
+                let file = now.identity();
                 let is_new_name =
-                    *before == State::Missing && then.and_then(State::identity) == now.identity();
+                    *before == State::Missing && then.and_then(State::identity) == file;
                 self.earlier.explains(path, then, &now)
-                    || is_new_name && now.identity().is_some_and(is_saved)
-                    || now.identity().is_some_and(is_made)
+                    || is_new_name && file.is_some_and(|file| self.has_saved(file, &now))
+                    || file.is_some_and(|file| is_made_in_cache(self.all, self.access, &at, &file))
             }
         };
         Ok(Some(Seen { path, before, then, now, at, is_plain, is_explained }))
     }
 
-    /// Whether a path is restored once another call is undone: what that call has done with it.
+    /// Whether an undo may have given the file its contents back by another name.
+    fn has_saved(&self, file: Identity, now: &State) -> bool {
+        self.read.lines.iter().any(|line| match line {
+            Line::Before { before, .. } => {
+                before.identity() == Some(file) && before.same_contents(now)
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether a path is restored once another call is undone. Returns what that call has done with
+    /// it.
     fn is_for_another(&self, seen: &Seen<'_>) -> Option<&'static str> {
         let Seen { path, before, then, now, .. } = seen;
         if self.only.is_some() {
@@ -369,8 +376,8 @@ impl Compared<'_> {
         if then.is_some_and(|then| *then != State::Missing) && self.later.have_moved(path) {
             return Some("moved");
         }
-        // What the other call has put in its place has to be gone first, even if it has the contents
-        // of this call or those before it.
+        // The object that the other call has put in its place has to be gone first, even if it has
+        // the contents of this call or those before it.
         let is_taken = then.is_some() && self.later.have_moved_to(path);
         let is_alike = **before != State::Missing && before.same_contents(now);
         if is_taken || is_alike && self.later.have_made(path) {
@@ -381,44 +388,47 @@ impl Compared<'_> {
             && !matches!(before, State::Directory { .. })
             && !before.same_contents(now)
             && self.later.have_seen_another(path, before);
-        // Another name of the file may have what the other call wrote by this one, or have lost what
-        // this one wrote.
+        // Another name of the file may have contents that the other call wrote by this name, or may
+        // have lost contents that this call wrote.
         let is_shared = (**before == State::Missing && then.is_some_and(State::is_shared)
             || before.is_shared() && before.identity() != now.identity())
             && self.later.have_changed(path);
-        // It is another file, whose undo brings back the permissions that this call gave or left.
-        let has_later_mode =
-            || then.is_some_and(|then| then.same_contents(now) && then.mode() != now.mode());
-        let is_replaced = (seen.has_later_contents() || has_later_mode())
+        // The path has another file, whose undo brings back the permissions that this call gave or
+        // left.
+        let is_replaced = (seen.has_later_contents()
+            || then.is_some_and(|then| then.same_contents(now) && then.mode() != now.mode()))
             && then.and_then(State::identity) != now.identity()
             && self.later.have_changed(path);
         (is_open || is_shared || is_replaced).then_some("changed")
     }
 
-    /// Whether something else was moved to the path since the call: what is there now was elsewhere
-    /// when the call ended, even if it has the same contents.
+    /// Whether something else was moved to the path since the call: the current object was
+    /// elsewhere when the call ended, even if it has the same contents.
     fn is_another(&self, seen: &Seen<'_>) -> bool {
         let (Some(then), Some(now)) = (seen.then.and_then(State::object), seen.now.object()) else {
             return false;
         };
         let ended = self.read.after.as_ref().map_or(0, |after| after.at);
-        let is_restored = || {
-            let undone = self.undone.get_or_init(|| self.undone_calls());
-            undone.iter().any(|other| {
-                let saved = first_saved(&other.lines, seen.path);
-                saved.is_some_and(|(_, before)| before.same_contents(&seen.now))
-            })
-        };
-        then != now && now.born() <= ended && !seen.is_explained && !is_restored()
+        if then == now || now.born() > ended || seen.is_explained {
+            return false;
+        }
+        let undone = self.undone.get_or_init(|| self.undone_calls());
+        let is_restored = undone.iter().any(|other| {
+            let saved = first_saved(&other.lines, seen.path);
+            saved.is_some_and(|(_, before)| before.same_contents(&seen.now))
+        });
+        !is_restored
     }
 
-    /// What an undo does with a file whose contents others changed and the call didn't: they stay.
+    /// Decides about a file whose contents others changed and the call didn't. The contents stay.
     fn mode_alone(&self, seen: &Seen<'_>) -> Found {
-        let mode = |state: &State| state.meta().map(|meta| (meta.mode, meta.owner));
-        let (before, then, now) = (mode(seen.before), seen.then.and_then(mode), mode(&seen.now));
+        let before = seen.before.meta().map(Meta::permissions);
+        let then = seen.then.and_then(State::meta).map(Meta::permissions);
+        let now = seen.now.meta().map(Meta::permissions);
         match seen.now.meta() {
             Some(meta) if before != then && then == now => {
-                let (path, what) = (seen.path.to_owned(), ChangeKind::Permissions);
+                let path = seen.path.to_owned();
+                let what = ChangeKind::Permissions;
                 Found::Mode { change: UndoChange { path, what, texts: None }, now: *meta }
             }
             Some(_) if before != then && before != now => self.left_for_its_mode(seen.path),
@@ -431,12 +441,12 @@ impl Compared<'_> {
         Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))])
     }
 
-    /// Permissions and owner that others gave a path, if the call left them alone: they stay.
+    /// Permissions and owner that others gave a path, if the call left them alone. They stay.
     fn later_mode(&self, seen: &Seen<'_>) -> Option<Meta> {
-        let (then, before) = (seen.then.and_then(State::meta)?, seen.before.meta()?);
+        let then = seen.then.and_then(State::meta)?.permissions();
+        let before = seen.before.meta()?.permissions();
         let now = seen.now.meta()?;
-        let is_same = |one: &Meta, other: &Meta| (one.mode, one.owner) == (other.mode, other.owner);
-        let is_later = is_same(then, before) && !is_same(before, now);
+        let is_later = then == before && before != now.permissions();
         let is_kept = is_later
             && !seen.is_explained
             && self.only.is_none()
@@ -446,7 +456,8 @@ impl Compared<'_> {
 
     /// The fix for a path that was changed since the call.
     fn restore_one(&self, path: &Path) -> String {
-        let (path, call) = (quoted(path), &self.read.about.call);
+        let path = quoted(path);
+        let call = &self.read.about.call;
         format!("`toolhold undo --path {path} {call}` restores it without the later change")
     }
 
@@ -465,7 +476,7 @@ impl Compared<'_> {
             let file = before.identity().filter(|file| found.identity() == Some(*file));
             let at = file.and_then(|file| saved_file(&other.lines, file)).unwrap_or(at);
             if at < own {
-                // What this call saved is what the other one had left so far.
+                // The state that this call saved is the one that the other call had left so far.
                 let is_it = other.about.undo_at? > own
                     && before.same_but_for_times(now)
                     && other.has_restored(path);
@@ -474,7 +485,7 @@ impl Compared<'_> {
             let (other_began, other_ended) = other.span()?;
             let is_beside = other_began <= ended && began <= other_ended;
             let after = other.after.as_ref()?.states.get(path)?;
-            // What this call left may be what the other one had left so far.
+            // The state that this call left may be the one that the other call had left so far.
             let is_last = other_ended > ended || after.same_contents(then);
             (is_beside && is_last).then_some(Order::Later)
         });
@@ -496,7 +507,7 @@ impl Compared<'_> {
         staged.is_some_and(|staged| staged_at(self.access, at, now).as_ref() == Some(staged))
     }
 
-    /// Entries of a directory that the call made, which it didn't make itself; and the directory.
+    /// Conflicts for entries that others made in a directory of the call, and for the directory.
     fn new_entries(
         &self,
         path: &Path,
@@ -524,18 +535,18 @@ enum Order {
     Later,
 }
 
-/// What an undo would do with a path.
+/// The decision about a path.
 enum Found {
-    /// The call didn't change it in the end, or it is as it was even earlier. The times of a
-    /// directory change with its entries.
+    /// The call didn't change the path in the end, or the path has an even earlier state. The times
+    /// of a directory change with its entries.
     Unchanged,
-    /// It has its earlier state.
+    /// The path has its earlier state.
     Nothing,
     Left(Vec<UndoConflict>),
-    /// The undo of another call, which has done this with it, has to come first; the same holds for
-    /// what is below a directory.
+    /// The undo of another call, which has done this with the path, has to come first. The same is
+    /// true for everything below a directory.
     Waiting(&'static str),
-    /// Only its permissions change. It has these now, with its times.
+    /// Only the permissions of the file change. It has these now, with its times.
     Mode {
         change: UndoChange,
         now: Meta,
@@ -555,7 +566,7 @@ pub(crate) fn copy_of(read: &SavedCall, state: &State) -> io::Result<Option<Vec<
     }
 }
 
-/// Takes the call's change out of what a file has now. `None`: they touch.
+/// Takes the call's change out of the current contents of a file. `None`: the changes touch.
 fn merge(
     access: &Access,
     read: &SavedCall,
@@ -579,21 +590,30 @@ fn merge(
     Ok(diffy::merge_bytes(&then, &now, &before).ok())
 }
 
+/// Where the object of a path after the call is now. `back`: moves that are undone already.
+pub(crate) fn path_now(back: &[&Move], path: &Path) -> PathBuf {
+    back.iter().fold(path.to_owned(), |path, made| made.undone(path))
+}
+
 /// A path as a shell takes it, in one line.
 fn quoted(path: &Path) -> String {
     let text = path.to_str().filter(|text| !text.contains(char::is_control));
     if let Some(quoted) = text.and_then(|text| shlex::try_quote(text).ok()) {
         return quoted.into_owned();
     }
-    let byte = |byte: &u8| match byte {
-        b' '..=b'~' if !matches!(byte, b'\'' | b'\\') => char::from(*byte).to_string(),
-        byte => format!("\\x{byte:02x}"),
-    };
     let bytes = path.as_os_str().as_encoded_bytes();
-    format!("$'{}'", bytes.iter().map(byte).collect::<String>())
+    format!("$'{}'", bytes.iter().map(|byte| escaped(*byte)).collect::<String>())
 }
 
-/// What is done with a path. `None`: it has its earlier state.
+fn escaped(byte: u8) -> String {
+    match byte {
+        b'\'' | b'\\' => format!("\\x{byte:02x}"),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    }
+}
+
+/// The kind of change that restores a path. `None`: the path has its earlier state.
 fn kind(before: &State, now: &State) -> Option<ChangeKind> {
     match (before, now) {
         (State::Missing, State::Missing) => None,
@@ -606,7 +626,7 @@ fn kind(before: &State, now: &State) -> Option<ChangeKind> {
     }
 }
 
-/// What a small text is now, and what it becomes.
+/// The current and the restored contents of a small text.
 fn texts(
     access: &Access,
     path: &Path,

@@ -1,5 +1,5 @@
-//! Opens what undo looks at by its real path: no link is followed, and only regular files are
-//! opened. A link that took a directory's place since leads elsewhere.
+//! Opens the objects of an undo by their real paths: no link is followed, and only regular files
+//! are opened. A link that took a directory's place since leads elsewhere.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -34,16 +34,20 @@ pub(crate) struct Meta {
 
 impl Meta {
     pub(crate) fn from_stat(stat: &Stat) -> Self {
-        let nanoseconds = |value| u32::try_from(value).unwrap_or(0);
         Self {
             mode: stat.st_mode & 0o7777,
             owner: Some((stat.st_uid, stat.st_gid)),
-            modified: (stat.st_mtime, nanoseconds(stat.st_mtime_nsec)),
-            accessed: (stat.st_atime, nanoseconds(stat.st_atime_nsec)),
+            modified: (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+            accessed: (stat.st_atime, u32::try_from(stat.st_atime_nsec).unwrap_or(0)),
         }
     }
 
-    /// Whether both say the same, but for when something was read.
+    /// The mode and the owner.
+    pub(crate) fn permissions(&self) -> (u32, Option<(u32, u32)>) {
+        (self.mode, self.owner)
+    }
+
+    /// Whether both are equal, apart from the time of reading.
     pub(crate) fn same(&self, other: &Self) -> bool {
         (self.mode, self.modified) == (other.mode, other.modified)
     }
@@ -90,7 +94,8 @@ impl<'a> DirEntryRef<'a> {
         Ok(Self { access: self.access, directory: self.directory.try_clone()?, name: name.into() })
     }
 
-    /// Does something in the directory; once more if its owner has to be given the permission.
+    /// Does something in the directory. Repeats it if the owner has to be given the permission
+    /// first.
     fn try_in<T>(&self, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         match act() {
             Err(Errno::ACCESS) => {
@@ -111,11 +116,10 @@ impl<'a> DirEntryRef<'a> {
         }
     }
 
-    /// A handle (`O_PATH`) of what has the name, which is not followed.
+    /// A handle (`O_PATH`) of the object with the name, which is not followed.
     pub(crate) fn handle(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty());
-        Ok(self.try_in(open)?)
+        Ok(self.try_in(|| rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()))?)
     }
 
     /// Opens a regular file for reading.
@@ -141,8 +145,9 @@ impl<'a> DirEntryRef<'a> {
     pub(crate) fn create(&self) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        let create = || rustix::fs::openat(&self.directory, &self.name, flags, mode);
-        Ok(self.try_in(create)?.into())
+        let created =
+            self.try_in(|| rustix::fs::openat(&self.directory, &self.name, flags, mode))?;
+        Ok(created.into())
     }
 
     /// Becomes a symbolic link.
@@ -152,39 +157,37 @@ impl<'a> DirEntryRef<'a> {
 
     /// Becomes another name of a file.
     pub(crate) fn name_of(&self, other: &Self) -> io::Result<()> {
-        let (old, new) = (&other.directory, &self.directory);
+        let old = &other.directory;
+        let new = &self.directory;
         let flags = AtFlags::empty();
-        let link = || rustix::fs::linkat(old, &other.name, new, &self.name, flags);
-        Ok(self.try_in(|| other.try_in(link))?)
+        Ok(self.try_in(|| {
+            other.try_in(|| rustix::fs::linkat(old, &other.name, new, &self.name, flags))
+        })?)
     }
 
     /// Becomes another name of a file in a folder of the same file system.
     pub(crate) fn name_of_kept(&self, folder: &PrivateFolder, name: &str) -> io::Result<()> {
-        let link = || {
+        Ok(self.try_in(|| {
             let linked = folder.link_to(name, self.directory.as_fd(), &self.name);
             linked.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-        };
-        Ok(self.try_in(link)?)
+        })?)
     }
 
     pub(crate) fn make_directory(&self) -> io::Result<()> {
-        let make = || rustix::fs::mkdirat(&self.directory, &self.name, Mode::RWXU);
-        Ok(self.try_in(make)?)
+        Ok(self.try_in(|| rustix::fs::mkdirat(&self.directory, &self.name, Mode::RWXU))?)
     }
 
     /// Removes a file or a link.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        let remove = || rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
-        Ok(self.try_in(remove)?)
+        Ok(self.try_in(|| rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty()))?)
     }
 
     /// Removes an empty directory.
     pub(crate) fn remove_directory(&self) -> io::Result<()> {
-        let remove = || rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::REMOVEDIR);
-        Ok(self.try_in(remove)?)
+        Ok(self.try_in(|| rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::REMOVEDIR))?)
     }
 
-    /// Takes the name of another place, and replaces what has it.
+    /// Takes the name of another place, and replaces the object that has it.
     pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
         self.rename_with(to, RenameFlags::empty())
     }
@@ -195,27 +198,27 @@ impl<'a> DirEntryRef<'a> {
     }
 
     fn rename_with(&self, to: &Self, flags: RenameFlags) -> io::Result<()> {
-        let rename = || {
-            rustix::fs::renameat_with(&self.directory, &self.name, &to.directory, &to.name, flags)
-        };
-        let renamed = match self.try_in(|| to.try_in(rename)) {
+        let renamed = match self.try_in(|| to.try_in(|| self.rename_once(to, flags))) {
             // A directory's own entry `..` changes with its parent.
             Err(Errno::ACCESS) => {
                 self.access.give_directory(self.handle()?.as_fd())?;
-                rename()
+                self.rename_once(to, flags)
             }
             renamed => renamed,
         };
         Ok(renamed?)
     }
 
+    fn rename_once(&self, to: &Self, flags: RenameFlags) -> Result<(), Errno> {
+        rustix::fs::renameat_with(&self.directory, &self.name, &to.directory, &to.name, flags)
+    }
+
     /// Takes the file of another folder of the same file system.
     pub(crate) fn take(&self, folder: &PrivateFolder, name: &str) -> io::Result<()> {
-        let take = || {
+        Ok(self.try_in(|| {
             let given = folder.give(name, self.directory.as_fd(), &self.name);
             given.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-        };
-        Ok(self.try_in(take)?)
+        })?)
     }
 
     /// Sets permissions and times.
@@ -224,7 +227,7 @@ impl<'a> DirEntryRef<'a> {
         let owner = meta.owner.filter(|owner| *owner != (stat.st_uid, stat.st_gid));
         self.set_owner(owner);
         self.access.keep(stat.st_dev, stat.st_ino);
-        // A new owner takes some of them away.
+        // A new owner removes some of the permissions.
         let is_other = owner.is_some() || stat.st_mode & 0o7777 != meta.mode;
         if is_other && !Rule::Modes.is_off() {
             let mode = Mode::from_raw_mode(meta.mode);
@@ -237,7 +240,8 @@ impl<'a> DirEntryRef<'a> {
     /// Sets the owner, of a link itself too, if this process may.
     pub(crate) fn set_owner(&self, owner: Option<(u32, u32)>) {
         if let Some((user, group)) = owner {
-            let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+            let user = Some(Uid::from_raw(user));
+            let group = Some(Gid::from_raw(group));
             let flags = AtFlags::SYMLINK_NOFOLLOW;
             // Only root may; for others, the new file is their own.
             let _ = rustix::fs::chownat(&self.directory, &self.name, user, group, flags);
@@ -248,8 +252,7 @@ impl<'a> DirEntryRef<'a> {
     pub(crate) fn set_times(&self, accessed: (i64, u32), modified: (i64, u32)) -> io::Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let times = timestamps(accessed, modified);
-        let set = || rustix::fs::utimensat(&self.directory, &self.name, &times, flags);
-        match self.try_in(set) {
+        match self.try_in(|| rustix::fs::utimensat(&self.directory, &self.name, &times, flags)) {
             // Another user owns it, so the call could set no times either.
             Err(Errno::PERM) => Ok(()),
             set => Ok(set?),
@@ -273,12 +276,10 @@ impl<'a> DirEntryRef<'a> {
 
     /// The names in the directory that has this name.
     pub(crate) fn entries(&self) -> io::Result<Vec<OsString>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty());
-        let handle = match self.try_in(open) {
+        let handle = match self.try_in(|| self.open_directory()) {
             Err(Errno::ACCESS) => {
                 self.access.give_directory(self.handle()?.as_fd())?;
-                open()?
+                self.open_directory()?
             }
             opened => opened?,
         };
@@ -291,25 +292,29 @@ impl<'a> DirEntryRef<'a> {
         }
         Ok(names)
     }
+
+    fn open_directory(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty())
+    }
 }
 
 fn timestamps(accessed: (i64, u32), modified: (i64, u32)) -> Timestamps {
-    let time = |(seconds, nanoseconds): (i64, u32)| Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanoseconds.into(),
-    };
-    Timestamps { last_access: time(accessed), last_modification: time(modified) }
+    Timestamps { last_access: timespec(accessed), last_modification: timespec(modified) }
 }
 
-/// Opens what a handle (`O_PATH`) of a file names.
+fn timespec((seconds, nanoseconds): (i64, u32)) -> Timespec {
+    Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() }
+}
+
+/// Opens the file that a handle (`O_PATH`) names.
 pub(crate) fn reopened(access: &Access, handle: BorrowedFd<'_>, flags: OFlags) -> io::Result<File> {
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let open = || rustix::fs::openat(CWD, &link, flags, Mode::empty());
-    let opened = match open() {
+    let opened = match rustix::fs::openat(CWD, &link, flags, Mode::empty()) {
         Err(Errno::ACCESS) => {
             access.give_file(handle)?;
-            open()
+            rustix::fs::openat(CWD, &link, flags, Mode::empty())
         }
         opened => opened,
     };
@@ -329,7 +334,8 @@ fn directory_at(root: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The same, and gives the owner of each directory on the way what is needed.
+/// Opens it in the same way, and gives the owner of each directory on the way the needed
+/// permissions.
 fn step_by_step(access: &Access, root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     let mut directory = root;
     for name in below {

@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::StatVfs;
 use serde::{Deserialize, Serialize};
 use toolhold_data_dir::PrivateFolder;
 
@@ -19,7 +18,7 @@ const MAX_CALLS: usize = 100_000;
 /// The file with the states before a call.
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 
-/// What follows the id of a call whose journal was set aside.
+/// The mark after the id of a call whose journal was set aside.
 pub(crate) const ASIDE: char = '~';
 
 /// How far the times of files may be behind the clock, in nanoseconds.
@@ -32,7 +31,7 @@ const MAX_BESIDE: usize = 1000;
 const RESERVE: &str = "reserve";
 const RESERVED: usize = 64 * 1024;
 
-/// Calls without approval drop nothing that is younger.
+/// Calls without approval drop no younger journal.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Percent of the store from which on a warning is due.
@@ -118,7 +117,7 @@ impl UndoEntry {
         Self { turn, ..self }
     }
 
-    /// Who made the call, in words.
+    /// The maker of the call, in words.
     pub fn who(&self) -> String {
         match self.session.split_once(' ') {
             Some(("agent", session)) => format!("the agent in session {session}"),
@@ -173,10 +172,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Bytes that are left for a call that may not drop what was saved within a day.
+    /// Bytes that are left for a call that may not drop the journals of the last day.
     pub(crate) fn room(&self, about: &UndoEntry) -> u64 {
-        let names = self.existing().ok().flatten().and_then(|root| root.names(MAX_CALLS).ok());
-        let names = names.unwrap_or_default();
+        let root = self.existing().ok().flatten();
+        let names = root.and_then(|root| root.names(MAX_CALLS).ok()).unwrap_or_default();
         let saved = names.iter().filter_map(|name| Name::parse(name));
         let young = saved.filter(|it| it.at >= young_since() && it.call != about.call);
         self.bounds.total_bytes.saturating_sub(young.map(|it| it.bytes).sum())
@@ -208,7 +207,7 @@ impl Folder {
         })
     }
 
-    /// Removes a journal that says nothing.
+    /// Removes a journal without content.
     pub(crate) fn forget(&self, about: &UndoEntry) {
         if let Ok(Some(root)) = self.existing() {
             let _ = root.remove_folder(&Name::for_entry(about, 0).text());
@@ -253,14 +252,17 @@ impl Folder {
         let since = UNIX_EPOCH + Duration::from_nanos(time.saturating_sub(TICK));
         let Some(root) = self.existing().ok().flatten() else { return Vec::new() };
         let names = root.names(MAX_CALLS).unwrap_or_default();
-        let others = names.iter().rev().take(MAX_BESIDE);
-        let others = others.filter(|name| Name::parse(name).is_some_and(|name| name.call != call));
-        let folders = others.filter_map(|name| root.folder(name).ok());
-        let is_later = |folder: &PrivateFolder| {
-            let written = folder.file(JOURNAL).and_then(|file| file.metadata()?.modified());
-            written.is_ok_and(|written| written >= since)
-        };
-        folders.filter(is_later).collect()
+        names
+            .iter()
+            .rev()
+            .take(MAX_BESIDE)
+            .filter(|name| Name::parse(name).is_some_and(|name| name.call != call))
+            .filter_map(|name| root.folder(name).ok())
+            .filter(|folder| {
+                let written = folder.file(JOURNAL).and_then(|file| file.metadata()?.modified());
+                written.is_ok_and(|written| written >= since)
+            })
+            .collect()
     }
 
     /// The folder of a call.
@@ -275,7 +277,8 @@ impl Folder {
         Ok(Some((folder, entry)))
     }
 
-    /// Gives the folder of an undone call another id: calls beside it have seen what it changed.
+    /// Gives the folder of an undone call another id: calls that ran beside it have seen its
+    /// changes.
     pub(crate) fn set_aside(&self, call: &str) -> io::Result<()> {
         let Some(root) = self.existing()? else { return Ok(()) };
         let names = root.names(MAX_CALLS)?;
@@ -288,10 +291,10 @@ impl Folder {
         root.rename(name, &Name::for_entry(&about, 0).text())
     }
 
-    /// Gives the room that is kept for it to the notes of an undo, if the disk is full.
+    /// Gives the reserved room to the notes of an undo, if the disk is full.
     pub(crate) fn use_reserve(&self) {
-        let is_full = |stat: StatVfs| stat.f_bavail.saturating_mul(stat.f_frsize) < RESERVED as u64;
-        if rustix::fs::statvfs(&self.path).is_ok_and(is_full)
+        if let Ok(stat) = rustix::fs::statvfs(&self.path)
+            && stat.f_bavail.saturating_mul(stat.f_frsize) < RESERVED as u64
             && let Ok(Some(root)) = self.existing()
         {
             let _ = root.remove(RESERVE);

@@ -1,4 +1,4 @@
-//! Whether git's index still says the same, apart from the times of files and caches.
+//! Decides whether git's index is still the same, apart from the times of files and caches.
 //!
 //! `git status` and `git diff` write the times that files have into `.git/index`, so that they read
 //! fewer files next time. `git add` and others write what is staged. Both change the same file.
@@ -129,10 +129,7 @@ impl<R: Read> Index<R> {
         self.hash.update(name);
         let size = u64::from(self.number()?);
         let mut data = (&mut self.file).take(size);
-        match io::copy(&mut data, &mut self.hash)? == size {
-            true => Ok(()),
-            false => Err(unknown()),
-        }
+        if io::copy(&mut data, &mut self.hash)? == size { Ok(()) } else { Err(unknown()) }
     }
 
     /// Reads bytes that count. There are few: an object's name, or less.
@@ -153,10 +150,8 @@ impl<R: Read> Index<R> {
 
     /// Passes bytes that don't count.
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
-        match io::copy(&mut (&mut self.file).take(bytes), &mut io::sink())? == bytes {
-            true => Ok(()),
-            false => Err(unknown()),
-        }
+        let skipped = io::copy(&mut (&mut self.file).take(bytes), &mut io::sink())?;
+        if skipped == bytes { Ok(()) } else { Err(unknown()) }
     }
 }
 

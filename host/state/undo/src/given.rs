@@ -12,13 +12,14 @@ use super::files::DirEntryRef;
 /// The file of a call's folder that names them.
 const NOTES: &str = "given";
 
-/// What gives permissions for a time and notes them, so that an undo of the call takes them back.
+/// Makes the access that gives permissions for a time and notes them, so that an undo of the call
+/// takes them back.
 pub(crate) fn noted_access(folder: &PrivateFolder) -> Access {
     folder.appended(NOTES).map_or_else(|_| Access::default(), Access::noting)
 }
 
-/// Takes back what an earlier undo of the call gave. What this one gives is noted, unless the disk
-/// has no room for that.
+/// Takes back the permissions that an earlier undo of the call gave. Those that this one gives are
+/// noted, unless the disk has no room for that.
 pub(crate) fn access_for(folder: &PrivateFolder) -> Access {
     let Ok(notes) = folder.appended(NOTES) else { return Access::default() };
     let lines = BufReader::new(&notes).lines().map_while(Result::ok);

@@ -10,8 +10,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes of digits. `None`: they aren't such digits.
+/// The bytes of hexadecimal digits. `None`: the text has other characters.
 pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    (0..digits.len()).step_by(2).map(byte).collect()
+    let starts = (0..digits.len()).step_by(2);
+    starts.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
 }

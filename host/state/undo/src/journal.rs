@@ -39,13 +39,13 @@ const OWNER_READS: u32 = 0o400;
 /// Paths of one call whose state is saved.
 const MAX_PATHS: usize = 100_000;
 
-/// What holds when the call has ended.
+/// The state when the call has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct After {
     /// The state of each path that was changed, by its path after the call.
     #[serde(with = "saved_path::map")]
     pub(crate) states: BTreeMap<PathBuf, State>,
-    /// Of each of them that is git's index: a digest of what is staged.
+    /// Of each of these paths that is git's index: a digest of the staged files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "saved_path::map")]
     pub(crate) staged: BTreeMap<PathBuf, String>,
     /// The files that had several names, by the number of the copy.
@@ -64,7 +64,7 @@ pub(crate) struct KeptFile {
 }
 
 impl KeptFile {
-    /// What it is now.
+    /// Reads the current state.
     pub(crate) fn read(access: &Access, folder: &PrivateFolder, copy: u32) -> io::Result<Self> {
         let handle = folder.linked(&kept_name(copy))?;
         let stat = rustix::fs::fstat(&handle)?;
@@ -79,7 +79,7 @@ impl KeptFile {
 pub struct SavedChanges {
     /// Paths that were changed.
     pub paths: usize,
-    /// Those of them that exist now and whose contents are new, and folders that were moved.
+    /// Changed paths that exist now and have new contents, and folders that were moved.
     pub written: Vec<PathBuf>,
     /// Bytes of copies.
     pub bytes: u64,
@@ -89,7 +89,7 @@ pub struct SavedChanges {
     pub warning: Option<String>,
 }
 
-/// What happens to a change whose old state can't be saved, and when that is.
+/// The rules for a change whose old state can't be saved, and for the room that a call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaveRules {
     /// Such a change is refused; otherwise it is made, and the call can't be undone.
@@ -116,7 +116,7 @@ struct Inner {
     segment: HashMap<PathBuf, State>,
     /// A move of which it isn't known yet whether it was made.
     pending: Option<Move>,
-    /// Whether the call has ended: what it left running changes nothing more.
+    /// Whether the call has ended: processes that it left running change nothing more.
     ended: bool,
     saved: SavedChanges,
     /// The first change that was refused, and why its path can't be saved.
@@ -131,12 +131,12 @@ struct Inner {
     unkept: HashMap<Identity, Done>,
 }
 
-/// What a call has done with a file. Once it is both, no name has the earlier contents.
+/// The changes of a call in a file. After both, no name has the earlier contents.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
-    /// Its contents may have changed.
+    /// The contents may have changed.
     is_written: bool,
-    /// It may have lost a name.
+    /// The file may have lost a name.
     is_unnamed: bool,
 }
 
@@ -360,7 +360,7 @@ impl Journal {
         // First, since a directory that is removed may be known for its entries alone.
         self.save_parent(inner, changed)?;
         self.check_unkept(inner, changed, rules)?;
-        // What is saved of a file that is written over isn't enough for one that loses its name.
+        // The saved state of a file that is written over isn't enough for one that loses its name.
         let is_named = changed.parent.is_some();
         let is_saved = inner.segment.get(changed.path).map(|it| !is_named || it.is_restorable());
         if is_saved == Some(true) || Rule::Saved.is_off() {
@@ -383,9 +383,10 @@ impl Journal {
                     0 => noted_access(&open.folder),
                     _ => Access::default(),
                 };
-                let copy =
-                    |file: &Content<'_>, size| inner.copy(&open, changed.path, file, size, max);
-                match State::from_object(&access, &object, copy)? {
+                let state = State::from_object(&access, &object, |file, size| {
+                    inner.copy(&open, changed.path, file, size, max)
+                })?;
+                match state {
                     State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
                     state if is_named && !state.is_restorable() => {
                         Err(io::Error::other("only root can give it back to its owner and group"))
@@ -399,7 +400,7 @@ impl Journal {
         self.check_unkept(inner, changed, rules)
     }
 
-    /// Refuses the change of an older file that somebody else has put in the place of what is saved.
+    /// Refuses the change of an older file that somebody else has put in the place of a saved one.
     fn check_object(
         &self,
         inner: &mut Inner,
@@ -665,7 +666,7 @@ fn amount(bytes: u64) -> String {
     }
 }
 
-/// What is staged in git's index at a path. `None`: it isn't an index.
+/// The digest of the files staged in git's index at a path. `None`: the path isn't an index.
 pub(crate) fn staged_at(access: &Access, path: &Path, now: &State) -> Option<String> {
     if !matches!(now, State::File { .. }) || !git_index::is_index(path) {
         return None;
@@ -677,7 +678,7 @@ pub(crate) fn staged_at(access: &Access, path: &Path, now: &State) -> Option<Str
     })
 }
 
-/// What was staged in git's index before the call.
+/// The digest of the files that were staged in git's index before the call.
 fn staged_before(folder: &PrivateFolder, before: &State) -> Option<String> {
     let State::File { copy: Some(copy), size, .. } = before else { return None };
     git_index::staged(|| Ok((folder.file(&copy.to_string())?, *size)))

@@ -1,17 +1,15 @@
-//! Tells what other calls saved while a call went on or after it, so that an undo doesn't destroy
-//! later changes.
+//! Finds the states that other calls saved while a call went on or after it, so that an undo
+//! doesn't destroy later changes.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::path::Path;
 
-use toolhold_data_dir::PrivateFolder;
-
 use super::folder::{Folder, entry};
 use super::lines::{self, Line, Move, all_first_saved, first_saved, has_failed};
 use super::state::State;
 
-/// What other calls saved while a call went on, or after it.
+/// The states that other calls saved while a call went on, or after it.
 pub(crate) struct LaterSaves<'a> {
     all: &'a Folder,
     call: &'a str,
@@ -39,16 +37,16 @@ impl<'a> LaterSaves<'a> {
         self.others.get_or_init(|| {
             let began = self.own.iter().find_map(Line::at).unwrap_or_default();
             let folders = self.all.saved_since(self.call, began);
-            let read = |folder: &PrivateFolder| {
+            let others = folders.iter().filter_map(|folder| {
                 let is_undone = entry(folder).is_ok_and(|entry| entry.undone);
                 Some(OtherCall { lines: lines::read(folder).ok()?, is_undone })
-            };
-            folders.iter().filter_map(read).collect()
+            });
+            others.collect()
         })
     }
 
     /// Whether another call found a path that this one had changed. Its undo restores that state,
-    /// even if this call has put back what was there before.
+    /// even if this call has put the earlier state back.
     pub(crate) fn have_seen_another(&self, path: &Path, before: &State) -> bool {
         let others = self.others();
         let own = if others.is_empty() { None } else { self.first_saved(path) };
@@ -58,7 +56,7 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
-    /// What the others that aren't undone have changed since a time, without moves that failed.
+    /// Changes since a time by other calls that aren't undone, without moves that failed.
     fn lines_since(&self, since: u64) -> impl Iterator<Item = &Line> {
         self.others().iter().filter(|other| !other.is_undone).flat_map(move |other| {
             let mut time = 0;
@@ -96,7 +94,8 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
-    /// Whether another call has moved away what this one left at a path. Its undo moves it back.
+    /// Whether another call has moved away the object that this one left at a path. Its undo moves
+    /// it back.
     pub(crate) fn have_moved(&self, path: &Path) -> bool {
         let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);

@@ -60,7 +60,7 @@ pub(crate) struct Move {
 }
 
 impl Move {
-    /// Where something is again that this move took along.
+    /// Where an object is again that this move took along.
     pub(crate) fn undone(&self, path: PathBuf) -> PathBuf {
         match path.strip_prefix(&self.to) {
             Ok(rest) if rest.as_os_str().is_empty() => self.from.clone(),
@@ -105,7 +105,7 @@ pub(crate) fn all_first_saved(lines: &[Line]) -> HashMap<&Path, (u64, &State)> {
     first
 }
 
-/// When a file was saved first, by whatever name.
+/// When a file was saved first, by any name.
 pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
     lines.iter().find_map(|line| match line {
         Line::Before { before, at, .. } if before.identity() == Some(file) => Some(*at),
@@ -113,8 +113,8 @@ pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
     })
 }
 
-/// The paths that a call has changed, as they are after it, each with the first state that was
-/// saved of what is there.
+/// The paths that a call has changed, as they are after it. Each has the first state that was saved
+/// of its object.
 pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
     let mut all = BTreeMap::new();
     let mut later = moves;

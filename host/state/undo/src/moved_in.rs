@@ -1,4 +1,4 @@
-//! Remembers the folders that calls have moved into caches, since what is in them is the user's.
+//! Remembers the folders that calls have moved into caches, since the files in them are the user's.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::access::Access;
 use super::files::DirEntryRef;
 use super::state::Identity;
 
-/// The folders that calls have moved into caches. What is in them is the user's.
+/// The folders that calls have moved into caches. The files in them are the user's.
 #[derive(Debug, Default)]
 pub(crate) struct MovedIn(Mutex<HashSet<Identity>>);
 
@@ -17,16 +17,18 @@ impl MovedIn {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a path in a cache is in one of them.
+    /// Whether a path in a cache is in one of the folders.
     pub(crate) fn has_above(&self, path: &Path, cache: &Path) -> bool {
         let known = self.folders();
+        if known.is_empty() {
+            return false;
+        }
         let access = Access::default();
-        let is_known = |folder: &Path| {
-            let handle = DirEntryRef::find(&access, folder).and_then(|place| place.handle());
-            let folder = handle.ok().and_then(|handle| Identity::at(&handle));
-            folder.is_some_and(|folder| known.contains(&folder))
-        };
         let mut above = path.ancestors().skip(1).take_while(|folder| *folder != cache);
-        !known.is_empty() && above.any(is_known)
+        above.any(|folder| {
+            let handle = DirEntryRef::find(&access, folder).and_then(|place| place.handle());
+            let identity = handle.ok().and_then(|handle| Identity::at(&handle));
+            identity.is_some_and(|identity| known.contains(&identity))
+        })
     }
 }

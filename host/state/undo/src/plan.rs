@@ -1,4 +1,4 @@
-//! Plans an undo: what it would restore, and which paths it leaves as conflicts.
+//! Plans an undo: the paths that it would restore, and those that it leaves as conflicts.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::access::Access;
 use super::changes::{UndoChange, UndoConflict};
-use super::compare::{Compared, EarlierUndo, Outcome};
+use super::compare::{Compared, EarlierUndo, Outcome, path_now};
 use super::folder::{Folder, UndoEntry};
 use super::later::LaterSaves;
 use super::lines::{Move, moves};
@@ -16,12 +16,12 @@ use super::saved::SavedCall;
 use super::state::{Depth, State};
 use super::tasks::{Action, Task, tasks};
 
-/// What an undo does, and what it leaves.
+/// The changes of an undo, and the paths that it leaves.
 #[derive(Debug)]
 pub struct UndoPlan {
     /// The call.
     pub about: UndoEntry,
-    /// What changes, by path.
+    /// The changes, by path.
     pub changes: Vec<UndoChange>,
     /// The paths that can't be restored. All others are.
     pub conflicts: Vec<UndoConflict>,
@@ -35,8 +35,8 @@ pub struct UndoPlan {
 }
 
 impl UndoPlan {
-    /// `only`: the one path that is restored with what is below it, without what was changed there
-    /// since.
+    /// `only`: the one path that is restored, with everything below it. Changes there since the
+    /// call are lost.
     pub(crate) fn new(
         access: &Access,
         all: &Folder,
@@ -58,7 +58,6 @@ impl UndoPlan {
                 _ => None,
             })
             .collect();
-        let now = |path: &Path| back.iter().fold(path.to_owned(), |path, made| made.undone(path));
         let compared = Compared {
             access,
             all,
@@ -67,7 +66,7 @@ impl UndoPlan {
             open: &open_paths,
             earlier,
             only,
-            now: &now,
+            back: &back,
             later: LaterSaves::new(all, &read.about.call, &read.lines),
             undone: OnceCell::new(),
         };
@@ -76,10 +75,15 @@ impl UndoPlan {
         open.retain(|at| {
             let Task { after, action } = &tasks[*at];
             // A moved file may have the contents that it should have, and not yet its name.
-            let is_moved = || matches!(action, Action::MoveBack(made) if made.is_at(&now(after)));
-            let needs_nothing = outcome.unchanged.contains(after) && !is_moved()
-                || outcome.later_contents.contains_key(after)
-                    && matches!(action, Action::Restore { .. });
+            let needs_nothing = match action {
+                Action::MoveBack(made) => {
+                    outcome.unchanged.contains(after) && !made.is_at(&path_now(&back, after))
+                }
+                Action::Restore { .. } => {
+                    outcome.unchanged.contains(after) || outcome.later_contents.contains_key(after)
+                }
+                Action::Meta { .. } => outcome.unchanged.contains(after),
+            };
             !left.contains(&**after)
                 && !needs_nothing
                 && only.is_none_or(|only| after.starts_with(only))
@@ -92,14 +96,8 @@ impl UndoPlan {
     }
 }
 
-/// The tasks about which something is left to do, by their numbers. `steps`: how far each of them is.
+/// The numbers of the tasks that aren't complete. `steps`: how far each of them is.
 fn open_tasks(access: &Access, read: &SavedCall, tasks: &[Task], steps: &[Step]) -> Vec<usize> {
-    // A move that an undo began before it was killed was made, or wasn't.
-    let is_moved_back = |made: &Move| {
-        let is_there = |path| State::at(access, path, Depth::Times);
-        let ends = [is_there(&made.to), is_there(&made.from)];
-        matches!(ends, [Ok(State::Missing), Ok(from)] if from != State::Missing)
-    };
     // Something that was removed may be there again by the undo of another call, where a move
     // still has to be undone.
     let unmoved: HashSet<&Path> = tasks
@@ -110,17 +108,22 @@ fn open_tasks(access: &Access, read: &SavedCall, tasks: &[Task], steps: &[Step])
             _ => None,
         })
         .collect();
-    // Of a killed undo, nobody knows whether it is that.
-    let is_there_again = |path: &Path| {
-        let now = || State::at(access, path, Depth::Times);
-        read.about.left > 0
-            && unmoved.contains(path)
-            && now().is_ok_and(|now| now != State::Missing)
-    };
-    let is_open = |at: &usize| match (&steps[*at], &tasks[*at].action) {
-        (Step::Begun, Action::MoveBack(made)) => !is_moved_back(made),
-        (Step::Done, Action::Restore { path, before: State::Missing, .. }) => is_there_again(path),
+    let open = (0..tasks.len()).filter(|at| match (&steps[*at], &tasks[*at].action) {
+        // A move that an undo began before it was killed was made, or wasn't.
+        (Step::Begun, Action::MoveBack(made)) => !is_moved_back(access, made),
+        // After a killed undo, nobody knows why the path exists.
+        (Step::Done, Action::Restore { path, before: State::Missing, .. }) => {
+            read.about.left > 0
+                && unmoved.contains(path.as_path())
+                && State::at(access, path, Depth::Times).is_ok_and(|now| now != State::Missing)
+        }
         (step, _) => *step != Step::Done,
-    };
-    (0..tasks.len()).filter(is_open).collect()
+    });
+    open.collect()
+}
+
+fn is_moved_back(access: &Access, made: &Move) -> bool {
+    let to = State::at(access, &made.to, Depth::Times);
+    let from = State::at(access, &made.from, Depth::Times);
+    matches!((to, from), (Ok(State::Missing), Ok(from)) if from != State::Missing)
 }

@@ -13,7 +13,7 @@ const PROGRESS: &str = "progress";
 #[repr(u8)]
 pub(crate) enum Step {
     Open = b'-',
-    /// An undo that was killed may have done it.
+    /// An undo that was killed may have done the step.
     Begun = b'?',
     Done = b'+',
 }
@@ -32,15 +32,15 @@ pub(crate) fn read(folder: &PrivateFolder, steps: usize) -> io::Result<Vec<Step>
         Err(error) => return Err(error),
     };
     bytes.resize(steps, Step::Open as u8);
-    let step = |byte| match byte {
+    let steps = bytes.into_iter().map(|byte| match byte {
         b'+' => Step::Done,
         b'?' => Step::Begun,
         _ => Step::Open,
-    };
-    Ok(bytes.into_iter().map(step).collect())
+    });
+    Ok(steps.collect())
 }
 
-/// Notes how far a step is. Without room for that, another undo does it once more.
+/// Notes how far a step is. Without room for the note, another undo does the step again.
 pub(crate) fn note(folder: &PrivateFolder, at: usize, step: Step) {
     #[cfg(test)]
     NOTES_LEFT.with(|left| match left.get().checked_sub(1) {
@@ -53,6 +53,6 @@ pub(crate) fn note(folder: &PrivateFolder, at: usize, step: Step) {
 
 #[cfg(test)]
 std::thread_local! {
-    /// How many notes an undo of this thread makes before a test kills it.
+    /// The number of notes that an undo of this thread makes before a test kills it.
     pub(crate) static NOTES_LEFT: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
 }

@@ -33,7 +33,7 @@ pub(crate) struct Restoration<'a> {
     plan: &'a UndoPlan,
     /// The paths of each file that had more than one.
     names: HashMap<Identity, Vec<&'a Path>>,
-    /// The path at which each of them is made again.
+    /// The path at which each of these files is made again.
     made: HashMap<Identity, PathBuf>,
     /// The names that were given back to files whose later contents stay.
     renamed: HashSet<PathBuf>,
@@ -69,25 +69,24 @@ impl<'a> Restoration<'a> {
         }
     }
 
-    /// Does the tasks of the plan that are open, without those of paths that are left. Returns what
-    /// is left besides.
+    /// Does the open tasks of the plan, without those of paths that are left. Returns the other
+    /// paths that are left.
     pub(crate) fn run(mut self) -> Vec<UndoConflict> {
         let open: HashSet<usize> = self.plan.open.iter().copied().collect();
         let mut conflicts = Vec::new();
         let mut failed: HashSet<&Path> = self.plan.left.iter().map(PathBuf::as_path).collect();
-        // Each path as it was at the time that the undo has come to.
+        // Each path has the name of the time that the undo has come to.
         let mut waiting: Vec<&Path> = Vec::new();
         let mut unmoved: Vec<&Path> = Vec::new();
         let mut needless = Vec::new();
         for (at, Task { after, action }) in self.plan.tasks.iter().enumerate() {
-            let is_below = |path: &Path| unmoved.iter().any(|end| path.starts_with(end));
             let is_stuck = match action {
                 Action::MoveBack(made) => {
-                    is_below(&made.to)
-                        || is_below(&made.from)
+                    is_below(&made.to, &unmoved)
+                        || is_below(&made.from, &unmoved)
                         || waiting.iter().any(|path| path.starts_with(&made.to))
                 }
-                action => is_below(action.path()),
+                action => is_below(action.path(), &unmoved),
             };
             if open.contains(&at) && !failed.contains(&**after) && !is_stuck {
                 progress::note(&self.read.folder, at, Step::Begun);
@@ -109,7 +108,7 @@ impl<'a> Restoration<'a> {
                 continue;
             }
             match action {
-                // What has these paths now isn't what had them before the move.
+                // The objects that have these paths now aren't those that had them before the move.
                 Action::MoveBack(made) => unmoved.extend([&*made.from, &*made.to]),
                 action => waiting.push(action.path()),
             }
@@ -121,7 +120,7 @@ impl<'a> Restoration<'a> {
         conflicts
     }
 
-    /// Does one. What is done already is done again without harm.
+    /// Does one task. A finished task is done again without harm.
     fn act(&mut self, after: &Path, action: &Action) -> io::Result<()> {
         match action {
             Action::Restore { path, before, merged } => {
@@ -157,7 +156,7 @@ impl<'a> Restoration<'a> {
             Err(_) => false,
         };
         let back = DirEntryRef::find(self.access, &made.from)?;
-        // What was moved may have been made again by now: its contents are what they were.
+        // The moved object may have been made again by now, with its earlier contents.
         if !is_there && back.stat()?.is_some() {
             return Ok(());
         }
@@ -165,8 +164,9 @@ impl<'a> Restoration<'a> {
         match there.rename_new(&back) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let file = Identity::at(&back.handle()?);
-                let is_made = |file| is_made_in_cache(self.all, self.access, &made.from, &file);
-                if !file.is_some_and(is_made) {
+                let is_made = file
+                    .is_some_and(|file| is_made_in_cache(self.all, self.access, &made.from, &file));
+                if !is_made {
                     return Err(error);
                 }
                 back.remove()?;
@@ -248,11 +248,12 @@ impl<'a> Restoration<'a> {
             if merged.is_some() || is_own && !self.has_contents(path, before) {
                 return self.write_over(place, before, merged);
             }
-            // By its other names, the file may have got contents since that aren't the call's.
+            // The file may have got contents by its other names since, which aren't the call's.
             self.renamed.insert(path.to_owned());
             return Ok(());
         }
-        // It has its permissions with its name: an undo may be killed between two steps.
+        // The file has its permissions when it gets its name: an undo may be killed between two
+        // steps.
         let written = aside.create().and_then(|mut file| {
             self.write(&mut file, before, merged)?;
             before.meta().map_or(Ok(()), |meta| aside.set_meta(meta))
@@ -297,15 +298,15 @@ impl<'a> Restoration<'a> {
         self.write_over(place, before, merged)
     }
 
-    /// A name next to a place, for what gets its name when it is whole. It is the same in each undo
-    /// of the call, so an undo that was killed leaves nothing.
+    /// A name next to a place, for an object that gets its name when it is whole. It is the same in
+    /// each undo of the call, so an undo that was killed leaves nothing.
     fn beside(&self, place: &DirEntryRef<'a>) -> io::Result<DirEntryRef<'a>> {
         let aside = place.beside(&format!(".toolhold-undo-{}.tmp", self.read.about.call))?;
         let _ = aside.remove();
         Ok(aside)
     }
 
-    /// What a file with several names was when the call ended. `None`: it isn't known.
+    /// The state of a file with several names when the call ended. `None`: it is unknown.
     fn left(&self, before: &State) -> Option<&KeptFile> {
         let State::File { copy: Some(copy), .. } = before else { return None };
         self.read.after.as_ref()?.kept.get(copy)
@@ -319,7 +320,7 @@ impl<'a> Restoration<'a> {
         }
         match (self.left(before), KeptFile::read(self.access, &self.read.folder, *copy)) {
             (Some(left), Ok(now)) => left.digest == now.digest,
-            // It isn't kept, and such a file is not written by its other names.
+            // The file isn't kept, and such a file is not written by its other names.
             (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => false,
             // The call has left a file that can't be read.
             _ => true,
@@ -345,8 +346,9 @@ impl<'a> Restoration<'a> {
         }
         let Some(left) = self.left(before) else { return Ok(false) };
         let Some(stat) = place.stat()? else { return Ok(false) };
-        let (mode, owner) = (self.access.own_mode(&stat), Meta::from_stat(&stat).owner);
-        Ok((mode, owner) != (left.meta.mode, left.meta.owner))
+        let mode = self.access.own_mode(&stat);
+        let owner = Meta::from_stat(&stat).owner;
+        Ok((mode, owner) != left.meta.permissions())
     }
 
     /// Whether the file itself is kept, and has a name again.
@@ -370,20 +372,16 @@ impl<'a> Restoration<'a> {
         if let Some(made) = self.made.get(identity).filter(|made| *made != path) {
             return DirEntryRef::find(self.access, made).ok();
         }
-        let is_it = |place: &DirEntryRef<'_>| {
-            let handle = place.handle().ok();
-            handle.is_some_and(|handle| Identity::at(&handle) == Some(*identity))
-        };
         let others = group.iter().filter(|name| **name != path);
         let known = others.filter_map(|name| DirEntryRef::find(self.access, name).ok());
-        if let Some(place) = known.into_iter().find(|place| is_it(place)) {
+        if let Some(place) = known.into_iter().find(|place| is_name_of(place, identity)) {
             return Some(place);
         }
         let here = DirEntryRef::find(self.access, path.parent()?).ok()?;
         let entries = here.entries().ok()?.into_iter().take(MAX_LOOKED_AT);
         let others = entries.map(|name| path.with_file_name(name)).filter(|other| other != path);
         let mut siblings = others.filter_map(|other| DirEntryRef::find(self.access, &other).ok());
-        siblings.find(|place| is_it(place))
+        siblings.find(|place| is_name_of(place, identity))
     }
 
     /// Whether a file is another one, and one of the two has other names: their contents are the
@@ -396,18 +394,20 @@ impl<'a> Restoration<'a> {
         else {
             return false;
         };
-        let made = || {
-            let place = DirEntryRef::find(self.access, self.made.get(one)?).ok()?;
-            Identity::at(&place.handle().ok()?)
-        };
-        one != other && (*is_shared || *is_shared_now) && made() != Some(*other)
+        one != other && (*is_shared || *is_shared_now) && self.made_again(one) != Some(*other)
+    }
+
+    /// The file that was made again in the place of an earlier one.
+    fn made_again(&self, file: &Identity) -> Option<Identity> {
+        let place = DirEntryRef::find(self.access, self.made.get(file)?).ok()?;
+        Identity::at(&place.handle().ok()?)
     }
 
     fn has_contents(&self, path: &Path, before: &State) -> bool {
         State::at(self.access, path, before.depth()).is_ok_and(|now| before.same_contents(&now))
     }
 
-    /// All names of the file get the content, and its owner is who it was.
+    /// Gives all names of the file the content. The owner stays.
     fn write_over(
         &self,
         place: &DirEntryRef<'_>,
@@ -420,7 +420,7 @@ impl<'a> Restoration<'a> {
             _ => 0,
         };
         let mut file = place.overwrite()?;
-        // Of a file that has no room, no part is written.
+        // If the disk has no room for the file, no part is written.
         if matches!(make_room(&file, size), Err(error) if is_full(&error)) {
             self.all.use_reserve();
             make_room(&file, size)?;
@@ -442,7 +442,15 @@ impl<'a> Restoration<'a> {
     }
 }
 
-/// Whether a file has to be written over: others have it too, or another user owns it.
+fn is_below(path: &Path, ends: &[&Path]) -> bool {
+    ends.iter().any(|end| path.starts_with(end))
+}
+
+fn is_name_of(place: &DirEntryRef<'_>, file: &Identity) -> bool {
+    place.handle().is_ok_and(|handle| Identity::at(&handle) == Some(*file))
+}
+
+/// Whether a file has to be written over: others have the file too, or another user owns it.
 fn is_in_place(before: &State, now: &State) -> bool {
     match (before, now) {
         (

@@ -16,11 +16,11 @@ pub(crate) enum Rule {
     Names,
     /// A file with several names is written over.
     InPlace,
-    /// In a cache, what no call has made is saved.
+    /// In a cache, files that no call has made are saved.
     Caches,
     /// On a full disk, the saved copy becomes the file.
     Room,
-    /// What another call moves at the same time isn't changed.
+    /// A call doesn't change an object that another call moves at the same time.
     Alone,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct SavedCall {
 }
 
 impl SavedCall {
-    /// Reads a call. `None`: nothing of it is saved.
+    /// Reads a call. `None`: nothing of the call is saved.
     pub(crate) fn read(all: &Folder, call: &str) -> io::Result<Option<Self>> {
         let Some((folder, entry)) = all.find(call)? else { return Ok(None) };
         let mut lines = lines::read(&folder)?;
@@ -78,7 +78,7 @@ impl SavedCall {
         of_path.all(|(_, step)| step == Step::Done)
     }
 
-    /// Whether the call still runs, in whatever process.
+    /// Whether the call still runs, in any process.
     pub(crate) fn is_running(&self) -> bool {
         is_running(&self.folder)
     }
@@ -94,7 +94,7 @@ impl SavedCall {
         UndoEntry { undone: true, undo_at: Some(now()), ..self.about.clone() }.save(&self.folder)
     }
 
-    /// So many paths are left.
+    /// Notes that so many paths are left.
     pub(crate) fn mark_left(&self, left: usize) -> io::Result<()> {
         UndoEntry { left, undo_at: Some(now()), ..self.about.clone() }.save(&self.folder)
     }

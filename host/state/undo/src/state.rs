@@ -1,4 +1,4 @@
-//! Compares the states of a path: what it was before, after the call, and now.
+//! Compares the states of a path: before the call, after it, and now.
 
 use std::fmt;
 use std::fs::File;
@@ -17,17 +17,17 @@ use super::files::{self, DirEntryRef, Meta};
 use super::hex::hex;
 use super::saved_path;
 
-/// What a file is, whatever its name is.
+/// Identifies a file, whatever its name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
-    /// When it was made: a number that is free again gets another file.
+    /// The time of creation: a number that is free again gets another file.
     born: (i64, u32),
 }
 
 impl Identity {
-    /// When it was made, in nanoseconds since 1970.
+    /// The time of creation, in nanoseconds since 1970.
     pub(crate) fn born(&self) -> u64 {
         let seconds = u64::try_from(self.born.0).unwrap_or_default();
         seconds.saturating_mul(1_000_000_000).saturating_add(self.born.1.into())
@@ -38,7 +38,7 @@ impl Identity {
         Self::from_stat(handle.as_fd(), &stat)
     }
 
-    /// `None`: the file system doesn't say when it was made.
+    /// `None`: the file system doesn't say when the file was made.
     pub(crate) fn from_stat(handle: BorrowedFd<'_>, stat: &Stat) -> Option<Self> {
         let found = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
         let has_born = found.stx_mask & StatxFlags::BTIME.bits() != 0;
@@ -59,19 +59,25 @@ impl FromStr for Identity {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut parts = text.split('-');
-        let mut next = || u64::from_str_radix(parts.next().ok_or(())?, 16).map_err(drop);
-        let [device, inode, seconds, nanoseconds] = [next()?, next()?, next()?, next()?];
+        let device = next_number(&mut parts)?;
+        let inode = next_number(&mut parts)?;
+        let seconds = next_number(&mut parts)?;
+        let nanoseconds = next_number(&mut parts)?;
         let seconds = i64::try_from(seconds).map_err(drop)?;
         let born = (seconds, u32::try_from(nanoseconds).map_err(drop)?);
         Ok(Self { device, inode, born })
     }
 }
 
-/// What has a path.
+fn next_number<'t>(parts: &mut impl Iterator<Item = &'t str>) -> Result<u64, ()> {
+    u64::from_str_radix(parts.next().ok_or(())?, 16).map_err(drop)
+}
+
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum State {
-    /// Nothing.
+    /// The path doesn't exist.
     Missing,
     /// A regular file.
     File {
@@ -96,7 +102,7 @@ pub(crate) enum State {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         identity: Option<Identity>,
     },
-    /// A directory, without what is in it.
+    /// A directory, without its entries.
     Directory {
         meta: Meta,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,7 +122,7 @@ pub(crate) enum Depth {
 }
 
 impl State {
-    /// What a path is now, without a copy of it. Nothing, if its directory is missing.
+    /// The current state of a path, without a copy. `Missing`, if its directory is missing.
     pub(crate) fn at(access: &Access, path: &Path, depth: Depth) -> io::Result<Self> {
         let handle = match DirEntryRef::find(access, path).and_then(|place| place.handle()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
@@ -134,8 +140,8 @@ impl State {
         })
     }
 
-    /// What an object is that is held by a handle. A file's contents go through `copy`, which says
-    /// the number of the copy.
+    /// The state of an object that is held by a handle. A file's contents go through `copy`, which
+    /// returns the number of the copy.
     pub(crate) fn from_object(
         access: &Access,
         object: &OwnedFd,
@@ -178,12 +184,12 @@ impl State {
         }
     }
 
-    /// Permissions. `None`: it has none of its own.
+    /// Permissions. `None`: the object has none of its own.
     pub(crate) fn mode(&self) -> Option<u32> {
         self.meta().map(|meta| meta.mode)
     }
 
-    /// What file it is.
+    /// The identity of the file.
     pub(crate) fn identity(&self) -> Option<Identity> {
         match self {
             Self::File { identity, .. } => *identity,
@@ -191,7 +197,7 @@ impl State {
         }
     }
 
-    /// Which file, link or directory it is. `None`: it isn't known.
+    /// The identity of the file, link or directory. `None`: it is unknown.
     pub(crate) fn object(&self) -> Option<Identity> {
         match self {
             Self::File { identity, .. }
@@ -221,8 +227,8 @@ impl State {
             Self::Link { owner, .. } => *owner,
             Self::Missing | Self::Other => None,
         };
-        let is_own = |(owner, group)| owner == user.as_raw() && is_in_group(group);
-        user.is_root() || owner.is_none_or(is_own)
+        user.is_root()
+            || owner.is_none_or(|(owner, group)| owner == user.as_raw() && is_in_group(group))
     }
 
     /// How closely a file has to be looked at for a comparison with this one.
@@ -298,7 +304,7 @@ pub(crate) struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// Keeps the file itself in a folder, next to its copy: other names may be left of it.
+    /// Keeps the file itself in a folder, next to its copy: other names of the file may be left.
     pub(crate) fn keep(&self, path: &Path, folder: &PrivateFolder, copy: u32) -> io::Result<()> {
         // A command sees the file through a mount of its own, where it can get no name outside.
         let object = DirEntryRef::find(self.access, path)?.handle()?;
@@ -313,7 +319,7 @@ impl Content<'_> {
     }
 }
 
-/// The name of the file itself whose copy has a number.
+/// The name of the kept file whose copy has a number.
 pub(crate) fn kept_name(copy: u32) -> String {
     format!("kept-{copy}")
 }
@@ -322,7 +328,7 @@ fn digest(content: &Content<'_>) -> io::Result<String> {
     digest_of(content.open()?)
 }
 
-/// SHA-256 of all that a file has from here on, in hexadecimal.
+/// SHA-256 of the rest of a file, in hexadecimal.
 pub(crate) fn digest_of(mut file: File) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];

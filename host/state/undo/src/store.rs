@@ -28,7 +28,7 @@ pub enum UndoError {
     AlreadyUndone,
     /// The call still runs.
     Running,
-    /// What was saved can't be read. Nothing was changed.
+    /// The saved call can't be read. Nothing was changed.
     Unreadable(io::Error),
     /// Some paths are left. All others are as before the call. Another undo of the call goes on
     /// with those that are left.
@@ -133,7 +133,7 @@ impl UndoStore {
         Ok(calls)
     }
 
-    /// What an undo of the call would do.
+    /// Plans an undo of the call.
     ///
     /// # Errors
     ///
@@ -143,11 +143,12 @@ impl UndoStore {
         self.plan_only(call, None)
     }
 
-    /// The same for `only` this path and what is below it, without what was changed there since.
+    /// Plans an undo for `only` this path and everything below it. Changes there since the call are
+    /// lost.
     ///
     /// # Errors
     ///
-    /// Those of [`plan`](Self::plan).
+    /// The errors of [`plan`](Self::plan).
     pub fn plan_only(&self, call: &str, only: Option<&Path>) -> Result<UndoPlan, UndoError> {
         UndoPlan::new(&Access::default(), &self.0, &self.saved(call)?, only)
             .map_err(UndoError::Unreadable)
@@ -162,7 +163,7 @@ impl UndoStore {
         self.undo_only(call, None)
     }
 
-    /// The same for `only` this path and what is below it, without what was changed there since.
+    /// Restores `only` this path and everything below it. Changes there since the call are lost.
     ///
     /// # Errors
     ///
@@ -174,7 +175,7 @@ impl UndoStore {
         let mut plan =
             UndoPlan::new(&access, &self.0, &read, only).map_err(UndoError::Unreadable)?;
         let left = Restoration::new(&access, &self.0, &read, &plan, only.is_some()).run();
-        // The permissions are as they were before anything is said about them.
+        // The permissions are as they were before anything is reported about them.
         drop(access);
         plan.conflicts.extend(left);
         plan.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
@@ -192,13 +193,16 @@ impl UndoStore {
         if plan.conflicts.is_empty() {
             return Ok(plan);
         }
-        let is_left = |path: &Path| plan.conflicts.iter().any(|conflict| conflict.path == path);
-        let done = plan.changes.iter().filter(|change| !is_left(&change.path)).count();
+        let done = plan
+            .changes
+            .iter()
+            .filter(|change| !plan.conflicts.iter().any(|conflict| conflict.path == change.path))
+            .count();
         Err(UndoError::Partial { done, left: plan.conflicts })
     }
 
-    /// Sets aside what is saved of a call that is undone and may run again. It counts for the undo
-    /// of calls beside it, and isn't listed.
+    /// Sets aside the saved states of a call that is undone and may run again. They count for the
+    /// undo of calls beside it, and aren't listed.
     pub fn set_aside(&self, call: &str) {
         if let Err(error) = self.0.set_aside(call) {
             tracing::warn!("what the call {call} changed can't be set aside: {error}");
@@ -209,10 +213,12 @@ impl UndoStore {
         let read = SavedCall::read(&self.0, call)
             .map_err(UndoError::Unreadable)?
             .ok_or(UndoError::NotSaved)?;
-        match () {
-            () if read.about.undone => Err(UndoError::AlreadyUndone),
-            () if read.is_running() => Err(UndoError::Running),
-            () => Ok(read),
+        if read.about.undone {
+            Err(UndoError::AlreadyUndone)
+        } else if read.is_running() {
+            Err(UndoError::Running)
+        } else {
+            Ok(read)
         }
     }
 }

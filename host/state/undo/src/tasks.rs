@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use super::lines::{Line, Move, is_first, present};
 use super::state::State;
 
-/// One step. Each leaves either the old or the new, and can be done once more.
+/// One step. Each leaves either the old or the new state, and can be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// The path after the call of what it is about.
+    /// The path after the call of the object that the task changes.
     pub(crate) after: PathBuf,
     pub(crate) action: Action,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// The path becomes the state, whatever its permissions and times.
+    /// The path gets the state, whatever its permissions and times are.
     Restore { path: PathBuf, before: State, merged: Option<Vec<u8>> },
-    /// Its permissions and times.
+    /// The path gets its permissions and times.
     Meta { path: PathBuf, before: State },
-    /// Something gets its earlier path.
+    /// An object gets its earlier path.
     MoveBack(Move),
 }
 
@@ -57,26 +57,36 @@ pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
             let after = present(&later[1..], &made.to);
             tasks.push(Task { after, action: Action::MoveBack(made.clone()) });
         }
-        let restore = |(path, before): (&&Path, &&State)| Task {
-            after: present(later, path),
-            action: Action::Restore {
-                path: (*path).to_owned(),
-                before: (*before).clone(),
-                merged: None,
-            },
-        };
-        let all = || segment.iter();
-        let is_directory = |state: &State| matches!(state, State::Directory { .. });
-        // What is in a directory goes before it, and comes after it.
-        tasks.extend(all().rev().filter(|(_, it)| ***it == State::Missing).map(restore));
-        tasks.extend(all().filter(|(_, it)| is_directory(it)).map(restore));
-        tasks.extend(all().filter(|(_, it)| it.has_contents()).map(restore));
-        tasks.extend(all().rev().filter(|(_, it)| ***it != State::Missing).map(
-            |(path, before)| Task {
-                after: present(later, path),
-                action: Action::Meta { path: (*path).to_owned(), before: (*before).clone() },
-            },
-        ));
+        // The entries of a directory are removed before the directory, and restored after it.
+        for (path, before) in segment.iter().rev() {
+            if **before == State::Missing {
+                tasks.push(restore(later, path, before));
+            }
+        }
+        for (path, before) in &segment {
+            if matches!(before, State::Directory { .. }) {
+                tasks.push(restore(later, path, before));
+            }
+        }
+        for (path, before) in &segment {
+            if before.has_contents() {
+                tasks.push(restore(later, path, before));
+            }
+        }
+        for (path, before) in segment.iter().rev() {
+            if **before != State::Missing {
+                let after = present(later, path);
+                let action = Action::Meta { path: (*path).to_owned(), before: (*before).clone() };
+                tasks.push(Task { after, action });
+            }
+        }
     }
     tasks
+}
+
+fn restore(later: &[Move], path: &Path, before: &State) -> Task {
+    Task {
+        after: present(later, path),
+        action: Action::Restore { path: path.to_owned(), before: before.clone(), merged: None },
+    }
 }
