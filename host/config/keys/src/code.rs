@@ -65,8 +65,11 @@ fn default_servers() -> BTreeMap<ServerLanguage, Vec<String>> {
         (ServerLanguage::Rust, &["rust-analyzer"]),
         (ServerLanguage::Typescript, &["typescript-language-server", "--stdio"]),
     ];
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    commands.into_iter().map(|(language, command)| (language, words(command))).collect()
+    let mut servers = BTreeMap::new();
+    for (language, command) in commands {
+        servers.insert(language, command.iter().map(|word| (*word).to_owned()).collect());
+    }
+    servers
 }
 
 /// Reads the commands of some languages. Those of the others are the default ones.

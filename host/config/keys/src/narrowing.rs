@@ -1,8 +1,8 @@
-//! The words for what a `toolhold.toml` in the working directory may do to a key; each key names
-//! its own where it is declared. Such a file narrows and never widens.
+//! The rules for changes of a key by a `toolhold.toml` in the working directory. Each key names its
+//! rule where it is declared. Such a file narrows and never widens.
 //!
-//! That file is untrusted: tools may write to the directory, and repositories ship such files. Each
-//! key has its rule where it is declared, and a key without a rule doesn't compile.
+//! Such a file is untrusted: tools may write to the directory, and repositories ship such files.
+//! Each key has its rule where it is declared, and a key without a rule doesn't compile.
 
 use serde_json::Value;
 
@@ -87,7 +87,7 @@ macro_rules! section {
         }
 
         impl $table {
-            /// What a `toolhold.toml` in the working directory may do to each key.
+            /// The rules for a `toolhold.toml` in the working directory, by key.
             pub const RULES: &[(&str, Narrowing)] = &[$((stringify!($key), $rule)),*];
         }
 

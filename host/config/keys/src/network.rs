@@ -82,16 +82,8 @@ impl WithoutProxy {
     }
 
     fn is_valid(written: &str) -> bool {
-        let is_range = |(address, length): (&str, &str)| {
-            let most = match address.parse() {
-                Ok(IpAddr::V4(_)) => 32,
-                Ok(IpAddr::V6(_)) => 128,
-                Err(_) => return false,
-            };
-            length.parse::<u8>().is_ok_and(|length| length <= most)
-        };
         match written.split_once('/') {
-            Some(range) => is_range(range),
+            Some((address, length)) => is_range(address, length),
             None if written == "*" || written.parse::<IpAddr>().is_ok() => true,
             None => {
                 !written.contains(['*', '['])
@@ -111,6 +103,15 @@ impl<'de> Deserialize<'de> for WithoutProxy {
         }
         Ok(Self(written))
     }
+}
+
+fn is_range(address: &str, length: &str) -> bool {
+    let most = match address.parse() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    length.parse::<u8>().is_ok_and(|length| length <= most)
 }
 
 inline_schema!(WithoutProxy, "WithoutProxy", json_schema!({ "type": "string", "minLength": 1 }));

@@ -141,12 +141,12 @@ impl<'de> Deserialize<'de> for Sha256 {
         let digits = written.strip_prefix("sha256:").unwrap_or(&written).to_ascii_lowercase();
         let is_valid = digits.is_empty()
             || digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        match is_valid {
-            true => Ok(Self(digits)),
-            false => Err(serde::de::Error::custom(
+        if !is_valid {
+            return Err(serde::de::Error::custom(
                 "takes a SHA-256 of 64 hexadecimal digits, as `toolhold plugin inspect` prints it",
-            )),
+            ));
         }
+        Ok(Self(digits))
     }
 }
 

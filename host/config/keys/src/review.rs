@@ -85,11 +85,14 @@ impl TryFrom<String> for PolicySentence {
 
     fn try_from(text: String) -> Result<Self, PolicySentenceError> {
         let bytes = text.len();
-        match () {
-            () if text.trim().is_empty() => Err(PolicySentenceError::Empty),
-            () if bytes > MAX_POLICY => Err(PolicySentenceError::Length(bytes)),
-            () if text.contains(char::is_control) => Err(PolicySentenceError::Control),
-            () => Ok(Self(text)),
+        if text.trim().is_empty() {
+            Err(PolicySentenceError::Empty)
+        } else if bytes > MAX_POLICY {
+            Err(PolicySentenceError::Length(bytes))
+        } else if text.contains(char::is_control) {
+            Err(PolicySentenceError::Control)
+        } else {
+            Ok(Self(text))
         }
     }
 }

@@ -251,19 +251,21 @@ impl Secret {
         let methods = self.methods.is_empty()
             || other.methods.is_empty()
             || self.methods.iter().any(|method| other.methods.contains(method));
-        let below = |path: &str, above: &str| {
-            path.strip_prefix(above.trim_end_matches('/'))
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
         let paths = self.paths.is_empty()
             || other.paths.is_empty()
             || self.paths.iter().any(|path| {
                 other.paths.iter().any(|other| {
-                    below(path.as_str(), other.as_str()) || below(other.as_str(), path.as_str())
+                    is_below(path.as_str(), other.as_str())
+                        || is_below(other.as_str(), path.as_str())
                 })
             });
         same_place && hosts && methods && paths
     }
+}
+
+fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above.trim_end_matches('/'))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether some host could match both patterns. A `*` matches any text here, so the answer may be
@@ -275,8 +277,10 @@ fn hosts_overlap(one: &str, other: &str) -> bool {
     }
     // Names are compared in their normal form: a name may contain letters of any language, or be
     // encoded.
-    let (one, other) = (one.hosts().normal(), other.hosts().normal());
-    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let one_host = one.hosts().normal();
+    let other_host = other.hosts().normal();
+    let one = one_host.as_bytes();
+    let other = other_host.as_bytes();
     // For each prefix of `one`: whether it overlaps the current prefix of `other`.
     let mut overlaps = vec![true];
     for &letter in one {

@@ -176,14 +176,13 @@ section! {
 
 impl From<ProcessLimits> for confine::Limits {
     fn from(limits: ProcessLimits) -> Self {
-        let mebibytes = |count: u64| count << 20;
         Self {
-            memory: mebibytes(limits.memory_mib.get()),
+            memory: limits.memory_mib.get() << 20,
             processes: limits.processes.get(),
             cpu: limits.cpu_secs.get(),
-            file_size: mebibytes(limits.file_mib.get()),
+            file_size: limits.file_mib.get() << 20,
             open_files: limits.open_files.get(),
-            scratch: mebibytes(limits.scratch_mib.get()),
+            scratch: limits.scratch_mib.get() << 20,
         }
     }
 }
@@ -193,7 +192,7 @@ impl From<ProcessLimits> for confine::Limits {
 pub struct PresetName(&'static str);
 
 impl PresetName {
-    /// What it grants.
+    /// The preset with the name.
     pub fn preset(self) -> Option<&'static Preset> {
         preset(self.0)
     }
@@ -227,10 +226,9 @@ const MAX_NAME: usize = 128;
 impl<'de> Deserialize<'de> for VariableName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        let fits = |character: char| character.is_ascii_alphanumeric() || character == '_';
         if name.is_empty()
             || name.len() > MAX_NAME
-            || !name.chars().all(fits)
+            || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
             || name.starts_with(|first: char| first.is_ascii_digit())
         {
             // A value must not appear in a message.

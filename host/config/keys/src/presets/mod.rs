@@ -1,5 +1,5 @@
-//! The presets: what a user's toolchains need outside the working directory, by name, and the
-//! credentials that stay hidden.
+//! The presets: the files outside the working directory that a user's toolchains need, by name, and
+//! the credentials that stay hidden.
 //!
 //! A preset grants caches for reading and writing, programs and settings for reading, and the
 //! variables that steer the tool. It never grants credentials: the paths of [`CREDENTIALS`] inside
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use toolhold_system::confine::{Tree, TreeAccess};
 
-/// What one tool needs. Places begin with `~/`, or with `$NAME/` for one of [`ROOTS`].
+/// The needs of one tool. Places begin with `~/`, or with `$NAME/` for one of [`ROOTS`].
 #[derive(Debug)]
 pub struct Preset {
     /// Its name in `[tools.shell] presets`.
@@ -338,7 +338,7 @@ pub fn usual(place: &'static str) -> String {
     }
 }
 
-/// What the places of one operator begin with.
+/// The beginnings of the places of one operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Roots<'r> {
     /// The real path of the home directory.
@@ -364,35 +364,46 @@ impl Roots<'_> {
 
     /// The existing trees that a preset grants, by their real paths. Makes missing caches.
     ///
-    /// `trusted` gives the real path of what has a path, or `None` for what tools may have made a
-    /// link. What it has decided on is what is granted: a path isn't followed twice. A place that
-    /// contains the home directory itself is left out too: a variable may have an odd value.
+    /// `trusted` returns the real path of an existing path, or `None` if tools may have made a link
+    /// there. The returned path is granted: it isn't followed a second time. A place that contains
+    /// the home directory itself is left out too: a variable may have an odd value.
     pub fn trees(&self, preset: &Preset, trusted: impl Fn(&Path) -> Option<PathBuf>) -> Vec<Tree> {
-        let real = |place: &'static str| {
-            let path = self.find(place)?;
-            // Where a link leads to nothing, the link itself is what exists.
-            let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok())?;
-            let real = trusted(existing)?;
-            match path.strip_prefix(existing).ok()? {
-                missing if missing.as_os_str().is_empty() => Some(real),
-                // If it can't be made, the tool uses the sandbox's private folder instead.
-                missing if preset.caches.contains(&place) => caches::make(&real, missing).ok(),
-                _ => None,
+        let mut trees = Vec::new();
+        for (place, access) in preset.places() {
+            let Some(path) = self.real_path(place, preset, &trusted) else { continue };
+            if self.home.starts_with(&path) {
+                continue;
             }
-        };
-        let tree = |(place, access)| {
-            let path = real(place).filter(|path| !self.home.starts_with(path))?;
-            Some(Tree { path: path.into_os_string().into_string().ok()?, access })
-        };
-        preset.places().filter_map(tree).collect()
+            if let Ok(path) = path.into_os_string().into_string() {
+                trees.push(Tree { path, access });
+            }
+        }
+        trees
+    }
+
+    fn real_path(
+        &self,
+        place: &'static str,
+        preset: &Preset,
+        trusted: &impl Fn(&Path) -> Option<PathBuf>,
+    ) -> Option<PathBuf> {
+        let path = self.find(place)?;
+        // Where a link leads to nothing, the existing path is the link itself.
+        let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok())?;
+        let real = trusted(existing)?;
+        match path.strip_prefix(existing).ok()? {
+            missing if missing.as_os_str().is_empty() => Some(real),
+            // If it can't be made, the tool uses the sandbox's private folder instead.
+            missing if preset.caches.contains(&place) => caches::make(&real, missing).ok(),
+            _ => None,
+        }
     }
 
     /// The existing paths with credentials, by their real paths.
     pub fn credentials(&self) -> Vec<PathBuf> {
-        // One call shows that a place is missing; searching it for links takes one for each folder
-        // above, and most are missing.
-        let existing = CREDENTIALS.iter().filter_map(|place| self.find(place));
-        let existing = existing.filter(|path| path.exists());
-        existing.filter_map(|path| path.canonicalize().ok()).collect()
+        // Most places are missing. One system call shows that, and a search for links would take
+        // one for each folder above.
+        let places = CREDENTIALS.iter().filter_map(|place| self.find(place));
+        places.filter(|path| path.exists()).filter_map(|path| path.canonicalize().ok()).collect()
     }
 }
