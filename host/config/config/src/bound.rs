@@ -1,4 +1,4 @@
-//! Bounds the configuration of a scheduled task's run by what its maker's configuration allowed.
+//! Bounds the configuration of a scheduled task's run by that of its maker.
 
 use serde_json::Value;
 use toolhold_config_keys::Narrowing;
@@ -24,7 +24,7 @@ impl Config {
         self.read_from.as_ref().is_some_and(|(_, inputs)| !inputs.bounds.is_empty())
     }
 
-    /// What this configuration allows, with its flags.
+    /// The limits of this configuration, with its flags.
     ///
     /// # Errors
     ///
@@ -101,7 +101,8 @@ fn has_rules(leaf: &Leaf) -> bool {
 ///
 /// # Errors
 ///
-/// A text that can't be read or can't be compared with what there is now: then nothing may run.
+/// A text that can't be read, or can't be compared with the present configuration: then nothing may
+/// run.
 pub(super) fn apply(
     leaves: &mut Vec<Leaf>,
     texts: &[String],
@@ -140,7 +141,7 @@ fn is_same(leaf: &Leaf, current: &Value) -> bool {
     serde_json::to_value(&leaf.value).is_ok_and(|own| own == *value)
 }
 
-/// Disables what was added since: whoever made the task didn't have it.
+/// Disables the tables that were added since: the maker of the task didn't have them.
 fn new_tables(then: &Value, current: &Value) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for table in STARTED {

@@ -35,7 +35,8 @@ pub(super) fn read(
     system: Option<&Path>,
     other: Option<&Path>,
 ) -> Result<Vec<Unapplied>, Vec<Problem>> {
-    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
+    let mut problems = Vec::new();
     let system = system.map(|path| (path, signed::read(path)));
     let other =
         other.map(|path| (path, file::read_named_ceiling(path).map(|text| Some((text, None)))));
@@ -80,7 +81,6 @@ pub fn check_ceiling(path: &Path) -> Result<String, Problems> {
 impl Config {
     /// The ceilings, who signed them, and what they take away, in lines for a person.
     pub fn describe_ceilings(&self) -> String {
-        let toml = |value: &Value| neutral_line(&super::inline(value));
         let mut text = String::new();
         for Ceiling { path, signed_by, taken, .. } in &self.ceilings {
             let signed = match signed_by {
@@ -97,7 +97,8 @@ impl Config {
                     Source::Default => "by default".to_owned(),
                     other => format!("in {other}"),
                 };
-                let (held, wanted) = (toml(held), toml(wanted));
+                let held = neutral_line(&super::inline(held));
+                let wanted = neutral_line(&super::inline(wanted));
                 let line = format!("  {key}: {held}, instead of {wanted} {by} ({source})");
                 text += &neutral_line(&line);
                 text += "\n";
@@ -112,7 +113,7 @@ impl Config {
     }
 }
 
-/// Applies each ceiling to `leaves`, and adds the values that hold instead.
+/// Applies each ceiling to `leaves`, and adds the values that apply instead.
 ///
 /// # Errors
 ///
@@ -159,7 +160,7 @@ fn is_at(leaf: &Leaf, key: [&str; 3]) -> bool {
 ///
 /// # Errors
 ///
-/// Those of its keys that grant nothing: without a table, a plugin has their defaults, so they
+/// The keys of the table that grant nothing: without a table, a plugin has their defaults, so they
 /// would not bound every plugin.
 fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> {
     let (for_all, own): (Vec<Leaf>, Vec<Leaf>) = leaves
@@ -257,15 +258,6 @@ pub(super) fn bound(
 /// `[plugin_folder]`. Commands can't leave the directories of `[tools.file]`.
 fn inherited(bounds: &[Leaf], base: &Config) -> Vec<Leaf> {
     let mut inherited = Vec::new();
-    let mut inherit = |leaf: &Leaf, path: &[&str], value: toml::Value| {
-        let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
-        inherited.push(Leaf {
-            sources: vec![leaf.source(); path.len()],
-            path,
-            value,
-            ..leaf.clone()
-        });
-    };
     for leaf in bounds {
         let path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
         let (plugin_key, value) = match path[..] {
@@ -289,13 +281,19 @@ fn inherited(bounds: &[Leaf], base: &Config) -> Vec<Leaf> {
         if path == ["tools", "file", "allowed_paths"]
             && !bounds.iter().any(|bound| is_at(bound, ["tools", "shell", "allowed_paths"]))
         {
-            inherit(leaf, &["tools", "shell", "allowed_paths"], leaf.value.clone());
+            let path = ["tools", "shell", "allowed_paths"];
+            inherited.push(leaf_at(leaf, &path, leaf.value.clone()));
         }
         for name in base.values.plugins.keys() {
             let path: Vec<&str> =
                 ["plugins", name].into_iter().chain(plugin_key.iter().copied()).collect();
-            inherit(leaf, &path, value.clone());
+            inherited.push(leaf_at(leaf, &path, value.clone()));
         }
     }
     inherited
+}
+
+fn leaf_at(leaf: &Leaf, path: &[&str], value: toml::Value) -> Leaf {
+    let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
+    Leaf { sources: vec![leaf.source(); path.len()], path, value, ..leaf.clone() }
 }

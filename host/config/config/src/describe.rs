@@ -8,7 +8,7 @@ use serde_json::Value;
 pub struct TableDescription {
     /// Its dotted key. `NAME` stands for a name that the operator chooses.
     pub path: String,
-    /// What it is for.
+    /// The purpose of the table.
     pub description: String,
     /// Its values. The tables in it have descriptions of their own.
     pub keys: Vec<KeyDescription>,
@@ -19,7 +19,7 @@ pub struct TableDescription {
 pub struct KeyDescription {
     /// Its name in the table. `NAME` stands for a name that the operator chooses.
     pub name: String,
-    /// What it takes, in words.
+    /// The accepted values, in words.
     pub takes: String,
     /// Its default. `None` if another key or the environment provides it.
     pub default: Option<Value>,
@@ -28,7 +28,7 @@ pub struct KeyDescription {
     /// For a key whose name the operator chooses: the entries that there are by default, or an
     /// example.
     pub entries: Vec<(String, Value)>,
-    /// What it means. Empty if the description of its table says it.
+    /// The meaning of the key. Empty if the description of its table says it.
     pub description: String,
 }
 
@@ -43,7 +43,6 @@ pub fn describe() -> Vec<TableDescription> {
 }
 
 fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescription>) {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
     let target = resolved(root, schema);
     let more = &target["additionalProperties"];
     let inner = resolved(root, more);
@@ -110,7 +109,11 @@ fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     target.unwrap_or(schema)
 }
 
-/// What a key takes, in words.
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+/// The accepted values of a key, in words.
 fn takes(root: &Value, schema: &Value) -> String {
     let schema = resolved(root, schema);
     for key in ["anyOf", "oneOf"] {

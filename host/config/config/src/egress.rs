@@ -41,6 +41,12 @@ struct RequestTable<'s> {
     credentials_to: &'s [WrittenHost],
 }
 
+impl RequestTable<'_> {
+    fn path_of(&self, key: &str) -> String {
+        format!("{}.{key}", self.name)
+    }
+}
+
 impl Config {
     /// Where the requests of the built-in web tools may go, and how they leave.
     ///
@@ -52,7 +58,8 @@ impl Config {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<Settings, HostError> {
-        let (web, limits) = (&self.values.tools.web, self.values.tools.limits);
+        let web = &self.values.tools.web;
+        let limits = self.values.tools.limits;
         let all = limits.response_mib.get() << 20;
         let bounds = self.bounds(
             limits,
@@ -151,18 +158,17 @@ impl Config {
 
     /// Names of the secrets that the requests of a call to its URLs carry.
     pub fn secrets_for(&self, action: &Action<'_>) -> Vec<String> {
-        let (table, private) =
-            match self.values.plugins.get(action.provider).filter(|_| !action.built_in) {
-                Some(plugin) => {
-                    (format!("plugins.{}", action.provider), &plugin.allowed_private_hosts)
-                }
-                None if action.built_in
-                    && BuiltInPlugin::has(action.provider, BuiltInGrant::Requests) =>
-                {
-                    ("tools.web".to_owned(), &self.values.tools.web.allowed_private_hosts)
-                }
-                None => return Vec::new(),
+        let (table, private) = if action.built_in {
+            if !BuiltInPlugin::has(action.provider, BuiltInGrant::Requests) {
+                return Vec::new();
+            }
+            ("tools.web".to_owned(), &self.values.tools.web.allowed_private_hosts)
+        } else {
+            let Some(plugin) = self.values.plugins.get(action.provider) else {
+                return Vec::new();
             };
+            (format!("plugins.{}", action.provider), &plugin.allowed_private_hosts)
+        };
         let private: Vec<PrivateHosts> =
             private.iter().filter_map(|hosts| PrivateHosts::new(hosts.as_str()).ok()).collect();
         let urls = action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url);
@@ -174,38 +180,37 @@ impl Config {
             .and_then(Value::as_str)
             .unwrap_or("GET")
             .to_ascii_uppercase();
-        let is_sent = |secret: &Secret, name: &str| {
-            let Ok(mut rule) = secret.rule(name) else { return false };
+        let mut names = Vec::new();
+        for (_, name, secret) in self.request_secrets().filter(|(owner, ..)| *owner == table) {
+            let Ok(mut rule) = secret.rule(name) else { continue };
             // The arguments of a plugin's tool don't show its requests' method.
             if !action.built_in {
                 rule.methods.clear();
             }
-            urls.iter().any(|(target, url)| {
+            let is_sent = urls.iter().any(|(target, url)| {
                 rule.applies_to(target, &method, &url[target.origin().len()..], &private)
-            })
-        };
-        self.request_secrets()
-            .filter(|(owner, name, secret)| *owner == table && is_sent(secret, name))
-            .map(|(_, name, _)| name.to_owned())
-            .collect()
+            });
+            if is_sent {
+                names.push(name.to_owned());
+            }
+        }
+        names
     }
 
     fn bounds(&self, limits: super::Limits, secs: u64, body: u64) -> Limits {
-        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         Limits {
             time: Duration::from_secs(secs),
             idle: Duration::from_secs(secs.min(IDLE)),
             body,
             request_body: REQUEST_BODY,
             headers: HEADERS,
-            concurrent: count(limits.concurrent_requests.get()),
+            concurrent: usize::try_from(limits.concurrent_requests.get()).unwrap_or(usize::MAX),
             requests: u32::try_from(limits.requests.get()).unwrap_or(u32::MAX),
         }
     }
 
     fn reach(&self, table: &RequestTable<'_>) -> Result<Reach, HostError> {
-        let key = |key: &str| format!("{}.{key}", table.name);
-        let grants = self.each(&key(table.key), table.grants, |grant| {
+        let grants = self.each(&table.path_of(table.key), table.grants, |grant| {
             HostPattern::new(grant.host.as_str()).map(|hosts| Grant {
                 hosts,
                 scheme: grant.scheme.map(|scheme| match scheme {
@@ -225,13 +230,18 @@ impl Config {
                 &self.values.tools.web.denied_domains,
                 |host| HostPattern::new(host.as_str()),
             )?,
-            private: self.each(&key("allowed_private_hosts"), table.private, |hosts| {
-                PrivateHosts::new(hosts.as_str())
-            })?,
+            private: self.each(
+                &table.path_of("allowed_private_hosts"),
+                table.private,
+                |hosts| PrivateHosts::new(hosts.as_str()),
+            )?,
             // Plugins of others have no servers to look at.
             job_servers: table.name == "tools.web" && self.values.tools.web.job_servers,
-            https_only: Placed { value: table.https_only, place: self.origin(&key("https_only")) },
-            place: self.origin(&key(table.key)),
+            https_only: Placed {
+                value: table.https_only,
+                place: self.origin(&table.path_of("https_only")),
+            },
+            place: self.origin(&table.path_of(table.key)),
         })
     }
 
@@ -243,10 +253,10 @@ impl Config {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<Settings, HostError> {
-        let key = |key: &str| format!("{}.{key}", table.name);
-        let credentials_to = self.each(&key("credentials_to"), table.credentials_to, |host| {
-            HostPattern::new(host.as_str())
-        })?;
+        let credentials_to =
+            self.each(&table.path_of("credentials_to"), table.credentials_to, |host| {
+                HostPattern::new(host.as_str())
+            })?;
         let own_secrets = self.request_secrets().filter(|(owner, ..)| *owner == table.name);
         let secrets = own_secrets.map(|(owner, name, secret)| {
             self.resolve_secret(&owner, name, secret, folders, working_directory)
@@ -269,14 +279,15 @@ impl Config {
         written: &[W],
         read: impl Fn(&W) -> Result<T, E>,
     ) -> Result<Vec<Placed<T>>, HostError> {
-        let element = |(index, written): (usize, &W)| {
+        let mut elements = Vec::new();
+        for (index, written) in written.iter().enumerate() {
             let element = format!("{key}.{index}");
             let value = read(written).map_err(|error| {
                 Problems::from(Problem::new(self.source(&element), error.to_string()))
             })?;
-            Ok(Placed { value, place: self.origin(&element) })
-        };
-        written.iter().enumerate().map(element).collect()
+            elements.push(Placed { value, place: self.origin(&element) });
+        }
+        Ok(elements)
     }
 
     fn resolve_secret(
@@ -305,19 +316,24 @@ impl Config {
         folders: &Folders,
         working_directory: &Path,
     ) -> SecretSource {
-        let beside = |below: &str, path: &str| {
-            self.beside_its_source(&format!("{key}.{below}"), path, folders, working_directory)
-        };
         if let Some(name) = &secret.env {
             let value = self.variable(name.as_str()).map(|value| Arc::new(SecretValue::new(value)));
             SecretSource::Variable { name: name.as_str().to_owned(), value }
         } else if !secret.file.is_empty() {
-            SecretSource::File(beside("file", &secret.file))
+            let key = format!("{key}.file");
+            SecretSource::File(self.beside_its_source(
+                &key,
+                &secret.file,
+                folders,
+                working_directory,
+            ))
         } else {
             let mut words = secret.command.clone();
             // A name with a `/` is a path. Any other program is looked for in `PATH`.
             if let Some(program) = words.first_mut().filter(|program| program.contains('/')) {
-                *program = beside("command", program).to_string_lossy().into_owned();
+                let key = format!("{key}.command");
+                let path = self.beside_its_source(&key, program, folders, working_directory);
+                *program = path.to_string_lossy().into_owned();
             }
             SecretSource::Command(words)
         }

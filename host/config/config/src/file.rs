@@ -86,7 +86,23 @@ pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
 /// Reads a file of the organisation: a ceiling, its keys, or the defaults. `None` if it is missing.
 /// Only root may be able to write it and its folder: any other writer could remove it.
 pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
-    let check_root = |status: &Metadata, what: &str| match (status.uid(), status.mode() & 0o022) {
+    let file = match open(path, OFlags::empty()) {
+        Ok(file) => file,
+        Err(error) if is_missing(&error) && nothing_is_at(path) => return Ok(None),
+        Err(error) => return Err(problem(path, unopened(path, &error))),
+    };
+    let status = regular(&file).map_err(|error| problem(path, error))?;
+    check_root(path, &status, "it")?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let folder_status = std::fs::metadata(folder).map_err(|error| {
+        problem(path, format_args!("{} can't be examined: {error}", folder.display()))
+    })?;
+    check_root(path, &folder_status, &format!("its folder {}", folder.display()))?;
+    text(file, &status).map(Some).map_err(|error| problem(path, error))
+}
+
+fn check_root(path: &Path, status: &Metadata, what: &str) -> Result<(), Problem> {
+    match (status.uid(), status.mode() & 0o022) {
         (0, 0) => Ok(()),
         (0, _) => {
             Err(problem(path, format_args!("{what} is writable by others, so it isn't trusted")))
@@ -95,30 +111,20 @@ pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
             path,
             format_args!("{what} belongs to user {user}, and only a file of root is trusted"),
         )),
-    };
-    let file = match open(path, OFlags::empty()) {
-        Ok(file) => file,
-        Err(error) if is_missing(&error) && nothing_is_at(path) => return Ok(None),
-        Err(error) => return Err(problem(path, unopened(path, &error))),
-    };
-    let status = regular(&file).map_err(|error| problem(path, error))?;
-    check_root(&status, "it")?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let folder_status = std::fs::metadata(folder).map_err(|error| {
-        problem(path, format_args!("{} can't be examined: {error}", folder.display()))
-    })?;
-    check_root(&folder_status, &format!("its folder {}", folder.display()))?;
-    text(file, &status).map(Some).map_err(|error| problem(path, error))
+    }
 }
 
 /// Reads the ceiling that a variable names. Its writer doesn't matter, since it only takes away.
 pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
-    let problem = |error: FileError| {
+    read_unchecked(path).map_err(|error| {
         Problem::new(Source::Variable(VARIABLE.to_owned()), format!("{} {error}", path.display()))
-    };
-    let file = open(path, OFlags::empty()).map_err(|error| problem(FileError::Open(error)))?;
-    let status = regular(&file).map_err(problem)?;
-    text(file, &status).map_err(problem)
+    })
+}
+
+fn read_unchecked(path: &Path) -> Result<Text, FileError> {
+    let file = open(path, OFlags::empty()).map_err(FileError::Open)?;
+    let status = regular(&file)?;
+    text(file, &status)
 }
 
 /// Reads a file whoever can write it.
@@ -246,8 +252,8 @@ fn check_writers(status: &Metadata, path: &Path) -> Result<(), FileError> {
         return Err(FileError::Writable(format!("chmod go-w {word}")));
     }
     // Others could exchange the file. In a sticky folder such as `/tmp`, only its owner can.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mode = std::fs::metadata(folder).map_or(0, |status| status.mode());
     if mode & 0o1002 == 0o002 {
         let word = shell_word(&folder.display().to_string());
@@ -256,27 +262,50 @@ fn check_writers(status: &Metadata, path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The values in `text`, at most `max_values`, and what is wrong with them, in the order of the
+fn line_of(problem: &Problem) -> usize {
+    if let Source::File { line, .. } = problem.source { line } else { 0 }
+}
+
+/// The line numbers of a file.
+struct LineNumbers<'p> {
+    path: &'p Path,
+    ends: Vec<usize>,
+}
+
+impl<'p> LineNumbers<'p> {
+    fn new(path: &'p Path, text: &str) -> Self {
+        let bytes = text.bytes().enumerate();
+        Self { path, ends: bytes.filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect() }
+    }
+
+    fn line(&self, offset: usize) -> usize {
+        1 + self.ends.partition_point(|end| *end < offset)
+    }
+
+    fn source(&self, offset: usize) -> Source {
+        Source::File { path: self.path.to_owned(), line: self.line(offset) }
+    }
+}
+
+/// The values in `text`, at most `max_values`, and the problems with them, in the order of the
 /// lines.
 pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, Vec<Problem>) {
-    let line_ends: Vec<usize> =
-        text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
-    let line = |offset: usize| 1 + line_ends.partition_point(|end| *end < offset);
-    let at = |offset: usize| Source::File { path: path.to_owned(), line: line(offset) };
+    let lines = LineNumbers::new(path, text);
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut problems: Vec<Problem> = errors
         .iter()
         .enumerate()
         .map(|(index, error)| {
             let start = error.span().map_or(0, |span| span.start);
+            let mut message = format!("is not TOML: {}", error.message());
             // Only for the first error: a long file with many would take too long.
-            let first = error
-                .span()
-                .filter(|_| index == 0 && error.message() == "duplicate key")
-                .and_then(|span| first_of(text, &span));
-            let first = first
-                .map_or(String::new(), |first| format!("; it is already in line {}", line(first)));
-            Problem::new(at(start), format!("is not TOML: {}{first}", error.message()))
+            if index == 0
+                && error.message() == "duplicate key"
+                && let Some(first) = error.span().and_then(|span| first_of(text, &span))
+            {
+                message += &format!("; it is already in line {}", lines.line(first));
+            }
+            Problem::new(lines.source(start), message)
         })
         .collect();
     let mut leaves = Vec::new();
@@ -286,7 +315,7 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
         let values = values_in(table.get_ref());
         if values > max_values {
             problems = vec![Problem::new(
-                at(0),
+                lines.source(0),
                 format!("has {values} values; the limit is {max_values}"),
             )];
         } else {
@@ -294,7 +323,7 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
                 table.get_ref(),
                 &mut Vec::new(),
                 &mut Vec::new(),
-                &at,
+                &lines,
                 &mut leaves,
                 &mut problems,
             );
@@ -307,19 +336,17 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
             });
         }
     }
-    let line_of =
-        |problem: &Problem| if let Source::File { line, .. } = problem.source { line } else { 0 };
     problems.sort_by_key(line_of);
     // A misspelt table is one mistake, even if it has many keys.
     problems.dedup();
     problems.truncate(MAX_PROBLEMS);
-    let lines: Vec<&str> = text.lines().collect();
+    let excerpts: Vec<&str> = text.lines().collect();
     // No line is shown for keys of secrets: it may contain a secret in place of its source.
     let secret_leaves = leaves.iter().filter(|leaf| is_in_secrets(&leaf.path));
     let hidden: Vec<&Source> =
         secret_leaves.flat_map(|leaf| leaf.sources.iter().chain(&leaf.elements)).collect();
     for problem in problems.iter_mut().filter(|problem| !hidden.contains(&&problem.source)) {
-        let line = line_of(problem).checked_sub(1).and_then(|index| lines.get(index));
+        let line = line_of(problem).checked_sub(1).and_then(|index| excerpts.get(index));
         problem.excerpt =
             line.map(|line| redaction::text(cut(line, MAX_EXCERPT), Keys::Settings).into_owned());
     }
@@ -358,16 +385,16 @@ fn walk(
     table: &DeTable<'_>,
     path: &mut Vec<String>,
     sources: &mut Vec<Source>,
-    at: &impl Fn(usize) -> Source,
+    lines: &LineNumbers<'_>,
     leaves: &mut Vec<Leaf>,
     problems: &mut Vec<Problem>,
 ) {
     for (key, value) in table {
         path.push(key.get_ref().to_string());
-        sources.push(at(key.span().start));
+        sources.push(lines.source(key.span().start));
         match value.get_ref() {
             DeValue::Table(below) if !below.is_empty() => {
-                walk(below, path, sources, at, leaves, problems);
+                walk(below, path, sources, lines, leaves, problems);
             }
             _ => match owned(value) {
                 Ok(owned) => {
@@ -376,7 +403,7 @@ fn walk(
                         .as_array()
                         .into_iter()
                         .flatten()
-                        .map(|element| at(element.span().start))
+                        .map(|element| lines.source(element.span().start))
                         .collect();
                     leaves.push(Leaf {
                         path: path.clone(),
@@ -388,7 +415,7 @@ fn walk(
                 }
                 Err(error) => {
                     let message = format!("`{}`: {}", super::keys::dotted(path), error.message());
-                    problems.push(Problem::new(at(value.span().start), message));
+                    problems.push(Problem::new(lines.source(value.span().start), message));
                 }
             },
         }

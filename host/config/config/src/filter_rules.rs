@@ -74,7 +74,7 @@ pub enum ProjectRulesTrust {
     Untrusted,
     /// The user trusted another text.
     Changed,
-    /// They count.
+    /// The rules count.
     Trusted,
 }
 
@@ -136,7 +136,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// They can't be read.
+    /// The rules can't be read.
     pub fn project_filter_rules(
         &self,
         folders: &Folders,
@@ -147,10 +147,11 @@ impl Config {
         if own.canonicalize().is_ok_and(|own| path.canonicalize().is_ok_and(|path| own == path)) {
             return Ok(None);
         }
-        let failed = |source| FilterRulesError { path: path.clone(), source };
-        let Some(text) = read(&path).map_err(failed)? else { return Ok(None) };
+        let read = read(&path).map_err(|source| FilterRulesError { path: path.clone(), source })?;
+        let Some(text) = read else { return Ok(None) };
         let digest = format!("{:x}", Sha256::digest(&text));
-        let trusted = project::trusted(folders).map_err(|error| failed(error.into()))?;
+        let trusted = project::trusted(folders)
+            .map_err(|error| FilterRulesError { path: path.clone(), source: error.into() })?;
         let standing = match path.to_str().and_then(|path| trusted.get(path)) {
             None => ProjectRulesTrust::Untrusted,
             Some(known) if *known == digest => ProjectRulesTrust::Trusted,
@@ -172,8 +173,8 @@ impl ProjectFilterRules {
 }
 
 /// All rules as one file. The project's come last and are marked; one with the name of an own rule
-/// is left out. An own text that isn't TOML stays alone: whoever reads it says what is wrong, and
-/// nothing of the project's can complete it.
+/// is left out. An own text that isn't TOML stays alone, so that the project can't complete it. Its
+/// reader reports the error.
 fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<String>) -> String {
     if let Some(own) = own.filter(|own| own.parse::<DocumentMut>().is_err()) {
         return own.to_owned();

@@ -79,7 +79,7 @@ impl Folders {
         own
     }
 
-    /// What was approved of the servers of `[mcp.servers]`: a `.json` file for each.
+    /// The approvals of the servers of `[mcp.servers]`: a `.json` file for each.
     pub fn servers(&self) -> PathBuf {
         self.data.join("servers")
     }
@@ -94,27 +94,39 @@ impl Folders {
         home: Option<PathBuf>,
     ) -> Result<Self, HostError> {
         let home = home.filter(|home| home.is_absolute());
-        let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let folder = |own: &str, xdg: &str, below_home: &str| {
-            if let Some(folder) = set(own) {
-                return std::path::absolute(&folder)
-                    .map_err(HostError::io(format!("resolving {own}")));
-            }
-            // The XDG specification ignores relative values.
-            let base = set(xdg)
-                .filter(|base| base.is_absolute())
-                .or_else(|| Some(home.as_ref()?.join(below_home)));
-            base.map(|base| base.join(toolhold_contract::NAME)).ok_or_else(|| {
-                HostError::Config(format!("there is no home directory, so Toolhold's own folders are unknown; set HOME or {own}"))
-            })
-        };
+        let config = home.as_ref().map(|home| home.join(".config"));
+        let data = home.as_ref().map(|home| home.join(".local/share"));
+        let cache = home.as_ref().map(|home| home.join(".cache"));
         Ok(Self {
-            config: folder("TOOLHOLD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")?,
-            data: folder("TOOLHOLD_DATA_DIR", "XDG_DATA_HOME", ".local/share")?,
-            cache: folder("TOOLHOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")?,
+            config: own_folder(variable, "TOOLHOLD_CONFIG_DIR", "XDG_CONFIG_HOME", config)?,
+            data: own_folder(variable, "TOOLHOLD_DATA_DIR", "XDG_DATA_HOME", data)?,
+            cache: own_folder(variable, "TOOLHOLD_CACHE_DIR", "XDG_CACHE_HOME", cache)?,
             home,
         })
     }
+}
+
+/// One of Toolhold's own folders. `usual`: the folder in the home for all programs' data.
+fn own_folder(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    own: &str,
+    xdg: &str,
+    usual: Option<PathBuf>,
+) -> Result<PathBuf, HostError> {
+    if let Some(folder) = set_path(variable, own) {
+        return std::path::absolute(&folder).map_err(HostError::io(format!("resolving {own}")));
+    }
+    // The XDG specification ignores relative values.
+    let base = set_path(variable, xdg).filter(|base| base.is_absolute()).or(usual);
+    base.map(|base| base.join(toolhold_contract::NAME)).ok_or_else(|| {
+        HostError::Config(format!(
+            "there is no home directory, so Toolhold's own folders are unknown; set HOME or {own}"
+        ))
+    })
+}
+
+fn set_path(variable: &dyn Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
+    variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 #[cfg(test)]

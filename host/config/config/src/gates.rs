@@ -38,15 +38,6 @@ impl Config {
             Autonomy::Sandboxed => toolhold_policy::Autonomy::Sandboxed,
             Autonomy::Full => toolhold_policy::Autonomy::Full,
         };
-        // A ceiling is read like any other file, so its rules don't know that they are a ceiling's.
-        let as_ceiling = |mut rules: RuleSet, path: &Path| {
-            // The rules of a task's maker say themselves whose they are.
-            let rules_of_file = |rule: &&mut Rule| rule.place.kind != OriginKind::TaskBounds;
-            for rule in rules.rules.iter_mut().filter(rules_of_file) {
-                rule.place.kind = OriginKind::Ceiling(path.display().to_string());
-            }
-            rules
-        };
         let ceiling = self.ceilings.iter().map(|ceiling| {
             ceiling.contents.rules(home).map(|rules| as_ceiling(rules, &ceiling.path))
         });
@@ -74,7 +65,7 @@ impl Config {
         })
     }
 
-    /// What `autonomy = "sandboxed"` relies on.
+    /// The containment that `autonomy = "sandboxed"` relies on.
     fn containment(&self) -> Containment {
         let tools = &self.values.tools;
         let Shell { sandbox, transactional, ref transaction_scope, .. } = tools.shell;
@@ -99,22 +90,16 @@ impl Config {
             text: BUILT_IN_COMMANDS.into(),
             kind: OriginKind::Default(self.table_place("tools.shell")),
         };
-        let is_allowed = |entry: &str| {
-            shell
-                .allowed_commands
-                .iter()
-                .any(|allowed| allowed.as_str().eq_ignore_ascii_case(entry))
-        };
         let default = DEFAULT_BLOCKED
             .iter()
-            .filter(|entry| !is_allowed(entry))
+            .filter(|entry| {
+                let mut allowed = shell.allowed_commands.iter();
+                !allowed.any(|allowed| allowed.as_str().eq_ignore_ascii_case(entry))
+            })
             .map(|entry| ((*entry).to_owned(), built_in.clone()));
-        let written = shell.blocked_commands.iter().enumerate();
-        let written = written.map(|(index, entry)| {
-            (
-                entry.as_str().to_owned(),
-                self.origin(&format!("tools.shell.blocked_commands.{index}")),
-            )
+        let written = shell.blocked_commands.iter().enumerate().map(|(index, entry)| {
+            let key = format!("tools.shell.blocked_commands.{index}");
+            (entry.as_str().to_owned(), self.origin(&key))
         });
         Blocklist::new(default.chain(written))
     }
@@ -201,18 +186,15 @@ impl Config {
         home: Option<&Path>,
     ) -> Result<Permission, HostError> {
         let pattern = rule.pattern.as_str();
-        let problem = |message: String| {
-            HostError::from(Problems::from(Problem::new(source.clone(), message)))
-        };
         let pattern = match (rule.exact, rule.action) {
             (false, _) => Pattern::new(pattern, spellings(pattern, home))
-                .map_err(|error| problem(error.to_string()))?,
+                .map_err(|error| problem(source, error.to_string()))?,
             (true, PermissionAction::Allow) => Pattern::exactly(pattern),
             // A rule that denies or asks for one spelling only would protect nothing.
             (true, _) => {
-                return Err(problem(format!(
-                    "{key}: `exact` is for rules with `action = \"allow\"`; leave it out"
-                )));
+                let message =
+                    format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out");
+                return Err(problem(source, message));
             }
         };
         Ok(Permission {
@@ -229,19 +211,34 @@ impl Config {
     }
 
     fn rules(&self, home: Option<&Path>) -> Result<RuleSet, HostError> {
-        let rule = |(index, rule): (usize, &PolicyRule)| {
+        let mut rules = Vec::new();
+        for (index, rule) in self.values.tools.policy.rules.iter().enumerate() {
             let element = format!("tools.policy.rules.{index}");
-            policy_rule(rule, self.origin(&element), home).map_err(|error| {
-                Problems::from(Problem::new(self.source(&element), error.to_string()))
-            })
-        };
-        let written = self.values.tools.policy.rules.iter().enumerate();
-        Ok(RuleSet { rules: written.map(rule).collect::<Result<_, _>>()? })
+            let rule = policy_rule(rule, self.origin(&element), home)
+                .map_err(|error| problem(&self.source(&element), error.to_string()))?;
+            rules.push(rule);
+        }
+        Ok(RuleSet { rules })
     }
 }
 
 fn written(pattern: &str) -> Result<super::WrittenPattern, HostError> {
     super::WrittenPattern::new(pattern).map_err(|error| HostError::Config(error.to_string()))
+}
+
+fn problem(source: &Source, message: String) -> HostError {
+    Problems::from(Problem::new(source.clone(), message)).into()
+}
+
+/// Makes the rules of a file those of a ceiling. A ceiling is read like any other file, so its
+/// rules don't know that they are a ceiling's. The rules of a task's maker keep their own place.
+fn as_ceiling(mut rules: RuleSet, path: &Path) -> RuleSet {
+    for rule in &mut rules.rules {
+        if rule.place.kind != OriginKind::TaskBounds {
+            rule.place.kind = OriginKind::Ceiling(path.display().to_string());
+        }
+    }
+    rules
 }
 
 /// A rule with a pattern that isn't valid.
@@ -260,25 +257,6 @@ fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<
         PolicyEffect::Allow => Effect::Allow,
         PolicyEffect::Deny => Effect::Deny,
     };
-    let globs = |paths: &[PathGlob]| {
-        let spelled = paths
-            .iter()
-            .flat_map(|glob| spellings(glob.as_str(), home))
-            .map(|glob| (glob, String::new()))
-            .collect();
-        // A denial holds in upper and lower case. What allows is compared as it is written.
-        if effect == Effect::Deny {
-            PathGlobs::ignoring_case(spelled)
-        } else {
-            PathGlobs::new(spelled)
-        }
-    };
-    let phase = |phase: &PolicyPhase| match phase {
-        PolicyPhase::Planner => Phase::Planner,
-        PolicyPhase::Executor => Phase::Executor,
-        PolicyPhase::Verifier => Phase::Verifier,
-        PolicyPhase::Autonomous => Phase::Autonomous,
-    };
     Ok(Rule {
         effect,
         tools: rule
@@ -286,7 +264,11 @@ fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<
             .iter()
             .map(|glob| TextGlob::new(glob.as_str()))
             .collect::<Result<_, _>>()?,
-        paths: if rule.paths.is_empty() { None } else { Some(globs(&rule.paths)?) },
+        paths: if rule.paths.is_empty() {
+            None
+        } else {
+            Some(rule_globs(&rule.paths, effect, home)?)
+        },
         access: rule.access.map(|access| match access {
             PolicyAccess::Read => Access::Read,
             PolicyAccess::Write => Access::Write,
@@ -297,6 +279,29 @@ fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<
         rule: shown(rule),
         place,
     })
+}
+
+fn rule_globs(
+    paths: &[PathGlob],
+    effect: Effect,
+    home: Option<&Path>,
+) -> Result<PathGlobs, GlobError> {
+    let spelled = paths
+        .iter()
+        .flat_map(|glob| spellings(glob.as_str(), home))
+        .map(|glob| (glob, String::new()))
+        .collect();
+    // A denial ignores case. A glob that allows is compared as it is written.
+    if effect == Effect::Deny { PathGlobs::ignoring_case(spelled) } else { PathGlobs::new(spelled) }
+}
+
+fn phase(phase: &PolicyPhase) -> Phase {
+    match phase {
+        PolicyPhase::Planner => Phase::Planner,
+        PolicyPhase::Executor => Phase::Executor,
+        PolicyPhase::Verifier => Phase::Verifier,
+        PolicyPhase::Autonomous => Phase::Autonomous,
+    }
 }
 
 fn argument(test: &ArgumentTest) -> Result<Argument, ExpressionError> {

@@ -36,8 +36,8 @@ pub struct Inputs {
     /// [`SYSTEM_CEILING`] for a process that runs as a user. The variable `TOOLHOLD_CEILING` names
     /// a further ceiling.
     pub ceiling: Option<PathBuf>,
-    /// What the configuration of a task's maker allowed: its
-    /// [`task_bounds`](super::Config::task_bounds). They are applied last, and only take away.
+    /// The bounds of a task: the [`task_bounds`](super::Config::task_bounds) of its maker's
+    /// configuration. They are applied last, and only take away.
     pub bounds: Vec<String>,
     /// The organisation's file below the user's own, if there is one: [`SYSTEM_DEFAULTS`] for a
     /// process that runs as a user. It has the same keys, and the user's file wins, key by key.

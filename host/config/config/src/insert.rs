@@ -15,8 +15,7 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::load::load_with;
 use super::{
-    Config, ConfigValues, Folders, HostGrant, PathAccess, PermissionAction, PermissionRule,
-    Problems, file,
+    Config, ConfigValues, Folders, HostGrant, PathAccess, PermissionAction, Problems, file,
 };
 
 /// The mode of a new file.
@@ -95,18 +94,19 @@ impl Config {
         }
         let path = folders.config_file();
         check_writable(&path)?;
-        let read = |text: Option<file::Text>| load_with(folders, inputs, path.clone(), text);
         let current = file::read(&path).map_err(Problems::from)?;
         let before = current.as_ref().map_or(String::new(), |current| current.text.clone());
         let identity = current.as_ref().map_or((0, 0), |current| current.identity);
-        let now = read(current)?;
+        let now = load_with(folders, inputs, path.clone(), current)?;
         // Otherwise the new rule would bring along other changes that the user didn't approve.
         if now.values != self.values && now.without(tool, pattern) != self.values {
             return Err(InsertError::Changed);
         }
         match inserted(&before, tool, pattern)? {
             None => Ok(now),
-            Some(text) => Ok(read(Some(file::Text { text, identity }))?),
+            Some(text) => {
+                Ok(load_with(folders, inputs, path, Some(file::Text { text, identity }))?)
+            }
         }
     }
 
@@ -115,12 +115,12 @@ impl Config {
     fn without(&self, tool: &str, pattern: &str) -> ConfigValues {
         let mut config = self.values.clone();
         if let Some(rules) = config.tools.permissions.get_mut(tool) {
-            let is_same = |rule: &PermissionRule| {
+            let index = rules.iter().position(|rule| {
                 rule.exact
                     && rule.pattern.as_str() == pattern
                     && rule.action == PermissionAction::Allow
-            };
-            if let Some(index) = rules.iter().position(is_same) {
+            });
+            if let Some(index) = index {
                 rules.remove(index);
             }
             if rules.is_empty() {
@@ -218,7 +218,7 @@ pub fn lenient_model(folders: &Folders, model: &str) -> Result<PathBuf, HostErro
     })
 }
 
-/// What a plugin is granted when it is installed.
+/// The grants of a plugin at its installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenGrants {
     /// Directories by their real paths.
@@ -236,16 +236,16 @@ pub struct WrittenGrants {
 impl WrittenGrants {
     /// The lines of `[plugins.NAME]` that grant this, for people.
     pub fn lines(&self) -> Vec<String> {
-        let list = |items: Vec<String>| format!("[{}]", items.join(", "));
         let mut lines = Vec::new();
         if !self.directories.is_empty() {
-            let items = self.directories.iter();
-            let items = items.map(|(path, access)| allowed_path(path, *access).to_string());
-            lines.push(format!("allowed_paths = {}", list(items.collect())));
+            let directories = self.directories.iter();
+            let items: Vec<String> =
+                directories.map(|(path, access)| allowed_path(path, *access).to_string()).collect();
+            lines.push(format!("allowed_paths = [{}]", items.join(", ")));
         }
         if !self.hosts.is_empty() {
-            let items = self.hosts.iter().map(|host| toml(host));
-            lines.push(format!("hosts = {}", list(items.collect())));
+            let items: Vec<String> = self.hosts.iter().map(|host| toml(host)).collect();
+            lines.push(format!("hosts = [{}]", items.join(", ")));
         }
         lines.extend(self.store_mib.map(|size| format!("store_mib = {size}")));
         lines.extend(self.index_mib.map(|size| format!("index_mib = {size}")));
@@ -254,8 +254,8 @@ impl WrittenGrants {
     }
 }
 
-/// Grants a plugin what it was installed with, beside what it is granted already. Returns the file
-/// with the grants. Blocks.
+/// Grants a plugin the requests of its installation, in addition to its present grants. Returns the
+/// file with the grants. Blocks.
 ///
 /// # Errors
 ///
@@ -268,15 +268,12 @@ pub fn plugin(folders: &Folders, name: &str, grants: &WrittenGrants) -> Result<P
     );
     change(folders, &by_hand, |text| {
         let mut now = text.to_owned();
-        let mut add = |key: &str, item: toml_edit::Value| {
-            let added = listed(&now, &["plugins", name], key, item, Array::new())?;
-            added.into_iter().for_each(|added| now = added);
-            Ok::<(), ConfigEditError>(())
-        };
         for (path, access) in &grants.directories {
-            add("allowed_paths", allowed_path(path, *access).into())?;
+            add_to_list(&mut now, name, "allowed_paths", allowed_path(path, *access).into())?;
         }
-        grants.hosts.iter().try_for_each(|host| add("hosts", host.as_str().into()))?;
+        for host in &grants.hosts {
+            add_to_list(&mut now, name, "hosts", host.as_str().into())?;
+        }
         let mut document: DocumentMut = now.parse().map_err(|_| ConfigEditError::Text)?;
         let sizes = [("store_mib", grants.store_mib), ("index_mib", grants.index_mib)];
         if sizes.iter().any(|(_, size)| size.is_some()) || grants.session {
@@ -317,6 +314,19 @@ fn table<'d>(
     Ok(table)
 }
 
+/// Adds an item to a list of a plugin's table in a text.
+fn add_to_list(
+    text: &mut String,
+    plugin: &str,
+    key: &str,
+    item: toml_edit::Value,
+) -> Result<(), ConfigEditError> {
+    if let Some(added) = listed(text, &["plugins", plugin], key, item, Array::new())? {
+        *text = added;
+    }
+    Ok(())
+}
+
 /// The text with one more item in a list of a table. `default`: the items that hold if there is no
 /// list. `None` if the item is in it.
 fn listed(
@@ -328,13 +338,12 @@ fn listed(
 ) -> Result<Option<String>, ConfigEditError> {
     let mut document: DocumentMut = text.parse().map_err(|_| ConfigEditError::Text)?;
     let table = table(&mut document, names)?;
-    let list = table.entry(key).or_insert(toml_edit::value(default));
-    let list = list.as_array_mut().ok_or(ConfigEditError::List)?;
-    let path = |item: &toml_edit::Value| match item.as_inline_table() {
-        Some(table) => table.get("path").and_then(|path| path.as_str().map(str::to_owned)),
-        None => item.as_str().map(str::to_owned),
-    };
-    let known = list.iter().position(|known| path(known) == path(&item));
+    let list = table
+        .entry(key)
+        .or_insert(toml_edit::value(default))
+        .as_array_mut()
+        .ok_or(ConfigEditError::List)?;
+    let known = list.iter().position(|known| path_in(known) == path_in(&item));
     match known {
         Some(at) if list.get(at).map(ToString::to_string) == Some(item.to_string()) => {
             return Ok(None);
@@ -345,6 +354,14 @@ fn listed(
     Ok(Some(document.to_string()))
 }
 
+/// The path in an item of a list of directories.
+fn path_in(item: &toml_edit::Value) -> Option<String> {
+    match item.as_inline_table() {
+        Some(table) => table.get("path").and_then(|path| path.as_str().map(str::to_owned)),
+        None => item.as_str().map(str::to_owned),
+    }
+}
+
 /// Changes the user's file, or says what to write by hand.
 fn change(
     folders: &Folders,
@@ -352,11 +369,6 @@ fn change(
     edit: impl FnOnce(&str) -> Result<Option<String>, ConfigEditError>,
 ) -> Result<PathBuf, HostError> {
     let path = folders.config_file();
-    let cannot_write = |error: ConfigEditError| {
-        HostError::Config(format!("{}: {error}; {by_hand}", path.display()))
-    };
-    let failed =
-        |error: std::io::Error| HostError::io(format!("writing {}", path.display()))(error);
     // The lock keeps two processes from losing a rule. It is in the data folder, so that the user's
     // folder has no further file.
     let _lock = PrivateFolder::make(&folders.data)
@@ -366,20 +378,28 @@ fn change(
     let before = file::read(&path)
         .map_err(|problem| HostError::Config(problem.to_string()))?
         .map(|read| read.text);
-    let real = real(&path).map_err(failed)?;
+    let real = real(&path).map_err(|error| write_error(&path, error))?;
     let mode = std::fs::metadata(&real).map_or(PRIVATE, |status| status.mode() & 0o7777);
-    let Some(after) = edit(before.as_deref().unwrap_or_default()).map_err(cannot_write)? else {
-        return Ok(path);
-    };
+    let after = edit(before.as_deref().unwrap_or_default())
+        .map_err(|error| edit_error(&path, &error, by_hand))?;
+    let Some(after) = after else { return Ok(path) };
     let (Some(folder), Some(name)) =
         (real.parent(), real.file_name().and_then(|name| name.to_str()))
     else {
-        return Err(cannot_write(ConfigEditError::FileName));
+        return Err(edit_error(&path, &ConfigEditError::FileName, by_hand));
     };
     PrivateFolder::make(folder)
         .and_then(|folder| folder.put_with_mode(name, after.as_bytes(), mode))
-        .map_err(failed)?;
+        .map_err(|error| write_error(&path, error))?;
     Ok(path)
+}
+
+fn edit_error(path: &Path, error: &ConfigEditError, by_hand: &str) -> HostError {
+    HostError::Config(format!("{}: {error}; {by_hand}", path.display()))
+}
+
+fn write_error(path: &Path, error: std::io::Error) -> HostError {
+    HostError::io(format!("writing {}", path.display()))(error)
 }
 
 /// The text of the rule. It is exact: the pattern isn't a glob.

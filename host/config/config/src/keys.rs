@@ -36,25 +36,31 @@ fn from_schema() -> Vec<Key> {
 }
 
 fn walk(schema: &Value, path: &mut Vec<String>, in_list: bool, keys: &mut Vec<Key>) {
-    let below =
-        |name: &str, schema: &Value, in_list: bool, path: &mut Vec<String>, keys: &mut Vec<Key>| {
-            path.push(name.to_owned());
-            keys.push(Key { path: path.clone(), table: schema["type"] == "object", in_list });
-            walk(schema, path, in_list, keys);
-            path.pop();
-        };
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        below(name, property, in_list, path, keys);
+        walk_key(name, property, path, in_list, keys);
     }
     if schema["additionalProperties"].is_object() {
-        below("*", &schema["additionalProperties"], in_list, path, keys);
+        walk_key("*", &schema["additionalProperties"], path, in_list, keys);
     }
     if schema["items"].is_object() {
-        below("*", &schema["items"], true, path, keys);
+        walk_key("*", &schema["items"], path, true, keys);
     }
     for form in schema["anyOf"].as_array().into_iter().flatten() {
         walk(form, path, in_list, keys);
     }
+}
+
+fn walk_key(
+    name: &str,
+    schema: &Value,
+    path: &mut Vec<String>,
+    in_list: bool,
+    keys: &mut Vec<Key>,
+) {
+    path.push(name.to_owned());
+    keys.push(Key { path: path.clone(), table: schema["type"] == "object", in_list });
+    walk(schema, path, in_list, keys);
+    path.pop();
 }
 
 /// The most similar key of the table of an unknown key, as advice.
@@ -73,7 +79,8 @@ fn siblings<'k>(keys: &'k [Key], table: &[String]) -> Vec<&'k str> {
         .collect()
 }
 
-/// Tables that are often taken for another one: what is written, and the tables that have its keys.
+/// Tables that are often taken for another one: the written name, and the tables that have its
+/// keys.
 const MISTAKEN: [(&str, &[&str]); 4] = [
     ("tools.bash", &["tools.shell"]),
     ("tools.code", &["index"]),
@@ -96,7 +103,10 @@ pub(super) fn advice(unknown: &[String]) -> String {
             let tables: Vec<String> = meant.iter().map(|table| format!("[{table}]")).collect();
             return format!("its keys are in {}", tables.join(" and "));
         }
-        for meant in meant.iter().filter(|_| written == dotted(table)) {
+        if written != dotted(table) {
+            continue;
+        }
+        for meant in meant {
             let path: Vec<String> = meant.split('.').map(str::to_owned).collect();
             match nearest(last, siblings(keys, &path).into_iter()) {
                 Some(near) if near == last => return format!("`{last}` belongs in [{meant}]"),
@@ -107,11 +117,12 @@ pub(super) fn advice(unknown: &[String]) -> String {
     }
     let siblings = siblings(keys, table);
     let elsewhere = keys.iter().filter(|key| key.path.last() == Some(last) && !key.in_list);
-    let holder = |key: &Key| match &key.path[..key.path.len() - 1] {
-        [] => "no table: put it above the first [table]".to_owned(),
-        table => format!("[{}]", dotted(table).replace('*', "NAME")),
-    };
-    let tables: Vec<String> = elsewhere.map(holder).collect();
+    let tables: Vec<String> = elsewhere
+        .map(|key| match &key.path[..key.path.len() - 1] {
+            [] => "no table: put it above the first [table]".to_owned(),
+            table => format!("[{}]", dotted(table).replace('*', "NAME")),
+        })
+        .collect();
     if !tables.is_empty() {
         return format!("`{last}` belongs in {}", tables.join(" or "));
     }
@@ -162,14 +173,15 @@ pub fn dotted_name(name: &str) -> String {
 
 /// A path as a dotted key of TOML.
 pub(super) fn dotted(path: &[String]) -> String {
-    let bare = |part: &str| {
-        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c))
-    };
     let parts: Vec<String> = path
         .iter()
-        .map(|part| if bare(part) { part.clone() } else { format!("{part:?}") })
+        .map(|part| if is_bare(part) { part.clone() } else { format!("{part:?}") })
         .collect();
     parts.join(".")
+}
+
+fn is_bare(part: &str) -> bool {
+    !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c))
 }
 
 fn fits(pattern: &[String], path: &[String]) -> bool {

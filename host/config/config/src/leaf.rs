@@ -86,11 +86,12 @@ impl Leaf {
                 // A foreign key is known by its whole path, a misspelt table by its name.
                 let whole = if path.len() < self.path.len() { &self.path } else { &path };
                 // One letter too few is likelier than another agent's configuration.
-                let near = near(&path);
-                let foreign = crate::migration::advice(whole).filter(|_| near.is_none());
-                let (path, advice) = match foreign {
-                    Some(advice) => (whole, advice),
-                    None => (&path, near.unwrap_or_else(|| advice(&path))),
+                let (path, advice) = if let Some(near) = near(&path) {
+                    (&path, near)
+                } else if let Some(foreign) = crate::migration::advice(whole) {
+                    (whole, foreign)
+                } else {
+                    (&path, advice(&path))
                 };
                 let message = format!("unknown key `{}`; {advice}", dotted(path));
                 Problem::new(self.source_at(path, source), message)
@@ -116,10 +117,12 @@ impl Leaf {
         problems
     }
 
-    /// The source of a part of the path, or `source` for what lies below the value.
+    /// The source of a part of the path, or `source` for a part below the value.
     fn source_at(&self, path: &[String], source: &Source) -> Source {
-        let part = self.sources.get(path.len() - 1).filter(|_| path.len() <= self.path.len());
-        part.unwrap_or(source).clone()
+        if path.len() > self.path.len() {
+            return source.clone();
+        }
+        self.sources.get(path.len() - 1).unwrap_or(source).clone()
     }
 }
 

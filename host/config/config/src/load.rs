@@ -10,7 +10,8 @@ use super::keys::dotted;
 use super::leaf::Leaf;
 use super::narrow::Bases;
 use super::{
-    AllowedPath, Config, Folders, Inputs, PathAccess, Problem, Problems, Source, working_directory,
+    AllowedPath, Ceiling, Config, Folders, Inputs, PathAccess, Problem, Problems, Source,
+    working_directory,
 };
 use super::{bound, ceiling, file, project, variables};
 
@@ -33,24 +34,25 @@ pub(super) fn load_with(
     path: PathBuf,
     text: Option<file::Text>,
 ) -> Result<Config, Problems> {
-    let (mut leaves, mut operator, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    let mut leaves = Vec::new();
+    let mut operator = Vec::new();
+    let mut problems = Vec::new();
     if let (Some(missing), None) = (&inputs.file, &text) {
         return Err(Problem::new(Source::Path(missing.clone()), "there is no such file").into());
     }
-    let defaults = inputs.defaults.as_deref();
-    let defaults = defaults.and_then(|path| match file::read_ceiling(path) {
-        Ok(text) => {
-            let text = text?;
-            let (found, wrong) = file::parse(path, &text.text, file::MAX_VALUES);
-            leaves.extend(found);
-            problems.extend(wrong);
-            Some(path.to_owned())
+    let mut defaults = None;
+    if let Some(path) = &inputs.defaults {
+        match file::read_ceiling(path) {
+            Ok(None) => {}
+            Ok(Some(text)) => {
+                let (found, wrong) = file::parse(path, &text.text, file::MAX_VALUES);
+                leaves.extend(found);
+                problems.extend(wrong);
+                defaults = Some(path.clone());
+            }
+            Err(problem) => problems.push(problem),
         }
-        Err(problem) => {
-            problems.push(problem);
-            None
-        }
-    });
+    }
     let below = leaves.len();
     if let Some(text) = &text {
         let (found, wrong) = file::parse(&path, &text.text, file::MAX_VALUES);
@@ -61,10 +63,9 @@ pub(super) fn load_with(
 
     let mut proposal = None;
     if let Some(directory) = &inputs.working_directory {
-        let missing = |error: std::io::Error| {
+        let directory = directory.canonicalize().map_err(|error| {
             Problem::new(Source::Default, format!("{}: {error}", directory.display()))
-        };
-        let directory = directory.canonicalize().map_err(missing)?;
+        })?;
         match project::read(&directory, text.as_ref().map(|text| text.identity)) {
             Ok(found) => proposal = found,
             Err(wrong) => problems.extend(wrong),
@@ -114,20 +115,7 @@ pub(super) fn load_with(
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
-    let ceilings = match ceilings.is_empty() && inputs.bounds.is_empty() {
-        true => Vec::new(),
-        false => {
-            let directory = inputs.working_directory.clone().map_or_else(working_directory, Ok);
-            let directory =
-                directory.map_err(|error| Problem::new(Source::Default, error.to_string()))?;
-            let directory = real_or_given(&directory);
-            let bases = Bases { folders, working_directory: &directory };
-            let mut applied = ceiling::apply(&mut leaves, ceilings, bases).map_err(Problems)?;
-            let bounds = bound::apply(&mut leaves, &inputs.bounds, folders, bases);
-            applied.extend(bounds.map_err(Problems)?);
-            applied
-        }
-    };
+    let ceilings = apply_ceilings(&mut leaves, ceilings, folders, inputs)?;
     let mut loaded = Config::from_leaves(&leaves)?.with_authorization();
     loaded.file = text.map(|_| path);
     loaded.defaults = defaults;
@@ -136,6 +124,29 @@ pub(super) fn load_with(
     loaded.read_from = Some((folders.clone(), inputs.clone()));
     loaded.tables = tables;
     Ok(loaded)
+}
+
+/// Applies the ceilings, and the bounds of a task.
+fn apply_ceilings(
+    leaves: &mut Vec<Leaf>,
+    ceilings: Vec<ceiling::Unapplied>,
+    folders: &Folders,
+    inputs: &Inputs,
+) -> Result<Vec<Ceiling>, Problems> {
+    if ceilings.is_empty() && inputs.bounds.is_empty() {
+        return Ok(Vec::new());
+    }
+    let directory = inputs
+        .working_directory
+        .clone()
+        .map_or_else(working_directory, Ok)
+        .map_err(|error| Problem::new(Source::Default, error.to_string()))?;
+    let real = real_or_given(&directory);
+    let bases = Bases { folders, working_directory: &real };
+    let mut applied = ceiling::apply(leaves, ceilings, bases).map_err(Problems)?;
+    let bounds = bound::apply(leaves, &inputs.bounds, folders, bases);
+    applied.extend(bounds.map_err(Problems)?);
+    Ok(applied)
 }
 
 /// The granted directories of `loaded`, and one more.

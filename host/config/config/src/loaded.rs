@@ -127,7 +127,7 @@ impl fmt::Display for Ignored {
 pub struct Ceiling {
     /// The file.
     pub path: PathBuf,
-    /// What names the key that signed it. `None`: the organisation doesn't sign it.
+    /// The name of the key that signed it. `None`: the organisation doesn't sign it.
     pub signed_by: Option<String>,
     /// The values that it took away.
     pub taken: Vec<Taken>,
@@ -155,7 +155,7 @@ pub struct Taken {
     pub wanted: Value,
     /// The source of that value.
     pub wanted_by: Source,
-    /// The value that holds instead.
+    /// The value that applies instead.
     pub held: Value,
     /// The ceiling's line.
     pub source: Source,
@@ -212,8 +212,8 @@ impl Config {
 
     /// The first source of a table, by its dotted key.
     pub fn source_below(&self, table: &str) -> Source {
-        let first = self.sources.get(table);
-        let first = first.or_else(|| below(&self.sources, table).next().map(|(_, source)| source));
+        let own = self.sources.get(table);
+        let first = own.or_else(|| below(&self.sources, table).next().map(|(_, source)| source));
         first.cloned().unwrap_or_default()
     }
 
@@ -250,9 +250,10 @@ impl Config {
                     .project
                     .as_ref()
                     .is_some_and(|project| project.standing == ProjectTrust::Trusted);
-                match is_trusted {
-                    true => OriginKind::Trusted(path, self.own_file()),
-                    false => OriginKind::Project(path),
+                if is_trusted {
+                    OriginKind::Trusted(path, self.own_file())
+                } else {
+                    OriginKind::Project(path)
                 }
             }
             Source::File { .. } | Source::Path(_) => OriginKind::Own,
@@ -344,10 +345,9 @@ impl Config {
 
 /// Whether a plugin or a server can have this name.
 pub(super) fn is_provider_name(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     name.len() <= 24
         && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(allowed)
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
 fn sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {

@@ -24,14 +24,16 @@ const MAX_SHOWN: usize = 120;
 ///
 /// # Errors
 ///
-/// It can't be read, it isn't TOML, or the result wouldn't be valid.
+/// The file can't be read, it isn't TOML, or the result wouldn't be valid.
 pub fn migrate(folders: &Folders, path: &Path) -> Result<Migration, Problems> {
-    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
-    let read = file::read(path)?.ok_or_else(|| problem("there is no such file".to_owned()))?;
+    let source = Source::Path(path.to_owned());
+    let Some(read) = file::read(path)? else {
+        return Err(Problem::new(source, "there is no such file").into());
+    };
     let known =
         KnownKeys { is_key: &is_key, new_name: &new_name, advice: &advice, dotted: &dotted };
     let mut migration = rewrite(&read.text, &known)
-        .map_err(|error| problem(format!("is not TOML: {}", error.message())))?;
+        .map_err(|error| Problem::new(source, format!("is not TOML: {}", error.message())))?;
     // Each round leaves out at least one value, with those that don't fit to what is left.
     loop {
         let (leaves, problems) = file::parse(path, &migration.after, MAX_VALUES);
@@ -64,7 +66,8 @@ fn misfits(leaves: &[Leaf], problems: &Problems) -> Vec<WrongValue> {
             continue;
         };
         if values.iter().all(|value| value.path != leaf.path) {
-            let (shown, why) = (dotted(&leaf.path), problem.message.clone());
+            let shown = dotted(&leaf.path);
+            let why = problem.message.clone();
             values.push(WrongValue { path: leaf.path.clone(), element: None, shown, why });
         }
     }
@@ -91,7 +94,7 @@ fn is_key(path: &[String]) -> bool {
     rule(path).is_some() || matches!(rule(above), Some(Narrowing::Each(_)))
 }
 
-/// What is wrong with a value, the last element first.
+/// The faults of a value, the last element first.
 fn wrong(leaf: &Leaf) -> Vec<WrongValue> {
     let mut problems = leaf.numbered_problems();
     problems.dedup_by_key(|(at, _)| *at);

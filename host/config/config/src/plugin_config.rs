@@ -16,23 +16,22 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// They are too long or too deep, or JSON can't represent a value.
+    /// The settings are too long or too deep, or JSON can't represent a value.
     pub fn plugin_config(&self, plugin: &str) -> Result<Map<String, Value>, Problem> {
         let Some(settings) = self.values.plugins.get(plugin) else { return Ok(Map::new()) };
         let table = dotted(&["plugins".to_owned(), plugin.to_owned(), "config".to_owned()]);
-        let problem = |message: String| Problem::new(self.source_below(&table), message);
         let mut config = Map::new();
         for (key, value) in &settings.config.0 {
             let value = json(value, 1).map_err(|error| {
-                problem(format!("`{table}.{}` {error}", dotted(std::slice::from_ref(key))))
+                let key = dotted(std::slice::from_ref(key));
+                Problem::new(self.source_below(&table), format!("`{table}.{key}` {error}"))
             })?;
             config.insert(key.clone(), value);
         }
         let size = serde_json::to_string(&config).map_or(0, |text| text.len());
         if size > MAX_BYTES {
-            return Err(problem(format!(
-                "`{table}` is {size} bytes as JSON; the limit is {MAX_BYTES}"
-            )));
+            let message = format!("`{table}` is {size} bytes as JSON; the limit is {MAX_BYTES}");
+            return Err(Problem::new(self.source_below(&table), message));
         }
         Ok(config)
     }

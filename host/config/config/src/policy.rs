@@ -122,7 +122,7 @@ impl Config {
         }
     }
 
-    /// What happens if the component of the plugin `name` is new or has changed.
+    /// The treatment of the component of the plugin `name` if it is new or has changed.
     pub fn reload(&self, name: &str) -> Reload {
         let plugin = self.values.plugins.get(name);
         let default = if plugin.is_some_and(|plugin| !plugin.path.is_empty()) {
@@ -196,14 +196,15 @@ impl Config {
     }
 
     /// The paths that no tool may change: [`own`](Self::own), and all links that lead there or to
-    /// what a rule denies. Whoever exchanges such a link would choose another configuration, or
-    /// lift the denial, from the next start on.
+    /// paths that a rule denies. An exchanged link would choose another configuration, or lift the
+    /// denial, from the next start on.
     pub fn protected(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let tools = &self.values.tools;
         let denied = tools.policy.rules.iter().filter(|rule| rule.effect == PolicyEffect::Deny);
-        let globs = denied.flat_map(|rule| &rule.paths);
-        let globs = globs.chain(&tools.file.deny_read).chain(&tools.file.deny_write);
-        let links = globs
+        let links = denied
+            .flat_map(|rule| &rule.paths)
+            .chain(&tools.file.deny_read)
+            .chain(&tools.file.deny_write)
             .map(|glob| absolute(glob.as_str(), folders.home.as_deref()))
             .filter(|glob| glob.starts_with('/'))
             .map(|glob| OwnFolder { path: plain_part(&glob).0, secret: false })
@@ -233,24 +234,24 @@ impl Config {
         let grants = self.grants(key, paths, folders, base)?;
         let repositories: Vec<Repository> =
             grants.iter().map(|grant| Repository::find(&grant.path)).collect();
-        let spelled = |glob: &str| spellings(glob, folders.home.as_deref());
-        let read = |key: &str, globs: &[PathGlob]| self.path_globs(key, globs, &|_| true, &spelled);
-        let everywhere = |glob: &str| {
-            let mut all = spelled(glob);
-            all.extend(repositories.iter().flat_map(|repository| of_repository(glob, repository)));
-            all
-        };
-        Ok(FileGrants {
-            grants,
-            deny_read: read("tools.file.deny_read", &file.deny_read)?,
-            allow_read: read("tools.file.allow_read", &file.allow_read)?,
-            deny_write: self.path_globs(
-                "tools.file.deny_write",
-                &file.deny_write,
-                denies,
-                &everywhere,
-            )?,
-        })
+        let home = folders.home.as_deref();
+        let deny_read =
+            self.path_globs("tools.file.deny_read", &file.deny_read, &|_| true, &|glob| {
+                spellings(glob, home)
+            })?;
+        let allow_read =
+            self.path_globs("tools.file.allow_read", &file.allow_read, &|_| true, &|glob| {
+                spellings(glob, home)
+            })?;
+        let deny_write =
+            self.path_globs("tools.file.deny_write", &file.deny_write, denies, &|glob| {
+                let mut all = spellings(glob, home);
+                for repository in &repositories {
+                    all.extend(of_repository(glob, repository));
+                }
+                all
+            })?;
+        Ok(FileGrants { grants, deny_read, allow_read, deny_write })
     }
 
     /// The paths whose changes by commands are saved. `None`: all.
@@ -263,8 +264,11 @@ impl Config {
         if is_everything(globs) {
             return Ok(None);
         }
-        let spelled = |glob: &str| spellings(glob, folders.home.as_deref());
-        Ok(Some(self.path_globs("tools.shell.transaction_scope", globs, &|_| true, &spelled)?))
+        let scope =
+            self.path_globs("tools.shell.transaction_scope", globs, &|_| true, &|glob| {
+                spellings(glob, folders.home.as_deref())
+            })?;
+        Ok(Some(scope))
     }
 
     /// The granted directories that don't exist and that calls go on without, each with its line.
@@ -283,8 +287,9 @@ impl Config {
                 let written = expand(&allowed.path, base, folders);
                 let Err(error) = written.canonicalize() else { continue };
                 let source = self.source(&format!("{key}.{index}"));
-                let expand = |path: &str| expand(path, base, folders);
-                if may_be_missing(&error, &source, &written, allowed, &paths, expand) {
+                if may_be_missing(&error, &source, &written, allowed, &paths, |path| {
+                    expand(path, base, folders)
+                }) {
                     let message = format!(
                         "{} doesn't exist, so nothing there is granted; create it, or remove the entry",
                         written.display()
@@ -303,14 +308,13 @@ impl Config {
         counts: &dyn Fn(&(usize, &PathGlob)) -> bool,
         everywhere: &dyn Fn(&str) -> Vec<String>,
     ) -> Result<PathGlobs, Problems> {
-        let with_place = |(index, glob): (usize, &PathGlob)| {
+        let mut patterns = Vec::new();
+        for (index, glob) in globs.iter().enumerate().filter(counts) {
             let place = self.origin(&format!("{key}.{index}"));
-            everywhere(glob.as_str())
-                .into_iter()
-                .map(move |pattern| (pattern, place.clone()))
-                .collect::<Vec<_>>()
-        };
-        PathGlobs::new(globs.iter().enumerate().filter(counts).flat_map(with_place).collect())
+            let spelled = everywhere(glob.as_str()).into_iter();
+            patterns.extend(spelled.map(|pattern| (pattern, place.clone())));
+        }
+        PathGlobs::new(patterns)
             .map_err(|error| Problems::from(Problem::new(self.source(key), error.to_string())))
     }
 
@@ -444,16 +448,14 @@ pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
     if other == glob || other.is_empty() { vec![glob] } else { vec![glob, other] }
 }
 
-/// What a glob of `.git` denies besides where a repository, or a part of it that git would run, is
-/// elsewhere: the same there, and the links and the file that lead there.
+/// The further paths that a glob of `.git` denies where a repository, or a part of it that git
+/// would run, is elsewhere: the same part there, and the links and the file that lead there.
 fn of_repository(glob: &str, repository: &Repository) -> Vec<String> {
-    // What isn't UTF-8 stands for anything.
-    let plain = |path: &Path| literal(&path.to_string_lossy()).replace('\u{fffd}', "*");
     let inner = glob.strip_prefix("**/").unwrap_or(glob).strip_prefix(".git/");
     let Some(inner) = inner else { return Vec::new() };
-    let mut all: Vec<String> = repository.names.iter().map(|name| plain(name)).collect();
+    let mut all: Vec<String> = repository.names.iter().map(|name| literal_glob(name)).collect();
     if !all.is_empty() {
-        all.push(format!("{}/{inner}", plain(&repository.folder)));
+        all.push(format!("{}/{inner}", literal_glob(&repository.folder)));
     }
     for (name, real) in repository.parts() {
         let rest = match inner.strip_prefix(name) {
@@ -462,10 +464,15 @@ fn of_repository(glob: &str, repository: &Repository) -> Vec<String> {
             _ => continue,
         };
         if real != repository.folder.join(name) {
-            all.push(plain(real) + rest);
+            all.push(literal_glob(real) + rest);
         }
     }
     all
+}
+
+/// The glob of one path. Bytes that aren't UTF-8 match any text.
+fn literal_glob(path: &Path) -> String {
+    literal(&path.to_string_lossy()).replace('\u{fffd}', "*")
 }
 
 /// A glob with the home in the place of its `~`.
@@ -478,7 +485,8 @@ fn absolute(glob: &str, home: Option<&Path>) -> String {
 
 /// The path of the whole names at the begin of a glob that begins at the root, and the rest of it.
 fn plain_part(glob: &str) -> (PathBuf, &str) {
-    let (mut plain, mut length) = (PathBuf::from("/"), 0);
+    let mut plain = PathBuf::from("/");
+    let mut length = 0;
     for name in glob.split('/').map_while(|name| Some((name, plain_name(name)?))) {
         plain.push(name.1);
         length += name.0.len() + 1;
@@ -488,7 +496,8 @@ fn plain_part(glob: &str) -> (PathBuf, &str) {
 
 /// A name without its escapes. `None`: it has a wildcard.
 fn plain_name(name: &str) -> Option<String> {
-    let (mut plain, mut letters) = (String::new(), name.chars());
+    let mut plain = String::new();
+    let mut letters = name.chars();
     while let Some(letter) = letters.next() {
         match letter {
             '*' | '?' | '[' | '{' => return None,

@@ -12,7 +12,7 @@ use super::Source;
 pub struct Problem {
     /// Where it is.
     pub source: Source,
-    /// What is wrong and what to do.
+    /// The fault and the remedy.
     pub message: String,
     /// The beginning of the line, if it is in a file.
     pub excerpt: Option<String>,

@@ -1,5 +1,5 @@
-//! Builds the grants of processes from the configuration: what commands, plugins' programs and MCP
-//! servers may see and use, and their environment.
+//! Builds the grants of processes from the configuration: the files, hosts and programs of
+//! commands, plugins' programs and MCP servers, and their environment.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use toolhold_contract::HostError;
 use toolhold_policy::files::FileRules;
-use toolhold_policy::{CommandTemplate, Origin, OwnTable, Programs, WrittenPart};
+use toolhold_policy::{CommandTemplate, OwnTable, Programs, WrittenPart};
 use toolhold_redaction::{self as redaction, Keys};
 use toolhold_system::confine::{Limits, Sandbox, Tree};
 use toolhold_system::files::real_or_given;
@@ -15,11 +15,11 @@ use toolhold_system::files::real_or_given;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::resolved::{Resolved, expand, resolve};
 use super::{
-    AllowedPath, ArgumentPart, Config, FileGrants, Folders, NetworkGrant, PathGlob, PresetName,
-    Problem, Problems, SandboxMode, Source, VariableName,
+    AllowedPath, ArgumentPart, Config, FileGrants, Folders, NetworkGrant, PresetName, Problem,
+    Problems, SandboxMode, Source, VariableName,
 };
 
-/// What the processes of one plugin may see, reach and use.
+/// The files, hosts and programs of one plugin's processes.
 #[derive(Clone, Debug)]
 pub struct ProcessGrants {
     /// The granted directories, and the globs for the files in them.
@@ -50,7 +50,7 @@ pub struct ProcessGrants {
     pub environment: Vec<(String, String)>,
     /// Their home directory, by its real path.
     pub home: Option<PathBuf>,
-    /// What advice after a failed command needs to know.
+    /// Data for advice after a failed command.
     pub context: ProcessContext,
 }
 
@@ -112,7 +112,7 @@ const NO_HOME: &str = "/tmp";
 const USUAL: [&str; 5] = ["USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"];
 
 impl Config {
-    /// What the commands of the built-in shell may see and use. Nothing if the shell is disabled.
+    /// The grants of the commands of the built-in shell. Empty if the shell is disabled.
     ///
     /// Makes missing caches of presets.
     ///
@@ -156,12 +156,12 @@ impl Config {
     /// The directories of the built-in shell, and the key that grants them.
     fn paths_of_shell(&self) -> (&'static str, Vec<AllowedPath>) {
         let shell = &self.values.tools.shell;
-        match shell.enabled {
-            true if shell.allowed_paths.is_empty() => {
-                ("tools.file.allowed_paths", self.values.tools.file.granted_paths())
-            }
-            true => ("tools.shell.allowed_paths", shell.allowed_paths.clone()),
-            false => ("tools.shell.allowed_paths", Vec::new()),
+        if !shell.enabled {
+            ("tools.shell.allowed_paths", Vec::new())
+        } else if shell.allowed_paths.is_empty() {
+            ("tools.file.allowed_paths", self.values.tools.file.granted_paths())
+        } else {
+            ("tools.shell.allowed_paths", shell.allowed_paths.clone())
         }
     }
 
@@ -172,10 +172,6 @@ impl Config {
     /// [`HostError::Config`] if the template is wrong, or belongs to no command.
     pub fn command_of_plugin(&self, name: &str) -> Result<Option<CommandTemplate>, HostError> {
         let Some(plugin) = self.values.plugins.get(name) else { return Ok(None) };
-        let problem = |key: &str, message: String| {
-            let source = self.source(&format!("plugins.{name}.{key}"));
-            HostError::from(Problems::from(Problem::new(source, message)))
-        };
         if !plugin.command {
             let keys = [
                 ("arguments", plugin.arguments.is_empty()),
@@ -185,7 +181,8 @@ impl Config {
             ];
             return match keys.iter().find(|(_, is_empty)| !is_empty) {
                 Some((key, _)) => {
-                    Err(problem(key, "it is for commands: set `command = true` as well".into()))
+                    let message = "it is for commands: set `command = true` as well".to_owned();
+                    Err(self.plugin_problem(name, key, message))
                 }
                 None => Ok(None),
             };
@@ -196,12 +193,17 @@ impl Config {
         });
         let mut template =
             CommandTemplate::parse(parts, &plugin.stdin, &plugin.argument_descriptions)
-                .map_err(|error| problem("arguments", error.to_string()))?;
+                .map_err(|error| self.plugin_problem(name, "arguments", error.to_string()))?;
         template.description = Some(plugin.description.clone()).filter(|text| !text.is_empty());
         Ok(Some(template))
     }
 
-    /// What the processes of the plugin `name` may see and use. `None` if it may start none.
+    fn plugin_problem(&self, plugin: &str, key: &str, message: String) -> HostError {
+        let source = self.source(&format!("plugins.{plugin}.{key}"));
+        HostError::from(Problems::from(Problem::new(source, message)))
+    }
+
+    /// The grants of the processes of the plugin `name`. `None` if it may start no processes.
     ///
     /// # Errors
     ///
@@ -219,20 +221,18 @@ impl Config {
         else {
             return Ok(None);
         };
-        let key = |key: &str| format!("plugins.{name}.{key}");
         let files = self.process_files(
-            &key("allowed_paths"),
+            &format!("plugins.{name}.allowed_paths"),
             &plugin.allowed_paths,
             folders,
             working_directory,
         )?;
-        let entries = plugin.programs.iter().enumerate();
-        let entries = entries.map(|(index, entry)| -> (String, Origin) {
-            (entry.as_str().to_owned(), self.origin(&format!("{}.{index}", key("programs"))))
+        let key = format!("plugins.{name}.programs");
+        let entries = plugin.programs.iter().enumerate().map(|(index, entry)| {
+            (entry.as_str().to_owned(), self.origin(&format!("{key}.{index}")))
         });
-        let programs = Programs::new(entries).map_err(|error| {
-            Problems::from(Problem::new(self.source(&key("programs")), error.to_string()))
-        })?;
+        let programs = Programs::new(entries)
+            .map_err(|error| Problems::from(Problem::new(self.source(&key), error.to_string())))?;
         let network = if plugin.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
         let granted = ProcessTable {
             table: format!("plugins.{name}"),
@@ -250,7 +250,7 @@ impl Config {
         }))
     }
 
-    /// What the server `name` of `[mcp.servers]` may see and use. `None`: there is no such server.
+    /// The grants of the server `name` of `[mcp.servers]`. `None`: there is no such server.
     ///
     /// # Errors
     ///
@@ -286,7 +286,7 @@ impl Config {
         Ok(Some(grants))
     }
 
-    /// The files of processes. The default of `deny_write` doesn't hold for them: git has to write
+    /// The files of processes. The default of `deny_write` doesn't apply to them: git has to write
     /// to most of its folder, and the sandbox protects the rest.
     fn process_files(
         &self,
@@ -295,10 +295,13 @@ impl Config {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<FileGrants, HostError> {
-        let is_default = |(index, _): &(usize, &PathGlob)| {
-            self.source(&format!("tools.file.deny_write.{index}")) == Source::Default
-        };
-        self.file_policy(key, paths, &|glob| !is_default(glob), folders, working_directory)
+        self.file_policy(
+            key,
+            paths,
+            &|(index, _)| self.source(&format!("tools.file.deny_write.{index}")) != Source::Default,
+            folders,
+            working_directory,
+        )
     }
 
     fn processes(
@@ -319,32 +322,21 @@ impl Config {
             }
         }
         let roots = home.as_deref().map(|home| Roots { home, variables: &variables });
-        let trusted = |place: &Path| {
-            let Resolved { real, link } = resolve(place).ok()?;
-            link.is_none().then_some(real)
-        };
         let also: Vec<Tree> = roots
             .iter()
-            .flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset, trusted)))
+            .flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset, unlinked)))
             .collect();
         let credentials = roots.iter().flat_map(Roots::credentials);
         // Credentials in a directory that the operator grants explicitly are granted.
-        let is_granted =
-            |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
-        let also_hidden = credentials.filter(|path| !is_granted(path)).collect();
+        let also_hidden = credentials
+            .filter(|path| !files.grants.iter().any(|grant| path.starts_with(&grant.path)))
+            .collect();
         let mut environment = environment(&variables, home.as_deref(), &presets, granted.env);
         let has_options = environment.iter().any(|(name, _)| name == LEAK_CHECK.0);
         if shell.sandbox != SandboxMode::Off && !has_options {
             environment.push((LEAK_CHECK.0.to_owned(), LEAK_CHECK.1.to_owned()));
         }
         let limits = Limits::from(shell.limits);
-        let is_used = |preset: &&Preset| presets.iter().any(|known| known.name == preset.name);
-        let others = PRESETS.iter().filter(|preset| !is_used(preset));
-        let places = |preset: &'static Preset| {
-            roots
-                .iter()
-                .flat_map(move |roots| preset.places().filter_map(|(place, _)| roots.find(place)))
-        };
         let rules = FileRules::new(files.grants.clone(), Vec::new());
         let context = ProcessContext {
             table: self.own_table(&granted.table),
@@ -357,9 +349,7 @@ impl Config {
             ),
             allowed: granted.allowed.to_vec(),
             also: also.clone(),
-            other_presets: others
-                .flat_map(|preset| places(preset).map(|place| (preset.name, place)))
-                .collect(),
+            other_presets: places_of_others(roots.as_ref(), &presets),
             used_presets: granted
                 .presets
                 .iter()
@@ -402,8 +392,8 @@ impl Config {
     /// The places of presets that commands and MCP servers don't see, since a tool could exchange a
     /// link on the way, each with the preset's line.
     pub fn linked_places(&self, folders: &Folders) -> Vec<Problem> {
-        let (home, variables) = (folders.home.as_deref().map(real_or_given), self.variables());
-        let Some(home) = home else { return Vec::new() };
+        let Some(home) = folders.home.as_deref().map(real_or_given) else { return Vec::new() };
+        let variables = self.variables();
         let roots = Roots { home: &home, variables: &variables };
         let mut linked = Vec::new();
         let of_shell = ("tools.shell".to_owned(), &self.values.tools.shell.presets);
@@ -411,8 +401,8 @@ impl Config {
         let of_servers =
             servers.map(|(name, server)| (format!("mcp.servers.{name}"), &server.presets));
         let presets = iter::once(of_shell).chain(of_servers).flat_map(|(table, presets)| {
-            let key = move |index| format!("{table}.presets.{index}");
-            presets.iter().enumerate().map(move |(index, name)| (key(index), name))
+            let names = presets.iter().enumerate();
+            names.map(move |(index, name)| (format!("{table}.presets.{index}"), name))
         });
         for (key, name) in presets {
             let places = name.preset().into_iter().flat_map(with_all).flat_map(Preset::places);
@@ -439,6 +429,28 @@ impl Config {
             })
             .collect()
     }
+}
+
+/// The real path, if no link that a tool could exchange is on the way.
+fn unlinked(place: &Path) -> Option<PathBuf> {
+    let Resolved { real, link } = resolve(place).ok()?;
+    link.is_none().then_some(real)
+}
+
+/// The existing places of the presets that aren't used, each with its preset's name.
+fn places_of_others(
+    roots: Option<&Roots<'_>>,
+    used: &[&'static Preset],
+) -> Vec<(&'static str, PathBuf)> {
+    let Some(roots) = roots else { return Vec::new() };
+    let mut found = Vec::new();
+    for preset in &PRESETS {
+        if used.iter().all(|known| known.name != preset.name) {
+            let places = preset.places().filter_map(|(place, _)| roots.find(place));
+            found.extend(places.map(|place| (preset.name, place)));
+        }
+    }
+    found
 }
 
 /// A path without `..`, by its spelling alone: links aren't resolved, since a command could put a

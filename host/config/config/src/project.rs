@@ -126,16 +126,15 @@ pub(super) fn apply(
     if project.widening.is_empty() {
         return Ok((project, narrowed.leaves));
     }
-    // An error here isn't a mistake in the project's file.
-    let unreadable = |error: HostError| {
+    let trusted = trusted(folders).map_err(|error| {
+        // An error here isn't a mistake in the project's file.
         let why = if let HostError::Io { source, .. } = &error {
             source.to_string()
         } else {
             error.to_string()
         };
         vec![Problem::new(Source::Path(folders.data.join(TRUSTED)), why)]
-    };
-    let trusted = trusted(folders).map_err(unreadable)?;
+    })?;
     let known = project.path.to_str().and_then(|path| trusted.get(path));
     project.standing = match known {
         None => ProjectTrust::Narrows,

@@ -20,17 +20,19 @@ impl Config {
     pub(super) fn provider_problems(&self) -> Vec<Problem> {
         let providers = &self.values.providers;
         let of_providers = providers.iter().filter_map(|(name, provider)| {
-            let message = match () {
-                () if !is_provider_name(name) => format!(
+            let message = if is_provider_name(name) {
+                format!("[providers.{name}] {}", problem(name, provider)?)
+            } else {
+                format!(
                     "`{}` isn't a valid name of a provider: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
                     neutral_line(name)
-                ),
-                () => format!("[providers.{name}] {}", problem(name, provider)?),
+                )
             };
             let table = format!("providers.{}", dotted_name(name));
             Some(Problem::new(self.source_below(&table), message))
         });
-        let (agent, review) = (&self.values.agent, &self.values.tools.adversarial_policy);
+        let agent = &self.values.agent;
+        let review = &self.values.tools.adversarial_policy;
         let named = [
             ("agent", "provider", &agent.provider),
             ("agent", "compress_provider", &agent.compress_provider),
@@ -54,16 +56,15 @@ impl Config {
         of_providers.chain(of_names).chain(self.qdrant_problem()).collect()
     }
 
-    /// What is wrong with the keys of `[index.qdrant]`, if it is used.
+    /// Finds an error in the keys of `[index.qdrant]`, if it is used.
     fn qdrant_problem(&self) -> Option<Problem> {
         let index = &self.values.index;
         let Qdrant { url, collection, secrets } = &index.qdrant;
         if index.vector_backend != VectorBackend::Qdrant {
             return None;
         }
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let (key, why) = if url.is_empty() {
-            // What asks for it has a line.
+            // The key that needs the `url` has a line.
             (
                 "index.vector_backend",
                 "has no `url`, and `vector_backend` of [index] is \"qdrant\"".to_owned(),
@@ -75,7 +76,8 @@ impl Config {
                 "index.qdrant.url",
                 "has a `url` with a query or a fragment; leave them out".to_owned(),
             )
-        } else if !(1..=MAX_COLLECTION).contains(&collection.len()) || !collection.chars().all(fits)
+        } else if !(1..=MAX_COLLECTION).contains(&collection.len())
+            || !collection.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
         {
             let why = format!(
                 "has an invalid `collection`: names are 1 to {MAX_COLLECTION} of A-Z, a-z, 0-9, `-` and `_`"
@@ -109,7 +111,7 @@ impl Config {
     }
 }
 
-/// What is wrong with the keys of one provider.
+/// Finds an error in the keys of one provider.
 fn problem(name: &str, provider: &ProviderSettings) -> Option<String> {
     // The other keys can stand in a file of their own. The first use says what is missing.
     let (_, base_url) = provider.place(name)?;

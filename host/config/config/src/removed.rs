@@ -1,6 +1,6 @@
-//! Keys that were removed from the configuration; the error names what is written instead.
+//! Keys that were removed from the configuration; the error names the present way.
 
-/// What is written instead of a removed key, by the key's path. `None`: it never was a key.
+/// The present way in the place of a removed key, by the key's path. `None`: it never was a key.
 pub(super) fn successor(path: &[String]) -> Option<String> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     if let [table @ .., "secrets", _, key] = &path[..] {

@@ -86,9 +86,9 @@ pub(super) fn new_name(old: &str) -> Option<&'static str> {
 
 /// The values that were written by an old name.
 pub(super) fn renamed(leaves: &[Leaf]) -> Vec<Renamed> {
-    let known = |leaf: &Leaf| {
+    let renamed = leaves.iter().filter_map(|leaf| {
         let (old, new) = KEYS.into_iter().find(|(old, _)| leaf.renamed == Some(*old))?;
         Some(Renamed { old, new, source: leaf.source() })
-    };
-    leaves.iter().filter_map(known).collect()
+    });
+    renamed.collect()
 }

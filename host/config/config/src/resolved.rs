@@ -20,7 +20,7 @@ pub(super) struct Resolved {
 ///
 /// # Errors
 ///
-/// It can't be followed.
+/// The path can't be followed.
 pub(super) fn resolve(written: &Path) -> io::Result<Resolved> {
     let way = Way::follow(written)?;
     let link = way.exchangeable().map(Path::to_owned);

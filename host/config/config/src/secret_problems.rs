@@ -16,8 +16,8 @@ const MAX_SECRETS: usize = 64;
 impl Config {
     /// The secrets of requests, each with its table (`tools.web` or `plugins.NAME`) and its name.
     pub fn request_secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
-        let web = &self.values.tools.web.secrets;
-        let web = web.iter().map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
+        let secrets = self.values.tools.web.secrets.iter();
+        let web = secrets.map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
         web.chain(self.values.plugins.iter().flat_map(|(plugin, table)| {
             table
                 .secrets
@@ -71,30 +71,31 @@ impl Config {
         let mut seen: Vec<(String, &str, &Secret)> = Vec::new();
         for (table, name, secret) in self.request_secrets() {
             let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
-            let mut problem = |message: String| {
-                problems.push(Problem::new(self.source_below(&key), message));
-            };
+            let mut messages = Vec::new();
             if secret.hosts.is_empty() {
-                problem(format!(
+                messages.push(format!(
                     "[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"
                 ));
             }
             if secret.query.is_some() && (secret.header.is_some() || secret.prefix.is_some()) {
-                problem(format!(
+                messages.push(format!(
                     "[{key}] puts the secret into a header and into the query; leave one"
                 ));
             }
             let same_table = seen.iter().filter(|(known, ..)| *known == table);
             if same_table.clone().count() == MAX_SECRETS {
-                problem(format!("[{table}.secrets] has more than {MAX_SECRETS} secrets"));
+                messages.push(format!("[{table}.secrets] has more than {MAX_SECRETS} secrets"));
             }
             if let Some((_, other, _)) =
                 same_table.clone().find(|(_, _, other)| secret.conflicts_with(other))
             {
-                problem(format!(
+                messages.push(format!(
                     "[{key}] and [{table}.secrets.{other}] could go to the same place of one request; \
                      make their `hosts`, `methods` or `paths` differ, or put one elsewhere"
                 ));
+            }
+            for message in messages {
+                problems.push(Problem::new(self.source_below(&key), message));
             }
             seen.push((table, name, secret));
         }
@@ -104,30 +105,28 @@ impl Config {
     /// Problems of a secret's name and of where it comes from.
     fn source_problems(&self, table: &str, name: &str, secret: &ServerSecret) -> Vec<Problem> {
         let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
-        let problem = |key: &str, message: String| Problem::new(self.source_below(key), message);
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty()
             || name.len() > MAX_NAME
-            || !name.chars().all(fits)
+            || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
             || redaction::text(name, Keys::Settings) != name
         {
             let message = format!(
                 "[{table}.secrets] has an invalid name: names are 1 to {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"
             );
-            return vec![problem(&key, message)];
+            return vec![Problem::new(self.source_below(&key), message)];
         }
         let mut problems = Vec::new();
         let sources: Vec<&str> = secret.sources().collect();
         match sources[..] {
             [_] => {}
-            [] => problems.push(problem(
-                &key,
+            [] => problems.push(Problem::new(
+                self.source_below(&key),
                 format!(
                     "[{key}] doesn't say where the secret comes from; write one of `env`, `file` and `command`"
                 ),
             )),
-            _ => problems.push(problem(
-                &key,
+            _ => problems.push(Problem::new(
+                self.source_below(&key),
                 format!("[{key}] has more than one source: {}; leave one", sources.join(", ")),
             )),
         }
@@ -137,7 +136,7 @@ impl Config {
             let message = format!(
                 "[{key}] `env` takes the name of a variable, and this value looks like a secret itself"
             );
-            problems.push(problem(&format!("{key}.env"), message));
+            problems.push(Problem::new(self.source_below(&format!("{key}.env")), message));
         }
         problems
     }

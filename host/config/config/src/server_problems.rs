@@ -13,15 +13,15 @@ impl Config {
     pub(super) fn server_problems(&self) -> Vec<Problem> {
         let servers = &self.values.mcp.servers;
         let problems = servers.iter().filter_map(|(name, server)| {
-            let message = match () {
-                () if !is_provider_name(name) => format!(
+            let message = if !is_provider_name(name) {
+                format!(
                     "`{}` isn't a valid server name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
                     neutral_line(name)
-                ),
-                () if self.values.plugins.contains_key(name) => {
-                    format!("`{name}` is a plugin as well; give the server another name")
-                }
-                () => format!("[mcp.servers.{name}] {}", problem(server)?),
+                )
+            } else if self.values.plugins.contains_key(name) {
+                format!("`{name}` is a plugin as well; give the server another name")
+            } else {
+                format!("[mcp.servers.{name}] {}", problem(server)?)
             };
             let table = format!("mcp.servers.{}", dotted_name(name));
             Some(Problem::new(self.source_below(&table), message))
@@ -30,7 +30,7 @@ impl Config {
     }
 }
 
-/// What is wrong with the keys of one server.
+/// Finds an error in the keys of one server.
 fn problem(server: &McpServer) -> Option<String> {
     let has_url = match (!server.command.is_empty(), !server.url.is_empty()) {
         (true, true) => return Some("has both `command` and `url`; leave one".to_owned()),
@@ -73,41 +73,42 @@ fn url_problem(server: &McpServer) -> Option<String> {
 
 fn oauth_problem(oauth: &McpOauth) -> Option<String> {
     let name = neutral_line(oauth.secrets.keys().next()?);
-    match () {
-        () if oauth.secrets.len() > 1 => {
-            Some("has more than one secret in `oauth.secrets`; leave one".to_owned())
-        }
-        () if oauth.client_id.is_empty() => Some(format!(
+    if oauth.secrets.len() > 1 {
+        Some("has more than one secret in `oauth.secrets`; leave one".to_owned())
+    } else if oauth.client_id.is_empty() {
+        Some(format!(
             "has the secret `{name}` in `oauth.secrets`, but no `oauth.client_id` that it belongs to"
-        )),
-        () if oauth.secrets.values().any(|it| it.header.is_some() || it.prefix.is_some()) => {
-            Some(format!(
-                "puts the secret `{name}` into a header, but one of `oauth.secrets` goes where the \
-                 authorization server wants it; remove `header` and `prefix`"
-            ))
-        }
-        () => None,
+        ))
+    } else if oauth.secrets.values().any(|it| it.header.is_some() || it.prefix.is_some()) {
+        Some(format!(
+            "puts the secret `{name}` into a header, but one of `oauth.secrets` goes where the \
+             authorization server wants it; remove `header` and `prefix`"
+        ))
+    } else {
+        None
     }
 }
 
 fn variable_problem(server: &McpServer) -> Option<String> {
-    let is_variable = |name: &str| {
-        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-    };
     server.secrets.iter().find_map(|(name, secret)| {
         let shown = neutral_line(name);
-        match () {
-            () if !is_variable(name) => Some(format!(
+        if !is_variable(name) {
+            Some(format!(
                 "has a secret `{shown}`, which isn't a variable's name: letters, digits and `_`"
-            )),
-            () if server.variables.contains_key(name) => {
-                Some(format!("sets the variable `{shown}` twice"))
-            }
-            () if secret.header.is_some() || secret.prefix.is_some() => Some(format!(
+            ))
+        } else if server.variables.contains_key(name) {
+            Some(format!("sets the variable `{shown}` twice"))
+        } else if secret.header.is_some() || secret.prefix.is_some() {
+            Some(format!(
                 "puts the secret `{shown}` into a header, but a server with `command` gets a variable"
-            )),
-            () => None,
+            ))
+        } else {
+            None
         }
     })
+}
+
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }

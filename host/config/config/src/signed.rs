@@ -27,31 +27,30 @@ pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Proble
     let Some(keys) = file::read_ceiling(&keys_path)? else {
         return Ok(file::read_ceiling(path)?.map(|text| (text, None)));
     };
-    let problem = |message: String| {
-        Problem::new(
-            Source::Path(path.to_owned()),
-            format!(
-                "{message}. {} exists, so the ceiling has to be signed by a key in it: sign it with `toolhold config ceiling sign`, and put {} beside it",
-                keys_path.display(),
-                signature_path(path).display()
-            ),
-        )
-    };
     let keys = parse_keys(&keys.text)
         .map_err(|error| Problem::new(Source::Path(keys_path.clone()), error.to_string()))?;
     let Some(text) = file::read_ceiling(path)? else {
-        return Err(problem("it is missing".to_owned()));
+        return Err(unsigned(path, "it is missing"));
     };
     let signatures = read_signatures_beside(path).map_err(|error| {
         let reason = match &error {
             SigningError::File { error, .. } => file::with_remedy(&signature_path(path), error),
             other => other.to_string(),
         };
-        problem(format!("its signature can't be read: {reason}"))
+        unsigned(path, &format!("its signature can't be read: {reason}"))
     })?;
-    let signer = verify_ceiling(text.text.as_bytes(), &signatures, &keys);
-    let signer = signer.map_err(|refusal| problem(refusal.to_string()))?;
+    let signer = verify_ceiling(text.text.as_bytes(), &signatures, &keys)
+        .map_err(|refusal| unsigned(path, &refusal.to_string()))?;
     Ok(Some((text, Some(signer.to_string()))))
+}
+
+fn unsigned(path: &Path, why: &str) -> Problem {
+    let message = format!(
+        "{why}. {} exists, so the ceiling has to be signed by a key in it: sign it with `toolhold config ceiling sign`, and put {} beside it",
+        ceiling_keys_path(path).display(),
+        signature_path(path).display()
+    );
+    Problem::new(Source::Path(path.to_owned()), message)
 }
 
 /// A file of keys that can't be used.
@@ -67,10 +66,13 @@ enum KeysError {
 
 /// The keys in a file of minisign's form. Each further line is a further key.
 fn parse_keys(text: &str) -> Result<Vec<PublicKey>, KeysError> {
-    let lines = text.lines().map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("untrusted comment:"));
-    let keys = lines.map(str::parse).collect::<Result<Vec<PublicKey>, _>>();
-    let keys = keys.map_err(KeysError::Key)?;
+    let keys = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("untrusted comment:"))
+        .map(str::parse)
+        .collect::<Result<Vec<PublicKey>, _>>()
+        .map_err(KeysError::Key)?;
     match keys.len() {
         0 => Err(KeysError::Empty),
         1..=MAX_KEYS => Ok(keys),

@@ -20,11 +20,11 @@ impl Config {
         let written = self.values.skills.folders.iter().enumerate();
         // Without a home, `~` would be a folder of the working directory.
         let known = written.filter(|(_, path)| folders.home.is_some() || !path.starts_with('~'));
-        let folder = |(index, path): (usize, &String)| {
+        let paths = known.map(|(index, path)| {
             let key = format!("skills.folders.{index}");
             self.beside_its_source(&key, path, folders, working_directory)
-        };
-        known.map(folder).collect()
+        });
+        paths.collect()
     }
 
     /// The rules for reading in these folders of skills: those of the file tools.
@@ -56,15 +56,15 @@ impl Config {
         let skills = &self.values.skills.env;
         let problems = skills.iter().flat_map(|(skill, variables)| {
             let table = format!("skills.env.{}", dotted_name(skill));
-            let problem = move |message: String| {
-                let message = format!("[{table}] {message}");
-                Problem::new(self.source_below(&table), neutral_line(&message))
-            };
             let many = (variables.len() > MAX_VARIABLES).then(|| {
                 format!("has {} variables; the limit is {MAX_VARIABLES}", variables.len())
             });
             let wrong = variables.iter().filter_map(|(name, value)| variable_problem(name, value));
-            many.into_iter().chain(wrong).map(problem).collect::<Vec<_>>()
+            let problems = many.into_iter().chain(wrong).map(|message| {
+                let message = format!("[{table}] {message}");
+                Problem::new(self.source_below(&table), neutral_line(&message))
+            });
+            problems.collect::<Vec<_>>()
         });
         problems.collect()
     }
@@ -73,15 +73,18 @@ impl Config {
 fn variable_problem(name: &str, value: &str) -> Option<String> {
     let shown = cut(name, 100);
     let size = name.len() + value.len();
-    match () {
-        () if !is_carried(name) || name.starts_with("TOOLHOLD_") => Some(format!(
+    if !is_carried(name) || name.starts_with("TOOLHOLD_") {
+        Some(format!(
             "sets `{shown}`: variables that make programs load other code or that steer the shell, \
              such as PATH and LD_PRELOAD, can't be set; remove it"
-        )),
-        () if size > MAX_VARIABLE => Some(format!(
+        ))
+    } else if size > MAX_VARIABLE {
+        Some(format!(
             "sets `{shown}` to a value that has {size} bytes with its name; the limit is {MAX_VARIABLE}"
-        )),
-        () if value.contains('\0') => Some(format!("sets `{shown}` to a value with a NUL byte")),
-        () => None,
+        ))
+    } else if value.contains('\0') {
+        Some(format!("sets `{shown}` to a value with a NUL byte"))
+    } else {
+        None
     }
 }

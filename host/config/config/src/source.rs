@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The source of a value of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// No source has the key: the default holds.
+    /// No source has the key: the default applies.
     #[default]
     Default,
     /// A line of a file.
@@ -23,7 +23,7 @@ pub enum Source {
     Variable(String),
     /// A flag of the command line, as it was written.
     Flag(String),
-    /// What the configuration allowed when a task was made, which bounds its runs.
+    /// The bounds of a task, from the configuration at the time when it was made.
     TaskBounds,
 }
 

@@ -8,7 +8,7 @@ use toolhold_policy::{Decision, Dependencies, Gate, Needs, OriginKind, Switches,
 use super::Config;
 
 impl Config {
-    /// The denial of what the key `key`, which ends in `enabled`, disables.
+    /// The denial of the tools that the key `key`, which ends in `enabled`, disables.
     pub fn disabled(&self, key: &str) -> Decision {
         let place = self.origin(key);
         let table = key.trim_end_matches(".enabled");
@@ -45,10 +45,10 @@ impl Config {
 
     /// The tools that are disabled.
     pub fn switches(&self) -> Switches {
-        let off = |key: &str| self.disabled(key);
-        let tools = &self.values.tools;
-        let mut switches =
-            Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };
+        let mut switches = Switches::default();
+        if !self.values.tools.enabled {
+            switches.all = Some(self.disabled("tools.enabled"));
+        }
         let all = BUILT_IN_PLUGINS
             .iter()
             .flat_map(|plugin| plugin.switches.iter().map(|table| (plugin.name, *table)));
@@ -59,7 +59,7 @@ impl Config {
                 .iter()
                 .filter(|(_, plugin)| plugin.replaces == builtin)
                 .map(|(name, _)| name.as_str());
-            let mut off = off(&format!("{table}.enabled"));
+            let mut off = self.disabled(&format!("{table}.enabled"));
             let table = table.strip_prefix("tools.").unwrap_or(builtin);
             if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(table)) {
                 off.rule = Cow::Borrowed("allowed_paths: no directory is left");
@@ -71,7 +71,8 @@ impl Config {
         for name in
             self.values.plugins.iter().filter(|(_, plugin)| !plugin.enabled).map(|(name, _)| name)
         {
-            switches.providers.insert(name.clone(), off(&format!("plugins.{name}.enabled")));
+            let off = self.disabled(&format!("plugins.{name}.enabled"));
+            switches.providers.insert(name.clone(), off);
         }
         switches
     }

@@ -1,4 +1,4 @@
-//! What a scheduled task keeps of its maker's configuration: the values without the flags of one
+//! The bounds of a scheduled task: the values of its maker's configuration without the flags of one
 //! command.
 
 use toolhold_contract::HostError;
@@ -6,14 +6,14 @@ use toolhold_contract::text::{cut, neutral_line};
 
 use super::{Config, Inputs, PathAccess, Problems, Source, load};
 
-/// The setting that says whether there are tasks, and not what one may do. A task that was made
-/// where a flag enables tasks runs where one does.
+/// The setting that enables tasks. It doesn't bound a task: a task that was made where a flag
+/// enables tasks runs where a flag does.
 const ENABLED: &str = "tools.scheduler.enabled";
 
 /// Bytes of a flag that are shown.
 const MAX_FLAG: usize = 300;
 
-/// What bounds a task.
+/// The bounds of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskBounds {
     /// For [`Inputs::bounds`](super::Inputs::bounds).
@@ -23,8 +23,8 @@ pub struct TaskBounds {
 }
 
 impl Config {
-    /// What this configuration allows, as far as it does so without flags, for
-    /// [`Inputs::bounds`](super::Inputs::bounds) of a later one: the later one then allows no more,
+    /// The limits of this configuration without its flags, for
+    /// [`Inputs::bounds`](super::Inputs::bounds) of a later one. The later one then allows no more,
     /// whatever has been added to it meanwhile. Blocks.
     ///
     /// # Errors
@@ -74,8 +74,8 @@ impl Config {
             let flag = if *access == PathAccess::Read { "--allow-read" } else { "--allow" };
             format!("{flag} {}", path.display())
         });
-        let settings = inputs.settings.iter().filter(|setting| !is_lasting(setting));
-        let settings = settings.map(|setting| {
+        let passing = inputs.settings.iter().filter(|setting| !is_lasting(setting));
+        let settings = passing.map(|setting| {
             let key = setting.split_once('=').map_or("", |(key, _)| key.trim());
             format!("--set {key}")
         });
@@ -83,7 +83,7 @@ impl Config {
     }
 }
 
-/// Whether a setting of the command line holds for tasks too.
+/// Whether a setting of the command line applies to tasks too.
 fn is_lasting(setting: &str) -> bool {
     setting.split_once('=').is_some_and(|(key, _)| key.trim() == ENABLED)
 }

@@ -32,7 +32,8 @@ pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>
         .filter_map(|(name, value)| Some((name.to_str()?, value.as_os_str())))
         .filter(|(name, _)| name.starts_with("TOOLHOLD_") && !OTHER.contains(name))
         .collect();
-    let (mut leaves, mut problems) = (Vec::new(), Vec::new());
+    let mut leaves = Vec::new();
+    let mut problems = Vec::new();
     if ours.is_empty() {
         return (leaves, problems);
     }

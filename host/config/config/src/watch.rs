@@ -13,7 +13,7 @@ use super::{Folders, Inputs};
 #[derive(Debug)]
 pub struct ConfigWatch {
     files: Vec<PathBuf>,
-    /// What was approved of servers, a file for each.
+    /// The approvals of servers, a file for each.
     servers: PathBuf,
     stamps: Vec<Option<FileStamp>>,
     folders: FolderWatch,
@@ -31,7 +31,6 @@ impl ConfigWatch {
         let mut files = vec![own, folders.data.join("trusted.json")];
         files.extend(project.into_iter().chain(inputs.defaults.clone()));
         files.extend(inputs.ceiling_files());
-        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let files = files.into_iter().map(absolute).collect();
         let servers = absolute(folders.servers());
         let watched = FolderWatch::new().map_err(HostError::io("watching the configuration"))?;
@@ -41,8 +40,8 @@ impl ConfigWatch {
         Ok(watch)
     }
 
-    /// Watches the folders of the files, and those of what links lead to. A folder that doesn't
-    /// exist is waited for in the nearest one that does.
+    /// Watches the folders of the files, and those that links lead to. A folder that doesn't exist
+    /// is waited for in the nearest one that does.
     fn renew(&self) {
         let real = self.files.iter().filter_map(|file| file.canonicalize().ok());
         for file in self.files.iter().cloned().chain(real) {
@@ -56,11 +55,12 @@ impl ConfigWatch {
 
     fn read_stamps(&self) -> Vec<Option<FileStamp>> {
         let servers = std::fs::read_dir(&self.servers).into_iter().flatten();
-        let is_approval = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "json");
-        let mut servers: Vec<PathBuf> =
-            servers.filter_map(|file| Some(file.ok()?.path())).filter(is_approval).collect();
-        servers.sort_unstable();
-        self.files.iter().chain(&servers).map(|file| stamp(file)).collect()
+        let mut approvals: Vec<PathBuf> = servers
+            .filter_map(|file| Some(file.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|kind| kind == "json"))
+            .collect();
+        approvals.sort_unstable();
+        self.files.iter().chain(&approvals).map(|file| stamp(file)).collect()
     }
 
     /// Waits until a file is another one, or has other contents. Blocks.
@@ -92,6 +92,10 @@ impl ConfigWatch {
             }
         }
     }
+}
+
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 /// The stamp of a file. A folder counts as missing: while a command runs, an empty one keeps it

@@ -1,5 +1,5 @@
-//! The keys of the agents Zeph and ZeroClaw, which people who come from there write, and what
-//! Toolhold has instead of each.
+//! The keys of the agents Zeph and ZeroClaw, which people who come from there write, and the keys
+//! of Toolhold in the place of each.
 
 /// What there is instead of a foreign key.
 #[derive(Clone, Copy, Debug)]
@@ -242,23 +242,24 @@ pub(super) const AUTO_APPROVE: &str = "autonomy.auto_approve";
 /// Tools that always ask.
 pub(super) const ALWAYS_ASK: &str = "autonomy.always_ask";
 
-/// What there is instead of a key.
+/// The key in the place of a foreign one, or the reason why there is none.
 pub(super) fn instead(path: &[String]) -> Option<Instead> {
-    let fits = |pattern: &str| {
-        let mut parts = pattern.split('.').peekable();
-        let mut path = path.iter();
-        while let Some(part) = parts.next() {
-            let Some(name) = path.next() else { return false };
-            if part == "*" && parts.peek().is_none() {
-                return true;
-            }
-            if part != "*" && part != name {
-                return false;
-            }
+    KEYS.iter().find(|(pattern, _)| fits(path, pattern)).map(|(_, instead)| *instead)
+}
+
+fn fits(path: &[String], pattern: &str) -> bool {
+    let mut parts = pattern.split('.').peekable();
+    let mut names = path.iter();
+    while let Some(part) = parts.next() {
+        let Some(name) = names.next() else { return false };
+        if part == "*" && parts.peek().is_none() {
+            return true;
         }
-        path.next().is_none()
-    };
-    KEYS.iter().find(|(pattern, _)| fits(pattern)).map(|(_, instead)| *instead)
+        if part != "*" && part != name {
+            return false;
+        }
+    }
+    names.next().is_none()
 }
 
 /// Advice about a foreign key. `None` if it is none.

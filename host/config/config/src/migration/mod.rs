@@ -11,7 +11,7 @@ use foreign::{ALWAYS_ASK, AUTO_APPROVE, Form, Instead, instead};
 
 pub use foreign::{KeyInstead, advice, keys_instead};
 
-/// What became of a configuration.
+/// The result of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The configuration before.
@@ -20,7 +20,7 @@ pub struct Migration {
     pub after: String,
     /// The keys that have another name now: the old and the new one.
     pub moved: Vec<(String, String)>,
-    /// What couldn't be kept, or only in part: the key as it was, and why.
+    /// Keys that couldn't be kept, or only in part: the key as it was, and the reason.
     pub left_out: Vec<(String, String)>,
 }
 
@@ -77,7 +77,7 @@ const SYSTEM: [&str; 14] = [
     "/sys", "/usr", "/var",
 ];
 
-/// What the caller knows of its own keys.
+/// Knowledge of the caller about its own keys.
 pub struct KnownKeys<'a> {
     /// Whether a path is a key.
     pub is_key: &'a dyn Fn(&[String]) -> bool,
@@ -128,8 +128,11 @@ impl Migration {
 
 /// The comment at the beginning of a text, which is about the whole file.
 fn head(text: &str) -> &str {
-    let is_head = |line: &&str| line.trim_start().starts_with('#') || line.trim().is_empty();
-    let length = text.split_inclusive('\n').take_while(is_head).map(str::len).sum();
+    let length = text
+        .split_inclusive('\n')
+        .take_while(|line| line.trim_start().starts_with('#') || line.trim().is_empty())
+        .map(str::len)
+        .sum();
     &text[..length]
 }
 
@@ -143,47 +146,20 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError
     let root = document.as_table_mut();
     let mut keys = Vec::new();
     collect(root, &mut Vec::new(), &mut keys);
-    let (mut moved, mut left_out) = (Vec::new(), Vec::new());
+    let mut moved = Vec::new();
+    let mut left_out = Vec::new();
     let inactive =
         get(root, &["tools", "policy", "enabled"]).and_then(Item::as_bool) == Some(false);
     for old in keys {
-        let name = (known.dotted)(&old);
-        let mut leave = |why: String| left_out.push((name.clone(), why));
-        if inactive && name == "tools.policy.rules" {
+        let mut reasons = Vec::new();
+        if inactive && (known.dotted)(&old) == "tools.policy.rules" {
             take(root, &old);
-            leave("`tools.policy.enabled` was `false`, so the rules didn't count".to_owned());
-            continue;
+            let why = "`tools.policy.enabled` was `false`, so the rules didn't count";
+            reasons.push(why.to_owned());
+        } else {
+            place_key(root, &old, known, &mut moved, &mut reasons);
         }
-        if [AUTO_APPROVE, ALWAYS_ASK].contains(&name.as_str()) {
-            if let Some((_, item)) = take(root, &old) {
-                let action = if name == ALWAYS_ASK { "ask" } else { "allow" };
-                permissions(root, &item, action, &mut leave);
-                moved.push((name, "tools.permissions".to_owned()));
-            }
-            continue;
-        }
-        if let Some(new) = (known.new_name)(&name) {
-            let form = if name.ends_with("allow_network") { None } else { Some(Form::Same) };
-            shift(root, &old, new, form, &mut moved, &mut leave);
-            continue;
-        }
-        // The other agents have tables with the names of Toolhold's own.
-        match instead(&old).filter(|_| !(known.is_key)(&old)) {
-            Some(Instead::Key(new, _, form)) => {
-                shift(root, &old, new, Some(form), &mut moved, &mut leave);
-            }
-            Some(Instead::Nothing(why)) => {
-                take(root, &old);
-                leave(why.to_owned());
-            }
-            None if (known.is_key)(&old) => {
-                keep(root, &old, &mut leave);
-            }
-            None => {
-                take(root, &old);
-                leave((known.advice)(&old));
-            }
-        }
+        left_out.extend(reasons.into_iter().map(|why| ((known.dotted)(&old), why)));
     }
     prune(root);
     let after = document.to_string();
@@ -192,14 +168,52 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError
     Ok(migration)
 }
 
+/// Gives a key its place. `reasons`: why its value isn't kept, or only in part.
+fn place_key(
+    root: &mut Table,
+    old: &[String],
+    known: &KnownKeys<'_>,
+    moved: &mut Vec<(String, String)>,
+    reasons: &mut Vec<String>,
+) {
+    let name = (known.dotted)(old);
+    if [AUTO_APPROVE, ALWAYS_ASK].contains(&name.as_str()) {
+        if let Some((_, item)) = take(root, old) {
+            let action = if name == ALWAYS_ASK { "ask" } else { "allow" };
+            permissions(root, &item, action, reasons);
+            moved.push((name, "tools.permissions".to_owned()));
+        }
+        return;
+    }
+    if let Some(new) = (known.new_name)(&name) {
+        let form = if name.ends_with("allow_network") { None } else { Some(Form::Same) };
+        return shift(root, old, new, form, moved, reasons);
+    }
+    // The other agents have tables with the names of Toolhold's own.
+    if (known.is_key)(old) {
+        return keep(root, old, reasons);
+    }
+    match instead(old) {
+        Some(Instead::Key(new, _, form)) => shift(root, old, new, Some(form), moved, reasons),
+        Some(Instead::Nothing(why)) => {
+            take(root, old);
+            reasons.push(why.to_owned());
+        }
+        None => {
+            take(root, old);
+            reasons.push((known.advice)(old));
+        }
+    }
+}
+
 /// Adapts the value of a key that has the same name here.
-fn keep(root: &mut Table, key: &[String], leave: &mut impl FnMut(String)) {
+fn keep(root: &mut Table, key: &[String], reasons: &mut Vec<String>) {
     let name = key.join(".");
     let parts: Vec<&str> = key.iter().map(String::as_str).collect();
     let Some(item) = get_mut(root, &parts) else { return };
     if name == "tools.autonomy" {
         if let Some(value) = item.as_value_mut()
-            && let Ok(Some(new)) = convert(value, Form::Autonomy, leave)
+            && let Ok(Some(new)) = convert(value, Form::Autonomy, reasons)
         {
             replace(value, new);
         }
@@ -225,12 +239,14 @@ fn shift(
     new: &str,
     form: Option<Form>,
     moved: &mut Vec<(String, String)>,
-    leave: &mut impl FnMut(String),
+    reasons: &mut Vec<String>,
 ) {
     let Some((key, item)) = take(root, old) else { return };
-    let Ok(mut value) = item.into_value() else { return leave("it isn't a value".to_owned()) };
+    let Ok(mut value) = item.into_value() else {
+        return reasons.push("it isn't a value".to_owned());
+    };
     let converted = match form {
-        Some(form) => convert(&value, form, leave),
+        Some(form) => convert(&value, form, reasons),
         None => match value.as_bool() {
             Some(allow) => Ok(Some(if allow { "allow" } else { "deny" }.into())),
             None => Err(ConvertError::Bool),
@@ -239,12 +255,12 @@ fn shift(
     match converted {
         Ok(Some(new)) => replace(&mut value, new),
         Ok(None) => return,
-        Err(error) => return leave(error.to_string()),
+        Err(error) => return reasons.push(error.to_string()),
     }
     let parts: Vec<&str> = new.split('.').collect();
     let Some((name, tables)) = parts.split_last() else { return };
     let Some(table) = tables_of(root, tables) else {
-        return leave(format!("`{new}` is written in a form that can't take another key"));
+        return reasons.push(format!("`{new}` is written in a form that can't take another key"));
     };
     match table.get_mut(name).map(|item| item.as_array_mut()) {
         None => {
@@ -253,21 +269,22 @@ fn shift(
         }
         Some(Some(list)) => {
             for element in value.as_array().into_iter().flatten() {
-                let same = |known: &Value| known.to_string().trim() == element.to_string().trim();
-                if !list.iter().any(same) {
+                let is_known =
+                    list.iter().any(|known| known.to_string().trim() == element.to_string().trim());
+                if !is_known {
                     let mut element = element.clone();
                     element.decor_mut().clear();
                     list.push(element);
                 }
             }
         }
-        Some(None) => return leave(format!("`{new}` is also set, and that value stays")),
+        Some(None) => return reasons.push(format!("`{new}` is also set, and that value stays")),
     }
     moved.push((old.join("."), new.to_owned()));
 }
 
 /// Writes one rule for each tool of a list.
-fn permissions(root: &mut Table, tools: &Item, action: &str, leave: &mut impl FnMut(String)) {
+fn permissions(root: &mut Table, tools: &Item, action: &str, reasons: &mut Vec<String>) {
     let mut unknown = Vec::new();
     for tool in tools.as_array().into_iter().flatten().filter_map(Value::as_str) {
         let Some((_, name)) = TOOLS.iter().find(|(other, _)| *other == tool) else {
@@ -296,7 +313,7 @@ fn permissions(root: &mut Table, tools: &Item, action: &str, leave: &mut impl Fn
         }
     }
     if !unknown.is_empty() {
-        leave(format!("Toolhold has no built-in tool of this name: {}", unknown.join(", ")));
+        reasons.push(format!("Toolhold has no built-in tool of this name: {}", unknown.join(", ")));
     }
 }
 
@@ -319,13 +336,8 @@ enum ConvertError {
 fn convert(
     value: &Value,
     form: Form,
-    leave: &mut impl FnMut(String),
+    reasons: &mut Vec<String>,
 ) -> Result<Option<Value>, ConvertError> {
-    let number = || value.as_integer().filter(|number| *number >= 0).ok_or(ConvertError::Number);
-    let texts = || -> Result<Vec<&str>, ConvertError> {
-        let list = value.as_array().ok_or(ConvertError::List)?;
-        list.iter().map(|item| item.as_str().ok_or(ConvertError::Texts)).collect()
-    };
     Ok(Some(match form {
         Form::Same => value.clone(),
         Form::Autonomy => {
@@ -341,29 +353,29 @@ fn convert(
         Form::OnDenial => match value.as_bool() {
             Some(true) => "deny".into(),
             Some(false) => {
-                leave("a denied call isn't only logged: it asks".to_owned());
+                reasons.push("a denied call isn't only logged: it asks".to_owned());
                 "ask".into()
             }
             None => return Err(ConvertError::Bool),
         },
-        Form::Hours => number()?.saturating_mul(24).into(),
-        Form::Kibibytes => match number()? {
+        Form::Hours => number(value)?.saturating_mul(24).into(),
+        Form::Kibibytes => match number(value)? {
             0 => 1_048_576.into(),
             bytes => bytes.saturating_add(1023).div_euclid(1024).into(),
         },
         Form::Programs => {
-            let programs = texts()?;
+            let programs = texts(value)?;
             if programs.contains(&"*") {
-                leave("\"*\" means any program, which holds without the key too".to_owned());
+                reasons.push("\"*\" means any program, which holds without the key too".to_owned());
                 return Ok(None);
             }
             programs.into_iter().collect::<Array>().into()
         }
         Form::Domains => {
             let mut domains = Array::new();
-            for domain in texts()? {
+            for domain in texts(value)? {
                 if domain == "*" {
-                    leave("\"*\" means any host: write `other_domains = \"allow\"` in [tools.web] if you want that".to_owned());
+                    reasons.push("\"*\" means any host: write `other_domains = \"allow\"` in [tools.web] if you want that".to_owned());
                     continue;
                 }
                 domains.push(domain);
@@ -380,13 +392,14 @@ fn convert(
             }
             domains.into()
         }
-        Form::Directories => std::iter::once(".").chain(texts()?).collect::<Array>().into(),
+        Form::Directories => std::iter::once(".").chain(texts(value)?).collect::<Array>().into(),
         Form::Denied => {
-            let (system, paths): (Vec<&str>, Vec<&str>) = texts()?.into_iter().partition(|path| {
+            let all = texts(value)?.into_iter();
+            let (system, paths): (Vec<&str>, Vec<&str>) = all.partition(|path| {
                 SYSTEM.contains(path) || path.starts_with("/tmp") && path.len() < 6
             });
             if !system.is_empty() {
-                leave(format!(
+                reasons.push(format!(
                     "no tool reaches these unless they are granted, and commands read some of them: {}",
                     system.join(", ")
                 ));
@@ -397,6 +410,15 @@ fn convert(
             paths.into_iter().collect::<Array>().into()
         }
     }))
+}
+
+fn number(value: &Value) -> Result<i64, ConvertError> {
+    value.as_integer().filter(|number| *number >= 0).ok_or(ConvertError::Number)
+}
+
+fn texts(value: &Value) -> Result<Vec<&str>, ConvertError> {
+    let list = value.as_array().ok_or(ConvertError::List)?;
+    list.iter().map(|item| item.as_str().ok_or(ConvertError::Texts)).collect()
 }
 
 /// Replaces a value, and keeps the comment behind it.

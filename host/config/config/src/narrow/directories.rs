@@ -37,7 +37,7 @@ impl Comparison<'_> {
             return Err(problems);
         }
 
-        // What leads through a link isn't asked for: whoever exchanges the link would choose.
+        // A directory behind a link isn't asked for: an exchanged link would choose another one.
         let (linked, absent): (Vec<_>, Vec<_>) =
             proposed.absent.into_iter().partition(|granted| granted.link.is_some());
         let mut refused: Vec<String> =

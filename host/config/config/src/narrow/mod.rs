@@ -258,7 +258,7 @@ impl Comparison<'_> {
                 _ if self.narrower == Narrower::Project => {
                     Outcome::ignored("only your own configuration can set it")
                 }
-                // Another one is none of those that the ceiling allows.
+                // The ceiling doesn't allow any other value.
                 _ => Outcome::counts(Leaf { value: String::new().into(), ..self.leaf.clone() }),
             },
             Narrowing::Stricter(words) => return self.stricter(words),
@@ -323,8 +323,8 @@ impl Comparison<'_> {
     /// below those that a float can't have.
     fn smaller(&self, zero: f64) -> Result<Outcome, Vec<Problem>> {
         let whole = self.leaf.value.as_integer().map(|number| number as f64);
-        let proposed = whole.or_else(|| self.leaf.value.as_float());
-        let proposed = proposed.and_then(|number| effective_number(number, zero));
+        let written = whole.or_else(|| self.leaf.value.as_float());
+        let proposed = written.and_then(|number| effective_number(number, zero));
         let current = self.current.as_f64().and_then(|number| effective_number(number, zero));
         let (Some(proposed), Some(current)) = (proposed, current) else {
             return self.uncomparable(
@@ -417,8 +417,8 @@ impl Comparison<'_> {
         let reasons = allowing
             .iter()
             .map(|(item, _)| {
-                let pattern = item.get("pattern").and_then(toml::Value::as_str);
-                let pattern = pattern.map_or_else(|| "something".to_owned(), shown);
+                let written = item.get("pattern").and_then(toml::Value::as_str);
+                let pattern = written.map_or_else(|| "something".to_owned(), shown);
                 format!("only your own configuration can allow {pattern}")
             })
             .collect();
