@@ -32,7 +32,7 @@ impl Drop for AskedModel<'_> {
 }
 
 impl TaskBudget {
-    /// That of a task that begins.
+    /// The budget of a task that begins.
     pub(crate) fn new(settings: &AgentSettings) -> Self {
         Self {
             max_turns: settings.max_turns,
@@ -43,8 +43,8 @@ impl TaskBudget {
         }
     }
 
-    /// A model is about to be asked. `None`: with the answers that others wait for, there would be
-    /// too many.
+    /// Reserves an answer of a model. `None`: with the answers that other agents wait for, there
+    /// would be more than the limit.
     pub(crate) fn ask(&self) -> Option<AskedModel<'_>> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = self.asked.load(Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl TaskBudget {
         if self.max_tokens == 0 { 0.0 } else { taken as f64 / self.max_tokens as f64 }
     }
 
-    /// Why no model is asked any more.
+    /// The reason why no model is asked any more.
     pub(crate) fn all_turns(&self) -> String {
         format!(
             "the model has answered {} times, the limit: `max_turns` in [agent]",
@@ -77,17 +77,17 @@ impl TaskBudget {
     /// The limit that is reached.
     pub(crate) fn reached(&self) -> Option<String> {
         let taken = *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let by = |what: String, key: &str| Some(format!("{what}, the limit: `{key}` in [agent]"));
-        match () {
-            () if taken.turns >= self.max_turns => Some(self.all_turns()),
-            () if self.max_tokens > 0 && taken.tokens() >= self.max_tokens => {
-                by(format!("the task has used {} tokens", taken.tokens()), "max_tokens")
-            }
-            () if self.max_cost > 0.0 && taken.cost >= self.max_cost => {
-                by(format!("the task has cost {:.4}", taken.cost), "max_cost")
-            }
-            () => None,
+        if taken.turns >= self.max_turns {
+            return Some(self.all_turns());
         }
+        let (what, key) = if self.max_tokens > 0 && taken.tokens() >= self.max_tokens {
+            (format!("the task has used {} tokens", taken.tokens()), "max_tokens")
+        } else if self.max_cost > 0.0 && taken.cost >= self.max_cost {
+            (format!("the task has cost {:.4}", taken.cost), "max_cost")
+        } else {
+            return None;
+        };
+        Some(format!("{what}, the limit: `{key}` in [agent]"))
     }
 }
 
@@ -101,12 +101,13 @@ pub(crate) struct TaskClock {
 }
 
 impl TaskClock {
-    /// That of a task that begins now. `waited`: how long a person has been asked so far.
+    /// The clock of a task that begins now. `waited`: how long a person has been asked so far.
     pub(crate) fn start(max: Duration, waited: Duration) -> Self {
         Self { began: Instant::now(), max, waited }
     }
 
-    /// The time that is left. `None`: none is. `waited`: how long a person has been asked so far.
+    /// The time that is left. `None`: the time is over. `waited`: how long a person has been asked
+    /// so far.
     pub(crate) fn left(&self, waited: Duration) -> Option<Duration> {
         let waited = waited.saturating_sub(self.waited);
         let used = self.began.elapsed().saturating_sub(waited);

@@ -19,14 +19,14 @@ use crate::schemas::for_providers;
 use crate::settings::AgentSettings;
 use crate::think::Augmenter;
 
-/// What an answer says and wants.
+/// The text and the calls of an answer.
 pub(crate) struct Wanted {
-    /// Its text, without the calls in it.
+    /// The text, without the calls in it.
     pub(crate) text: String,
     pub(crate) calls: Vec<WantedCall>,
-    /// What the model should know if it made no call.
+    /// A hint for the model, if it made no call.
     pub(crate) hint: Option<String>,
-    /// The same for the person.
+    /// The same hint for the person.
     pub(crate) notice: Option<String>,
 }
 
@@ -76,16 +76,17 @@ pub(crate) struct TextForms {
     pub(crate) is_local: bool,
     /// Whether the model made calls by the provider's own means in this session.
     pub(crate) used_native: bool,
-    /// Whether the model wrote a call that wasn't made only because `lenient_models` lacks the model.
+    /// Whether the model wrote a call that wasn't made, only because `lenient_models` lacks the
+    /// model.
     pub(crate) lenient_helps: bool,
-    /// What the model has read.
+    /// The texts that the model has read.
     pub(crate) earlier: EarlierTexts,
 }
 
 impl TextForms {
     pub(crate) fn new(settings: &AgentSettings) -> Self {
         let mut earlier = EarlierTexts::default();
-        // The project's instructions, which the person let count.
+        // The person accepted the project's instructions.
         earlier.add_message(&settings.system);
         Self {
             offered: None,
@@ -108,7 +109,7 @@ impl TextForms {
         });
     }
 
-    /// The calls of an answer. `number`: that of its entry in the session, for the IDs of calls in
+    /// The calls of an answer. `number`: the number of the answer's entry, for the IDs of calls in
     /// texts.
     pub(crate) fn wanted(&mut self, answer: &ModelAnswer, number: usize) -> Wanted {
         let native = answer.calls().map(|call| WantedCall {
@@ -120,9 +121,9 @@ impl TextForms {
         let calls: Vec<WantedCall> = native.map(WantedCall::unwrapped).collect();
         self.used_native |= !calls.is_empty();
         let text = answer.text();
-        let offered = self.offered.as_ref().filter(|_| calls.is_empty());
-        let Some(offered) = offered else {
-            return Wanted { text, calls, hint: None, notice: None };
+        let offered = match &self.offered {
+            Some(offered) if calls.is_empty() => offered,
+            _ => return Wanted { text, calls, hint: None, notice: None },
         };
         let options = FindOptions {
             is_lenient: self.is_lenient,
@@ -133,35 +134,39 @@ impl TextForms {
         let found = find(&text, offered, &options);
         self.lenient_helps |=
             matches!(found.hint, Some(FormHint::Json { lenient_helps: true, .. }));
-        let hints = found.rejected.iter().map(|rejected| rejected.why.clone());
-        let hints = hints.chain(found.hint.iter().map(FormHint::for_model));
-        let hints: Vec<String> = hints.collect();
-        let call = |(at, call): (usize, TextCall)| {
-            let wanted = WantedCall {
-                id: format!("{TEXT_CALL}{number}-{at}"),
-                name: call.name,
-                arguments: Ok(call.arguments),
-                is_doubtful: call.is_echo || call.form == CallForm::Json,
-            };
-            if wanted.name != CALL_TOOL {
-                return wanted;
-            }
-            let mut inner = wanted.unwrapped();
-            if let Ok(arguments) = &inner.arguments {
-                inner.is_doubtful |= is_echo(&self.earlier, &inner.name, arguments);
-            }
-            inner
-        };
+        let mut hints: Vec<String> =
+            found.rejected.iter().map(|rejected| rejected.why.clone()).collect();
+        hints.extend(found.hint.iter().map(FormHint::for_model));
+        let calls = found.calls.into_iter().enumerate();
         Wanted {
             text: found.text_without_calls,
-            calls: found.calls.into_iter().enumerate().map(call).collect(),
+            calls: calls
+                .map(|(at, call)| self.wanted_in_text(format!("{TEXT_CALL}{number}-{at}"), call))
+                .collect(),
             hint: (!hints.is_empty()).then(|| hints.join("\n")),
             notice: found.hint.as_ref().and_then(FormHint::for_person),
         }
     }
+
+    fn wanted_in_text(&self, id: String, call: TextCall) -> WantedCall {
+        let wanted = WantedCall {
+            id,
+            name: call.name,
+            arguments: Ok(call.arguments),
+            is_doubtful: call.is_echo || call.form == CallForm::Json,
+        };
+        if wanted.name != CALL_TOOL {
+            return wanted;
+        }
+        let mut inner = wanted.unwrapped();
+        if let Ok(arguments) = &inner.arguments {
+            inner.is_doubtful |= is_echo(&self.earlier, &inner.name, arguments);
+        }
+        inner
+    }
 }
 
-/// Whether a call that isn't written in a text stands in an earlier text.
+/// Whether an earlier text has a call that the model didn't write as text itself.
 pub(crate) fn is_echo(earlier: &EarlierTexts, name: &str, arguments: &Value) -> bool {
     earlier.have(
         &TextCall {
@@ -175,7 +180,7 @@ pub(crate) fn is_echo(earlier: &EarlierTexts, name: &str, arguments: &Value) -> 
     )
 }
 
-/// How the IDs of calls in texts begin.
+/// The prefix of the IDs of calls in texts.
 const TEXT_CALL: &str = "text-";
 
 /// The arguments of a native call. No text and `null` mean none, and some models encode the object
@@ -195,7 +200,7 @@ fn arguments(text: &str) -> Result<Value, ArgumentsError> {
     }
 }
 
-/// What a model is told of a call that can't be made as it is.
+/// The result of a call that can't be made as it is.
 pub(crate) fn invalid(error: impl std::error::Error) -> String {
     format!(
         "[tool_error]\ncategory: invalid_parameters\nerror: {error}\nsuggestion: Send the whole call again.\nretryable: false\n"
@@ -203,7 +208,7 @@ pub(crate) fn invalid(error: impl std::error::Error) -> String {
 }
 
 /// The tools as the provider gets them: in the order of the catalogue, in the same bytes each time.
-/// `has_more`: others can be found.
+/// `has_more`: more tools can be found.
 pub(crate) fn offered(
     settings: &AgentSettings,
     tools: &[Arc<Definition>],
@@ -213,29 +218,32 @@ pub(crate) fn offered(
         return Vec::new();
     }
     let augmenter = settings.thoughts.map(Augmenter::new);
-    let tool = |tool: &Arc<Definition>| {
-        let schema = match for_providers(&tool.input_schema) {
-            Ok(schema) => schema,
-            Err(error) => {
-                tracing::warn!("`{}` isn't offered: {error}", tool.name);
-                return None;
-            }
-        };
-        let augmented = augmenter.as_ref().and_then(|augmenter| augmenter.augment(&schema));
-        Some(ModelTool {
-            name: tool.name.clone(),
-            description: tool.description.clone(),
-            schema: RawJson::from_value(augmented.as_ref().unwrap_or(&schema)),
-        })
-    };
     let compress = ModelTool {
         name: COMPRESS.to_owned(),
         description: "Summarises the older part of this conversation, to make room. Call it when much of it no longer matters.".to_owned(),
         schema: RawJson::from_value(&json!({ "type": "object", "properties": {}, "additionalProperties": false })),
     };
     let others: &[&Arc<Definition>] = if has_more { &[&FIND, &CALL] } else { &[] };
-    let others = others.iter().copied().filter_map(tool);
-    tools.iter().filter_map(tool).chain([compress]).chain(others).collect()
+    let others = others.iter().filter_map(|tool| model_tool(tool, augmenter));
+    let tools = tools.iter().filter_map(|tool| model_tool(tool, augmenter));
+    tools.chain([compress]).chain(others).collect()
+}
+
+/// A tool as the provider gets it. `None`: no provider accepts the names of its arguments.
+fn model_tool(tool: &Definition, augmenter: Option<Augmenter>) -> Option<ModelTool> {
+    let schema = match for_providers(&tool.input_schema) {
+        Ok(schema) => schema,
+        Err(error) => {
+            tracing::warn!("`{}` isn't offered: {error}", tool.name);
+            return None;
+        }
+    };
+    let augmented = augmenter.and_then(|augmenter| augmenter.augment(&schema));
+    Some(ModelTool {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        schema: RawJson::from_value(augmented.as_ref().unwrap_or(&schema)),
+    })
 }
 
 /// The system text, with the tools if the model calls them in its text.
@@ -252,22 +260,22 @@ pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String
 pub(crate) fn messages(conversation: &Conversation) -> Vec<TurnMessage> {
     // A server may choose any ID for its calls, also one of those in texts.
     let mut is_native = false;
-    let message = |message: TurnMessage| match message {
-        TurnMessage::Model(answer) => {
-            is_native = answer.calls().next().is_some();
-            TurnMessage::Model(answer)
-        }
-        TurnMessage::Results(results) if !is_native => {
-            TurnMessage::User(results.into_iter().flat_map(as_text).collect())
-        }
-        message => message,
-    };
     let mut messages: Vec<TurnMessage> = Vec::new();
-    for one in conversation.messages().into_iter().map(message) {
-        match (messages.last_mut(), one) {
+    for message in conversation.messages() {
+        let message = match message {
+            TurnMessage::Model(answer) => {
+                is_native = answer.calls().next().is_some();
+                TurnMessage::Model(answer)
+            }
+            TurnMessage::Results(results) if !is_native => {
+                TurnMessage::User(results.into_iter().flat_map(as_text).collect())
+            }
+            message => message,
+        };
+        match (messages.last_mut(), message) {
             // Models take turns.
             (Some(TurnMessage::User(known)), TurnMessage::User(parts)) => known.extend(parts),
-            (_, one) => messages.push(one),
+            (_, message) => messages.push(message),
         }
     }
     messages

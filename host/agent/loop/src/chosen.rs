@@ -19,13 +19,13 @@ use crate::vectors::Embedder;
 /// The tool with which a model finds tools that it wasn't offered.
 pub(crate) const FIND_TOOLS: &str = "find_tools";
 
-/// The tool with which it calls them by the provider's own means.
+/// The tool with which a model calls such tools by the provider's own means.
 pub(crate) const CALL_TOOL: &str = "call_tool";
 
 /// Tools that are found at once.
 const MAX_FOUND: usize = 5;
 
-/// Bytes of what is said of them.
+/// Bytes of the answer that describes them.
 const MAX_BYTES: usize = 24 * 1024;
 
 /// Bytes of a description, and of a schema.
@@ -68,12 +68,12 @@ pub(crate) static CALL: LazyLock<Arc<Definition>> = LazyLock::new(|| {
     ))
 });
 
-/// What is offered at the begin of a session.
+/// The tools that are offered at the start of a session.
 #[derive(Default)]
 pub(crate) struct Choice {
     /// The tools. `None`: all of them.
     pub(crate) tools: Option<Vec<IncludedTool>>,
-    /// What the person is told.
+    /// Notices for the person.
     pub(crate) notices: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) async fn choose(
     Choice { tools: Some(selection.included), notices }
 }
 
-/// What `/status` says of the filter. Empty: it is off, and all tools are offered.
+/// The lines of `/status` about the filter. Empty: the filter is off, and all tools are offered.
 pub(crate) fn status(settings: &AgentSettings, chosen: Option<&[IncludedTool]>) -> Vec<String> {
     let filter = &settings.tool_filter;
     let mut lines = Vec::new();
@@ -128,7 +128,7 @@ pub(crate) fn status(settings: &AgentSettings, chosen: Option<&[IncludedTool]>) 
     lines
 }
 
-/// What the filter chooses for a task if it is enabled, and what the person is told.
+/// The filter's choice for a task, as if the filter were enabled, and the notices for the person.
 pub(crate) async fn choose_enabled(
     embedder: Option<&Embedder>,
     offered: &[OfferedTool],
@@ -150,13 +150,16 @@ fn room(filter: &ToolFilter, context_tokens: u64) -> u64 {
 
 /// How many tools are chosen.
 fn rules(filter: &ToolFilter, room: u64) -> SelectionRules {
-    let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
     SelectionRules {
-        top_k: if filter.enabled { number(filter.top_k.get()) } else { 0 },
-        min_description_words: number(filter.min_description_words.get()),
+        top_k: if filter.enabled { to_usize(filter.top_k.get()) } else { 0 },
+        min_description_words: to_usize(filter.min_description_words.get()),
         always_on: filter.always_on.clone(),
         max_tokens: room,
     }
+}
+
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 fn index(offered: &[OfferedTool]) -> ToolIndex {
@@ -192,8 +195,7 @@ pub(crate) fn keep_chosen(
     all: Vec<Arc<Definition>>,
     chosen: &[IncludedTool],
 ) -> Vec<Arc<Definition>> {
-    let is_chosen = |tool: &Arc<Definition>| chosen.iter().any(|it| it.name == tool.name);
-    all.into_iter().filter(is_chosen).collect()
+    all.into_iter().filter(|tool| chosen.iter().any(|it| it.name == tool.name)).collect()
 }
 
 /// The obstacle to finding tools, for the model.
@@ -226,20 +228,19 @@ pub(crate) async fn find(
     let (index, vector) =
         with_vectors(live.models.embedder.as_ref(), index(&offered), &offered, query, &mut notices)
             .await;
-    let is_own = |tool: &Definition| own.iter().any(|it| it.name == tool.name);
-    let ranked = index.ranked(query, vector.as_deref());
-    let ranked = ranked.into_iter().map(|at| &*offered[at].definition);
-    let (known, found): (Vec<&Definition>, Vec<&Definition>) =
-        ranked.take(4 * MAX_FOUND).partition(|tool| is_own(tool));
+    let ranked = index.ranked(query, vector.as_deref()).into_iter();
+    let (known, found): (Vec<&Definition>, Vec<&Definition>) = ranked
+        .map(|at| &*offered[at].definition)
+        .take(4 * MAX_FOUND)
+        .partition(|tool| own.iter().any(|it| it.name == tool.name));
     let mut text = String::new();
     if found.is_empty() {
         text.push_str("No other tool fits. Try other words, or do it with the tools of your list.");
+    } else if is_native {
+        text.push_str("Call one of these with `call_tool`, with its whole name and its arguments.");
     } else {
-        text.push_str(match is_native {
-            true => "Call one of these with `call_tool`, with its whole name and its arguments.",
-            // Without a word that marks calls, so that the next one is no repeated text.
-            false => "Call one of these as those of your list.",
-        });
+        // No word here marks a call, so that the next call doesn't repeat this text.
+        text.push_str("Call one of these as those of your list.");
     }
     for tool in found.into_iter().take(MAX_FOUND) {
         let described = describe(tool);
@@ -260,14 +261,13 @@ fn describe(tool: &Definition) -> String {
     let description = tool.description.trim();
     let shown = neutral(cut(description, MAX_DESCRIPTION));
     let more = if description.len() > MAX_DESCRIPTION { " […]" } else { "" };
-    let schema = match schema.len() <= MAX_SCHEMA {
-        true => neutral(&schema).into_owned(),
-        false => {
-            let names = tool.input_schema.get("properties").and_then(Value::as_object);
-            let names: Vec<&str> = names.into_iter().flatten().map(|(name, _)| &**name).collect();
-            let names = neutral_line(cut(&names.join(", "), MAX_DESCRIPTION));
-            format!("an object with some of: {names} (the schema is too long)")
-        }
+    let schema = if schema.len() <= MAX_SCHEMA {
+        neutral(&schema).into_owned()
+    } else {
+        let names = tool.input_schema.get("properties").and_then(Value::as_object);
+        let names: Vec<&str> = names.into_iter().flatten().map(|(name, _)| &**name).collect();
+        let names = neutral_line(cut(&names.join(", "), MAX_DESCRIPTION));
+        format!("an object with some of: {names} (the schema is too long)")
     };
     format!("\n\n## {}\n{shown}{more}\narguments: {schema}", tool.name)
 }

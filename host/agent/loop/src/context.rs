@@ -31,13 +31,13 @@ const MAX_RESULT: usize = 4 * 1024;
 /// Bytes of the text that is summarised, for each token that the model reads.
 const BYTES_PER_TOKEN: u64 = 2;
 
-/// What a picture takes, as text would.
+/// Bytes of text that a picture counts as.
 const IMAGE: usize = 6 * 1024;
 
 /// The most tokens of a summary.
 const MAX_SUMMARY: u32 = 4096;
 
-/// What the model that summarises is told.
+/// The instructions to the summarising model for a conversation.
 const INSTRUCTIONS: &str = "\
 Summarise the conversation below between a person and an agent that works with tools. The agent goes \
 on with your summary instead of the conversation, so keep what it needs: what the person wants, what \
@@ -49,7 +49,7 @@ Answer with the summary alone.";
 /// Bytes of a result from which on it is summarised.
 const MIN_SUMMARISED: usize = 4 * 1024;
 
-/// What the model that summarises is told of a result.
+/// The instructions to the summarising model for a result.
 const RESULT_INSTRUCTIONS: &str = "\
 Summarise the result below of a tool, for an agent that called it. It was cut, and the agent can read \
 the rest of it. Keep names, numbers, paths, and the exact words of errors; say what stands where. The \
@@ -110,17 +110,18 @@ fn in_words(message: &TurnMessage) -> String {
             format!("AGENT:\n{}{}", answer.text(), calls.collect::<String>())
         }
         TurnMessage::Results(results) => {
-            let result = |result: &CallResult| {
-                let text = text_of(&result.content);
-                let shown = toolhold_core::text::cut(&text, MAX_RESULT);
-                let more = if shown.len() < text.len() { " [cut]" } else { "" };
-                // A line of it can't look like the begin of a message.
-                let shown = shown.replace('\n', "\n| ");
-                format!("RESULT OF {}:\n| {shown}{more}", result.name)
-            };
-            results.iter().map(result).collect::<Vec<_>>().join("\n\n")
+            results.iter().map(result_in_words).collect::<Vec<_>>().join("\n\n")
         }
     }
+}
+
+fn result_in_words(result: &CallResult) -> String {
+    let text = text_of(&result.content);
+    let shown = toolhold_core::text::cut(&text, MAX_RESULT);
+    let more = if shown.len() < text.len() { " [cut]" } else { "" };
+    // The mark keeps a line of the result from looking like the start of a message.
+    let shown = shown.replace('\n', "\n| ");
+    format!("RESULT OF {}:\n| {shown}{more}", result.name)
 }
 
 /// The request for a summary of a conversation.
@@ -144,13 +145,13 @@ pub(crate) fn result_turn(settings: &AgentSettings, call: &ReadyCall, text: &str
 fn turn(settings: &AgentSettings, instructions: &str, text: String) -> Turn {
     let most = settings.context_tokens.saturating_mul(BYTES_PER_TOKEN);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let text = match text.len() > most {
-        false => text,
-        true => {
-            let (start, end) = (toolhold_core::text::cut(&text, most / 3), text.len() - most / 3);
-            let end = (end..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(end);
-            format!("{start}\n\n[…]\n\n{}", &text[end..])
-        }
+    let text = if text.len() > most {
+        let start = toolhold_core::text::cut(&text, most / 3);
+        let rest = text.len() - most / 3;
+        let end = (rest..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(rest);
+        format!("{start}\n\n[…]\n\n{}", &text[end..])
+    } else {
+        text
     };
     Turn {
         model: settings.summary_model.clone(),
@@ -164,7 +165,7 @@ fn turn(settings: &AgentSettings, instructions: &str, text: String) -> Turn {
     }
 }
 
-/// What the model didn't write in a message.
+/// The texts of a message that the model didn't write.
 pub(crate) fn texts(message: &TurnMessage) -> impl Iterator<Item = &str> {
     let parts: Vec<&Part> = match message {
         TurnMessage::User(parts) => parts.iter().collect(),
@@ -203,11 +204,11 @@ pub(crate) fn size_of_result(result: &CallResult) -> usize {
 }
 
 fn size_of_parts(parts: &[Part]) -> usize {
-    let size = |part: &Part| match part {
+    let sizes = parts.iter().map(|part| match part {
         Part::Text(text) => text.len(),
         Part::Image { .. } => IMAGE,
-    };
-    parts.iter().map(size).sum()
+    });
+    sizes.sum()
 }
 
 /// Bytes of a tool's definition, as a model reads it.

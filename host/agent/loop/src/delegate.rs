@@ -36,7 +36,7 @@ Hands a part of your task to another agent, which works on it in a context of it
 a search through much text, or for parts that don't need each other: several calls with access \"read\" work at the same time. It knows nothing of \
 this conversation, so say all that it needs, and what its answer must contain.";
 
-/// What a sub-agent is told beside what its agent was told.
+/// The instructions to a sub-agent, added to the system text of its agent.
 const SYSTEM: &str = "\
 You work for another agent, which gave you this task and reads nothing but your last message. Put into it everything that the task asks for, with the \
 paths and lines where you found it. Nobody answers questions: if something is missing, say what.";
@@ -44,10 +44,10 @@ paths and lines where you found it. Nobody answers questions: if something is mi
 /// Bytes of a task.
 const MAX_TASK: usize = 256 * 1024;
 
-/// Tools that a call names.
+/// Tools that a call may name.
 const MAX_TOOLS: usize = 256;
 
-/// Seconds for a task that names none.
+/// Seconds for a task without a `timeout`.
 const USUAL_SECS: u64 = 600;
 
 /// Characters of a progress message.
@@ -82,7 +82,7 @@ struct Arguments {
     #[serde(default = "read")]
     access: Access,
     tools: Option<Vec<String>>,
-    // The host reads it too: it bounds the call.
+    // The host reads the timeout, which bounds the call.
     #[serde(default, rename = "timeout")]
     _timeout: Option<f64>,
 }
@@ -113,12 +113,12 @@ impl Delegates {
         Some(Arc::new(Self { tool: Arc::new(definition()), shared: Arc::new(shared) }))
     }
 
-    /// Gives it the host whose tools sub-agents get. Before that, its calls fail.
+    /// Sets the host whose tools sub-agents get. Before that, calls of `delegate` fail.
     pub fn attach(&self, host: &Arc<Host>) {
         let _ = self.shared.host.set(Arc::downgrade(host));
     }
 
-    /// Lets an agent hand on work: what it takes counts as the agent's.
+    /// Lets an agent delegate work. The tokens and costs of that work count as the agent's.
     pub fn join(&self, agent: &mut Agent) {
         agent.enable_delegation(Arc::clone(&self.shared.desk));
     }
@@ -191,10 +191,13 @@ impl ToolSource for Delegates {
 
 impl Shared {
     async fn delegate(&self, call: &Call) -> Outcome {
-        let host = self.host.get().and_then(Weak::upgrade);
-        let host = host.ok_or_else(|| failed("this front end starts no agents"))?;
-        let outer = host.outer_call(&call.id);
-        let outer = outer.ok_or_else(|| failed("the call isn't running any more"))?;
+        let host = self
+            .host
+            .get()
+            .and_then(Weak::upgrade)
+            .ok_or_else(|| failed("this front end starts no agents"))?;
+        let outer =
+            host.outer_call(&call.id).ok_or_else(|| failed("the call isn't running any more"))?;
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
         if arguments.task.len() > MAX_TASK {
@@ -228,7 +231,7 @@ impl Shared {
         self.join(&mut agent);
         let budget = Arc::clone(&delegator.budget);
         let mut watcher = Watcher { events: Arc::clone(&call.events), answer: String::new() };
-        // Its calls end with this one, also if nobody waits for it any more.
+        // The sub-agent's calls end with this call, also if nobody waits for this call any more.
         let cancel = call.cancel.child_token();
         let _guard = cancel.clone().drop_guard();
         let task = vec![Part::Text(arguments.task)];
@@ -241,7 +244,7 @@ impl Shared {
         agent.enable_delegation(Arc::clone(&self.desk));
     }
 
-    /// A client of the host as one that hands on work, with the limits of one task.
+    /// A client of the host as a parent agent, with the limits of one task.
     async fn client(&self, host: Arc<Host>, outer: &ParentCall) -> Result<ParentAgent, AgentError> {
         let start = self.start();
         let models = start.models(start.choose().await?).await?;
@@ -265,7 +268,7 @@ impl Shared {
             phase: Phase::Executor,
             front_end: self.front_end,
             instructions: &[],
-            // `load_skill` lists them itself there.
+            // `load_skill` lists the skills itself in this case.
             skills: "",
         }
     }
@@ -283,22 +286,19 @@ impl Shared {
         let given = &delegator.settings;
         let system = match delegator.outside.depth {
             0 => format!("{}\n\n{SYSTEM}", given.system),
-            // It was told already.
+            // The system text of a sub-agent has the instructions already.
             _ => given.system.clone(),
         };
-        let (models, settings) = match self.config.values.agent.delegate.provider.is_empty() {
-            true => {
-                let settings = AgentSettings { system, ..given.clone() };
-                (delegator.outside.models.clone(), settings)
-            }
-            false => {
-                let start = self.start();
-                let chosen: ChosenModel = start.choose().await?;
-                let models = start.models(chosen).await?;
-                let system = models.model.endpoint().hide_keys(&system);
-                let settings = start.settings(&models, system).await;
-                (models, settings)
-            }
+        let (models, settings) = if self.config.values.agent.delegate.provider.is_empty() {
+            let settings = AgentSettings { system, ..given.clone() };
+            (delegator.outside.models.clone(), settings)
+        } else {
+            let start = self.start();
+            let chosen: ChosenModel = start.choose().await?;
+            let models = start.models(chosen).await?;
+            let system = models.model.endpoint().hide_keys(&system);
+            let settings = start.settings(&models, system).await;
+            (models, settings)
         };
         let left = delegator.time_left().unwrap_or_default();
         let settings = AgentSettings { max_time: time.min(left), ..settings };
@@ -328,7 +328,7 @@ impl Shared {
     }
 }
 
-/// What an agent reaches that works within a call.
+/// The environment of an agent that works within a call.
 fn live(host: Arc<Host>, outer: &ParentCall, models: AskedModels) -> AgentEnvironment {
     let approver = outer.approver.clone().unwrap_or_else(|| Arc::new(NobodyAsks));
     AgentEnvironment {
@@ -344,8 +344,8 @@ fn live(host: Arc<Host>, outer: &ParentCall, models: AskedModels) -> AgentEnviro
     }
 }
 
-/// The names of the tools that a sub-agent may call: those of its agent, of which the call may
-/// name some.
+/// The names of the tools that a sub-agent may call: its agent's tools, or the ones of them that
+/// the call names.
 fn chosen_tools(
     host: &Host,
     delegator: &ParentAgent,
@@ -372,7 +372,7 @@ fn chosen_tools(
     Ok(tools)
 }
 
-/// What its agent is told.
+/// The answer to the parent agent.
 fn answer(ending: &TaskEnd, text: String) -> Outcome {
     let (code, what) = match ending.kind {
         EndKind::Done => return Ok(Output::text(text)),
@@ -382,9 +382,10 @@ fn answer(ending: &TaskEnd, text: String) -> Outcome {
         EndKind::Budget => ("budget", "the other agent reached a limit"),
         EndKind::Error => ("model", "the other agent failed"),
     };
-    let message = match ending.reason.is_empty() {
-        true => what.to_owned(),
-        false => format!("{what}: {}", ending.reason),
+    let message = if ending.reason.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}: {}", ending.reason)
     };
     let mut failure = failed(&message).with_code(code);
     if !text.trim().is_empty() {
@@ -401,7 +402,7 @@ fn cancelled() -> Failure {
     Failure::new(Category::Cancelled, "the call was cancelled")
 }
 
-/// No agent could begin.
+/// The failure if no agent could start.
 fn unable(error: AgentError) -> Failure {
     failed(&format!("no other agent can work: {error}"))
 }
@@ -430,7 +431,7 @@ impl RunEvents for Watcher {
     }
 }
 
-/// Nobody can be asked.
+/// The approver of a call in which nobody can be asked.
 struct NobodyAsks;
 
 impl Approver for NobodyAsks {

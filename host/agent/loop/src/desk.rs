@@ -11,16 +11,16 @@ use crate::environment::AgentEnvironment;
 use crate::record::Delegated;
 use crate::settings::AgentSettings;
 
-/// An agent that works on a task, as those that it hands work to see it.
+/// An agent that works on a task, as its sub-agents see it.
 pub(crate) struct ParentAgent {
     pub(crate) outside: Arc<AgentEnvironment>,
     pub(crate) settings: AgentSettings,
     /// The names of the tools that it may call.
     pub(crate) tools: BTreeSet<String>,
-    /// What the task may still take.
+    /// The limits of the task, and how much of them is used.
     pub(crate) budget: Arc<TaskBudget>,
     pub(crate) clock: TaskClock,
-    /// For those that work at the same time.
+    /// The places for sub-agents that work at the same time.
     pub(crate) places: Arc<Semaphore>,
     finished: Mutex<Vec<Delegated>>,
 }
@@ -37,17 +37,17 @@ impl ParentAgent {
         Self { outside, settings, tools, budget, clock, places, finished: Mutex::default() }
     }
 
-    /// The time that is left for the task. `None`: none is.
+    /// The time that is left for the task. `None`: the time is over.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         self.clock.left(self.outside.waited())
     }
 
-    /// Another agent has done the work.
+    /// Adds the work that a sub-agent has done.
     pub(crate) fn finish(&self, delegated: Delegated) {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner).push(delegated);
     }
 
-    /// The work that others have done since the last time that this was asked.
+    /// Takes the work that sub-agents have done since the last call.
     pub(crate) fn take_finished(&self) -> Vec<Delegated> {
         std::mem::take(&mut *self.finished.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -56,9 +56,9 @@ impl ParentAgent {
 /// The name of a session, and the agent in it; `None` is the primary one.
 type Key = (String, Option<String>);
 
-/// Those that work right now.
+/// The agents that work right now.
 pub(crate) struct DelegateRegistry {
-    /// How many may work for one agent at the same time.
+    /// The number of sub-agents that may work for one agent at the same time.
     at_once: usize,
     /// The places of clients of the host, which are no agents at this desk, by their session.
     clients: Mutex<HashMap<String, Weak<Semaphore>>>,
@@ -77,7 +77,7 @@ impl DelegateRegistry {
         Self { at_once, clients: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Places for an agent.
+    /// The places for an agent's sub-agents.
     pub(crate) fn places(&self) -> Arc<Semaphore> {
         Arc::new(Semaphore::new(self.at_once))
     }
@@ -94,7 +94,7 @@ impl DelegateRegistry {
         })
     }
 
-    /// An agent begins with a task.
+    /// Registers an agent that begins a task.
     pub(crate) fn enter(self: &Arc<Self>, delegator: &Arc<ParentAgent>) -> DeskEntry {
         let AgentEnvironment { session, caller, .. } = &*delegator.outside;
         let key = (session.name().to_string(), caller.clone());

@@ -10,7 +10,7 @@ use toolhold_models::TokenUsage;
 pub struct TaskEnd {
     /// The kind.
     pub kind: EndKind,
-    /// What ended it, for the person. Empty: the model's answer says it.
+    /// The reason of the end, for the person. Empty: the model's answer says it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -24,7 +24,7 @@ pub enum EndKind {
     Done,
     /// The model repeated itself, refused, or said nothing.
     GaveUp,
-    /// What the task needed was denied, and the model had nothing else to try.
+    /// Calls that the task needed were denied, and the model had nothing else to try.
     Denied,
     /// A limit of turns, time, tokens or cost was reached.
     Budget,
@@ -55,7 +55,7 @@ impl TaskEnd {
     }
 }
 
-/// What was taken.
+/// Tokens and costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Answers of models.
@@ -68,15 +68,15 @@ pub struct Spent {
     pub cache_written: u64,
     /// Tokens that models wrote.
     pub output: u64,
-    /// What that cost, by the prices of the configuration.
+    /// The costs, by the prices of the configuration.
     pub cost: f64,
 }
 
-/// Tokens that one answer takes at most. What a server says beyond that is wrong.
+/// Tokens that one answer takes at most. A larger number of a server is wrong.
 const MAX_TOKENS: u64 = 1_000_000_000;
 
 impl Spent {
-    /// With one more answer.
+    /// Adds one more answer.
     pub(crate) fn add(&mut self, usage: &TokenUsage, prices: &Prices) {
         let [input, cache_read, cache_written, output] =
             [usage.input, usage.cache_read, usage.cache_written, usage.output]
@@ -89,7 +89,7 @@ impl Spent {
         self.cost += cost(prices, [input, cache_read, cache_written, output]);
     }
 
-    /// With what something else took, such as another agent.
+    /// Adds the tokens and costs of something else, such as another agent.
     pub fn add_all(&mut self, other: &Self) {
         self.turns = self.turns.saturating_add(other.turns);
         self.input = self.input.saturating_add(other.input);
@@ -105,7 +105,7 @@ impl Spent {
         parts.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// What was taken since `earlier`.
+    /// The tokens and costs since `earlier`.
     #[must_use]
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -119,11 +119,15 @@ impl Spent {
     }
 }
 
-/// What an answer costs.
+/// The costs of an answer.
 #[expect(clippy::cast_precision_loss, reason = "no answer has 2^53 tokens")]
 fn cost(prices: &Prices, parts: [u64; 4]) -> f64 {
-    let or_input = |price: Amount| if price.get() > 0.0 { price } else { prices.input };
-    let (read, write) = (or_input(prices.cache_read), or_input(prices.cache_write));
+    let read = price_or(prices.cache_read, prices.input);
+    let write = price_or(prices.cache_write, prices.input);
     let each = [prices.input, read, write, prices.output];
     parts.iter().zip(each).map(|(tokens, price)| *tokens as f64 * price.get() / 1e6).sum()
+}
+
+fn price_or(price: Amount, usual: Amount) -> Amount {
+    if price.get() > 0.0 { price } else { usual }
 }

@@ -57,11 +57,11 @@ pub(crate) struct AgentEnvironment {
 #[derive(Clone, Debug)]
 pub(crate) struct AskedModels {
     pub(crate) model: ChosenModel,
-    /// The one that summarises. `None`: `model` does.
+    /// The model that summarises. `None`: `model` does.
     pub(crate) summariser: Option<ChosenModel>,
-    /// The one that corrects arguments. `None`: none does.
+    /// The model that corrects arguments. `None`: arguments aren't corrected.
     pub(crate) corrector: Option<ChosenModel>,
-    /// The one that makes vectors, by which tools are chosen. `None`: words choose them.
+    /// The model that makes vectors, by which tools are chosen. `None`: tools are chosen by words.
     pub(crate) embedder: Option<Embedder>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct ReadyCall {
     pub(crate) read_only: bool,
     /// Whether it needs approval if it acts.
     pub(crate) is_doubtful: bool,
-    /// What the model is told with the result.
+    /// A warning for the model, with the result.
     pub(crate) warning: Option<String>,
 }
 
@@ -104,18 +104,19 @@ impl ReadyCall {
     }
 }
 
-/// A call with its result, and what else the host says of it.
+/// A call with its result, and other facts from the host.
 pub(crate) struct AnsweredCall {
     pub(crate) result: RecordedResult,
     /// Whether the tool says that there is no such path.
     pub(crate) is_missing: bool,
-    /// Why the arguments don't match the tool's schema. Then no gate was asked, and nothing ran.
+    /// The reason why the arguments don't match the tool's schema. In this case no gate was asked,
+    /// and nothing ran.
     pub(crate) unfit: Option<String>,
     /// `None`: the result is whole, or what `read_overflow` reads.
     pub(crate) cut: Option<CutResult>,
 }
 
-/// What the host says of a result that was cut.
+/// Facts from the host about a result that was cut.
 pub(crate) struct CutResult {
     /// The tool's full name.
     pub(crate) tool: String,
@@ -125,7 +126,7 @@ pub(crate) struct CutResult {
     pub(crate) notices: Vec<String>,
 }
 
-/// Why the model gave no answer.
+/// The reason why the model gave no answer.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum AskError {
     /// The task was cancelled.
@@ -152,7 +153,7 @@ impl AgentEnvironment {
         Ok(tools)
     }
 
-    /// Why an agent may not make a call for another one.
+    /// The failure of a call that an agent may not make for another agent.
     fn refusal(&self, call: &ReadyCall) -> Option<Failure> {
         let allowed = self.allowed.as_ref()?;
         let name = self.host.tool(&call.name).map(|tool| tool.name.clone());
@@ -202,7 +203,7 @@ impl AgentEnvironment {
         Some(answered(self.models.corrector.as_ref()?.ask(turn, &mut |_| {}, cancel).await))
     }
 
-    /// Makes calls: all at once. `told`: gets what happens while they run.
+    /// Makes calls, all at once. `told` gets the events while they run.
     pub(crate) async fn call_all(
         self: &Arc<Self>,
         calls: &[ReadyCall],
@@ -211,7 +212,9 @@ impl AgentEnvironment {
     ) -> Vec<AnsweredCall> {
         let mut running = Vec::new();
         for call in calls {
-            let (live, call, cancel) = (Arc::clone(self), call.clone(), cancel.clone());
+            let live = Arc::clone(self);
+            let call = call.clone();
+            let cancel = cancel.clone();
             let told = Arc::clone(told);
             running.push(tokio::spawn(async move { live.call(&call, told, &cancel).await }));
         }
@@ -254,8 +257,8 @@ impl AgentEnvironment {
             return AnsweredCall { result, is_missing: false, unfit: None, cut: None };
         }
         let live = Arc::clone(self);
-        let hide = move |text: &str| live.without_keys(text);
-        let shown = Arc::new(CallEvents::new(&call.id, told, Box::new(hide)));
+        let hide = Box::new(move |text: &str| live.without_keys(text));
+        let shown = Arc::new(CallEvents::new(&call.id, told, hide));
         let approver = AnnouncingApprover::new(Arc::clone(&self.approver), Arc::clone(&shown));
         let request = Request {
             session: Some(self.session.clone()),
@@ -294,13 +297,16 @@ impl AgentEnvironment {
         Some(CutResult { tool, is_untrusted: answer.untrusted, notices })
     }
 
-    /// Those of some paths that exist, or of which nobody may know it: only what the agent may read
-    /// without a question is looked at. A file system that doesn't answer in time counts as one
-    /// that has them.
+    /// The paths that exist, or whose existence the agent may not learn: only paths that the agent
+    /// may read without approval are looked at. If the file system doesn't answer in time, all
+    /// paths count as existing.
     pub(crate) async fn existing(self: &Arc<Self>, paths: Vec<String>) -> BTreeSet<String> {
-        let (live, looked_at) = (Arc::clone(self), paths.clone());
-        let look = move || looked_at.into_iter().filter(|path| !live.is_missing(path)).collect();
-        match tokio::time::timeout(LOOK, tokio::task::spawn_blocking(look)).await {
+        let live = Arc::clone(self);
+        let looked_at = paths.clone();
+        let looking = tokio::task::spawn_blocking(move || {
+            looked_at.into_iter().filter(|path| !live.is_missing(path)).collect()
+        });
+        match tokio::time::timeout(LOOK, looking).await {
             Ok(Ok(found)) => found,
             _ => paths.into_iter().collect(),
         }
@@ -339,8 +345,7 @@ impl FileFinder {
     /// The files whose paths go on from `wanted`, as the tool `find_path` finds them without a
     /// question: at most [`MAX_FOUND`], and none that the rules hide.
     pub async fn find(&self, wanted: &str) -> Vec<String> {
-        let is_plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
-        if !wanted.chars().all(is_plain) {
+        if !wanted.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c)) {
             return Vec::new();
         }
         let (folder, name) = wanted.rsplit_once('/').unwrap_or((".", wanted));
@@ -364,31 +369,34 @@ impl FileFinder {
 
 /// The answer of the host, as the model gets it and as it is recorded.
 fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
-    let (rest, filtered) = (answer.rest, answer.filtered);
+    let rest = answer.rest;
+    let filtered = answer.filtered;
     let (content, category) = match answer.outcome {
-        Ok(output) => (parts(output.content), None),
+        Ok(output) => (parts(&output.content), None),
         Err(failure) => {
             let mut content = vec![Part::Text(failure.feedback())];
-            content.extend(parts(failure.content));
+            content.extend(parts(&failure.content));
             (content, Some(failure.category))
         }
     };
     let mut result = RecordedResult::new(call, content, category);
-    (result.rest, result.filtered) = (rest, filtered);
+    result.rest = rest;
+    result.filtered = filtered;
     result
 }
 
 impl RecordedResult {
     /// The result of a call.
     pub(crate) fn new(call: &ReadyCall, content: Vec<Part>, category: Option<Category>) -> Self {
-        let is_empty = |part: &Part| matches!(part, Part::Text(text) if text.trim().is_empty());
-        let content = match content.iter().all(is_empty) {
+        let is_blank =
+            content.iter().all(|part| matches!(part, Part::Text(text) if text.trim().is_empty()));
+        let content = if !is_blank {
+            content
+        } else if category.is_none() {
             // Small models take a result without a word for a failure.
-            true if category.is_none() => {
-                vec![Part::Text("(the call succeeded, without output)".to_owned())]
-            }
-            true => vec![Part::Text("(no output)".to_owned())],
-            false => content,
+            vec![Part::Text("(the call succeeded, without output)".to_owned())]
+        } else {
+            vec![Part::Text("(no output)".to_owned())]
         };
         let result = CallResult {
             call: call.id.clone(),
@@ -402,21 +410,22 @@ impl RecordedResult {
 }
 
 /// The parts of an answer that a model can read.
-fn parts(content: Vec<Content>) -> Vec<Part> {
-    let part = |content: Content| {
-        let media_type = content.media_type.as_deref().unwrap_or("application/octet-stream");
-        match &content.body {
-            Body::Text(text) => Part::Text(text.clone()),
-            Body::Bytes(bytes) if is_image(media_type) && bytes.len() <= MAX_IMAGE => {
-                Part::Image { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) }
-            }
-            Body::Bytes(bytes) => {
-                Part::Text(format!("[{} bytes of {media_type}, left out]", bytes.len()))
-            }
-            Body::Link(uri) => Part::Text(format!("[{uri}]")),
+fn parts(content: &[Content]) -> Vec<Part> {
+    content.iter().map(readable_part).collect()
+}
+
+fn readable_part(content: &Content) -> Part {
+    let media_type = content.media_type.as_deref().unwrap_or("application/octet-stream");
+    match &content.body {
+        Body::Text(text) => Part::Text(text.clone()),
+        Body::Bytes(bytes) if is_image(media_type) && bytes.len() <= MAX_IMAGE => {
+            Part::Image { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) }
         }
-    };
-    content.into_iter().map(part).collect()
+        Body::Bytes(bytes) => {
+            Part::Text(format!("[{} bytes of {media_type}, left out]", bytes.len()))
+        }
+        Body::Link(uri) => Part::Text(format!("[{uri}]")),
+    }
 }
 
 fn is_image(media_type: &str) -> bool {

@@ -1,9 +1,9 @@
-//! Why a session of the agent can't be used, as the person is told.
+//! The reasons why a session of the agent can't be used, for the person.
 
 use toolhold_core::HostError;
 use toolhold_models::choice::ChoiceError;
 
-/// Why a session can't be used, for the person.
+/// The reason why a session can't be used, for the person.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// There is no such session.
@@ -12,7 +12,7 @@ pub enum AgentError {
     /// Another process has it open.
     #[error("the session `{0}` is running in another process")]
     Running(String),
-    /// It belongs to another directory.
+    /// The session belongs to another directory.
     #[error("the session `{id}` works in {directory}; go there to go on with it")]
     Elsewhere {
         /// Its ID.
@@ -20,7 +20,7 @@ pub enum AgentError {
         /// Its working directory.
         directory: String,
     },
-    /// It would be larger than it may be.
+    /// The session's file would be larger than the limit.
     #[error(
         "the session `{id}` would be {bytes} bytes; the limit is {limit}: `session_mib` in [agent]"
     )]
@@ -32,7 +32,7 @@ pub enum AgentError {
         /// The limit.
         limit: u64,
     },
-    /// One of its entries would be larger than one may be.
+    /// An entry of the session would be larger than the limit.
     #[error("the session `{id}` would have an entry of {bytes} bytes; the limit is {limit}")]
     LargeEntry {
         /// Its ID.

@@ -11,8 +11,8 @@ use crate::ending::{Spent, TaskEnd};
 /// same.
 ///
 /// A session that is replayed gives the same events, except for the parts of answers: it gives each
-/// text in one part; and except for what is over with its moment: live output, questions and
-/// messages that wait.
+/// text in one part; and without live output, questions and waiting messages, which pass with their
+/// moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
@@ -55,7 +55,7 @@ pub enum RunEvent {
         text: String,
         /// The number of calls in it.
         calls: usize,
-        /// What the answer took.
+        /// The tokens and costs of the answer.
         spent: Spent,
     },
     /// A call begins.
@@ -88,7 +88,7 @@ pub enum RunEvent {
         caller: Option<String>,
         /// The tool's full name.
         tool: String,
-        /// What the call acts on: paths, commands and URLs.
+        /// The paths, commands and URLs that the call acts on.
         acts_on: Vec<String>,
         /// The rule that asks.
         rule: String,
@@ -99,7 +99,8 @@ pub enum RunEvent {
         /// The change of a file, as a unified diff.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         diff: Option<String>,
-        /// What a permanent approval would write, and where. `None`: there can't be one.
+        /// The text that a permanent approval would write, and its place. `None`: a permanent
+        /// approval isn't possible.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         always: Option<String>,
     },
@@ -109,7 +110,7 @@ pub enum RunEvent {
         id: String,
         /// The call's ID in this session.
         call: String,
-        /// Who asks, and what, for people.
+        /// The asking tool and its question, for people.
         text: String,
         /// The JSON Schema of the answer. `None`: the person is to open an address.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,9 +122,9 @@ pub enum RunEvent {
         id: String,
         /// The answer.
         answer: QuestionAnswer,
-        /// Who answered. Empty: nobody did.
+        /// The person or program that answered. Empty: nobody answered.
         by: String,
-        /// What the person said to a no, or why nobody answered.
+        /// The person's reason for a no, or the reason why nobody answered.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
@@ -143,15 +144,15 @@ pub enum RunEvent {
         /// The category of a failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         category: Option<String>,
-        /// What the model is told, without images.
+        /// The text for the model, without images.
         text: String,
-        /// What filters left out of it. `None`: nothing.
+        /// The parts that filters left out. `None`: nothing was left out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filtered: Option<FilterSummary>,
     },
     /// Toolhold did something of its own: it waited, left something out, or pointed something out.
     Notice {
-        /// What.
+        /// The text.
         text: String,
     },
     /// The task ended.
@@ -159,9 +160,9 @@ pub enum RunEvent {
         /// How.
         #[serde(flatten)]
         ending: TaskEnd,
-        /// What the task took.
+        /// The tokens and costs of the task.
         spent: Spent,
-        /// What the whole session has taken so far.
+        /// The tokens and costs of the whole session so far.
         session: Spent,
     },
 }
@@ -176,7 +177,7 @@ pub enum QuestionAnswer {
     Session,
     /// Approved for good: a rule was written.
     Always,
-    /// What a tool asked for was given.
+    /// The person gave the answer that a tool asked for.
     Given,
     /// Refused.
     No,

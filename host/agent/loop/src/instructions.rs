@@ -1,8 +1,8 @@
 //! Finds `AGENTS.md` and `TOOLHOLD.md` in the working directory and the directories above it, and
 //! remembers which ones a person has seen.
 //!
-//! They are as untrusted as the repository that brings them. Each counts after a person has seen
-//! it, until it changes.
+//! The files are as untrusted as the repository that brings them. A file applies after a person has
+//! seen it, until it changes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use toolhold_core::config::Folders;
 use toolhold_core::state;
 use toolhold_core::text::neutral_owned;
 
-/// The names, the one that counts more last.
+/// The file names. The last name takes precedence.
 const NAMES: [&str; 2] = ["AGENTS.md", "TOOLHOLD.md"];
 
 /// Bytes of one file.
@@ -41,17 +41,18 @@ pub struct InstructionFile {
     digest: String,
 }
 
-/// The files that count for a directory: those of directories further up first. Others are named
-/// with the reason. Blocks.
+/// The files that apply to a directory, the ones of upper directories first, and a reason for each
+/// file that is left out. Blocks.
 ///
 /// # Errors
 ///
-/// What a person has seen can't be read.
+/// The record of the files that a person has seen can't be read.
 pub fn find_instructions(
     directory: &Path,
     folders: &Folders,
 ) -> Result<(Vec<InstructionFile>, Vec<String>), HostError> {
-    let (mut files, mut left_out) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
+    let mut left_out = Vec::new();
     let directories: Vec<&Path> = directory.ancestors().take(MAX_DIRECTORIES).collect();
     // Anybody may write into a directory above, such as /tmp.
     let owner = directory.metadata().map_or(0, |directory| directory.uid());
@@ -84,7 +85,7 @@ pub fn find_instructions(
 ///
 /// # Errors
 ///
-/// It can't be written.
+/// The record can't be written.
 pub fn remember_instructions(
     files: &[InstructionFile],
     folders: &Folders,
@@ -99,11 +100,11 @@ pub fn remember_instructions(
 
 /// The files as a part of the system text.
 pub(crate) fn in_words(files: &[InstructionFile]) -> String {
-    let file = |file: &InstructionFile| {
+    let texts = files.iter().map(|file| {
         let path = toolhold_core::text::neutral_line(&file.path.display().to_string());
         format!("\n\nInstructions of the project, from {path}:\n\n{}", file.text.trim_end())
-    };
-    files.iter().map(file).collect()
+    });
+    texts.collect()
 }
 
 fn folder(folders: &Folders) -> PathBuf {
@@ -131,8 +132,8 @@ enum InstructionError {
     TooLarge,
 }
 
-/// The text of a file of one of `owners`. `None`: there is none. A link may lead to a file beside
-/// it or below, and not to one that the repository doesn't have.
+/// The text of a file of one of `owners`. `None`: there is no such file. A link may lead to a file
+/// next to it or below, and not out of the repository.
 fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError> {
     if matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
         return Ok(None);
@@ -142,9 +143,8 @@ fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError>
     if !target.starts_with(folder) {
         return Err(InstructionError::LinkOutside);
     }
-    // What a rule keeps from tools, such as `.env`, isn't read by another name.
-    let is_text = |name: &Path| name.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"));
-    if !is_text(&target) {
+    // A file that a rule keeps from tools, such as `.env`, isn't read by another name.
+    if !target.extension().is_some_and(|it| it.eq_ignore_ascii_case("md")) {
         return Err(InstructionError::NotMarkdown);
     }
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;

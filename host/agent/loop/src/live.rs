@@ -13,7 +13,7 @@ use toolhold_core::{Content, Events, Progress};
 
 use crate::events::{RunEvent, RunEvents};
 
-/// Bytes of one call's output that wait. Of more, the last ones count.
+/// Bytes of one call's output that wait. If there are more, the last ones stay.
 const MAX_WAITING: usize = 16 * 1024;
 
 /// Time between two events with output, so that a flood is a few large ones.
@@ -26,7 +26,7 @@ pub(crate) struct LiveEvents(Mutex<Waiting>);
 #[derive(Default)]
 struct Waiting {
     events: VecDeque<RunEvent>,
-    /// Whoever passes them on.
+    /// The task that passes the events on.
     waker: Option<Waker>,
 }
 
@@ -37,7 +37,8 @@ impl LiveEvents {
         work: impl Future<Output = T>,
         events: &mut dyn RunEvents,
     ) -> T {
-        let (mut work, mut next) = (pin!(work), pin!(sleep(Duration::ZERO)));
+        let mut work = pin!(work);
+        let mut next = pin!(sleep(Duration::ZERO));
         poll_fn(|context| {
             let done = work.as_mut().poll(context);
             let is_due = done.is_ready() || next.as_mut().poll(context).is_ready();
@@ -52,15 +53,13 @@ impl LiveEvents {
         .await
     }
 
-    /// What waits. Output alone waits until it is due.
+    /// Takes the waiting events. If all of them are output, they wait until they are due.
     fn take(&self, is_due: bool, waker: &Waker) -> VecDeque<RunEvent> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.waker = Some(waker.clone());
-        let is_output = |event: &RunEvent| matches!(event, RunEvent::CallOutput { .. });
-        match is_due || !waiting.events.iter().all(is_output) {
-            true => std::mem::take(&mut waiting.events),
-            false => VecDeque::new(),
-        }
+        let is_output =
+            waiting.events.iter().all(|event| matches!(event, RunEvent::CallOutput { .. }));
+        if is_due || !is_output { std::mem::take(&mut waiting.events) } else { VecDeque::new() }
     }
 
     fn push(&self, event: RunEvent) {
@@ -82,7 +81,8 @@ impl LiveEvents {
                 _ => None,
             });
             let Some((text, left_out)) = of_call else {
-                let (mut text, mut left_out) = (more.to_owned(), 0);
+                let mut text = more.to_owned();
+                let mut left_out = 0;
                 shorten(&mut text, &mut left_out);
                 events.push_back(RunEvent::CallOutput { id: call.to_owned(), text, left_out });
                 return;
@@ -93,7 +93,7 @@ impl LiveEvents {
     }
 }
 
-/// Leaves out the beginning of what is too much.
+/// Leaves out the beginning of a text that is too long.
 fn shorten(text: &mut String, left_out: &mut u64) {
     let Some(mut cut) = text.len().checked_sub(MAX_WAITING) else { return };
     while !text.is_char_boundary(cut) {

@@ -1,5 +1,5 @@
-//! Shows the text and thoughts of a model's answer while it comes, and returns what is recorded of
-//! each part.
+//! Shows the text and thoughts of a model's answer while it comes, and returns the notice that is
+//! recorded of a part.
 
 use toolhold_models::ModelEvent;
 
@@ -7,7 +7,7 @@ use toolhold_text_calls::{CallSplitter, ShownText};
 
 use crate::events::{RunEvent, RunEvents};
 
-/// A part of an answer, for whoever shows it. Returns what is recorded of it.
+/// Shows a part of an answer. Returns the notice that is recorded of it.
 pub(crate) fn part(
     event: ModelEvent,
     splitter: Option<&mut CallSplitter<'_>>,
@@ -17,7 +17,7 @@ pub(crate) fn part(
         ModelEvent::Text(text) => {
             let shown = match splitter {
                 None => ShownText { text, ..ShownText::default() },
-                // What may be a call isn't shown before that is clear.
+                // A text that may be a call isn't shown before that is clear.
                 Some(splitter) => splitter.push(&text),
             };
             show(shown, events);

@@ -28,16 +28,16 @@ const PLACEHOLDERS: [&str; 7] =
 pub(crate) struct PathWarning {
     /// The path, bounded, on one line.
     pub(crate) path: String,
-    /// Why.
+    /// The reason.
     pub(crate) reason: Reason,
 }
 
-/// Why a path looks made up.
+/// The reason why a path looks made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// It stands in nothing that the model has read, and doesn't exist.
+    /// The path is in no text that the model has read, and doesn't exist.
     Unseen,
-    /// It is a path of examples, such as `/path/to/file`.
+    /// The path is typical of examples, such as `/path/to/file`.
     Placeholder,
 }
 
@@ -126,8 +126,7 @@ fn is_placeholder(path: &str) -> bool {
 
 /// The words of a text that are paths: they have a slash, and a form that prose doesn't have.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
-    let separates = |c: char| c.is_whitespace() || "\"'`()[]<>|,;=".contains(c);
-    text.split(separates).filter_map(path)
+    text.split(|c: char| c.is_whitespace() || "\"'`()[]<>|,;=".contains(c)).filter_map(path)
 }
 
 /// The path in a word, without a full stop or a line number behind it.
@@ -141,8 +140,7 @@ fn path(word: &str) -> Option<&str> {
         path = before;
     }
     let (folders, name) = path.rsplit_once('/')?;
-    let odd = |c: char| "*?{}$\\@#%^&".contains(c);
-    if path.contains("//") || path.contains(odd) || path.starts_with('-') || path.starts_with('~') {
+    if path.contains("//") || path.contains(is_odd) || path.starts_with(['-', '~']) {
         return None;
     }
     let has_extension = name.rsplit_once('.').is_some_and(|(stem, extension)| {
@@ -152,6 +150,10 @@ fn path(word: &str) -> Option<&str> {
     let rooted = begins && !name.is_empty() && (folders.len() > 1 || !path.starts_with('/'));
     // "and/or", "1/2" and "TCP/IP" are words.
     (has_extension || rooted).then_some(path)
+}
+
+fn is_odd(c: char) -> bool {
+    "*?{}$\\@#%^&".contains(c)
 }
 
 #[cfg(test)]

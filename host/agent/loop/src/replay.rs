@@ -57,7 +57,7 @@ impl RecordedSession {
     }
 }
 
-/// What is known of the session so far.
+/// The state of the session so far.
 #[derive(Default)]
 struct Replay {
     settings: Option<AgentSettings>,
@@ -66,7 +66,7 @@ struct Replay {
     /// Calls of the last answer that didn't begin yet.
     waiting: VecDeque<WantedCall>,
     spent: Spent,
-    /// What was taken before the task that runs. `None`: none does.
+    /// The tokens and costs before the running task. `None`: no task runs.
     before: Option<Spent>,
     last: EndKind,
 }
@@ -88,7 +88,8 @@ impl Replay {
                 }
                 let Some(forms) = &mut self.forms else { return };
                 let wanted = forms.wanted(&answer, number);
-                let (text, calls) = (wanted.text, wanted.calls.len());
+                let text = wanted.text;
+                let calls = wanted.calls.len();
                 let spent = self.spent.since(&before);
                 if !text.is_empty() {
                     events.event(RunEvent::TextPart { text: text.clone() });
@@ -138,17 +139,18 @@ impl Replay {
         forms.earlier.add_message(&text);
         self.tools = task.tools.unwrap_or_else(|| std::mem::take(&mut self.tools));
         forms.offer(&task.settings, &self.tools);
-        let (provider, model) = (task.settings.provider.clone(), task.settings.model.clone());
+        let provider = task.settings.provider.clone();
+        let model = task.settings.model.clone();
         let context = task.settings.context_tokens;
         events.event(RunEvent::Task { text, provider, model, context });
         self.settings = Some(task.settings);
     }
 
-    /// The calls that began before something came of the call `id`: so many.
+    /// Gives the events of waiting calls that began: of the next `all`, and at least of all up to
+    /// the call `id`.
     fn begin_calls(&mut self, id: &str, all: usize, events: &mut dyn RunEvents) {
         let mut begun = 0;
-        let is_own = |call: &WantedCall| call.id == id;
-        while begun < all || self.waiting.iter().any(is_own) {
+        while begun < all || self.waiting.iter().any(|call| call.id == id) {
             let Some(call) = self.waiting.pop_front() else { return };
             let mut arguments =
                 call.arguments.unwrap_or_else(|_| serde_json::Value::Object(Default::default()));
@@ -160,12 +162,13 @@ impl Replay {
 
     fn end(&mut self, ending: TaskEnd, events: &mut dyn RunEvents) {
         let before = self.before.take().unwrap_or(self.spent);
-        (self.last, self.waiting) = (ending.kind, VecDeque::new());
-        let (spent, session) = (self.spent.since(&before), self.spent);
-        events.event(RunEvent::Ended { ending, spent, session });
+        self.last = ending.kind;
+        self.waiting = VecDeque::new();
+        let spent = self.spent.since(&before);
+        events.event(RunEvent::Ended { ending, spent, session: self.spent });
     }
 
-    /// A task whose end isn't recorded.
+    /// Ends a task whose end isn't recorded.
     fn end_if_killed(&mut self, events: &mut dyn RunEvents) {
         if self.before.is_some() {
             let why = "the record of this task ends here: Toolhold was killed";

@@ -7,10 +7,10 @@ use toolhold_core::text::neutral_line;
 /// Keywords that providers of models refuse at the top of an input schema.
 const CHOICES: [&str; 8] = ["allOf", "anyOf", "else", "enum", "if", "not", "oneOf", "then"];
 
-/// Schemas in each other that are looked into for these.
+/// Levels of nested schemas that are searched for choices.
 const MAX_NESTED: usize = 3;
 
-/// Schemas between which one chooses. A schema that refers to itself has any number.
+/// Schemas in the choices of one schema. A schema that refers to itself has any number.
 const MAX_PARTS: usize = 200;
 
 /// Most characters of the name of an argument.
@@ -24,7 +24,7 @@ pub(crate) struct ArgumentNameError {
 }
 
 /// An input schema without a choice between schemas at the top, and without names of arguments that
-/// a provider refuses. What is left out here is checked when the tool is called.
+/// a provider refuses. The parts that are left out are checked when the tool is called.
 ///
 /// # Errors
 ///
@@ -44,16 +44,14 @@ pub(crate) fn for_providers(schema: &Value) -> Result<Value, ArgumentNameError> 
                 all.entry(name).or_insert(property);
             }
         }
-        if let (true, Some(Value::Array(names))) = (choice == "allOf", part.get("required")) {
+        if choice == "allOf"
+            && let Some(Value::Array(names)) = part.get("required")
+        {
             let all = fields.entry("required").or_insert_with(|| json!([]));
             let Some(all) = all.as_array_mut() else { continue };
             all.extend(names.iter().cloned());
         }
     }
-    let is_fit = |name: &str| {
-        let fits = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
-        !name.is_empty() && name.len() <= MAX_ARGUMENT && name.chars().all(fits)
-    };
     let required = schema["required"].as_array().into_iter().flatten();
     if let Some(name) = required.filter_map(Value::as_str).find(|name| !is_fit(name)) {
         return Err(ArgumentNameError { name: neutral_line(name) });
@@ -64,9 +62,16 @@ pub(crate) fn for_providers(schema: &Value) -> Result<Value, ArgumentNameError> 
     Ok(schema)
 }
 
-/// Adds the schemas between which the top of a schema chooses, each with the kind of the choice. What
-/// only one of several parts requires isn't required, so a choice `around` stays the kind of all in
-/// it.
+/// Whether providers accept the name of an argument.
+fn is_fit(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= MAX_ARGUMENT
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter))
+}
+
+/// Adds the schemas between which the top of a schema chooses, each with the kind of the choice. An
+/// argument that only one of several parts requires isn't required, so all parts in a choice have
+/// the kind of the choice `around` them.
 fn add_parts(
     schema: &Value,
     whole: &Value,
@@ -80,8 +85,10 @@ fn add_parts(
             if found.len() == MAX_PARTS {
                 return;
             }
-            let referred = part.get("$ref").and_then(Value::as_str);
-            let referred = referred.and_then(|place| whole.pointer(place.strip_prefix('#')?));
+            let referred = part
+                .get("$ref")
+                .and_then(Value::as_str)
+                .and_then(|place| whole.pointer(place.strip_prefix('#')?));
             let part = referred.unwrap_or(part);
             found.push((kind, part.clone()));
             if depth > 0 {

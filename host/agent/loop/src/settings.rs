@@ -17,9 +17,9 @@ pub struct AgentSettings {
     pub summary_model: String,
     /// The system text. It stays as it is for the whole session.
     pub system: String,
-    /// Tokens that the model reads at once, and the most that it may write of them.
+    /// Tokens that the model reads at once, its answer included.
     pub context_tokens: u64,
-    /// See above.
+    /// The most tokens that the model may write at once.
     pub max_output: u32,
     /// How much the model thinks.
     pub thinking: ThinkingLevel,
@@ -29,7 +29,8 @@ pub struct AgentSettings {
     pub is_local: bool,
     /// Whether a JSON text that is a whole answer may be a call.
     pub lenient_text: bool,
-    /// The complexity from which on a tool gets a field for thoughts. `None`: none gets one.
+    /// The complexity from which on a tool gets a field for thoughts. `None`: no tool gets the
+    /// field.
     pub thoughts: Option<f64>,
     /// Which tools are offered.
     #[serde(default)]
@@ -49,11 +50,11 @@ pub struct AgentSettings {
     pub max_tokens: u64,
     /// The cost of one task. 0: any.
     pub max_cost: f64,
-    /// What a million tokens cost.
+    /// The prices of a million tokens.
     pub prices: Prices,
-    /// The same of the model that summarises.
+    /// The prices of the model that summarises.
     pub summary_prices: Prices,
-    /// The model that corrects arguments. `None`: none does.
+    /// The model that corrects arguments. `None`: arguments aren't corrected.
     pub corrector: Option<Box<CorrectorSettings>>,
 }
 
@@ -70,6 +71,6 @@ pub struct CorrectorSettings {
     pub max_output: u32,
     /// The time for one correction.
     pub budget: Duration,
-    /// What a million tokens cost.
+    /// The prices of a million tokens.
     pub prices: Prices,
 }

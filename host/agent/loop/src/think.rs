@@ -27,7 +27,7 @@ const MAX_VALUES: usize = 10;
 /// Properties above this make a schema no more complex.
 const MAX_PROPERTIES: usize = 8;
 
-/// Which schemas get a field for thoughts.
+/// Adds a field for thoughts to complex schemas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Augmenter {
     threshold: f64,
@@ -69,7 +69,7 @@ impl Default for Augmenter {
     }
 }
 
-/// What [`strip`] left of the arguments.
+/// The outcome of [`strip`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stripped {
     /// There were no thoughts.
@@ -100,15 +100,14 @@ fn is_thought(name: &str) -> bool {
         .is_some_and(|start| start.eq_ignore_ascii_case(FIELD.as_bytes()))
 }
 
-/// How complex a schema is, from 0 to 1. Nesting counts for at most 0.3, a choice between schemas
-/// (`anyOf`, `oneOf`, `allOf`) for 0.4, the longest list of allowed values for at most 0.3, and the
-/// number of properties for at most 0.2.
+/// The complexity of a schema, from 0 to 1. Nesting counts for at most 0.3, a choice between
+/// schemas (`anyOf`, `oneOf`, `allOf`) for 0.4, the longest list of allowed values for at most 0.3,
+/// and the number of properties for at most 0.2.
 pub(crate) fn complexity(schema: &Value) -> f64 {
     let mut shape = Shape::default();
     shape.read_schema(schema);
     let properties =
         schema.get("properties").and_then(Value::as_object).map_or(0, |fields| fields.len());
-    let part = |count: usize, max: usize| count.min(max) as f64 / max as f64;
     let score = 0.3 * part(depth(schema, MAX_DEPTH), MAX_DEPTH)
         + if shape.has_choice { 0.4 } else { 0.0 }
         + 0.3 * part(shape.longest_list, MAX_VALUES)
@@ -116,7 +115,12 @@ pub(crate) fn complexity(schema: &Value) -> f64 {
     score.min(1.0)
 }
 
-/// The levels of nesting of a JSON value, at most `max`. A value without parts has one.
+/// The part of `max` that a count reaches, from 0 to 1.
+fn part(count: usize, max: usize) -> f64 {
+    count.min(max) as f64 / max as f64
+}
+
+/// The levels of nesting of a JSON value, at most `max`. A value without parts has one level.
 fn depth(value: &Value, max: usize) -> usize {
     if max <= 1 {
         return max;
@@ -129,7 +133,7 @@ fn depth(value: &Value, max: usize) -> usize {
     1 + deepest.unwrap_or(0)
 }
 
-/// What a schema contains at any depth.
+/// The content of a schema at any depth.
 #[derive(Default)]
 struct Shape {
     has_choice: bool,
@@ -137,7 +141,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Reads a schema. What is a property's name, or a value, is no keyword.
+    /// Reads a schema. Names of properties and values are no keywords.
     fn read_schema(&mut self, schema: &Value) {
         let Some(keywords) = schema.as_object() else { return };
         for (keyword, value) in keywords {

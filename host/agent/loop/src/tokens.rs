@@ -1,7 +1,7 @@
-//! How many tokens a conversation takes, estimated without the model's tokenizer and corrected by
-//! what the provider counts.
+//! Estimates the tokens of a conversation without the model's tokenizer, and corrects the estimate
+//! by the provider's counts.
 
-/// Tokens that a message takes beside its text.
+/// Tokens that a message takes in addition to its text.
 const PER_MESSAGE: u64 = 4;
 
 /// The least and the greatest factor by which estimates are corrected. A provider that reports
@@ -21,11 +21,11 @@ pub(crate) fn estimate(bytes: usize) -> u64 {
 
 /// The tokens of the next request.
 ///
-/// It begins with estimates. After each answer, the provider's count takes the place of what was
-/// estimated until then, and the ratio of both corrects what is added later.
+/// The meter begins with estimates. After each answer, the provider's count takes the place of the
+/// estimate until then, and the ratio of both corrects later estimates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenMeter {
-    /// What the provider counted last.
+    /// The last count of the provider.
     counted: u64,
     /// The estimate of what was added since.
     added: u64,
@@ -34,7 +34,7 @@ pub(crate) struct TokenMeter {
     factor: f64,
 }
 
-/// How full the context is.
+/// The fill level of the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fill {
     /// Nothing has to be done.
@@ -57,8 +57,8 @@ impl TokenMeter {
         self.whole = self.whole.saturating_add(estimate(bytes));
     }
 
-    /// Takes what the provider counted for the whole conversation until now: the request, with what
-    /// came from its cache. Call it before you add the model's answer. Zero is no count.
+    /// Takes the provider's count of the whole conversation until now: the request, with the part
+    /// from its cache. Call this before you add the model's answer. Zero is no count.
     pub(crate) fn correct(&mut self, request: u64) {
         if request == 0 {
             return;
@@ -71,28 +71,32 @@ impl TokenMeter {
         self.added = 0;
     }
 
-    /// Begins again with messages of these sizes, since the conversation was pruned or compressed.
-    /// The correction stays.
+    /// Begins again with messages of these sizes, because the conversation was pruned or
+    /// compressed. The correction stays.
     pub(crate) fn replace(&mut self, messages: impl IntoIterator<Item = usize>) {
-        (self.counted, self.added, self.whole) = (0, 0, 0);
+        self.counted = 0;
+        self.added = 0;
+        self.whole = 0;
         messages.into_iter().for_each(|bytes| self.add(bytes));
     }
 
-    /// The tokens of the next request. Where less than one of a provider's tokens was counted for
-    /// each estimated one, the estimate of what is new isn't made smaller: a budget holds.
+    /// The tokens of the next request. If the provider counted less than one token for each
+    /// estimated one, the estimate of new messages isn't made smaller, so that a budget holds.
     pub(crate) fn tokens(&self) -> u64 {
         let added = (self.added as f64 * self.factor.max(1.0)).ceil();
         self.counted.saturating_add(added as u64)
     }
 
-    /// How full a window of this many tokens is if the answer may take `answer` of them.
+    /// The fill level of a window of this many tokens if the answer may take `answer` of them.
     pub(crate) fn fill(&self, window: u64, answer: u64) -> Fill {
         let used = self.tokens() as f64;
         let window = window.saturating_sub(answer) as f64;
-        match () {
-            () if used > window * HARD => Fill::Hard,
-            () if used > window * SOFT => Fill::Soft,
-            () => Fill::Fine,
+        if used > window * HARD {
+            Fill::Hard
+        } else if used > window * SOFT {
+            Fill::Soft
+        } else {
+            Fill::Fine
         }
     }
 }

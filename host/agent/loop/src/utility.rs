@@ -1,10 +1,10 @@
 //! Puts off calls of little use, by what a task has spent and made so far. Off unless
 //! `[agent.utility]` enables it.
 //!
-//! The use of a call is what such tools mostly bring, less what the task has taken of its budget,
-//! less a part if the same call was made before, plus a part for the first calls. A call below
-//! `threshold` isn't made, and the model is told once; if it insists, the call is made. Never put
-//! off: what acts, what the person asked for, and `exempt_tools`.
+//! The use of a call is the usual gain of its tool, less the part of the budget that the task has
+//! used, less a part if the same call was made before, plus a part for the first calls. A call
+//! below `threshold` isn't made, and the model is told once; if it insists, the call is made. Calls
+//! that act, calls that the person asked for, and `exempt_tools` are never put off.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use toolhold_core::config::Utility;
 use crate::environment::ReadyCall;
 use crate::selection::names_tool;
 
-/// Calls of one task that are put off. A gate that says no more often only costs turns.
+/// Calls of one task that are put off. More often, the gate would only cost turns.
 const MAX_PUT_OFF: usize = 3;
 
 /// The calls after which nothing is new.
@@ -30,7 +30,7 @@ const PHRASES: [&str; 7] = [
     "what would be the output of",
 ];
 
-/// What a task has made and put off so far.
+/// The calls that a task has made and put off so far.
 #[derive(Default)]
 pub(crate) struct UtilityGate {
     /// The person's text, in small letters.
@@ -46,7 +46,7 @@ impl UtilityGate {
         Self { task: task.to_lowercase(), ..Self::default() }
     }
 
-    /// Why a call isn't made. `used`: the part of the task's tokens that is spent.
+    /// The reason why a call isn't made. `used`: the part of the task's tokens that is spent.
     pub(crate) fn refusal(
         &mut self,
         settings: &Utility,
@@ -64,7 +64,7 @@ impl UtilityGate {
             || self.put_off.contains(&key)
             || self.put_off.len() >= MAX_PUT_OFF;
         let total = utility(&call.name, used, is_repeated, self.calls);
-        // A use that can't be computed is none.
+        // A use that can't be computed is no use.
         if is_free || total >= settings.threshold.get() {
             self.calls = self.calls.saturating_add(1);
             self.made.insert(key);
@@ -100,7 +100,7 @@ fn utility(tool: &str, used: f64, is_repeated: bool, calls: u32) -> f64 {
     gain(tool) - 0.5 * cost - 0.3 * redundancy + 0.2 * uncertainty
 }
 
-/// What a call of the tool mostly brings.
+/// The usual gain of a call of the tool.
 fn gain(tool: &str) -> f64 {
     let own = tool.rsplit("__").next().unwrap_or(tool);
     match own {

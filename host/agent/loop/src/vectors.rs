@@ -1,4 +1,4 @@
-//! Has a model make the vectors by which tools are ranked, and caches those of tools.
+//! Has a model make the vectors by which tools are ranked, and caches the vectors of tools.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -29,7 +29,7 @@ pub(crate) struct Embedder {
 }
 
 impl Embedder {
-    /// `cache`: Toolhold's folder of what it can make again.
+    /// `cache`: Toolhold's folder of files that it can make again.
     pub(crate) fn new(model: ChosenModel, cache: &Path) -> Self {
         Self { model, folder: cache.join("vectors") }
     }
@@ -45,32 +45,34 @@ impl Embedder {
         tools: Vec<String>,
         text: &str,
     ) -> Result<(Vec<Vec<f32>>, Vec<f32>), String> {
-        let digest = |text: &str| -> Key { Sha256::digest(text).into() };
-        let keys: Vec<Key> = tools.iter().map(|text| digest(text)).collect();
-        let (folder, file) = (self.folder.clone(), self.file());
+        let keys: Vec<Key> = tools.iter().map(|text| Sha256::digest(text).into()).collect();
+        let folder = self.folder.clone();
+        let file = self.file();
         let wanted = keys.clone();
-        let load = move || load(&folder, &file, &wanted);
-        let mut known = tokio::task::spawn_blocking(load).await.unwrap_or_default();
+        let loading = tokio::task::spawn_blocking(move || load(&folder, &file, &wanted));
+        let mut known = loading.await.unwrap_or_default();
         let mut missing: Vec<usize> =
             (0..keys.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
         let mut texts = vec![text.to_owned()];
         texts.extend(missing.iter().map(|at| tools[*at].clone()));
         let made = self.model.embed(&texts, TIME).await;
-        let mut made = made.map_err(|error| error.to_string())?;
-        let own = made.remove(0);
+        let mut vectors = made.map_err(|error| error.to_string())?;
+        let own = vectors.remove(0);
         if known.values().any(|vector| vector.len() != own.len()) {
-            // The model of that name is another one now.
+            // The name stands for another model now.
             known.clear();
             missing = (0..keys.len()).collect();
             let again = self.model.embed(&tools, TIME).await;
-            made = again.map_err(|error| error.to_string())?;
+            vectors = again.map_err(|error| error.to_string())?;
         }
-        for (at, vector) in missing.iter().zip(made) {
+        for (at, vector) in missing.iter().zip(vectors) {
             known.insert(keys[*at], vector);
         }
         if !missing.is_empty() {
-            let (folder, file, saved) = (self.folder.clone(), self.file(), encode(&keys, &known));
-            // Without it, they are made again.
+            let folder = self.folder.clone();
+            let file = self.file();
+            let saved = encode(&keys, &known);
+            // Without the file, the vectors are made again.
             let _ = tokio::task::spawn_blocking(move || save(&folder, &file, &saved)).await;
         }
         let vectors = keys.iter().map(|key| known.get(key).cloned().unwrap_or_default());
@@ -85,7 +87,7 @@ impl Embedder {
     }
 }
 
-/// The vectors of a file that are wanted. What can't be read is made again.
+/// The wanted vectors of a file. Vectors that can't be read are made again.
 fn load(folder: &Path, file: &str, wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     let mut bytes = Vec::new();
     let read = PrivateFolder::open(folder)
@@ -97,7 +99,7 @@ fn load(folder: &Path, file: &str, wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     }
 }
 
-/// Replaces a file of vectors: it has those of the last catalogue.
+/// Replaces a file of vectors: it has the vectors of the last catalogue.
 fn save(folder: &Path, file: &str, bytes: &[u8]) -> std::io::Result<()> {
     let folder = PrivateFolder::make(folder)?;
     let names = folder.names(2 * MAX_FILES)?;
@@ -131,9 +133,9 @@ fn decode(bytes: &[u8], wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     for entry in rest.chunks_exact(length.max(33)) {
         let Some((key, vector)) = entry.split_first_chunk::<32>() else { break };
         if wanted.contains(key) {
-            let numbers = vector.chunks_exact(4);
-            let number = |it: &[u8]| f32::from_le_bytes([it[0], it[1], it[2], it[3]]);
-            known.insert(*key, numbers.map(number).collect());
+            let numbers =
+                vector.chunks_exact(4).map(|it| f32::from_le_bytes([it[0], it[1], it[2], it[3]]));
+            known.insert(*key, numbers.collect());
         }
     }
     known

@@ -1,4 +1,5 @@
-//! Announces questions to a person as events, and doesn't count the time of waiting as the task's.
+//! Announces questions to a person as events, and measures the time of waiting, which isn't the
+//! task's time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,7 +81,7 @@ impl Approver for MeasuringApprover {
     }
 }
 
-/// The approver of one call, which also tells of its questions.
+/// The approver of one call, which also announces its questions.
 pub(crate) struct AnnouncingApprover {
     approver: Arc<MeasuringApprover>,
     events: Arc<CallEvents>,
@@ -94,7 +95,7 @@ impl AnnouncingApprover {
     }
 }
 
-/// An open question. If it is dropped without an answer, nobody waits for one any more.
+/// An open question. If it is dropped without an answer, nobody waits for the answer any more.
 struct OpenQuestion<'a> {
     events: &'a CallEvents,
     id: String,
@@ -109,8 +110,12 @@ impl<'a> OpenQuestion<'a> {
 
     fn answer(&mut self, answer: QuestionAnswer, by: &str, reason: &str) {
         self.is_answered = true;
-        let (id, by, reason) = (self.id.clone(), by.to_owned(), reason.to_owned());
-        self.events.push(RunEvent::Answered { id, answer, by, reason });
+        self.events.push(RunEvent::Answered {
+            id: self.id.clone(),
+            answer,
+            by: by.to_owned(),
+            reason: reason.to_owned(),
+        });
     }
 }
 

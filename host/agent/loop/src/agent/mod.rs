@@ -12,7 +12,7 @@ use toolhold_core::config::Prices;
 use toolhold_core::{
     CancellationToken, Category, Definition, HostError, Reaction, Repetition, RepetitionLimits,
 };
-use toolhold_models::{FinishReason, ModelAnswer, ModelEvent, Part, TokenUsage, Turn, TurnMessage};
+use toolhold_models::{FinishReason, ModelAnswer, Part, TokenUsage, Turn, TurnMessage};
 
 use results::begins;
 use toolhold_text_calls::{CallSplitter, FindOptions};
@@ -41,7 +41,7 @@ const AT_ONCE: usize = 8;
 /// Answers in a row that were cut or empty, after which the task ends.
 const MAX_BROKEN: usize = 3;
 
-/// What is said of a call whose process was killed.
+/// The result of a call whose process was killed.
 const LOST: &str = "[The call was interrupted: Toolhold ended before it had the result. It may have had effects. Look before you repeat it.]";
 
 /// An agent in one session.
@@ -51,19 +51,19 @@ pub struct Agent {
     file: SessionFile,
     conversation: Conversation,
     tools: Vec<Arc<Definition>>,
-    /// Those that were chosen for the session. `None`: all are offered.
+    /// The tools that were chosen for the session. `None`: all tools are offered.
     chosen: Option<Vec<IncludedTool>>,
     utility: UtilityGate,
-    /// Those of the last task that the session's file has.
+    /// The tools of the last task in the session's file.
     recorded_tools: Option<Vec<Arc<Definition>>>,
     forms: TextForms,
     repetition: Repetition,
     meter: TokenMeter,
     spent: Spent,
-    /// What the task may still take.
+    /// The limits of the task, and how much of them is used.
     budget: Arc<TaskBudget>,
     clock: TaskClock,
-    /// Where it is found by what it hands work to. `None`: it can't hand work on.
+    /// The registry in which its sub-agents find the agent. `None`: the agent can't delegate.
     desk: Option<Arc<DelegateRegistry>>,
     delegator: Option<Arc<ParentAgent>>,
     /// The last answers were cut or empty.
@@ -72,7 +72,7 @@ pub struct Agent {
     denied: bool,
 }
 
-/// What a step decides.
+/// The decision after a step.
 enum Next {
     /// The model is asked again.
     Ask,
@@ -94,10 +94,13 @@ impl Agent {
         for said in conversation.said() {
             forms.used_native |= matches!(&said.message, TurnMessage::Model(answer) if answer.calls().next().is_some());
             let is_message = matches!(said.message, TurnMessage::User(_));
-            context::texts(&said.message).for_each(|text| match is_message {
-                true => forms.earlier.add_message(text),
-                false => forms.earlier.add(text),
-            });
+            for text in context::texts(&said.message) {
+                if is_message {
+                    forms.earlier.add_message(text);
+                } else {
+                    forms.earlier.add(text);
+                }
+            }
         }
         let budget = Arc::new(TaskBudget::new(&settings));
         let clock = TaskClock::start(settings.max_time, outside.waited());
@@ -123,12 +126,12 @@ impl Agent {
         }
     }
 
-    /// Lets it hand work to others.
+    /// Lets the agent delegate work.
     pub(crate) fn enable_delegation(&mut self, desk: Arc<DelegateRegistry>) {
         self.desk = Some(desk);
     }
 
-    /// Some of what the model has read isn't known any more.
+    /// Notes that some texts that the model has read aren't known any more.
     pub(crate) fn lose_earlier_texts(&mut self) {
         self.forms.earlier.lose();
     }
@@ -138,7 +141,7 @@ impl Agent {
         self.chosen = chosen;
     }
 
-    /// What is set for the session, a line each. The tools are shown once they were chosen.
+    /// The settings of the session, one per line. The tools are shown once they were chosen.
     pub fn status(&self) -> Vec<String> {
         let AgentSettings { provider, model, context_tokens, .. } = &self.settings;
         let read = self.meter.tokens();
@@ -148,18 +151,18 @@ impl Agent {
         lines
     }
 
-    /// What is set for the choice of tools, and the chosen ones, a line each. Empty: all tools are
+    /// The settings of the tool filter and the chosen tools, one per line. Empty: all tools are
     /// offered.
     pub fn filter_status(&self) -> Vec<String> {
         chosen::status(&self.settings, self.chosen.as_deref())
     }
 
-    /// What the whole session has taken so far.
+    /// The tokens and costs of the whole session so far.
     pub fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// What it may do and how it asks.
+    /// The settings of the agent.
     pub fn settings(&self) -> &AgentSettings {
         &self.settings
     }
@@ -179,15 +182,16 @@ impl Agent {
     }
 
     /// The model, as `PROVIDER/MODEL`, if it wrote calls as JSON alone that `lenient_models` in
-    /// `[agent]` would let count.
+    /// `[agent]` would accept.
     pub fn wants_lenient(&self) -> Option<String> {
         let AgentSettings { provider, model, .. } = &self.settings;
         self.forms.lenient_helps.then(|| format!("{provider}/{model}"))
     }
 
-    /// Lets such calls count from the next task on.
+    /// Accepts such calls from the next task on.
     pub fn be_lenient(&mut self) {
-        (self.settings.lenient_text, self.forms.lenient_helps) = (true, false);
+        self.settings.lenient_text = true;
+        self.forms.lenient_helps = false;
     }
 
     /// Lets the model answer at most this often in one task.
@@ -199,7 +203,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::mark_untrusted`](toolhold_core::Session::mark_untrusted).
+    /// The errors of [`Session::mark_untrusted`](toolhold_core::Session::mark_untrusted).
     pub fn mark_untrusted(&self) -> Result<(), HostError> {
         self.outside.session.mark_untrusted()
     }
@@ -221,7 +225,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// It can't be recorded.
+    /// The note can't be recorded.
     pub async fn note(&mut self, text: String) -> Result<(), AgentError> {
         self.append(&SessionEntry::Note(text)).await.map(drop)
     }
@@ -244,7 +248,7 @@ impl Agent {
         self.run_within(None, task, events, cancel).await
     }
 
-    /// Works on a task that may take what is left of `budget`. `None`: what the settings say.
+    /// Works on a task within the rest of `budget`. `None`: within the limits of the settings.
     pub(crate) async fn run_within(
         &mut self,
         budget: Option<Arc<TaskBudget>>,
@@ -261,8 +265,8 @@ impl Agent {
             Ok(ending) => ending,
             Err(error) => TaskEnd::new(EndKind::Error, error.to_string()),
         };
-        // Those of a skill were for this task. A sub-agent's session is that of its agent, whose
-        // task goes on.
+        // The variables of a skill are for one task. A sub-agent shares its agent's session, and
+        // that agent's task goes on.
         if self.outside.depth == 0 {
             self.outside.session.clear_variables();
         }
@@ -272,8 +276,8 @@ impl Agent {
         {
             events.event(RunEvent::Notice { text: error.to_string() });
         }
-        let (spent, session) = (self.spent.since(&before), self.spent);
-        events.event(RunEvent::Ended { ending: ending.clone(), spent, session });
+        let spent = self.spent.since(&before);
+        events.event(RunEvent::Ended { ending: ending.clone(), spent, session: self.spent });
         ending
     }
 
@@ -283,9 +287,10 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<TaskEnd, AgentError> {
-        // What an earlier task repeated doesn't count against this one.
+        // Repetitions in an earlier task don't count in this one.
         self.repetition.clear();
-        (self.broken, self.denied) = (0, false);
+        self.broken = 0;
+        self.denied = false;
         let settings = self.settings.clone();
         events.event(RunEvent::Task {
             text: text_of(&task),
@@ -335,11 +340,15 @@ impl Agent {
             let mut splitter =
                 offered.map(|offered| CallSplitter::new(offered, self.forms.is_lenient));
             let mut notices = Vec::new();
-            let mut parts = |event: ModelEvent| {
-                notices.extend(part(event, splitter.as_mut(), &mut *events));
-            };
-            let asked = self.outside.ask(&turn, &mut parts, cancel);
-            let asked = tokio::time::timeout(time, asked).await;
+            let asked = tokio::time::timeout(
+                time,
+                self.outside.ask(
+                    &turn,
+                    &mut |event| notices.extend(part(event, splitter.as_mut(), &mut *events)),
+                    cancel,
+                ),
+            )
+            .await;
             drop(asked_model);
             if let Some(splitter) = splitter {
                 show(splitter.finish(&FindOptions::default()).0, events);
@@ -348,14 +357,12 @@ impl Agent {
                 self.append(&SessionEntry::Notice(text)).await?;
             }
             let answer = match asked {
-                // The next look at the limits ends it.
+                // The next check of the limits ends the task.
                 Err(_) => continue,
                 Ok(Ok(answer)) => answer,
-                Ok(Err(AskError::Cancelled)) => {
-                    return Ok(TaskEnd::new(EndKind::Cancelled, ""));
-                }
+                Ok(Err(AskError::Cancelled)) => return Ok(TaskEnd::new(EndKind::Cancelled, "")),
                 Ok(Err(error @ AskError::ContextFull(_))) => {
-                    // It reads less than the configuration says.
+                    // The model reads less than the configuration says.
                     if self.prune(context::LAST, events).await? {
                         continue;
                     }
@@ -374,13 +381,13 @@ impl Agent {
         }
     }
 
-    /// A task begins.
+    /// Starts the budget and the clock of a task.
     fn begin(&mut self, budget: Option<Arc<TaskBudget>>) {
         self.budget = budget.unwrap_or_else(|| Arc::new(TaskBudget::new(&self.settings)));
         self.clock = TaskClock::start(self.settings.max_time, self.outside.waited());
     }
 
-    /// Lets others be found that the task hands work to, until it ends.
+    /// Registers the agent, so that its sub-agents find it, until the entry is dropped.
     fn enter_desk(&mut self) -> Result<Option<DeskEntry>, AgentError> {
         let Some(desk) = &self.desk else { return Ok(None) };
         let offered = self.outside.offered()?;
@@ -397,8 +404,9 @@ impl Agent {
         Ok(Some(entry))
     }
 
-    /// The tools for a task: those that the host offers now, and if they are too many, those of
-    /// them that were chosen once for the session. What the provider has read stays the same then.
+    /// Sets the tools for a task: the tools that the host offers now, or the ones that were chosen
+    /// once for the session if these are too many. With a fixed choice, the provider reads the same
+    /// text each time. Returns notices for the person.
     async fn choose_tools(&mut self, task: &[Part]) -> Result<Vec<String>, AgentError> {
         let offered = self.outside.offered()?;
         let mut notices = Vec::new();
@@ -415,7 +423,7 @@ impl Agent {
         Ok(notices)
     }
 
-    /// The calls of the last answer that have no result, since Toolhold was killed.
+    /// The calls of the last answer that have no result, because Toolhold was killed.
     fn lost_calls(&mut self) -> Vec<ReadyCall> {
         let Some((number, answer, results)) = self.conversation.last_answer() else {
             return Vec::new();
@@ -450,7 +458,7 @@ impl Agent {
         if let Some(text) = &wanted.notice {
             self.notice(text.clone(), events).await?;
         }
-        // Answers that only call are looked at as calls.
+        // Answers that consist of calls alone are checked call by call.
         if !wanted.text.trim().is_empty()
             && let Some(repeated) = self.repetition.check_output(&answer_digest(&wanted))
         {
@@ -500,7 +508,7 @@ impl Agent {
         Ok(Next::Ask)
     }
 
-    /// Makes calls: those in a row that only read at once, the others in their order.
+    /// Makes calls: consecutive calls that only read at once, the other calls in their order.
     async fn make(
         &mut self,
         wanted: Wanted,
@@ -509,7 +517,8 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<Next, AgentError> {
         let last = wanted.calls.len();
-        let (mut all_denied, mut ending) = (true, None);
+        let mut all_denied = true;
+        let mut ending = None;
         let mut queue: Vec<ReadyCall> = Vec::new();
         for (at, call) in wanted.calls.into_iter().enumerate() {
             let mut arguments = match call.arguments {
@@ -527,8 +536,14 @@ impl Agent {
             };
             let stripped = strip(&mut arguments);
             let read_only = self.outside.reads(&call.name, &arguments);
-            let (id, name, is_doubtful) = (call.id, call.name, call.is_doubtful);
-            let ready = ReadyCall { id, name, arguments, read_only, is_doubtful, warning: None };
+            let ready = ReadyCall {
+                id: call.id,
+                name: call.name,
+                arguments,
+                read_only,
+                is_doubtful: call.is_doubtful,
+                warning: None,
+            };
             let repeated = self.repetition.before(&ready.name, &ready.arguments, read_only);
             let refusal = match (&repeated, stripped) {
                 (Some(repeated), _) if repeated.reaction != Reaction::Warn => {
@@ -608,7 +623,7 @@ impl Agent {
         }
     }
 
-    /// Records an entry, and adds what it says to the conversation. Returns its number.
+    /// Records an entry, and adds its content to the conversation. Returns the entry's number.
     async fn append(&mut self, entry: &SessionEntry) -> Result<usize, AgentError> {
         let number = self.file.append(entry).await?;
         self.conversation.add(number, entry);
@@ -616,14 +631,14 @@ impl Agent {
             SessionEntry::Task(task) => {
                 let text = text_of(&task.parts);
                 self.meter.add(text.len());
-                // What another agent hands on may be what a page made it say.
+                // Another agent's task may repeat a text that a page gave that agent.
                 match self.outside.depth {
                     0 => self.forms.earlier.add_message(&text),
                     _ => self.forms.earlier.add(&text),
                 }
             }
             SessionEntry::Note(text) => self.meter.add(text.len()),
-            // The model that summarised may have written a call there.
+            // The summarising model may have written a call in its summary.
             SessionEntry::Compressed(compressed) => self.forms.earlier.add(&compressed.summary),
             SessionEntry::Answer(answer) => self.meter.add(context::size_of_answer(answer)),
             SessionEntry::Result(result) => {
@@ -637,7 +652,7 @@ impl Agent {
 }
 
 impl Agent {
-    /// The time that is left for the task. `None`: none is.
+    /// The time that is left for the task. `None`: the time is over.
     fn time_left(&self) -> Option<Duration> {
         self.clock.left(self.outside.waited())
     }
@@ -656,13 +671,13 @@ impl Agent {
         })
     }
 
-    /// An answer of a model counts.
+    /// Counts an answer of a model.
     fn spend(&mut self, usage: &TokenUsage, prices: &Prices) {
         self.spent.add(usage, prices);
         self.budget.take(usage, prices);
     }
 
-    /// What agents took that this one handed work to.
+    /// Counts the tokens and costs of finished sub-agents.
     async fn count_delegated(&mut self) -> Result<(), AgentError> {
         let finished = self.delegator.as_ref().map(|it| it.take_finished()).unwrap_or_default();
         for delegated in finished {
@@ -673,7 +688,7 @@ impl Agent {
     }
 }
 
-/// What an answer says and wants, without IDs, to find answers that repeat.
+/// The text and the calls of an answer, without IDs, to find repeated answers.
 fn answer_digest(wanted: &Wanted) -> String {
     let calls = wanted.calls.iter().map(|call| {
         let arguments = call.arguments.as_ref().map(Value::to_string).unwrap_or_default();

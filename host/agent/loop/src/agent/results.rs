@@ -21,7 +21,7 @@ use crate::record::{Corrected, RecordedResult, SessionEntry};
 use crate::think::strip;
 
 impl Agent {
-    /// Makes the calls that wait, at once.
+    /// Makes the waiting calls, all at once.
     pub(super) async fn flush(
         &mut self,
         queue: &mut Vec<ReadyCall>,
@@ -39,7 +39,7 @@ impl Agent {
         for (call, answered) in calls.into_iter().zip(answered) {
             let (mut answered, note) =
                 self.correct(&call, answered, &mut begun, events, cancel).await?;
-            // Two summaries of one result differ, so what repeats is found before.
+            // Two summaries of one result differ, so the check for repetitions comes before.
             let text = text_of(&answered.result.result.content);
             let text = without_fence_keys(&text);
             self.repetition.after(&call.name, &call.arguments, call.read_only, Some(&text));
@@ -62,8 +62,8 @@ impl Agent {
     }
 
     /// Has the arguments of a call corrected if they don't match the tool's schema, and makes the
-    /// call once more. It passes every gate, as the first one would have. Returns what the model is
-    /// told of it too.
+    /// call once more. The new call passes every gate, as the first one would have. Also returns
+    /// the note for the model.
     async fn correct(
         &mut self,
         call: &ReadyCall,
@@ -137,27 +137,24 @@ impl Agent {
             return Ok(None);
         }
         let result = &mut answered.result.result;
-        // What failed, and how, stays in its words.
+        // The text of a failure stays as it is.
         let first = usize::from(result.failed).min(result.content.len());
         let text = text_of(&result.content[first..]);
         let Some(turn) = context::result_turn(&self.settings, call, &text) else {
             return Ok(None);
         };
-        let failed = |error: SummaryError| {
-            Ok(Some(format!("the result of `{}` isn't summarised: {error}", cut.tool)))
-        };
         let answer = match self.summarise(&turn, cancel).await {
             Ok(answer) => answer,
-            Err(error) => return failed(error),
+            Err(error) => return Ok(Some(not_summarised(&cut.tool, error))),
         };
         self.append(&SessionEntry::Summary(answer.usage)).await?;
         let summary = answer.text();
         let summary = neutral(summary.trim());
         if summary.is_empty() {
-            return failed(SummaryError::Empty);
+            return Ok(Some(not_summarised(&cut.tool, SummaryError::Empty)));
         }
         if summary.len() >= text.len() {
-            return failed(SummaryError::Longer);
+            return Ok(Some(not_summarised(&cut.tool, SummaryError::Longer)));
         }
         let shown =
             if cut.is_untrusted { fenced(&cut.tool, &summary) } else { summary.into_owned() };
@@ -179,9 +176,10 @@ impl Agent {
             return Vec::new();
         }
         let Some(tool) = self.outside.host.tool(&call.name) else { return Vec::new() };
-        // Whether a path exists is what the tool says, so nobody learns more than from the result.
-        let is_known = |path: &str| !answered.is_missing || self.forms.earlier.name_path(path);
-        plausible::check_arguments(&tool, &call.arguments, is_known)
+        // Only the tool's own answer says whether a path exists, so a warning reveals nothing more.
+        plausible::check_arguments(&tool, &call.arguments, |path| {
+            !answered.is_missing || self.forms.earlier.name_path(path)
+        })
     }
 
     /// Tells the person which paths of the last answer look made up.
@@ -197,8 +195,10 @@ impl Agent {
         let unseen = plausible::paths_in(text).into_iter().filter(|path| !earlier.name_path(path));
         let unseen: Vec<String> = unseen.map(str::to_owned).collect();
         let existing = self.outside.existing(unseen).await;
-        let is_known = |path: &str| self.forms.earlier.name_path(path) || existing.contains(path);
-        for doubt in plausible::check_text(text, is_known) {
+        let doubts = plausible::check_text(text, |path| {
+            self.forms.earlier.name_path(path) || existing.contains(path)
+        });
+        for doubt in doubts {
             self.notice(doubt.for_person(), events).await?;
         }
         Ok(())
@@ -240,7 +240,7 @@ impl Agent {
         self.finish(result, events).await
     }
 
-    /// Records a result, and tells it.
+    /// Records a result, and sends its event.
     pub(super) async fn finish(
         &mut self,
         result: RecordedResult,
@@ -259,11 +259,12 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Vec<AnsweredCall> {
-        let (cancel, told) = (cancel.child_token(), Arc::default());
+        let cancel = cancel.child_token();
+        let told = Arc::default();
         let calling = self.outside.call_all(calls, &told, &cancel);
         let mut calling = std::pin::pin!(told.pass_on(calling, events));
         loop {
-            // A person may be asked meanwhile, which doesn't count.
+            // Time in which a person is asked doesn't count.
             let Some(left) = self.time_left() else {
                 cancel.cancel();
                 return calling.await;
@@ -275,7 +276,12 @@ impl Agent {
     }
 }
 
-/// A call begins.
+/// The notice for the person that a result isn't summarised.
+fn not_summarised(tool: &str, error: SummaryError) -> String {
+    format!("the result of `{tool}` isn't summarised: {error}")
+}
+
+/// Sends the event that a call begins.
 pub(super) fn begins(call: &ReadyCall, events: &mut dyn RunEvents) {
     events.event(RunEvent::Call {
         id: call.id.clone(),

@@ -29,7 +29,8 @@ pub(super) enum SummaryError {
 }
 
 impl Agent {
-    /// Leaves out the results before the last messages. `false`: there are none.
+    /// Leaves out the results before the last messages. Returns `false` if there are no such
+    /// results.
     pub(super) async fn prune(
         &mut self,
         recent: usize,
@@ -52,7 +53,8 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<Next, AgentError> {
-        let (window, answer) = (self.settings.context_tokens, self.settings.max_output.into());
+        let window = self.settings.context_tokens;
+        let answer = self.settings.max_output.into();
         for (fill, recent) in [(Fill::Soft, context::RECENT), (Fill::Hard, context::LAST)] {
             if self.meter.fill(window, answer) < fill {
                 return Ok(Next::Ask);
@@ -118,8 +120,8 @@ impl Agent {
         Ok(Ok(()))
     }
 
-    /// Asks the model that summarises. What it takes counts. The reason of a failure is for the
-    /// person.
+    /// Asks the summarising model. Its tokens and costs count for the task. The reason of a failure
+    /// is for the person.
     pub(super) async fn summarise(
         &mut self,
         turn: &Turn,
@@ -133,7 +135,7 @@ impl Agent {
         Ok(answer)
     }
 
-    /// Measures the conversation anew.
+    /// Measures the conversation again.
     pub(super) fn measure(&mut self) {
         let tools = self.tools.iter().map(|tool| context::size_of_tool(tool)).sum();
         let messages = self.conversation.said().iter().map(|said| context::size(&said.message));

@@ -30,7 +30,7 @@ pub enum SessionEntry {
     Note(String),
     /// Toolhold said something to the person.
     Notice(String),
-    /// A summary took this: one of a result, or one that can't be used.
+    /// The tokens of a summary of a result, or of a summary that can't be used.
     Summary(TokenUsage),
     /// A call whose arguments didn't match the tool's schema was sent to the model that corrects
     /// them.
@@ -56,7 +56,7 @@ pub struct Began {
     pub directory: String,
     /// When it began, in seconds since 1970.
     pub at: u64,
-    /// The session of the agent that handed the work to this one. `None`: a person did.
+    /// The session of the agent that handed the work to this session. `None`: a person did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
 }
@@ -68,7 +68,7 @@ pub struct Task {
     pub parts: Vec<Part>,
     /// The settings of the agent.
     pub settings: AgentSettings,
-    /// The tools that the model may call in its text. `None`: those of the task before.
+    /// The tools that the model may call in its text. `None`: the tools of the task before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Arc<Definition>>>,
     /// The tools that were chosen for the session, with their reasons. `None`: all are offered.
@@ -76,10 +76,10 @@ pub struct Task {
     pub chosen: Option<Vec<IncludedTool>>,
 }
 
-/// The result of a call, and what else is known of it.
+/// The result of a call, and other facts about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedResult {
-    /// What the model is told.
+    /// The result, as the model reads it.
     pub result: CallResult,
     /// The category of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,18 +90,18 @@ pub struct RecordedResult {
     /// Where the part that was left out can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Remainder>,
-    /// What filters left out.
+    /// The parts that filters left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filtered: Option<FilterSummary>,
 }
 
 impl RecordedResult {
-    /// What stands for a result that was left out.
+    /// The entry in place of a result that was left out.
     pub(super) fn left_out(result: CallResult) -> Self {
         Self { result, category: None, begun: 1, rest: None, filtered: None }
     }
 
-    /// The event of it.
+    /// The event of the result.
     pub(crate) fn event(&self) -> RunEvent {
         RunEvent::Result {
             id: self.result.call.clone(),
@@ -114,46 +114,46 @@ impl RecordedResult {
     }
 }
 
-/// What came of correcting the arguments of a call.
+/// The outcome of correcting the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Corrected {
     /// The call's ID.
     pub call: String,
-    /// As in its result, which comes later.
+    /// The same as in the call's result, which comes later.
     pub begun: usize,
-    /// What the person is told.
+    /// The notice for the person.
     pub notice: String,
-    /// What the answer took. `None`: there was none.
+    /// The tokens of the answer. `None`: there was no answer.
     pub usage: Option<TokenUsage>,
 }
 
-/// What the model is told instead of an old result.
+/// A short result that the model reads in place of an old one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
     /// The number of the result's entry; the first entry is 0.
     pub entry: usize,
-    /// The result, with this text. A long session is read without the entry itself.
+    /// The short result. A long session is read without the old entry.
     pub result: CallResult,
 }
 
 /// A summary of the older part of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compressed {
-    /// The number of the last entry that it stands for; the first entry is 0.
+    /// The number of the last entry that the summary replaces; the first entry is 0.
     pub through: usize,
     /// The text: all earlier summaries of the session, and the new one behind them.
     pub summary: String,
-    /// Why it was made.
+    /// The reason for the summary.
     pub method: CompressionMethod,
-    /// What the summary took.
+    /// The tokens of the summary.
     pub usage: TokenUsage,
 }
 
-/// Why a conversation was summarised.
+/// The reason why a conversation was summarised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompressionMethod {
-    /// It had come near the end of the model's context.
+    /// The conversation had come near the end of the model's context.
     Triggered,
     /// The person wanted it.
     Manual,
@@ -166,7 +166,7 @@ pub enum CompressionMethod {
 pub struct Delegated {
     /// The session of the other agent.
     pub session: String,
-    /// What it took.
+    /// The tokens and costs of the work.
     pub spent: Spent,
 }
 
@@ -175,6 +175,6 @@ pub struct Delegated {
 pub struct Ended {
     /// How it ended.
     pub ending: TaskEnd,
-    /// What the whole session has taken so far.
+    /// The tokens and costs of the whole session so far.
     pub spent: Spent,
 }

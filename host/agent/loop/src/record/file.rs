@@ -1,5 +1,5 @@
 //! Adds entries to a session's file, which one process at a time has open for that, and cuts off
-//! what a killed process left of the last line.
+//! the incomplete last line of a killed process.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -32,8 +32,9 @@ struct Open {
     entries: usize,
 }
 
-/// The lock of a session. What a process that has just ended was about to start has its open files
-/// until it runs its program, so a lock that is held is tried again for a moment. Blocks.
+/// Takes the lock of a session. A child process has the open files of its parent until it runs its
+/// program, also if the parent has just ended, so a lock that is held is tried again for a moment.
+/// Blocks.
 fn take_lock(folder: &PrivateFolder, id: &str) -> Result<File, AgentError> {
     let name = format!("{id}.lock");
     for attempt in 0..LOCK_ATTEMPTS {
@@ -48,8 +49,8 @@ fn take_lock(folder: &PrivateFolder, id: &str) -> Result<File, AgentError> {
 }
 
 impl SessionFile {
-    /// Opens the file of the session `id`, which may be new. What a killed process left of its last
-    /// line is cut off. Blocks.
+    /// Opens the file of the session `id`, which may be new. The incomplete last line of a killed
+    /// process is cut off. Blocks.
     pub(super) fn open(
         folder: &PrivateFolder,
         id: &str,
@@ -65,16 +66,22 @@ impl SessionFile {
             Ok((file, recorded))
         });
         let (file, recorded) = opened.map_err(AgentError::io(id))?;
-        let (bytes, entries) = (recorded.bytes, recorded.entries);
-        let open = Open { file, _lock: lock, id: id.to_owned(), bytes, limit, entries };
+        let open = Open {
+            file,
+            _lock: lock,
+            id: id.to_owned(),
+            bytes: recorded.bytes,
+            limit,
+            entries: recorded.entries,
+        };
         Ok((Self(Arc::new(Mutex::new(open))), recorded))
     }
 
-    /// Adds an entry. Its number is returned.
+    /// Adds an entry, and returns its number.
     ///
     /// # Errors
     ///
-    /// It can't be written, or the session would be larger than it may be.
+    /// The entry can't be written, or the session would be larger than the limit.
     pub(crate) async fn append(&self, entry: &SessionEntry) -> Result<usize, AgentError> {
         let mut line = serde_json::to_vec(entry).map_err(|error| self.failed(error.into()))?;
         let bytes = line.len();
@@ -84,12 +91,12 @@ impl SessionFile {
         }
         line.push(b'\n');
         let open = Arc::clone(&self.0);
-        let write = move || {
+        let written = tokio::task::spawn_blocking(move || {
             let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
             let bytes = open.bytes + line.len() as u64;
             if bytes > open.limit {
-                let (id, limit) = (open.id.clone(), open.limit);
-                return Err(AgentError::TooLarge { id, bytes, limit });
+                let id = open.id.clone();
+                return Err(AgentError::TooLarge { id, bytes, limit: open.limit });
             }
             if open.entries >= MAX_ENTRIES {
                 let why = format!("it has {MAX_ENTRIES} entries, the limit: begin another session");
@@ -101,11 +108,11 @@ impl SessionFile {
                 let _ = open.file.set_len(bytes);
                 return Err(AgentError::io(&open.id)(error));
             }
-            (open.bytes, open.entries) = (bytes, open.entries + 1);
+            open.bytes = bytes;
+            open.entries += 1;
             Ok(open.entries - 1)
-        };
-        let written = tokio::task::spawn_blocking(write).await;
-        written.map_err(|error| self.failed(error.into()))?
+        });
+        written.await.map_err(|error| self.failed(error.into()))?
     }
 
     fn failed(&self, error: std::io::Error) -> AgentError {

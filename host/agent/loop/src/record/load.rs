@@ -1,4 +1,5 @@
-//! Reads a session's file to go on with it, and parses only what the model's context still has.
+//! Reads a session's file to go on with it, and parses only the entries that the model's context
+//! still has.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,10 +14,10 @@ use crate::ending::Spent;
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
 
-/// What a session's file has.
+/// The content of a session's file.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// Its begin. `None`: the file is new.
+    /// The start of the session. `None`: the file is new.
     pub began: Option<Began>,
     /// The last task.
     pub task: Option<Task>,
@@ -24,18 +25,18 @@ pub struct Recorded {
     pub(crate) task_entry: usize,
     /// How the last task ended. `None`: it was interrupted, or there was none.
     pub ended: Option<Ended>,
-    /// The summary of what isn't in `conversation`.
+    /// The summary of the entries that aren't in `conversation`.
     pub summary: Option<Compressed>,
-    /// The entries that make the conversation, each with its number, those of results that were
-    /// left out with what stands for them.
+    /// The entries of the conversation, each with its number. Results that were left out have their
+    /// short replacement.
     pub conversation: Vec<(usize, SessionEntry)>,
-    /// What answers took since the last end of a task.
+    /// The tokens of answers since the last end of a task.
     pub unended: Vec<TokenUsage>,
-    /// The same of summaries.
+    /// The tokens of summaries since then.
     pub unended_summaries: Vec<TokenUsage>,
-    /// The same of corrections.
+    /// The tokens of corrections since then.
     pub unended_corrections: Vec<TokenUsage>,
-    /// The same of work that was handed to other agents.
+    /// The tokens and costs of delegated work since then.
     pub unended_delegated: Vec<Spent>,
     /// Whether results were left out of `conversation`.
     pub is_pruned: bool,
@@ -45,7 +46,7 @@ pub struct Recorded {
     pub(crate) bytes: u64,
 }
 
-/// A line: where it is, and how it begins.
+/// A line: its place in the file, and the kind of its entry.
 struct Line {
     at: u64,
     len: usize,
@@ -99,15 +100,9 @@ impl Recorded {
             bytes: lines.last().map_or(0, |line| line.at + line.len as u64 + 1),
             ..Self::default()
         };
-        let mut buffer = Vec::new();
-        let mut parse = |line: &Line| -> io::Result<SessionEntry> {
-            file.seek(SeekFrom::Start(line.at))?;
-            buffer.resize(line.len, 0);
-            file.read_exact(&mut buffer)?;
-            serde_json::from_slice(&buffer).map_err(damaged).and_then(known)
-        };
+        let mut parser = LineParser { file, buffer: Vec::new() };
         if let Some(first) = lines.first() {
-            match parse(first)? {
+            match parser.parse(first)? {
                 SessionEntry::Began(began) => read.began = Some(began),
                 _ => return Err(damaged("it doesn't begin a session")),
             }
@@ -115,26 +110,25 @@ impl Recorded {
         if is_damaged {
             return Err(damaged(format!("line {} is no entry", lines.len())));
         }
-        let of = |kind: Kind| lines.iter().filter(move |line| line.kind == kind);
         if let Some(number) = lines.iter().rposition(|line| line.kind == Kind::Task)
-            && let SessionEntry::Task(task) = parse(&lines[number])?
+            && let SessionEntry::Task(task) = parser.parse(&lines[number])?
         {
             read.task = Some(task);
             read.task_entry = number;
         }
-        if let Some(line) = of(Kind::Ended).next_back()
-            && let SessionEntry::Ended(ended) = parse(line)?
+        if let Some(line) = of_kind(&lines, Kind::Ended).next_back()
+            && let SessionEntry::Ended(ended) = parser.parse(line)?
         {
             read.ended = Some(ended);
         }
-        if let Some(line) = of(Kind::Compressed).next_back()
-            && let SessionEntry::Compressed(compressed) = parse(line)?
+        if let Some(line) = of_kind(&lines, Kind::Compressed).next_back()
+            && let SessionEntry::Compressed(compressed) = parser.parse(line)?
         {
             read.summary = Some(compressed);
         }
         let mut replaced: HashMap<usize, CallResult> = HashMap::new();
-        for line in of(Kind::Pruned) {
-            if let SessionEntry::Pruned(pruned) = parse(line)? {
+        for line in of_kind(&lines, Kind::Pruned) {
+            if let SessionEntry::Pruned(pruned) = parser.parse(line)? {
                 let pruned = pruned.into_iter();
                 replaced.extend(pruned.map(|Replacement { entry, result }| (entry, result)));
             }
@@ -147,7 +141,7 @@ impl Recorded {
             if !costs.contains(&line.kind) {
                 continue;
             }
-            match parse(line)? {
+            match parser.parse(line)? {
                 SessionEntry::Answer(answer) => read.unended.push(answer.usage),
                 SessionEntry::Compressed(compressed) => {
                     read.unended_summaries.push(compressed.usage);
@@ -173,11 +167,12 @@ impl Recorded {
             };
             let mut entry = match replacement {
                 Some(result) => SessionEntry::Result(RecordedResult::left_out(result)),
-                None => parse(line)?,
+                None => parser.parse(line)?,
             };
             if let SessionEntry::Task(task) = &mut entry {
-                // The model isn't offered them any more.
-                (task.tools, task.chosen) = (None, None);
+                // The model isn't offered these tools any more.
+                task.tools = None;
+                task.chosen = None;
             }
             read.conversation.push((number, entry));
         }
@@ -185,8 +180,28 @@ impl Recorded {
     }
 }
 
+fn of_kind(lines: &[Line], kind: Kind) -> impl DoubleEndedIterator<Item = &Line> {
+    lines.iter().filter(move |line| line.kind == kind)
+}
+
+/// Parses lines of a file in any order.
+struct LineParser<'a> {
+    file: &'a mut File,
+    /// The bytes of a line, allocated once.
+    buffer: Vec<u8>,
+}
+
+impl LineParser<'_> {
+    fn parse(&mut self, line: &Line) -> io::Result<SessionEntry> {
+        self.file.seek(SeekFrom::Start(line.at))?;
+        self.buffer.resize(line.len, 0);
+        self.file.read_exact(&mut self.buffer)?;
+        serde_json::from_slice(&self.buffer).map_err(damaged).and_then(known)
+    }
+}
+
 impl Recorded {
-    /// What the whole session has taken, also in a task that was killed.
+    /// The tokens and costs of the whole session, including a task that was killed.
     pub(crate) fn spent(&self) -> Spent {
         let mut spent = self.ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
         if let Some(Task { settings, .. }) = &self.task {
@@ -204,17 +219,19 @@ impl Recorded {
 /// The complete lines of a file.
 struct Lines {
     lines: Vec<Line>,
-    /// Whether the last one is no entry. None after it was read, so that a file that is no session
-    /// takes no memory.
+    /// Whether the last line is no entry. No line after it was read, so that a file that is no
+    /// session takes no memory.
     is_damaged: bool,
 }
 
 fn lines(file: &mut File) -> io::Result<Lines> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);
-    let (mut lines, mut at) = (Vec::new(), 0);
-    // How the line begins, and its bytes so far.
-    let (mut start, mut len) = (Vec::with_capacity(16), 0);
+    let mut lines = Vec::new();
+    let mut at = 0;
+    // The start of the line, and its bytes so far.
+    let mut start = Vec::with_capacity(16);
+    let mut len = 0;
     loop {
         let chunk = reader.fill_buf()?;
         if chunk.is_empty() {
@@ -240,7 +257,8 @@ fn lines(file: &mut File) -> io::Result<Lines> {
                 return Ok(Lines { lines, is_damaged: true });
             }
             at += len as u64 + 1;
-            (start, len) = (Vec::with_capacity(16), 0);
+            start = Vec::with_capacity(16);
+            len = 0;
         }
     }
 }
@@ -253,7 +271,7 @@ pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<SessionEntry>
         line.clear();
         match reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line) {
             Err(error) => Some(Err(error)),
-            // What a killed process left.
+            // A killed process left an incomplete line.
             Ok(_) if line.pop() != Some(b'\n') => None,
             Ok(_) => Some(serde_json::from_slice(&line).map_err(damaged).and_then(known)),
         }

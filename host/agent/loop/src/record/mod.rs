@@ -1,5 +1,6 @@
-//! The agent's sessions on disk: one file of lines for each, to which lines are only added. It is
-//! enough to go on after the process was killed, and to run the session again without a model.
+//! The agent's sessions on disk: one file of lines for each, to which lines are only added. The
+//! file is enough to go on after the process was killed, and to run the session again without a
+//! model.
 
 mod entry;
 mod file;

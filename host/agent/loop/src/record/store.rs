@@ -1,4 +1,4 @@
-//! The folder of all sessions: makes, lists, finds, and removes those that are too old.
+//! The folder of all sessions: creates, lists and finds sessions, and removes old ones.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -17,7 +17,7 @@ use crate::AgentError;
 /// Sessions that are looked at.
 const MAX_SESSIONS: usize = 100_000;
 
-/// Bytes of the first lines of a session, which say what it is about.
+/// Bytes of the first lines of a session, which have its directory and its first task.
 const HEAD: u64 = 256 * 1024;
 
 /// The sessions of the user.
@@ -39,12 +39,12 @@ pub struct StoredSession {
     pub directory: String,
     /// The first task, on one line.
     pub title: String,
-    /// The session of the agent that handed the work to this one. `None`: a person did.
+    /// The session of the agent that handed the work to this session. `None`: a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
 }
 
-/// What the first lines of a session say.
+/// The content of the first lines of a session.
 #[derive(Default)]
 struct SessionHead {
     directory: String,
@@ -54,7 +54,7 @@ struct SessionHead {
 }
 
 impl SessionStore {
-    /// Those in Toolhold's data folder.
+    /// The sessions in Toolhold's data folder.
     pub fn new(folders: &Folders) -> Self {
         Self { path: folders.data.join("agent") }
     }
@@ -88,13 +88,12 @@ impl SessionStore {
     ///
     /// There is none, or it can't be read.
     pub fn file(&self, id: &str) -> Result<File, AgentError> {
-        let unknown = || AgentError::Unknown(toolhold_core::text::neutral_line(id));
         if !is_id(id) {
-            return Err(unknown());
+            return Err(unknown(id));
         }
-        let folder = PrivateFolder::open(&self.path).map_err(|_| unknown())?;
+        let folder = PrivateFolder::open(&self.path).map_err(|_| unknown(id))?;
         folder.file(&format!("{id}.jsonl")).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => unknown(),
+            std::io::ErrorKind::NotFound => unknown(id),
             _ => AgentError::io(id)(error),
         })
     }
@@ -123,13 +122,13 @@ impl SessionStore {
     pub fn last_in(&self, directory: &str) -> Result<Option<String>, AgentError> {
         let mut found = self.found()?;
         found.sort_by(|one, other| other.1.cmp(&one.1).then(other.0.cmp(&one.0)));
-        // One in which nothing was said is nothing to go on with.
-        let is_here = |(id, ..): &(String, _, _)| {
+        let last = found.into_iter().find(|(id, ..)| {
+            // A session without a task is nothing to go on with.
             self.head(id).is_some_and(|head| {
                 head.directory == directory && !head.title.is_empty() && head.within.is_none()
             })
-        };
-        Ok(found.into_iter().find(is_here).map(|(id, ..)| id))
+        });
+        Ok(last.map(|(id, ..)| id))
     }
 
     /// Removes a session. Blocks.
@@ -138,12 +137,14 @@ impl SessionStore {
     ///
     /// There is none, it runs, or its file can't be removed.
     pub fn remove(&self, id: &str) -> Result<(), AgentError> {
-        // It isn't read: one that is damaged can be removed too.
+        // The session isn't read, so that a damaged one can be removed too.
         self.file(id)?;
         let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
         let lock_name = format!("{id}.lock");
-        let lock = folder.try_lock(&lock_name).map_err(AgentError::io(id))?;
-        let lock = lock.ok_or_else(|| AgentError::Running(id.to_owned()))?;
+        let lock = folder
+            .try_lock(&lock_name)
+            .map_err(AgentError::io(id))?
+            .ok_or_else(|| AgentError::Running(id.to_owned()))?;
         let removed = folder.remove(&format!("{id}.jsonl"));
         drop(lock);
         let _ = folder.remove(&lock_name);
@@ -177,7 +178,7 @@ impl SessionStore {
         Ok(with_time.collect())
     }
 
-    /// What the first lines of a session say.
+    /// Reads the first lines of a session.
     fn head(&self, id: &str) -> Option<SessionHead> {
         let mut lines = BufReader::new(self.file(id).ok()?.take(HEAD)).lines();
         let SessionEntry::Began(Began { directory, within, .. }) =
@@ -208,6 +209,10 @@ fn new_id() -> Result<String, AgentError> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("{:x}-{digits}", now.as_secs()))
+}
+
+fn unknown(id: &str) -> AgentError {
+    AgentError::Unknown(toolhold_core::text::neutral_line(id))
 }
 
 fn is_id(id: &str) -> bool {

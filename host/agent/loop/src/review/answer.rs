@@ -8,10 +8,9 @@ use toolhold_models::{Block, FinishReason, ModelAnswer, ModelError, ModelErrorKi
 const MAX_SHOWN: usize = 200;
 
 /// The verdict of an answer. Its text has to be `ALLOW`, or has to begin with a line that is
-/// `DENY`; white space around them doesn't count. Everything else denies, whatever it was meant to
-/// be: who can get a model to write something else must not get a call through.
+/// `DENY`; white space around them doesn't count. Any other text denies, so that a call whose text
+/// makes the model write something else doesn't get through.
 pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
-    let deny = |reason: &str| ReviewVerdict::Deny(reason.to_owned());
     match &answer.stop {
         FinishReason::End => {}
         FinishReason::Length | FinishReason::ContextFull => {
@@ -44,7 +43,11 @@ pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
     }
 }
 
-/// A text with something in it. Thinking is none.
+fn deny(reason: &str) -> ReviewVerdict {
+    ReviewVerdict::Deny(reason.to_owned())
+}
+
+/// The text of a block, unless the text is blank. Thinking isn't text.
 fn text_of(block: &Block) -> Option<&str> {
     match block {
         Block::Text { text, .. } if !text.trim_ascii().is_empty() => Some(text),
@@ -52,8 +55,8 @@ fn text_of(block: &Block) -> Option<&str> {
     }
 }
 
-/// The verdict if there is no answer. What a call's own text can bring about denies: a request that
-/// is refused or too long, an answer without an end or in no form. The rest is a failure.
+/// The verdict if there is no answer. A fault that the call's own text can cause denies: a request
+/// that is refused or too long, an answer without an end or a form. Any other fault is a failure.
 pub(crate) fn without_answer(error: &ModelError) -> ReviewVerdict {
     match error.kind {
         ModelErrorKind::Context

@@ -1,4 +1,4 @@
-//! What `toolhold doctor` finds wrong in `[tools.adversarial_policy]`.
+//! The findings of `toolhold doctor` about `[tools.adversarial_policy]`.
 
 use std::path::Path;
 
@@ -7,25 +7,22 @@ use toolhold_core::doctor::Finding;
 
 use crate::review::reviewer::ModelReviewer;
 
-/// Examines `[tools.adversarial_policy]`. Reads the key, and asks no model. Nothing is found if it
-/// isn't enabled.
+const NAME: &str = "adversarial_policy";
+
+/// Examines `[tools.adversarial_policy]`. Reads the key, and asks no model. There are no findings
+/// if the table isn't enabled.
 pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> Vec<Finding> {
-    const NAME: &str = "adversarial_policy";
     let review = &config.values.tools.adversarial_policy;
     if !review.enabled {
         return Vec::new();
     }
     let table = config.own_table("tools.adversarial_policy");
-    let refused = |why: &str, line: &str| {
-        let found = format!("{why}, so every call that isn't exempt is refused");
-        vec![Finding::failure(NAME, found, table.lines(line))]
-    };
     if review.policies.is_empty() {
-        return refused("there are no policies", "policies = [\"…\"]");
+        return refused("there are no policies", table.lines("policies = [\"…\"]"));
     }
     let Some(reviewer) = ModelReviewer::from_config(config, folders, directory, "toolhold doctor")
     else {
-        return refused("no provider is named", "provider = \"NAME\"");
+        return refused("no provider is named", table.lines("provider = \"NAME\""));
     };
     let model = match reviewer.chosen().await {
         Ok(model) => model,
@@ -38,18 +35,20 @@ pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> V
     let count = review.policies.len();
     let policies = if count == 1 { "1 policy".to_owned() } else { format!("{count} policies") };
     let found = format!("{} judges calls by {policies}", model.full_name());
-    vec![match review.fail_open {
-        false => Finding::ok(
-            NAME,
-            format!(
-                "{found}; without an answer they are refused (`toolhold models --test {}` asks it)",
-                review.provider
-            ),
+    if review.fail_open {
+        let found = format!("{found}; without an answer they run");
+        return vec![Finding::warning(NAME, found, format!("set `fail_open = false` in {table}"))];
+    }
+    vec![Finding::ok(
+        NAME,
+        format!(
+            "{found}; without an answer they are refused (`toolhold models --test {}` asks it)",
+            review.provider
         ),
-        true => Finding::warning(
-            NAME,
-            format!("{found}; without an answer they run"),
-            format!("set `fail_open = false` in {table}"),
-        ),
-    }]
+    )]
+}
+
+fn refused(why: &str, fix: String) -> Vec<Finding> {
+    let found = format!("{why}, so every call that isn't exempt is refused");
+    vec![Finding::failure(NAME, found, fix)]
 }

@@ -20,7 +20,8 @@ const AUTH: [&str; 3] = ["auth", "authorization", "authentication"];
 /// Bytes of a secret.
 const MAX_SECRET: usize = 4096;
 
-/// What can't be judged: a mark for a secret would stand for text that may do something.
+/// The reason why a call can't be judged: a mark for a secret would stand for a text that may do
+/// something.
 const UNSEEN: &str =
     "it has a text in the form of a secret that may hide something else from the model";
 
@@ -29,8 +30,8 @@ const UNSEEN: &str =
 ///
 /// # Errors
 ///
-/// A secret, or what looks like one, is more than one word. Then the model would be shown less than
-/// what the call does.
+/// A secret, or a text that looks like one, is more than one word. The model would not see
+/// everything that the call does.
 pub(crate) fn parameter_lines(
     arguments: &Value,
     attachments: &[Content],
@@ -143,14 +144,14 @@ fn is_plain(c: char) -> bool {
     }
 }
 
-/// The arguments with marks instead of secrets: those whose name says so at any depth, and texts in
-/// a known form. All of it happens before anything is cut, so that no half of a secret is left.
+/// The arguments with marks instead of secrets: values whose name says that they are secret, at any
+/// depth, and texts in a known form. This happens before anything is cut, so that no half of a
+/// secret is left.
 fn hide_secrets(arguments: &Value) -> Result<Value, &'static str> {
-    // The length is a number meanwhile, which isn't taken for a secret again.
-    let length = |value: &Value| Value::from(text_of(value).chars().count());
-    let named = by_name(arguments, false, &|value| match is_bare(&text_of(value)) {
-        true => Ok(length(value)),
-        false => Err(UNSEEN),
+    // Meanwhile the length is a number, which isn't taken for a secret again.
+    let named = by_name(arguments, false, &|value| {
+        let text = text_of(value);
+        if is_bare(&text) { Ok(Value::from(text.chars().count())) } else { Err(UNSEEN) }
     })?;
     let hidden = toolhold_redaction::json(named.clone(), Keys::Settings);
     check_same(&named, &hidden)?;
@@ -160,23 +161,24 @@ fn hide_secrets(arguments: &Value) -> Result<Value, &'static str> {
     })
 }
 
-/// What becomes of a value whose name says that it is secret.
+/// Replaces a value whose name says that it is secret.
 type Hide<'a> = dyn Fn(&Value) -> Result<Value, &'static str> + 'a;
 
-/// With what `hide` makes of each single value whose name, or the name of what it is in, says that
-/// it is secret.
+/// Replaces, by `hide`, each single value whose own name, or the name of a value around it, says
+/// that it is secret.
 fn by_name(value: &Value, is_hidden: bool, hide: &Hide<'_>) -> Result<Value, &'static str> {
     Ok(match value {
         Value::Object(fields) => {
-            let field = |(name, value): (&String, &Value)| {
+            let mut replaced = Map::new();
+            for (name, value) in fields {
                 let value = by_name(value, is_hidden || is_secret(name), hide)?;
-                Ok::<_, &'static str>((name.clone(), value))
-            };
-            Value::Object(fields.iter().map(field).collect::<Result<Map<_, _>, _>>()?)
+                replaced.insert(name.clone(), value);
+            }
+            Value::Object(replaced)
         }
         Value::Array(items) => {
-            let item = |item| by_name(item, is_hidden, hide);
-            Value::Array(items.iter().map(item).collect::<Result<_, _>>()?)
+            let items = items.iter().map(|item| by_name(item, is_hidden, hide));
+            Value::Array(items.collect::<Result<_, _>>()?)
         }
         Value::Null => Value::Null,
         value if is_hidden => hide(value)?,
@@ -184,8 +186,8 @@ fn by_name(value: &Value, is_hidden: bool, hide: &Hide<'_>) -> Result<Value, &'s
     })
 }
 
-/// Whether a text is one word, as secrets are, after the name of a scheme. What runs a command, or
-/// says more than a word, has spaces or marks of a shell.
+/// Whether a text is one word, as secrets are, after the name of a scheme. A text that runs a
+/// command, or is more than a word, has spaces or marks of a shell.
 fn is_bare(text: &str) -> bool {
     let schemes = ["Bearer ", "Basic ", "Token ", "token "];
     let word = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
@@ -195,16 +197,20 @@ fn is_bare(text: &str) -> bool {
 
 /// Checks that a mark in a text stands for one word.
 fn check_hidden(text: &str, shown: &str) -> Result<(), &'static str> {
-    let same = |(one, other): &(char, char)| one == other;
-    let begin = text.chars().zip(shown.chars()).take_while(same).count();
+    let begin = count_same(text.chars(), shown.chars());
     let most = text.chars().count().min(shown.chars().count()) - begin;
-    let end = text.chars().rev().zip(shown.chars().rev()).take(most).take_while(same).count();
+    let end = count_same(text.chars().rev().take(most), shown.chars().rev());
     let count = text.chars().count() - begin - end;
     let hidden: String = text.chars().skip(begin).take(count).collect();
     if is_bare(&hidden) { Ok(()) } else { Err(UNSEEN) }
 }
 
-/// The same for all texts of a value.
+/// The number of characters that are the same before the first difference.
+fn count_same(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
+    one.zip(other).take_while(|(one, other)| one == other).count()
+}
+
+/// Checks the same for all texts of a value.
 fn check_same(value: &Value, shown: &Value) -> Result<(), &'static str> {
     match (value, shown) {
         (Value::Object(fields), Value::Object(others)) => {
@@ -236,13 +242,16 @@ fn is_secret(name: &str) -> bool {
             words.push(String::new());
         }
         was_small = c.is_lowercase();
-        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+        if c.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
             word.extend(c.to_lowercase());
         }
     }
     let all = words.concat();
-    let says = |word: &String| SECRET.iter().any(|secret| word.starts_with(secret));
-    words.iter().any(|word| says(word) || AUTH.contains(&&**word))
+    words
+        .iter()
+        .any(|word| SECRET.iter().any(|secret| word.starts_with(secret)) || AUTH.contains(&&**word))
         || ["apikey", "privatekey"].iter().any(|secret| all.contains(secret))
 }
 

@@ -21,13 +21,13 @@ const MAX_OUTPUT: u32 = 4096;
 /// first review.
 pub struct ModelReviewer {
     choice: Choice,
-    /// In an [`Arc`], since the choice goes on if the first review is over before.
+    /// An [`Arc`], because the choice goes on if the first review ends before it.
     model: Arc<OnceCell<ChosenModel>>,
     thinking: ThinkingLevel,
     max_output: u32,
 }
 
-/// What the model is chosen by.
+/// The data by which the model is chosen.
 #[derive(Clone)]
 struct Choice {
     config: Config,
@@ -57,8 +57,8 @@ impl Choice {
 }
 
 impl ModelReviewer {
-    /// `None`: the configuration wants no reviews, or names no provider for them. `front_end`
-    /// stands in the records of the requests.
+    /// `None`: the configuration wants no reviews, or names no provider for them. The records of
+    /// the requests name `front_end`.
     pub fn from_config(
         config: &Config,
         folders: &Folders,
@@ -66,8 +66,11 @@ impl ModelReviewer {
         front_end: &str,
     ) -> Option<Self> {
         let review = &config.values.tools.adversarial_policy;
+        if !review.enabled {
+            return None;
+        }
         // Another name would be taken for a model of the agent's provider.
-        let provider = config.values.providers.get(&review.provider).filter(|_| review.enabled)?;
+        let provider = config.values.providers.get(&review.provider)?;
         let most = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
         Some(Self {
             thinking: thinking_level(provider.thinking),
@@ -86,12 +89,13 @@ impl ModelReviewer {
     ///
     /// # Errors
     ///
-    /// It can't be chosen, or its key can't be read.
+    /// The model can't be chosen, or its key can't be read.
     pub(crate) async fn chosen(&self) -> Result<ChosenModel, ReviewerError> {
         if let Some(model) = self.model.get() {
             return Ok(model.clone());
         }
-        let (model, choice) = (Arc::clone(&self.model), self.choice.clone());
+        let model = Arc::clone(&self.model);
+        let choice = self.choice.clone();
         // A program that prints the key may take longer than a review.
         let chosen =
             tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });

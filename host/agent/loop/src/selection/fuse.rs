@@ -1,22 +1,24 @@
 //! Joins several rankings of tools into one order, and compares vectors.
 
-/// How little the difference between the first places counts.
+/// The larger, the less the difference between the first places counts.
 const RANKS: f64 = 60.0;
 
-/// How alike two vectors are, from -1 to 1. `None`: they can't be compared.
+/// The likeness of two vectors, from -1 to 1. `None`: the vectors can't be compared.
 pub fn cosine(one: &[f32], other: &[f32]) -> Option<f64> {
     if one.len() != other.len() || one.is_empty() {
         return None;
     }
-    let pairs = || one.iter().zip(other).map(|(a, b)| (f64::from(*a), f64::from(*b)));
-    let product: f64 = pairs().map(|(a, b)| a * b).sum();
-    let lengths: f64 = pairs().map(|(a, _)| a * a).sum::<f64>().sqrt()
-        * pairs().map(|(_, b)| b * b).sum::<f64>().sqrt();
-    let cosine = product / lengths;
+    let lengths = dot(one, one).sqrt() * dot(other, other).sqrt();
+    let cosine = dot(one, other) / lengths;
     cosine.is_finite().then(|| cosine.clamp(-1.0, 1.0))
 }
 
-/// Adds to `fused` what the places in this order are worth. What has no score has no place.
+fn dot(one: &[f32], other: &[f32]) -> f64 {
+    one.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+}
+
+/// Adds the worth of each tool's place by these scores to `fused`. A tool without a score has no
+/// place.
 pub(crate) fn add_ranks(fused: &mut [f64], scores: &[Option<f64>]) {
     let mut order: Vec<(usize, f64)> =
         scores.iter().enumerate().filter_map(|(at, score)| Some((at, (*score)?))).collect();

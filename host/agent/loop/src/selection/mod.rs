@@ -1,4 +1,4 @@
-//! Which tools of a large catalogue a task needs, decided without I/O.
+//! Selects the tools of a large catalogue that a task needs, without I/O.
 //!
 //! Pure: the definitions of tools and the words of a task go in, the tools for a model come out,
 //! each with its reason ([`select`]). Tools are ranked by their words ([`ToolIndex`]), and together

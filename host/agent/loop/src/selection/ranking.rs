@@ -8,7 +8,7 @@ use toolhold_contract::text::cut;
 use crate::selection::stem::{alike, stems, words};
 use crate::selection::text::ToolTexts;
 
-/// Bytes of a task that count. What follows is mostly a text to work on.
+/// Bytes of a task that count. The rest is mostly a text to work on.
 const MAX_TASK: usize = 8 * 1024;
 
 /// Different words of a task that count.
@@ -17,13 +17,14 @@ const MAX_TASK_WORDS: usize = 256;
 /// Words of a tool that count.
 const MAX_TOOL_WORDS: usize = 600;
 
-/// How soon more of a word counts no more.
+/// The smaller, the sooner more of the same word adds nothing.
 const SATURATION: f64 = 1.2;
 
-/// How much a word counts that only often stands for a word of the task.
+/// The weight of a word that often stands for a word of the task.
 const ALIKE: f64 = 0.35;
 
-/// A field of a tool: how much a word of it counts, and how much its length takes from that.
+/// A field of a tool: the weight of its words, and how much the length of the field takes from
+/// that.
 struct Field {
     weight: f64,
     length: f64,
@@ -43,7 +44,7 @@ const FIELDS: [Field; 5] = [
 pub(crate) struct WordIndex {
     /// The number of each stem.
     stems: HashMap<String, usize>,
-    /// Of each stem, the tools that have it, each with how much it counts there.
+    /// The tools that have each stem, each with the weight of the stem there.
     postings: Vec<Vec<(usize, f64)>>,
     tools: usize,
 }
@@ -61,7 +62,7 @@ impl WordIndex {
             }
         }
         let mut postings = vec![Vec::new(); known.stems.len()];
-        // How much each stem counts in a tool, and those that do.
+        // The weight of each stem in a tool, and the stems that have a weight.
         let mut counts = vec![0.0; known.stems.len()];
         let mut counted = Vec::new();
         for (number, tool) in fields.iter().enumerate() {
@@ -82,7 +83,8 @@ impl WordIndex {
         Self { stems: known.stems, postings, tools: fields.len() }
     }
 
-    /// How well each tool fits a task: 0 for no common word. Of a long task, the first 8 KiB count.
+    /// The score of each tool for a task: 0 for no common word. Of a long task, the first 8 KiB
+    /// count.
     pub(crate) fn scores(&self, task: &str) -> Vec<f64> {
         let own: BTreeSet<String> = words(cut(task, MAX_TASK)).flat_map(stems).collect();
         let own: Vec<String> = own.into_iter().take(MAX_TASK_WORDS).collect();
@@ -94,7 +96,8 @@ impl WordIndex {
         for (word, weight) in wanted {
             let Some(number) = self.stems.get(word) else { continue };
             let found = &self.postings[*number];
-            let (with, without) = (found.len() as f64, (self.tools - found.len()) as f64);
+            let with = found.len() as f64;
+            let without = (self.tools - found.len()) as f64;
             let rareness = ((without + 0.5) / (with + 0.5)).ln_1p();
             for (tool, count) in found {
                 scores[*tool] += weight * rareness * count / (count + SATURATION);
@@ -114,11 +117,12 @@ struct KnownWords<'t> {
 impl<'t> KnownWords<'t> {
     fn stems(&mut self, word: &'t str) -> &[usize] {
         self.words.entry(word).or_insert_with(|| {
-            let number = |stem: String| {
+            let stems = stems(word).into_iter();
+            let numbers = stems.map(|stem| {
                 let next = self.stems.len();
                 *self.stems.entry(stem).or_insert(next)
-            };
-            stems(word).into_iter().map(number).collect()
+            });
+            numbers.collect()
         })
     }
 }
@@ -126,24 +130,31 @@ impl<'t> KnownWords<'t> {
 /// The stems of a tool, of each field of [`FIELDS`].
 fn fields<'t>(texts: &ToolTexts<'t>, known: &mut KnownWords<'t>) -> [Vec<usize>; FIELDS.len()] {
     let mut left = MAX_TOOL_WORDS;
-    let mut add = |into: &mut Vec<usize>, text: &'t str| {
-        for word in words(text) {
-            let Some(rest) = left.checked_sub(1) else { return };
-            left = rest;
-            into.extend_from_slice(known.stems(word));
-        }
-    };
     let [mut name, mut server, mut description, mut parameters, mut parameter_texts] =
         [const { Vec::new() }; FIELDS.len()];
-    add(&mut name, texts.name);
-    add(&mut server, texts.server);
-    // The server's name often stands in the tool's too.
+    add_stems(&mut name, texts.name, known, &mut left);
+    add_stems(&mut server, texts.server, known, &mut left);
+    // The tool's name often repeats the server's name.
     name.retain(|word| !server.contains(word));
-    add(&mut name, texts.title);
-    add(&mut description, texts.description);
+    add_stems(&mut name, texts.title, known, &mut left);
+    add_stems(&mut description, texts.description, known, &mut left);
     for (name, text) in &texts.parameters {
-        add(&mut parameters, name);
-        add(&mut parameter_texts, text);
+        add_stems(&mut parameters, name, known, &mut left);
+        add_stems(&mut parameter_texts, text, known, &mut left);
     }
     [name, server, description, parameters, parameter_texts]
+}
+
+/// Adds the stems of a text. `left`: the number of words that still count.
+fn add_stems<'t>(
+    into: &mut Vec<usize>,
+    text: &'t str,
+    known: &mut KnownWords<'t>,
+    left: &mut usize,
+) {
+    for word in words(text) {
+        let Some(rest) = left.checked_sub(1) else { return };
+        *left = rest;
+        into.extend_from_slice(known.stems(word));
+    }
 }

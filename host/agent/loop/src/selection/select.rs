@@ -33,29 +33,35 @@ struct IndexedTool {
     vector: Option<Vec<f32>>,
 }
 
-impl ToolIndex {
-    /// The index of these tools. Where ranks are equal, this order decides.
-    pub fn new<'a>(tools: impl IntoIterator<Item = &'a Definition>) -> Self {
-        let tools: Vec<&Definition> = tools.into_iter().collect();
-        let words = WordIndex::new(tools.iter().copied());
-        let indexed = |tool: &&Definition| IndexedTool {
+impl IndexedTool {
+    fn new(tool: &Definition) -> Self {
+        Self {
             name: tool.name.clone(),
             tokens: tokens_of(tool),
             described: tool.description.split_whitespace().take(MAX_SHORT).count(),
             boost: 0.0,
             vector: None,
-        };
-        Self { tools: tools.iter().map(indexed).collect(), words }
+        }
+    }
+}
+
+impl ToolIndex {
+    /// The index of these tools. Where ranks are equal, this order decides.
+    pub fn new<'a>(tools: impl IntoIterator<Item = &'a Definition>) -> Self {
+        let tools: Vec<&Definition> = tools.into_iter().collect();
+        let words = WordIndex::new(tools.iter().copied());
+        Self { tools: tools.into_iter().map(IndexedTool::new).collect(), words }
     }
 
-    /// With what the tools that a tool prefers add to its rank, from 0 to 1, in the same order.
+    /// Sets how much each tool's preferred tools add to its rank, from 0 to 1, in the same order.
     #[must_use]
     pub fn with_boosts(mut self, boosts: impl IntoIterator<Item = f64>) -> Self {
         self.tools.iter_mut().zip(boosts).for_each(|(tool, boost)| tool.boost = boost);
         self
     }
 
-    /// With vectors, in the same order. Without one, words alone rank a tool.
+    /// Sets the vectors of the tools, in the same order. A tool without a vector is ranked by words
+    /// alone.
     #[must_use]
     pub fn with_vectors(mut self, vectors: impl IntoIterator<Item = Option<Vec<f32>>>) -> Self {
         self.tools.iter_mut().zip(vectors).for_each(|(tool, vector)| tool.vector = vector);
@@ -67,14 +73,14 @@ impl ToolIndex {
         self.tools.iter().map(|tool| tool.tokens).sum()
     }
 
-    /// The places of the tools that fit a text, the best first. `vector`: that of the text, by the
-    /// model that made those of the tools.
+    /// The places of the tools that fit a text, the best first. `vector`: the vector of the text,
+    /// by the model that made the tools' vectors.
     pub fn ranked(&self, text: &str, vector: Option<&[f32]>) -> Vec<usize> {
         let scores = self.scores(text, vector);
         in_order(&scores).into_iter().take_while(|at| scores[*at] > 0.0).collect()
     }
 
-    /// How well each tool fits. 0: not at all.
+    /// The score of each tool. 0: the tool doesn't fit.
     fn scores(&self, text: &str, vector: Option<&[f32]>) -> Vec<f64> {
         let by_words = self.words.scores(text);
         let mut scores = match vector {
@@ -82,9 +88,11 @@ impl ToolIndex {
             Some(vector) => {
                 let mut fused = vec![0.0; self.tools.len()];
                 let worded: Vec<_> = by_words.iter().map(|it| (*it > 0.0).then_some(*it)).collect();
-                let near = |tool: &IndexedTool| cosine(tool.vector.as_deref()?, vector);
                 add_ranks(&mut fused, &worded);
-                add_ranks(&mut fused, &self.tools.iter().map(near).collect::<Vec<_>>());
+                let tools = self.tools.iter();
+                let near: Vec<_> =
+                    tools.map(|tool| cosine(tool.vector.as_deref()?, vector)).collect();
+                add_ranks(&mut fused, &near);
                 fused
             }
         };
@@ -116,7 +124,7 @@ pub struct SelectionRules {
     pub max_tokens: u64,
 }
 
-/// Why a tool was chosen.
+/// The reason why a tool was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InclusionReason {
@@ -128,7 +136,7 @@ pub enum InclusionReason {
     SimilarityRank,
     /// Its rank, to which tools that it prefers added.
     PreferenceBoost,
-    /// Its rank by words, since there is no vector of it.
+    /// Its rank by words, because it has no vector.
     NoEmbedding,
     /// Its description is too short for a rank.
     ShortDescription,
@@ -153,20 +161,20 @@ impl InclusionReason {
 pub struct IncludedTool {
     /// Its name.
     pub name: String,
-    /// Why.
+    /// The reason for the choice.
     pub reason: InclusionReason,
 }
 
-/// What was chosen.
+/// The result of a selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// These tools, in the order in which they were chosen.
+    /// The chosen tools, in the order in which they were chosen.
     pub included: Vec<IncludedTool>,
     /// The names of the others, the one with the best rank first.
     pub excluded: Vec<String>,
-    /// Tokens of the chosen definitions, and of all.
+    /// Tokens of the chosen definitions.
     pub tokens: u64,
-    /// See above.
+    /// Tokens of all definitions.
     pub all_tokens: u64,
 }
 
@@ -176,10 +184,11 @@ pub fn tokens_of(tool: &Definition) -> u64 {
     (bytes as u64).div_ceil(4)
 }
 
-/// Chooses tools for a task. `vector`: that of the task, by the model that made those of the tools.
+/// Chooses tools for a task. `vector`: the vector of the task, by the model that made the tools'
+/// vectors.
 ///
 /// One server gets at most half of the places, and half of the room, before every other server that
-/// fits had its turn. A server that the task names gets what its tools' ranks say.
+/// fits had its turn. The shares don't apply to a server that the task names.
 pub fn select(
     index: &ToolIndex,
     task: &str,
@@ -233,28 +242,31 @@ pub fn select(
             ranked += 1;
         }
     }
-    let is_short = |at: &usize| tools[*at].described < rules.min_description_words;
     let mut short = 0;
-    for at in order.iter().copied().filter(is_short) {
-        if short < places && chosen.can_add(at, tools[at].tokens) {
-            chosen.add(at, InclusionReason::ShortDescription, tools[at].tokens);
+    for at in order.iter().copied() {
+        let tool = &tools[at];
+        if tool.described < rules.min_description_words
+            && short < places
+            && chosen.can_add(at, tool.tokens)
+        {
+            chosen.add(at, InclusionReason::ShortDescription, tool.tokens);
             short += 1;
         }
     }
-    let name = |at: &usize| tools[*at].name.clone();
-    let included = chosen.order.iter().map(|(at, reason)| {
-        let (name, reason) = (name(at), *reason);
-        IncludedTool { name, reason }
-    });
+    let included = chosen
+        .order
+        .iter()
+        .map(|(at, reason)| IncludedTool { name: tools[*at].name.clone(), reason: *reason });
+    let excluded = order.iter().filter(|at| chosen.reasons[**at].is_none());
     Selection {
         included: included.collect(),
-        excluded: order.iter().filter(|at| chosen.reasons[**at].is_none()).map(name).collect(),
+        excluded: excluded.map(|at| tools[*at].name.clone()).collect(),
         tokens: chosen.tokens,
         all_tokens: index.tokens(),
     }
 }
 
-/// What is chosen so far.
+/// The tools that are chosen so far.
 struct Chosen {
     reasons: Vec<Option<InclusionReason>>,
     order: Vec<(usize, InclusionReason)>,
@@ -269,29 +281,29 @@ impl Chosen {
         self.tokens += tokens;
     }
 
-    /// Whether it isn't chosen yet, and there is room for it.
+    /// Whether a tool isn't chosen yet, and there is room for it.
     fn can_add(&self, at: usize, tokens: u64) -> bool {
         self.reasons[at].is_none() && self.tokens.saturating_add(tokens) <= self.most
     }
 }
 
-/// What one server gets before the others had their turn.
+/// The share of each server before the others had their turn.
 struct Shares {
     places: usize,
     tokens: u64,
-    /// What is left for each.
+    /// The rest of each server's share.
     of: HashMap<String, (usize, u64)>,
 }
 
 impl Shares {
-    /// Takes a place for a tool of a server. `false`: it has none left.
+    /// Takes a place for a tool of a server. Returns `false` if the server has no place left.
     fn take(&mut self, server: &str, task: &str, tokens: u64) -> bool {
         let left = match self.of.get_mut(server) {
             Some(left) => left,
             None => {
                 // Toolhold's own tools push nobody out.
-                let is_named = || server.split('-').all(|word| has_word(task, word));
-                let is_free = server.is_empty() || is_named();
+                let is_free =
+                    server.is_empty() || server.split('-').all(|word| has_word(task, word));
                 let whole = (usize::MAX, u64::MAX);
                 let share = if is_free { whole } else { (self.places, self.tokens) };
                 self.of.entry(server.to_owned()).or_insert(share)

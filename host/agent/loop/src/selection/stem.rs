@@ -53,7 +53,7 @@ const ALIKE: &[&[&str]] = &[
     &["web", "internet", "online"],
 ];
 
-/// The same as stems: of each, those that often stand for it.
+/// The same as stems: the stems that often stand for each stem.
 static ALIKE_STEMS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
     let mut alike: HashMap<String, Vec<String>> = HashMap::new();
     for group in ALIKE {
@@ -66,33 +66,34 @@ static ALIKE_STEMS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
     alike
 });
 
-/// Most letters of a word. What is longer is no word.
+/// The most letters of a word. A longer text is no word.
 const MAX_WORD: usize = 40;
 
-/// The words of a text as they stand there.
+/// The words of a text, unchanged.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_alphanumeric());
     words.filter(|word| !word.is_empty() && word.len() <= MAX_WORD)
 }
 
-/// The stems of a word: lower case, without its ending. One in camel case counts as a whole and by
-/// its parts. None, if it says nothing.
+/// The stems of a word: lower case, without its ending. A word in camel case gives the stems of the
+/// whole word and of its parts. A word that says nothing gives no stems.
 pub(crate) fn stems(word: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut add = |word: &str| {
-        let word = word.to_lowercase();
-        if STOP.binary_search(&&*word).is_err() {
-            found.push(stem(&word));
-        }
-    };
-    add(word);
+    add_stem(&mut found, word);
     if word.chars().skip(1).any(char::is_uppercase) {
         let parts = camel_parts(word);
         if parts.len() > 1 {
-            parts.into_iter().for_each(add);
+            parts.into_iter().for_each(|part| add_stem(&mut found, part));
         }
     }
     found
+}
+
+fn add_stem(found: &mut Vec<String>, word: &str) {
+    let word = word.to_lowercase();
+    if STOP.binary_search(&&*word).is_err() {
+        found.push(stem(&word));
+    }
 }
 
 /// The parts of a word in camel case.
@@ -100,7 +101,8 @@ fn camel_parts(word: &str) -> Vec<&str> {
     let letters: Vec<(usize, char)> = word.char_indices().collect();
     let mut starts = vec![0];
     for at in 1..letters.len() {
-        let (before, here) = (letters[at - 1].1, letters[at].1);
+        let before = letters[at - 1].1;
+        let here = letters[at].1;
         let after = letters.get(at + 1).is_some_and(|(_, after)| after.is_lowercase());
         if here.is_uppercase() && (before.is_lowercase() || before.is_uppercase() && after) {
             starts.push(letters[at].0);
@@ -110,7 +112,7 @@ fn camel_parts(word: &str) -> Vec<&str> {
     starts.iter().zip(ends).map(|(start, end)| &word[*start..end]).collect()
 }
 
-/// A word without its ending. Few rules do: both sides lose the same.
+/// A word without its ending. Few rules are enough, because tasks and tools lose the same endings.
 fn stem(word: &str) -> String {
     if !word.is_ascii() || word.len() < 4 {
         return word.to_owned();
@@ -119,11 +121,10 @@ fn stem(word: &str) -> String {
         "indices" => "index",
         word => word,
     };
-    let cut = |ending: &str, least: usize| {
-        word.strip_suffix(ending).filter(|rest| rest.len() >= least).map(str::to_owned)
-    };
-    let mut stem = if let Some(rest) = cut("ies", 2) {
-        rest + "y"
+    let mut stem = if let Some(rest) = word.strip_suffix("ies")
+        && rest.len() >= 2
+    {
+        rest.to_owned() + "y"
     } else if word.ends_with('s') && !word.ends_with("ss") && !word.ends_with("us") {
         word[..word.len() - 1].to_owned()
     } else {

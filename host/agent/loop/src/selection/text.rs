@@ -16,7 +16,7 @@ const MAX_PARAMETERS: usize = 40;
 /// Bytes of the text of which a vector is made.
 const MAX_EMBEDDED: usize = 2 * 1024;
 
-/// The texts of a tool by what they are.
+/// The texts of a tool, by field.
 pub(crate) struct ToolTexts<'a> {
     pub(crate) server: &'a str,
     pub(crate) name: &'a str,
@@ -30,21 +30,23 @@ impl<'a> ToolTexts<'a> {
         let (server, name) = split(&tool.name);
         let properties = tool.input_schema.get("properties").and_then(Value::as_object);
         let parameters = properties.into_iter().flatten().take(MAX_PARAMETERS);
-        let described = |value: &'a Value| {
-            let text = value.get("description").and_then(Value::as_str).unwrap_or_default();
-            cut(text, MAX_PARAMETER)
-        };
         Self {
             server,
             name,
             title: tool.title.as_deref().map_or("", |title| cut(title, MAX_PARAMETER)),
             description: cut(&tool.description, MAX_DESCRIPTION),
-            parameters: parameters.map(|(name, value)| (&**name, described(value))).collect(),
+            parameters: parameters.map(|(name, value)| (&**name, description(value))).collect(),
         }
     }
 }
 
-/// The server or plugin of a tool, and the tool's own name. Built-in tools have none.
+/// The description in a parameter's schema, bounded.
+fn description(parameter: &Value) -> &str {
+    let text = parameter.get("description").and_then(Value::as_str).unwrap_or_default();
+    cut(text, MAX_PARAMETER)
+}
+
+/// The server or plugin of a tool, and the tool's own name. Built-in tools have no server.
 pub(crate) fn split(name: &str) -> (&str, &str) {
     name.split_once("__").unwrap_or(("", name))
 }
@@ -52,33 +54,37 @@ pub(crate) fn split(name: &str) -> (&str, &str) {
 /// The text of a tool of which a model makes its vector. At most 2 KiB.
 pub fn embedded_text(tool: &Definition) -> String {
     let texts = ToolTexts::new(tool);
-    let words = |name: &str| name.replace(['_', '-'], " ");
-    let text =
-        format!("{} {}: {}", words(texts.server), words(texts.name), texts.description.trim());
+    let server = texts.server.replace(['_', '-'], " ");
+    let name = texts.name.replace(['_', '-'], " ");
+    let text = format!("{server} {name}: {}", texts.description.trim());
     cut(&text, MAX_EMBEDDED).trim().to_owned()
 }
 
 /// Whether a text in small letters names a tool: by its whole name, or by its name at its server if
-/// that is no ordinary word or stands in backticks.
+/// that name is no ordinary word or is in backticks.
 pub(crate) fn is_named(text: &str, tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
     let (server, own) = split(&tool);
-    has_word(text, &tool)
-        || !server.is_empty()
-            && match own.contains(['_', '-']) {
-                true => has_word(text, own),
-                false => text.contains(&format!("`{own}`")),
-            }
+    if has_word(text, &tool) {
+        return true;
+    }
+    if server.is_empty() {
+        return false;
+    }
+    if own.contains(['_', '-']) { has_word(text, own) } else { text.contains(&format!("`{own}`")) }
 }
 
-/// Whether a word stands in a text, with no letter, digit, `_` or `-` beside it. Both are in small
+/// Whether a text has a word, with no letter, digit, `_` or `-` next to it. Both are in small
 /// letters.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     !word.is_empty()
         && text.match_indices(word).any(|(at, _)| {
             !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
         })
+}
+
+fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '-'
 }
 
 /// Whether a text names a tool. The case of letters doesn't matter.
