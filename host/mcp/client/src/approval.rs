@@ -1,5 +1,4 @@
-//! What a person sees before they approve an upstream server, and the state of each configured
-//! server.
+//! Shows an upstream server to the person who approves it, and the state of each configured server.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -33,9 +32,9 @@ pub struct ServerState {
     pub command: Vec<String>,
     /// Its URL. Empty: it is a program.
     pub url: String,
-    /// How many packages are pinned, of those that its runner would fetch.
+    /// The number of pinned packages that its runner would fetch.
     pub packages: usize,
-    /// Why what its runner fetches isn't pinned.
+    /// The reason why the packages that its runner fetches aren't pinned.
     pub unpinned: Option<String>,
     /// Its own name and version, as they were approved.
     pub version: String,
@@ -45,21 +44,22 @@ pub struct ServerState {
     pub left_out: Vec<(String, String)>,
     /// Whether it had a login, and has none now.
     pub logged_out: bool,
-    /// What running hosts say of it.
+    /// The states that running hosts report.
     pub hosts: Vec<HostState>,
 }
 
-/// What one running host says of a server.
+/// The state of a server in one running host.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostState {
     /// The host's process ID.
     pub pid: u32,
-    /// What the server is doing there.
+    /// The state of the server's program.
     #[serde(flatten)]
     pub program: ToolSourceState,
 }
 
-/// The servers of the configuration, and what running hosts say of them. Starts none. Blocks.
+/// The servers of the configuration, with the states that running hosts report. Starts no server.
+/// Blocks.
 ///
 /// # Errors
 ///
@@ -67,16 +67,20 @@ pub struct HostState {
 pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, HostError> {
     let mcp = &config.values.mcp;
     let hosts = provider_states(folders)?;
-    let state = |(name, server): (&String, &McpServer)| {
+    let mut states = Vec::new();
+    for (name, server) in &mcp.servers {
         let pins = Pins::load(folders, name)?;
-        let state = match () {
-            () if !mcp.enabled || !server.enabled => "disabled",
-            () if pins.start.is_empty() => "unapproved",
-            () if pins.start != start_digest(server) => "changed",
-            () => "approved",
+        let state = if !mcp.enabled || !server.enabled {
+            "disabled"
+        } else if pins.start.is_empty() {
+            "unapproved"
+        } else if pins.start != start_digest(server) {
+            "changed"
+        } else {
+            "approved"
         };
         let (tools, left_out) = offered(name, &pins, server.trust_annotations);
-        Ok(ServerState {
+        states.push(ServerState {
             name: name.clone(),
             state,
             command: if server.url.is_empty() {
@@ -94,12 +98,12 @@ pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, Ho
                 && server.secrets.is_empty()
                 && TokenFile::new(folders, name, &server.url).is_logged_out(),
             hosts: of_server(name, &hosts),
-        })
-    };
-    mcp.servers.iter().map(state).collect()
+        });
+    }
+    Ok(states)
 }
 
-/// What the hosts say of the server `name`.
+/// The states that the hosts report of the server `name`.
 fn of_server(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostState> {
     let provider = provider_name(name);
     let states = hosts.iter().filter_map(|(pid, states)| {
@@ -109,18 +113,18 @@ fn of_server(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostState
     states.collect()
 }
 
-/// Why what the runner of a server fetches isn't pinned.
+/// The reason why the packages that the runner of a server fetches aren't pinned.
 pub fn unpinned(server: &McpServer) -> Option<String> {
-    // One at a URL fetches nothing.
+    // A server at a URL fetches nothing.
     let is_program = !server.command.is_empty();
     let error = is_program.then(|| Line::parse(&server.command, &server.args).err()).flatten();
     error.map(|error| error.to_string())
 }
 
-/// What a server offers now.
+/// The present offer of a server.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// What is pinned if a person approves it.
+    /// The pins if a person approves the offer.
     pub pins: Pins,
     /// How its packages differ from what was approved: each with its version before and now.
     pub packages: Vec<PackageDifference>,
@@ -129,15 +133,16 @@ pub struct Inspection {
     pub differences: Vec<(&'static str, ToolDifference)>,
     /// How many of its tools are offered.
     pub offered: usize,
-    /// What isn't offered, each with the reason.
+    /// The names of entries that aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
 }
 
-/// A package with its version before and now. `None`: it wasn't there, or isn't any more.
+/// A package with its version before and now. `None`: the package wasn't there, or isn't any more.
 pub type PackageDifference = (String, Option<String>, Option<String>);
 
 fn package_differences(before: &str, now: &str) -> Vec<PackageDifference> {
-    let (before, now) = (packages::packages(before), packages::packages(now));
+    let before = packages::packages(before);
+    let now = packages::packages(now);
     let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
     let each = names
         .into_iter()
@@ -156,21 +161,22 @@ pub async fn inspect(
     directory: &Path,
     name: &str,
 ) -> Result<Inspection, HostError> {
-    let fail = |reason: String| HostError::Config(format!("the server `{name}`: {reason}"));
-    let server = config.values.mcp.servers.get(name);
-    let server = server.ok_or_else(|| fail(LaunchError::NotConfigured.to_string()))?;
+    let servers = &config.values.mcp.servers;
+    let server = servers.get(name).ok_or_else(|| failure(name, LaunchError::NotConfigured))?;
     let known = Pins::load(folders, name)?;
     let start = start_digest(server);
     let around = Arc::new(Surroundings::new(config, folders, directory, "toolhold mcp"));
     let launch = Launch::new(&around, name, server, String::new());
-    let launch = tokio::task::spawn_blocking(move || launch.resolved()).await;
-    let launch = launch.unwrap_or_else(|error| Err(error.into()));
-    let launch = launch.map_err(|error| fail(error.to_string()))?;
-    let (lock, launch) = (launch.lock().to_owned(), Arc::new(launch));
+    let launch = tokio::task::spawn_blocking(move || launch.resolved())
+        .await
+        .unwrap_or_else(|error| Err(error.into()))
+        .map_err(|error| failure(name, error))?;
+    let lock = launch.lock().to_owned();
+    let launch = Arc::new(launch);
     let look = async {
         let connection = match Connection::open(Arc::clone(&launch), Era::Unknown).await {
             Ok(connection) => connection,
-            // Perhaps the question of the newer revisions ended it.
+            // Perhaps the question of the newer revisions ended the server.
             Err(error) if error.may_be_era => {
                 Connection::open(Arc::clone(&launch), Era::Handshake).await?
             }
@@ -199,10 +205,14 @@ pub async fn inspect(
     let looked = tokio::time::timeout(START, look).await.unwrap_or_else(|_| {
         Err(Reason::new(format!("it didn't list its tools within {} s", START.as_secs())))
     });
-    let (pins, mut left_out) = looked.map_err(|reason| fail(reason.for_person()))?;
+    let (pins, mut left_out) = looked.map_err(|reason| failure(name, reason.for_person()))?;
     let (tools, left_out_too) = offered(name, &pins, server.trust_annotations);
     left_out.extend(left_out_too);
     let differences = known.differences(&pins);
     let packages = package_differences(&known.lock, &pins.lock);
     Ok(Inspection { pins, packages, differences, offered: tools.len(), left_out })
+}
+
+fn failure(name: &str, reason: impl std::fmt::Display) -> HostError {
+    HostError::Config(format!("the server `{name}`: {reason}"))
 }

@@ -1,5 +1,5 @@
-//! Answers what an upstream server asks its client, such as an elicitation, and takes its progress
-//! notifications.
+//! Answers the requests of an upstream server to its client, such as an elicitation, and takes its
+//! progress notifications.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,10 +45,10 @@ impl Drop for WatcherGuard {
 }
 
 /// The client of one connection. It may pass on questions to the person; other requests of the
-/// server than those and a ping are refused.
+/// server than these and a ping are refused.
 #[derive(Clone, Default)]
 pub(crate) struct Client {
-    /// Who learns of progress.
+    /// The receivers of progress.
     pub(crate) watchers: Watchers,
     /// The calls whose server may ask.
     pub(crate) running: RunningCalls,

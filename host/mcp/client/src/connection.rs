@@ -39,7 +39,7 @@ use crate::reason::Reason;
 /// Time for a server that was told to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Time for a server to say that it tells of changes.
+/// Time for a server to say that it announces changes.
 const LISTEN: Duration = Duration::from_secs(2);
 
 /// Most pages of a list.
@@ -48,9 +48,9 @@ pub(crate) const MAX_PAGES: usize = 64;
 /// How the session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// It isn't known which revisions the server speaks: asks it.
+    /// The revisions that the server speaks aren't known: the server is asked.
     Unknown,
-    /// It speaks those with a handshake only.
+    /// The server speaks only the revisions with a handshake.
     Handshake,
 }
 
@@ -86,12 +86,13 @@ impl Process {
         ended: &ConnectionEnd,
     ) -> (Option<String>, Option<String>) {
         let Some(mut child) = self.0.take() else { return (None, None) };
-        let (launch, complaint) = (Arc::clone(launch), ended.complaint());
+        let launch = Arc::clone(launch);
+        let complaint = ended.complaint();
         let has_ended = matches!(ended.reason(), Some(EndError::Ended));
         let looked = tokio::task::spawn_blocking(move || {
             let wait = if has_ended { GRACE } else { Duration::ZERO };
             child.wait_for_output(Some(Instant::now() + wait), &mut |_, _| {});
-            let result = child.finished().filter(|_| has_ended).cloned();
+            let result = if has_ended { child.finished().cloned() } else { None };
             drop(Self(Some(child)));
             let result = result?;
             Some((how_it_ended(&result), launch.hint(&result, &complaint)))
@@ -105,17 +106,18 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let Some(mut child) = self.0.take() else { return };
-        let mut end = move || {
-            // Its standard input is closed by now, so it can end by itself.
-            child.wait_for_output(Some(Instant::now() + GRACE), &mut |_, _| {});
-            child.end(Ending::Cancelled);
-        };
+        let Some(child) = self.0.take() else { return };
         match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(end)),
-            Err(_) => end(),
+            Ok(runtime) => drop(runtime.spawn_blocking(move || end_program(child))),
+            Err(_) => end_program(child),
         }
     }
+}
+
+fn end_program(mut child: Child) {
+    // Its standard input is closed by now, so the program can end by itself.
+    child.wait_for_output(Some(Instant::now() + GRACE), &mut |_, _| {});
+    child.end(Ending::Cancelled);
 }
 
 /// A session with a running server.
@@ -160,12 +162,12 @@ impl Connection {
         }
     }
 
-    /// What a server at a URL says of the authorization that it wants, if it wants one before it
-    /// tells its tools.
+    /// The words of a server at a URL about the authorization that it wants, if it wants one before
+    /// it lists its tools.
     ///
     /// # Errors
     ///
-    /// It can't be asked, for people.
+    /// The reason why the server can't be asked, for people.
     pub(crate) async fn challenge(launch: &Arc<Launch>) -> Result<Option<String>, LaunchError> {
         let Some(place) = launch.place(&Secrets::default())? else { return Ok(None) };
         let ended = Arc::new(ConnectionEnd::default());
@@ -209,7 +211,7 @@ impl Connection {
     }
 
     /// Ends the server, or the session with it, before this returns. Blocks for a moment: the
-    /// sandbox cleans up what it made in granted directories, and a server at a URL is told.
+    /// sandbox cleans up its own files in granted directories, and a server at a URL is told.
     pub(crate) fn end(self) {
         let Self { mut service, mut process, .. } = self;
         if let Some(mut child) = process.0.take() {
@@ -219,7 +221,7 @@ impl Connection {
             && runtime.runtime_flavor() == RuntimeFlavor::MultiThread
         {
             let close = service.close_with_timeout(GRACE);
-            // It is over in any case.
+            // The session is over in any case.
             let _ = tokio::task::block_in_place(|| runtime.block_on(close));
         }
     }
@@ -233,21 +235,21 @@ impl Connection {
         self.service.peer()
     }
 
-    /// Why it can't be used any more.
+    /// The reason why the session can't be used any more.
     pub(crate) fn ended(&self) -> Option<Reason> {
         let is_over = self.service.is_closed() || self.peer().is_transport_closed();
         let reason = self.ended.reason().or(is_over.then_some(&EndError::Ended))?;
         Some(with_complaint(&reason.to_string(), &self.ended))
     }
 
-    /// Whether it ended because the server doesn't know the session any more, as one that was
-    /// started again.
+    /// Whether the session ended because the server doesn't know it any more, as after a restart.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.ended.is_forgotten()
     }
 
-    /// Asks a server without a handshake to tell of changed tools, unless it does already: one with
-    /// a handshake does so anyway. A list that is got after this can't miss a change.
+    /// Asks a server without a handshake to announce changed tools, unless it does already. A
+    /// server with a handshake does so anyway. A list that is fetched after this can't miss a
+    /// change.
     async fn listen(&self) {
         let Some(info) = self.peer().peer_info() else { return };
         let tells = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
@@ -258,7 +260,7 @@ impl Connection {
             return;
         }
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        // One that refuses, or doesn't answer, isn't asked again.
+        // A server that refuses, or doesn't answer, isn't asked again.
         let asked = tokio::time::timeout(LISTEN, self.peer().listen(filter)).await;
         let Ok(Ok(mut subscription)) = asked else { return };
         let client = self.client.clone();
@@ -272,12 +274,12 @@ impl Connection {
         });
     }
 
-    /// What is known of it, and the secrets that it has.
+    /// The state of the session, and the secrets that the server has.
     pub(crate) fn ended_state(&self) -> &ConnectionEnd {
         &self.ended
     }
 
-    /// Whether the server said that its tools changed, since the last time that this was asked.
+    /// Whether the server said that its tools changed, since the last call of this.
     pub(crate) fn took_change(&self) -> bool {
         self.client.changed.swap(false, Ordering::Relaxed)
     }
@@ -285,17 +287,16 @@ impl Connection {
     /// The revision of the protocol, the server's name, version and instructions.
     pub(crate) fn about(&self) -> [String; 4] {
         let Some(info) = self.peer().peer_info() else { return Default::default() };
-        let line = |text: &str| neutral_line(cut(text, 128));
         let (name, version) = info
             .server_info
             .as_ref()
-            .map(|server| (line(&server.name), line(&server.version)))
+            .map(|server| (short_line(&server.name), short_line(&server.version)))
             .unwrap_or_default();
-        let protocol = line(info.protocol_version.as_str());
+        let protocol = short_line(info.protocol_version.as_str());
         [protocol, name, version, info.instructions.clone().unwrap_or_default()]
     }
 
-    /// All its tools.
+    /// All tools of the server.
     ///
     /// # Errors
     ///
@@ -313,7 +314,7 @@ impl Connection {
                     listed.tools.extend(page.tools);
                     page.next_cursor
                 }
-                // One of its tools isn't as it has to be.
+                // A tool of the page isn't as it has to be.
                 Err(ServiceError::UnexpectedResponse) => {
                     let request = ListToolsRequest::with_param(page);
                     let request = ClientRequest::ListToolsRequest(request);
@@ -358,7 +359,8 @@ impl Connection {
         let answer = self
             .request(call, |responses, state| {
                 let mut params = params.clone();
-                (params.input_responses, params.request_state) = (responses, state);
+                params.input_responses = responses;
+                params.request_state = state;
                 ClientRequest::CallToolRequest(CallToolRequest::new(params))
             })
             .await?;
@@ -383,7 +385,8 @@ impl Connection {
         let answer = self
             .request(call, |responses, state| {
                 let mut params = ReadResourceRequestParams::new(uri);
-                (params.input_responses, params.request_state) = (responses, state);
+                params.input_responses = responses;
+                params.request_state = state;
                 ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
             })
             .await?;
@@ -406,7 +409,8 @@ impl Connection {
         let answer = self
             .request(call, |responses, state| {
                 let mut params = params.clone();
-                (params.input_responses, params.request_state) = (responses, state);
+                params.input_responses = responses;
+                params.request_state = state;
                 ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
             })
             .await?;
@@ -424,11 +428,12 @@ impl Connection {
         request: impl Fn(Option<InputResponses>, Option<String>) -> ClientRequest,
     ) -> Result<ServerResult, CallError> {
         let running = self.client.running.add(call);
-        let (mut responses, mut state) = (None, None);
+        let mut responses = None;
+        let mut state = None;
         for round in 0..=MAX_QUESTIONS {
             let sent = self.send(request(responses, state), call).await;
             let answer = sent.map_err(|error| match error {
-                // The rounds before were looked at.
+                // The server looked at the rounds before.
                 CallError::Unheard(reason) if round > 0 => CallError::Lost(reason),
                 error => error,
             })?;
@@ -440,9 +445,12 @@ impl Connection {
                         ));
                     }
                     let requests = required.input_requests.unwrap_or_default();
-                    let answers = running.answers(requests).await;
-                    let answers = answers.map_err(|error| CallError::Refused(error.into()))?;
-                    (responses, state) = (Some(answers), required.request_state);
+                    let answers = running
+                        .answers(requests)
+                        .await
+                        .map_err(|error| CallError::Refused(error.into()))?;
+                    responses = Some(answers);
+                    state = required.request_state;
                 }
                 result => return Ok(result),
             }
@@ -499,11 +507,11 @@ impl Connection {
     }
 }
 
-/// Why a session couldn't be begun.
+/// The reason why a session couldn't begin.
 pub(crate) struct OpenError {
     /// The reason.
     pub(crate) reason: Reason,
-    /// Whether it may be the way in which it was begun.
+    /// Whether the way in which it began may be the cause.
     pub(crate) may_be_era: bool,
 }
 
@@ -519,9 +527,9 @@ impl From<OpenError> for Reason {
     }
 }
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 pub(crate) enum CallError {
-    /// The server refused it.
+    /// The server refused the call.
     Refused(Reason),
     /// The connection is lost.
     Lost(Reason),
@@ -546,6 +554,10 @@ impl Drop for SentCall {
             let _ = handle.cancel(Some("the call was cancelled".to_owned())).await;
         });
     }
+}
+
+fn short_line(text: &str) -> String {
+    neutral_line(cut(text, 128))
 }
 
 fn with_complaint(reason: &str, ended: &ConnectionEnd) -> Reason {
@@ -578,7 +590,8 @@ impl Cursors {
 }
 
 /// The result of a tool with content that the protocol doesn't define, or that is incomplete: a
-/// note stands in its place, and the rest stays. `None`: the value isn't the result of a tool.
+/// note takes the place of such content, and the rest stays. `None`: the value isn't the result of
+/// a tool.
 fn with_known_content(mut result: Value) -> Option<CallToolResult> {
     for block in result.get_mut("content")?.as_array_mut()? {
         if ContentBlock::deserialize(&*block).is_err() {

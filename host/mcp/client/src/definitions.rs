@@ -33,8 +33,8 @@ pub(crate) struct OfferedTool {
 type FitsSchema = Box<dyn Fn(&Value) -> bool + Send + Sync>;
 
 impl OfferedTool {
-    /// Whether a structured answer fits the output schema. One with too many values or levels to
-    /// check doesn't. Takes time.
+    /// Whether a structured answer fits the output schema. An answer with too many values or levels
+    /// to check doesn't. Takes time.
     pub(crate) fn fits(&self, answer: &Value) -> bool {
         let Some(schema) = &self.definition.output_schema else { return true };
         let cost = SchemaCost::from_schema(schema);
@@ -70,8 +70,8 @@ pub(crate) fn offered(
     let mut offered = Vec::new();
     for (name, pins) in names {
         let [pin] = pins[..] else {
-            let reason = || format!("{} tools would be named `{name}`", pins.len());
-            left_out.extend(pins.iter().map(|pin| (shown(&pin.name), reason())));
+            let reason = format!("{} tools would be named `{name}`", pins.len());
+            left_out.extend(pins.iter().map(|pin| (shown(&pin.name), reason.clone())));
             continue;
         };
         let definition = definition(name, pin, trust_annotations);
@@ -87,51 +87,43 @@ pub(crate) fn offered(
 
 /// Keeps the definitions that can be pinned, and the names of the others with the reason.
 pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>) {
-    let (mut pins, mut left_out): (Vec<PinnedTool>, Vec<_>) = (Vec::new(), Vec::new());
+    let mut pins: Vec<PinnedTool> = Vec::new();
+    let mut left_out = Vec::new();
     let mut bytes = 0;
     for tool in tools {
         let pin = PinnedTool::new(tool);
         let size = pin.definition.len();
         let schema = portable(Value::Object((*tool.input_schema).clone()));
-        let output = tool.output_schema.as_ref();
-        let output = output.map(|schema| portable(Value::Object((**schema).clone())));
-        let reason = match () {
-            () if pins.len() >= MAX_TOOLS => {
-                format!("more tools than {MAX_TOOLS}, the limit of a server")
-            }
-            () if size > MAX_DEFINITION => {
-                format!("its definition is {size} bytes; the limit is {MAX_DEFINITION}")
-            }
-            () if bytes + size > MAX_DEFINITIONS => {
-                format!("all definitions are more than {MAX_DEFINITIONS} bytes, the limit")
-            }
-            () if pins.iter().any(|known| known.name == pin.name) => {
-                "another tool has that name".to_owned()
-            }
-            () if schema.get("type").is_some_and(|kind| kind != "object") => {
-                "its input schema isn't of an object".to_owned()
-            }
-            () if SchemaCost::from_schema(&schema).weight > MAX_WEIGHT => {
-                format!("its input schema has more than {MAX_WEIGHT} values, the limit")
-            }
-            () if output
-                .as_ref()
-                .is_some_and(|schema| SchemaCost::from_schema(schema).weight > MAX_WEIGHT) =>
-            {
-                format!("its output schema has more than {MAX_WEIGHT} values, the limit")
-            }
-            () => match compile(schema, output) {
-                Err(error) => error.to_string(),
-                Ok(()) => {
-                    bytes += size;
-                    pins.push(pin);
-                    continue;
-                }
-            },
+        let output =
+            tool.output_schema.as_ref().map(|schema| portable(Value::Object((**schema).clone())));
+        let reason = if pins.len() >= MAX_TOOLS {
+            format!("more tools than {MAX_TOOLS}, the limit of a server")
+        } else if size > MAX_DEFINITION {
+            format!("its definition is {size} bytes; the limit is {MAX_DEFINITION}")
+        } else if bytes + size > MAX_DEFINITIONS {
+            format!("all definitions are more than {MAX_DEFINITIONS} bytes, the limit")
+        } else if pins.iter().any(|known| known.name == pin.name) {
+            "another tool has that name".to_owned()
+        } else if schema.get("type").is_some_and(|kind| kind != "object") {
+            "its input schema isn't of an object".to_owned()
+        } else if is_heavy(&schema) {
+            format!("its input schema has more than {MAX_WEIGHT} values, the limit")
+        } else if output.as_ref().is_some_and(is_heavy) {
+            format!("its output schema has more than {MAX_WEIGHT} values, the limit")
+        } else if let Err(error) = compile(schema, output) {
+            error.to_string()
+        } else {
+            bytes += size;
+            pins.push(pin);
+            continue;
         };
         left_out.push((shown(&tool.name), reason));
     }
     (pins, left_out)
+}
+
+fn is_heavy(schema: &Value) -> bool {
+    SchemaCost::from_schema(schema).weight > MAX_WEIGHT
 }
 
 /// A schema in the form that every client takes: of an object, with an object for each property. A
@@ -171,7 +163,7 @@ fn compile(input: Value, output: Option<Value>) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// What is read of a definition.
+/// The parts of a definition that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Listed {
@@ -184,14 +176,14 @@ struct Listed {
 
 fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Definition {
     let listed: Listed = serde_json::from_str(&pin.definition).unwrap_or_default();
-    // Most have nothing to neutralise.
-    let neutral = |schema| if is_neutral(&pin.definition) { schema } else { neutral_json(schema) };
+    let is_neutral = is_neutral(&pin.definition);
     let description = listed.description.unwrap_or_default();
     let description = neutral_owned(cut(&description, MAX_DESCRIPTION).to_owned());
-    let input_schema = portable(neutral(listed.input_schema));
+    let input_schema = neutral_schema(listed.input_schema, is_neutral);
     let mut definition = Definition::new(name, description, input_schema);
     definition.title = listed.title.map(|title| neutral_line(cut(&title, MAX_TITLE)));
-    definition.output_schema = listed.output_schema.map(|schema| portable(neutral(schema)));
+    definition.output_schema =
+        listed.output_schema.map(|schema| neutral_schema(schema, is_neutral));
     definition.foreign = true;
     if trust_annotations {
         definition.annotations = annotations(listed.annotations.unwrap_or_default());
@@ -199,8 +191,13 @@ fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Defini
     definition
 }
 
+/// A schema as it is offered. Most definitions have nothing to neutralise.
+fn neutral_schema(schema: Value, is_neutral: bool) -> Value {
+    portable(if is_neutral { schema } else { neutral_json(schema) })
+}
+
 /// Whether no string of a JSON text without spaces between its parts has a character that is
-/// neutralised. A text with others may be said to have one.
+/// neutralised. A text with other spaces may count as one that has such a character.
 fn is_neutral(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -215,7 +212,7 @@ fn is_neutral(text: &str) -> bool {
     true
 }
 
-/// What the server says about the behaviour of a tool, where the operator trusts that.
+/// The promises of a server about the behaviour of a tool, for an operator who trusts them.
 fn annotations(claimed: ToolAnnotations) -> Annotations {
     let read_only = claimed.read_only_hint.unwrap_or(false);
     Annotations {

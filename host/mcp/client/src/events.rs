@@ -85,8 +85,9 @@ impl Parser {
             return is_any.then_some((event, has_data.then_some(data)));
         }
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-        let (field, value) = (&line[..colon], line.get(colon + 1..).unwrap_or_default());
-        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let field = &line[..colon];
+        let rest = line.get(colon + 1..).unwrap_or_default();
+        let value = rest.strip_prefix(b" ").unwrap_or(rest);
         match field {
             b"data" => {
                 if self.has_data {

@@ -1,4 +1,4 @@
-//! What `toolhold doctor` finds about the servers of `[mcp.servers]`.
+//! The findings of `toolhold doctor` about the servers of `[mcp.servers]`.
 
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::doctor::Finding;
@@ -6,7 +6,7 @@ use toolhold_core::text::counted;
 
 use crate::approval::{ServerState, states};
 
-/// Examines the servers of the configuration. Starts none. Blocks.
+/// Examines the servers of the configuration. Starts no server. Blocks.
 pub fn findings(config: &Config, folders: &Folders) -> Vec<Finding> {
     match states(config, folders) {
         Ok(states) => states.iter().map(finding).collect(),

@@ -49,7 +49,7 @@ const SECRETS: [&str; 21] = [
     "token",
 ];
 
-/// Letters of those that ask for a secret even in parts, as in `P a s s w o r d`.
+/// Letters of the words that ask for a secret even in parts, as in `P a s s w o r d`.
 const LONG: usize = 8;
 
 /// Words of a description that tell a person to enter something, and words that forbid it.
@@ -88,7 +88,7 @@ pub(crate) enum FormError {
     Choice,
 }
 
-/// The form with neutral texts. What it may have is given by the type.
+/// The form with neutral texts. Its type limits its content.
 ///
 /// # Errors
 ///
@@ -118,8 +118,10 @@ pub(crate) fn checked(schema: &ElicitationSchema) -> Result<Value, FormError> {
 }
 
 fn checked_field(name: &str, field: &Value) -> Result<Value, FormError> {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
-    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
+    if name.is_empty()
+        || name.len() > MAX_NAME
+        || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter))
+    {
         return Err(FormError::FieldName);
     }
     let is_choice = ["enum", "oneOf", "items"].iter().any(|key| field.get(key).is_some());
@@ -144,7 +146,7 @@ fn checked_field(name: &str, field: &Value) -> Result<Value, FormError> {
     Ok(field)
 }
 
-/// Checks the choices of a field, wherever they stand in its schema.
+/// Checks the choices of a field, wherever its schema has them.
 fn check_choices(field: &mut Value) -> Result<(), FormError> {
     for list in ["enum", "oneOf", "anyOf", "enumNames"] {
         let Some(choices) = field.get_mut(list).and_then(Value::as_array_mut) else { continue };
@@ -154,7 +156,7 @@ fn check_choices(field: &mut Value) -> Result<(), FormError> {
         for choice in choices {
             let value = if choice.is_object() { &mut choice["const"] } else { &mut *choice };
             let text = value.as_str().unwrap_or_default();
-            // It is an answer as it is, so it can't be changed.
+            // The answer is the choice itself, so it can't be changed.
             if list != "enumNames" && (text.len() > MAX_TEXT || neutral_line(text) != text) {
                 return Err(FormError::Choice);
             }
@@ -177,7 +179,8 @@ fn asks_for_secret(text: &str) -> bool {
         || SECRETS.iter().any(|secret| secret.chars().count() >= LONG && whole.contains(secret))
 }
 
-/// Whether a sentence of a description tells a person to enter a secret. Another may forbid it.
+/// Whether a sentence of a description tells a person to enter a secret. Another sentence may
+/// forbid it.
 fn tells_to_enter_secret(text: &str) -> bool {
     text.split(['.', '!', '?', ';', '\n']).any(|sentence| {
         let words = words(sentence);
@@ -188,8 +191,8 @@ fn tells_to_enter_secret(text: &str) -> bool {
 }
 
 fn is_secret(words: &[String]) -> bool {
-    let is_pair = |pair: &[String]| SECRET_PAIRS.contains(&(&*pair[0], &*pair[1]));
-    words.iter().any(|word| SECRETS.contains(&&**word)) || words.windows(2).any(is_pair)
+    words.iter().any(|word| SECRETS.contains(&&**word))
+        || words.windows(2).any(|pair| SECRET_PAIRS.contains(&(&*pair[0], &*pair[1])))
 }
 
 /// The words of a text in small letters. `camelCase` and `snake_case` are words too.
@@ -248,27 +251,18 @@ pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<
         return Err(AnswerError::Value(neutral_line(cut(&error.to_string(), MAX_TEXT))));
     }
     for (name, value) in answer {
-        let (format, text) = (fields[name]["format"].as_str(), value.as_str());
-        if let (Some(format), Some(text)) = (format, text)
+        if let Some(format) = fields[name]["format"].as_str()
+            && let Some(text) = value.as_str()
             && !has_format(text, format)
         {
-            let (name, format) = (name.clone(), format.to_owned());
-            return Err(AnswerError::Format { name, format });
+            return Err(AnswerError::Format { name: name.clone(), format: format.to_owned() });
         }
     }
     Ok(())
 }
 
-/// Whether a text looks as its format says. That it exists is for the server to see.
+/// Whether a text looks as its format says. The server has to check whether such an address exists.
 fn has_format(text: &str, format: &str) -> bool {
-    let is_date = |text: &str| {
-        let bytes = text.as_bytes();
-        bytes.len() == 10
-            && bytes.iter().enumerate().all(|(at, byte)| match at {
-                4 | 7 => *byte == b'-',
-                _ => byte.is_ascii_digit(),
-            })
-    };
     let has_no_space = !text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
     match format {
         "email" => {
@@ -284,6 +278,15 @@ fn has_format(text: &str, format: &str) -> bool {
         }
         _ => true,
     }
+}
+
+fn is_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() == 10
+        && bytes.iter().enumerate().all(|(at, byte)| match at {
+            4 | 7 => *byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Bytes of a server's standard error that are shown: the last ones.
 const MAX_COMPLAINT: usize = 2 * 1024;
 
-/// Bytes that are kept before them, so that a secret isn't cut in two before it is looked for.
+/// Bytes that are kept before these, so that a secret isn't cut in two before it is looked for.
 const BEFORE_COMPLAINT: usize = 16 * 1024;
 
 /// The cause of a connection's end.
@@ -124,13 +124,13 @@ impl ConnectionEnd {
         self.over.cancel();
     }
 
-    /// Why it ended. `None`: it hasn't, as far as is known.
+    /// The reason of the end. `None`: the connection goes on, as far as is known.
     pub(crate) fn reason(&self) -> Option<&EndError> {
         self.reason.get()
     }
 
-    /// The server refused a request for want of authorization. Keeps the first header in which it
-    /// says which one it wants.
+    /// Notes that the server refused a request for want of authorization. Keeps the first header
+    /// that says which authorization it wants.
     pub(crate) fn refused(&self, challenge: Option<String>) {
         let _ = self.challenge.set(challenge);
     }
@@ -140,13 +140,13 @@ impl ConnectionEnd {
         self.challenge.get().is_some()
     }
 
-    /// Which authorization it wants, in its own words.
+    /// The authorization that the server wants, in its own words.
     pub(crate) fn challenge(&self) -> Option<&str> {
         self.challenge.get()?.as_deref()
     }
 
-    /// The server doesn't know the session any more, so it ended. `request`: the one that it
-    /// answered so, and didn't look at.
+    /// Notes that the session ended because the server doesn't know it any more. `request`: the
+    /// request that the server answered so, and didn't look at.
     pub(crate) fn forgotten(&self, request: Option<&RequestId>) {
         if let Some(id) = request {
             self.unheard.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
@@ -196,7 +196,7 @@ impl ConnectionEnd {
         String::from_utf8_lossy(end).trim().to_owned()
     }
 
-    /// What the server sent, with marks in place of the secrets that it knows.
+    /// The bytes of the server, with marks in place of the secrets that it knows.
     pub(crate) fn without_secrets(&self, bytes: Vec<u8>) -> Vec<u8> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let without = known.echoes.as_ref().and_then(|echoes| echoes.redact(&bytes));
@@ -209,7 +209,7 @@ impl ConnectionEnd {
 pub(crate) struct Pending(Arc<Mutex<HashSet<RequestId>>>);
 
 impl Pending {
-    /// A message that goes to the server: a request waits from now on, a cancelled one no longer.
+    /// Notes a message to the server: a request waits from now on, a cancelled one no longer.
     pub(crate) fn sent(&self, message: &ClientJsonRpcMessage) {
         match message {
             ClientJsonRpcMessage::Request(request) => self.add(request.id.clone()),
@@ -225,12 +225,12 @@ impl Pending {
         }
     }
 
-    /// A request that waits.
+    /// Adds a request that waits.
     pub(crate) fn add(&self, id: RequestId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
     }
 
-    /// Whether a request with this ID waits. It doesn't from now on: the second answer is none.
+    /// Takes off a request, and returns whether it waited: a second answer isn't an answer.
     fn answers(&self, id: &RequestId) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
     }
@@ -240,7 +240,7 @@ impl Pending {
     }
 }
 
-/// Counts what comes in one time, and says when it is too much.
+/// Counts events in a window of time, and says when there are too many.
 #[derive(Debug)]
 pub(crate) struct Rate {
     limit: u32,
@@ -250,22 +250,23 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// At most so much in this time.
+    /// Allows at most `limit` events in a `window`.
     pub(crate) fn new(limit: u32, window: Duration) -> Self {
         Self { limit, window, count: 0, since: Instant::now() }
     }
 
-    /// Counts one. Whether it is within the limit.
+    /// Counts an event. Returns whether it is within the limit.
     pub(crate) fn count(&mut self) -> bool {
         if self.since.elapsed() > self.window {
-            (self.since, self.count) = (Instant::now(), 0);
+            self.since = Instant::now();
+            self.count = 0;
         }
         self.count = self.count.saturating_add(1);
         self.count <= self.limit
     }
 }
 
-/// Lets messages through that can be meant.
+/// Lets only messages through that a server may send now.
 #[derive(Debug)]
 pub(crate) struct MessageLimits {
     pending: Pending,
@@ -273,7 +274,7 @@ pub(crate) struct MessageLimits {
 }
 
 impl MessageLimits {
-    /// One for answers to these requests.
+    /// The limits for answers to these requests.
     pub(crate) fn new(pending: Pending) -> Self {
         Self { pending, unasked: Rate::new(MAX_UNASKED, Duration::from_secs(1)) }
     }
@@ -288,7 +289,8 @@ impl MessageLimits {
             ServerJsonRpcMessage::Response(response) => self.pending.answers(&response.id),
             ServerJsonRpcMessage::Error(error) => match &error.id {
                 Some(id) => self.pending.answers(id),
-                // It couldn't read which request it is about: then there has to be one.
+                // The server couldn't read which request the error is about, so there has to be
+                // one.
                 None => !self.pending.is_empty(),
             },
             ServerJsonRpcMessage::Request(_) => {
@@ -322,23 +324,28 @@ impl MessageLimits {
 ///
 /// # Errors
 ///
-/// It has too many values.
+/// The message has too many values.
 pub(crate) fn check(message: &[u8]) -> Result<(), LimitError> {
     if values(message) > MAX_VALUES { Err(LimitError::Values) } else { Ok(()) }
 }
 
 /// A message, or `None` if it isn't one. A large one is parsed on a thread for blocking work.
 pub(crate) async fn parse(text: Vec<u8>) -> Option<ServerJsonRpcMessage> {
-    let parse = |text: &[u8]| serde_json::from_slice(text.trim_ascii()).ok();
     if text.len() < LARGE {
-        return parse(&text);
+        return parse_at_once(&text);
     }
-    tokio::task::spawn_blocking(move || parse(&text)).await.unwrap_or_default()
+    tokio::task::spawn_blocking(move || parse_at_once(&text)).await.unwrap_or_default()
+}
+
+fn parse_at_once(text: &[u8]) -> Option<ServerJsonRpcMessage> {
+    serde_json::from_slice(text.trim_ascii()).ok()
 }
 
 /// About how many values a JSON text has, without parsing it; never fewer.
 fn values(json: &[u8]) -> usize {
-    let (mut count, mut in_text, mut escaped) = (1, false, false);
+    let mut count = 1;
+    let mut in_text = false;
+    let mut escaped = false;
     for byte in json {
         match (in_text, byte) {
             (true, _) if escaped => escaped = false,

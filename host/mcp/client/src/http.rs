@@ -35,7 +35,7 @@ use crate::gate::{
 };
 use crate::oauth::{OAuthError, Tokens};
 
-/// What the requests are for, in their records.
+/// The purpose of the requests, in their records.
 const PURPOSE: &str = "mcp server";
 
 /// Most bytes of one stream of events.
@@ -47,7 +47,7 @@ const LISTENING: Duration = Duration::from_secs(24 * 3600);
 /// Most bytes of a session's name.
 const MAX_SESSION: usize = 1024;
 
-/// Bytes of what a server says of the authorization that it wants, and of a scope in it.
+/// Bytes of a server's words about the authorization that it wants, and of a scope in them.
 const MAX_CHALLENGE: usize = 2048;
 const MAX_SCOPE: usize = 200;
 
@@ -74,7 +74,7 @@ pub(crate) struct ServerAddress {
     pub(crate) tokens: Option<Tokens>,
     /// The longest time of an answer.
     pub(crate) time: Duration,
-    /// What is told to do about a refused authorization.
+    /// The advice after a refused authorization.
     pub(crate) remedy: String,
 }
 
@@ -170,7 +170,8 @@ impl HttpClient {
             return Ok(answer);
         }
         ended.refused(challenge(answer.headers()));
-        let (origin, remedy) = (answer.origin().to_owned(), place.remedy.clone());
+        let origin = answer.origin().to_owned();
+        let remedy = place.remedy.clone();
         Err(self.end(HttpError::Unauthorized { origin, remedy }))
     }
 
@@ -244,12 +245,11 @@ impl HttpClient {
             return Err(self.forgotten(&message));
         }
         let ClientJsonRpcMessage::Request(request) = &message else {
-            return match status.is_success() {
-                true => Ok(StreamableHttpPostResponse::Accepted),
-                false => Err(StreamableHttpError::HttpStatus(HttpStatusError::new(
-                    status.as_u16(),
-                    None,
-                ))),
+            return if status.is_success() {
+                Ok(StreamableHttpPostResponse::Accepted)
+            } else {
+                let error = HttpStatusError::new(status.as_u16(), None);
+                Err(StreamableHttpError::HttpStatus(error))
             };
         };
         if status == StatusCode::BAD_REQUEST && session.is_some() {
@@ -261,16 +261,14 @@ impl HttpClient {
             return Ok(StreamableHttpPostResponse::Json(refusal, None));
         }
         let new_session = self.session(&answer)?;
-        let refused = |why: String| {
-            Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session.clone()))
-        };
         if let Some(missing) = self.missing_scope(&answer).await {
             if is_discovery(request) {
-                // Otherwise it would be asked in the way of older revisions.
+                // Otherwise the server would be asked in the way of older revisions.
                 self.0.ended.refused(None);
                 return Err(self.end(missing));
             }
-            return refused(missing.to_string());
+            let refusal = refusal(request, missing.to_string());
+            return Ok(StreamableHttpPostResponse::Json(refusal, new_session));
         }
         match media_type(&answer).as_str() {
             "text/event-stream" if status.is_success() => {
@@ -287,15 +285,21 @@ impl HttpClient {
             _ if status.is_client_error() && is_discovery(request) && session.is_none() => {
                 Ok(StreamableHttpPostResponse::Json(unknown_method(request, status), None))
             }
-            kind if status.is_success() => refused(format!(
-                "its answer is of the type `{}`, neither JSON nor events",
-                neutral_line(cut(kind, 100))
-            )),
-            _ => refused(format!("it answered with {status}")),
+            kind if status.is_success() => {
+                let why = format!(
+                    "its answer is of the type `{}`, neither JSON nor events",
+                    neutral_line(cut(kind, 100))
+                );
+                Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session))
+            }
+            _ => {
+                let why = format!("it answered with {status}");
+                Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session))
+            }
         }
     }
 
-    /// What is told of an answer that a token has too small a scope.
+    /// The error of an answer that refuses a token because its scope is too small.
     async fn missing_scope(&self, answer: &Response) -> Option<ScopeError> {
         let place = &self.0.place;
         let tokens = place.tokens.as_ref()?;
@@ -303,10 +307,11 @@ impl HttpClient {
             return None;
         }
         let challenge = WWWAuthenticateParams::parse(&challenge(answer.headers())?, &place.url);
-        let needed =
-            challenge.scope.filter(|_| challenge.error.as_deref() == Some("insufficient_scope"))?;
-        let needed = neutral_line(cut(&needed, MAX_SCOPE));
-        // Another login forgets what the tokens are good for now.
+        if challenge.error.as_deref() != Some("insufficient_scope") {
+            return None;
+        }
+        let needed = neutral_line(cut(&challenge.scope?, MAX_SCOPE));
+        // Another login forgets the present scopes of the tokens.
         let mut all = tokens.scopes().await;
         let held = all.len();
         for scope in needed.split(' ') {
@@ -319,9 +324,10 @@ impl HttpClient {
         }
         let line = format!("scopes = {}", json!(all));
         let remedy = place.remedy.clone();
-        Some(match line.len() <= MAX_SCOPES {
-            true => ScopeError::Missing { needed, line: neutral_line(&line), remedy },
-            false => ScopeError::OneOfMany { needed, remedy },
+        Some(if line.len() <= MAX_SCOPES {
+            ScopeError::Missing { needed, line: neutral_line(&line), remedy }
+        } else {
+            ScopeError::OneOfMany { needed, remedy }
         })
     }
 
@@ -351,8 +357,8 @@ impl HttpClient {
         Ok(self.0.ended.without_secrets(bytes))
     }
 
-    /// The answer to a request. It came as the answer to this very request, so an error is about it
-    /// whatever it says.
+    /// The answer to a request. The bytes came as the answer to this very request, so an error in
+    /// them is about it, whatever the error says.
     async fn answer(
         &self,
         request: &JsonRpcRequest<ClientRequest>,
@@ -397,16 +403,18 @@ impl HttpClient {
     }
 }
 
-/// The header of an answer that says what authorization is wanted, within its limit: one that names
-/// metadata before others.
+/// The header of an answer that says which authorization is wanted, within its limit. A header that
+/// names metadata takes precedence.
 fn challenge(headers: &HeaderMap) -> Option<String> {
     let mut values = headers.get_all(WWW_AUTHENTICATE).iter();
     let first = values.next()?;
-    let names_metadata = |value: &&HeaderValue| {
-        String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("resource_metadata")
-    };
-    let found = std::iter::once(first).chain(values).find(names_metadata).unwrap_or(first);
+    let mut all = std::iter::once(first).chain(values);
+    let found = all.find(|value| names_metadata(value)).unwrap_or(first);
     Some(cut(&String::from_utf8_lossy(found.as_bytes()), MAX_CHALLENGE).to_owned())
+}
+
+fn names_metadata(value: &HeaderValue) -> bool {
+    String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase().contains("resource_metadata")
 }
 
 fn media_type(answer: &Response) -> String {
@@ -415,25 +423,29 @@ fn media_type(answer: &Response) -> String {
     written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether its answer is a stream that goes on.
+/// Whether the answer to a message is a stream that goes on.
 fn is_listening(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(request)
         if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)))
 }
 
-/// Whether a refusal (400) is about the session and not about the request: it names no request, or
-/// a session. Servers that forget their sessions answer so, where 404 is prescribed.
+/// Whether a refusal (400) is about the session and not about the request: the refusal names no
+/// request, or names a session. Servers that forget their sessions answer so, where 404 is
+/// prescribed.
 fn denies_session(body: &[u8]) -> bool {
-    let says = |text: &str| text.to_ascii_lowercase().contains("session");
     let Ok(body) = serde_json::from_slice::<Value>(body) else {
-        return says(&String::from_utf8_lossy(&body[..body.len().min(REASON)]));
+        return names_session(&String::from_utf8_lossy(&body[..body.len().min(REASON)]));
     };
     let Some(error) = body.get("error") else { return false };
     let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
-    body.get("id").is_none_or(Value::is_null) || says(message)
+    body.get("id").is_none_or(Value::is_null) || names_session(message)
 }
 
-/// Whether it asks which revisions the server speaks.
+fn names_session(text: &str) -> bool {
+    text.to_ascii_lowercase().contains("session")
+}
+
+/// Whether a request asks which revisions the server speaks.
 fn is_discovery(request: &JsonRpcRequest<ClientRequest>) -> bool {
     matches!(request.request, ClientRequest::DiscoverRequest(_))
 }
@@ -465,8 +477,8 @@ impl StreamableHttpClient for HttpClient {
     ) -> Result<StreamableHttpPostResponse, Error> {
         let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
         let posted = self.post(message, session_id, custom_headers).await;
-        if let (true, Err(StreamableHttpError::Client(error))) = (is_request, &posted) {
-            // Nothing says more to people than this.
+        if is_request && let Err(StreamableHttpError::Client(error)) = &posted {
+            // No other reason says more to people than this one.
             self.0.ended.set(EndError::Transport(Arc::<HttpError>::clone(error)));
         }
         posted
@@ -523,11 +535,12 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// One that has sent nothing yet.
+    /// A connection that has sent nothing yet.
     pub(crate) fn new(place: ServerAddress, ended: Arc<ConnectionEnd>) -> Self {
         let mut config = StreamableHttpClientTransportConfig::with_uri(place.url.as_str());
         config.max_sse_event_size = MAX_MESSAGE;
-        // The library would repeat a call in a new session without a look at the tools there.
+        // The library would repeat a call in a new session, without a look at the tools of that
+        // session.
         config.reinit_on_expired_session = false;
         let client = HttpClient(Arc::new(Inner {
             place,

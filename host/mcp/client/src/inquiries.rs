@@ -53,7 +53,7 @@ pub(crate) struct RunningCalls(Arc<Mutex<Vec<Arc<RunningCall>>>>);
 
 /// A call whose server may ask.
 pub(crate) struct RunningCall {
-    /// Who asks, for people.
+    /// The asker, for people.
     asker: String,
     session: Arc<str>,
     inquirer: Option<Arc<dyn Inquirer>>,
@@ -125,7 +125,7 @@ impl RunningGuard {
     ///
     /// # Errors
     ///
-    /// They can't be answered, for people.
+    /// The reason why a question can't be answered, for people.
     pub(crate) async fn answers(
         &self,
         requests: InputRequests,

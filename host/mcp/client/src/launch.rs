@@ -61,33 +61,37 @@ pub(crate) enum LaunchError {
     Task(#[from] JoinError),
 }
 
-/// What all servers of a host have in common.
+/// The data that all servers of a host have in common.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     config: Config,
     folders: Folders,
     /// The working directory of the host.
     directory: PathBuf,
-    /// What no server may reach.
+    /// The folders that no server may reach.
     own: Vec<OwnFolder>,
-    /// Who uses the door, in its records.
+    /// The front end that uses the door, in its records.
     front_end: &'static str,
     /// The way to servers at a URL.
     door: OnceLock<OutboundClient>,
 }
 
 impl Surroundings {
-    /// Those of a host with this configuration.
+    /// The surroundings of a host with this configuration.
     pub(crate) fn new(
         config: &Config,
         folders: &Folders,
         directory: &Path,
         front_end: &'static str,
     ) -> Self {
-        let own = config.own(folders, directory);
-        let (config, folders) = (config.clone(), folders.clone());
-        let directory = directory.to_owned();
-        Self { config, folders, directory, own, front_end, door: OnceLock::new() }
+        Self {
+            config: config.clone(),
+            folders: folders.clone(),
+            directory: directory.to_owned(),
+            own: config.own(folders, directory),
+            front_end,
+            door: OnceLock::new(),
+        }
     }
 
     fn door(&self) -> OutboundClient {
@@ -98,7 +102,8 @@ impl Surroundings {
 impl PartialEq for Surroundings {
     /// Whether a server may and sees the same in both.
     fn eq(&self, other: &Self) -> bool {
-        let (config, others) = (&self.config.values, &other.config.values);
+        let config = &self.config.values;
+        let others = &other.config.values;
         self.directory == other.directory
             && self.own == other.own
             && config.tools.shell == others.tools.shell
@@ -117,7 +122,7 @@ pub(crate) struct Launch {
     /// The keys of its table.
     pub(crate) server: McpServer,
     around: Arc<Surroundings>,
-    /// The lock of the packages that its runner would fetch. Empty: it fetches none that are
+    /// The lock of the packages that its runner would fetch. Empty: it fetches no packages that are
     /// pinned.
     lock: String,
 }
@@ -130,11 +135,11 @@ impl Launch {
         server: &McpServer,
         lock: String,
     ) -> Self {
-        let (name, server, around) = (name.to_owned(), server.clone(), Arc::clone(around));
-        Self { name, server, around, lock }
+        Self { name: name.to_owned(), server: server.clone(), around: Arc::clone(around), lock }
     }
 
-    /// With the lock of what its package runner means now. Blocks, for minutes perhaps.
+    /// Sets the lock of the packages that its package runner would fetch now. Blocks, for minutes
+    /// perhaps.
     ///
     /// # Errors
     ///
@@ -156,7 +161,7 @@ impl Launch {
         &self.lock
     }
 
-    /// What its package runner is told, if Toolhold pins what that fetches.
+    /// The command line of its package runner, if Toolhold pins the packages of that runner.
     fn line(&self) -> Option<Line> {
         Line::parse(&self.server.command, &self.server.args).ok().flatten()
     }
@@ -172,7 +177,7 @@ impl Launch {
         places.ok_or(LaunchError::NotConfigured)
     }
 
-    /// Where the server starts: the working directory, if it may see that.
+    /// The folder in which the server starts: the working directory, if the server may see it.
     fn directory(&self, places: &ServerPlaces) -> PathBuf {
         let directory = &self.around.directory;
         let grants = places.places.grants.rules().grants();
@@ -184,7 +189,7 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// One can't be read.
+    /// A secret can't be read.
     pub(crate) fn secrets(&self) -> Result<Secrets, LaunchError> {
         let table = format!("mcp.servers.{}.secrets", self.name);
         let values = self
@@ -200,7 +205,7 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// It can't be read.
+    /// The secret can't be read.
     pub(crate) fn client_secret(&self) -> Result<Option<Arc<SecretValue>>, LaunchError> {
         let table = format!("mcp.servers.{}.oauth.secrets", self.name);
         let Some((name, secret)) = self.server.oauth.secrets.iter().next() else { return Ok(None) };
@@ -220,8 +225,8 @@ impl Launch {
         value.map_err(|why| LaunchError::Secret { name: name.to_owned(), why: why.to_string() })
     }
 
-    /// Starts the process. Blocks until the program runs. What it is granted is looked at here and
-    /// not earlier: it takes about a millisecond.
+    /// Starts the process. Blocks until the program runs. Its grants are looked up here and not
+    /// earlier, which takes about a millisecond.
     ///
     /// # Errors
     ///
@@ -261,15 +266,16 @@ impl Launch {
 
     /// Its program, with the home folder in place of `~`.
     fn program(&self) -> String {
-        let (command, home) = (&self.server.command, &self.around.folders.home);
+        let command = &self.server.command;
+        let home = &self.around.folders.home;
         let below = home.as_ref().zip(command.strip_prefix("~/"));
         let path =
             below.and_then(|(home, rest)| home.join(rest).into_os_string().into_string().ok());
         path.unwrap_or_else(|| command.clone())
     }
 
-    /// What to do about a program that ended so, with these last words, if it or one that it needs
-    /// wasn't found. Blocks.
+    /// The advice about a program that ended with this result and these last words, if it or a
+    /// program that it needs wasn't found. Blocks.
     pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
         let places = self.places().ok()?;
         let missing = Missing {
@@ -285,16 +291,17 @@ impl Launch {
         missing.hint(result, complaint)
     }
 
-    /// Where a server at a URL is. `None`: it is a program.
+    /// The address of a server at a URL. `None`: the server is a program.
     ///
     /// # Errors
     ///
     /// The URL or a header can't be used.
     pub(crate) fn place(&self, secrets: &Secrets) -> Result<Option<ServerAddress>, LaunchError> {
         if self.server.url.is_empty() {
-            return match self.server.command.is_empty() {
-                true => Err(LaunchError::NoCommand),
-                false => Ok(None),
+            return if self.server.command.is_empty() {
+                Err(LaunchError::NoCommand)
+            } else {
+                Ok(None)
             };
         }
         let url = check_url(&self.server.url)?;
@@ -313,17 +320,17 @@ impl Launch {
         }
         let credential = headers.remove(AUTHORIZATION).map(|value| Credential::new(&url, value));
         let time = Duration::from_secs(self.server.timeout_secs.get()).max(START);
-        let remedy = match self.server.secrets.is_empty() {
-            true => format!("run `toolhold mcp login {}`", self.name),
-            false => format!("look at [mcp.servers.{}.secrets]", self.name),
+        let remedy = if self.server.secrets.is_empty() {
+            format!("run `toolhold mcp login {}`", self.name)
+        } else {
+            format!("look at [mcp.servers.{}.secrets]", self.name)
         };
-        let tokens = None;
         Ok(Some(ServerAddress {
             door: self.around.door(),
             url,
             headers,
             credential,
-            tokens,
+            tokens: None,
             time,
             remedy,
         }))
@@ -338,7 +345,7 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// They can't be used.
+    /// The tokens can't be used.
     pub(crate) async fn tokens(self: &Arc<Self>) -> Result<Option<Tokens>, LaunchError> {
         let file = TokenFile::new(&self.around.folders, &self.name, &self.server.url);
         if !file.may_be() || !self.server.secrets.is_empty() {
@@ -352,14 +359,13 @@ impl Launch {
 
 /// A header of the configuration.
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), LaunchError> {
-    let own_name = || name.to_owned();
     let key = HeaderName::try_from(name)
-        .map_err(|error| LaunchError::HeaderName { name: own_name(), error })?;
+        .map_err(|error| LaunchError::HeaderName { name: name.to_owned(), error })?;
     if is_own(&key) {
-        return Err(LaunchError::OwnHeader(own_name()));
+        return Err(LaunchError::OwnHeader(name.to_owned()));
     }
     let value = HeaderValue::from_str(value)
-        .map_err(|error| LaunchError::HeaderValue { name: own_name(), error })?;
+        .map_err(|error| LaunchError::HeaderValue { name: name.to_owned(), error })?;
     Ok((key, value))
 }
 
@@ -384,7 +390,7 @@ fn is_own(name: &HeaderName) -> bool {
 pub(crate) struct Secrets(Vec<(String, Arc<SecretValue>)>);
 
 impl Secrets {
-    /// What is known of a server that gets them.
+    /// The state of a connection whose server gets these secrets.
     pub(crate) fn known(&self) -> ConnectionEnd {
         let ended = ConnectionEnd::default();
         self.0.iter().for_each(|(name, value)| ended.learns(name, value));

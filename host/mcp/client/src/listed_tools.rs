@@ -24,7 +24,7 @@ impl ListedTools {
     ///
     /// # Errors
     ///
-    /// It isn't a page of tools.
+    /// The value isn't a page of tools.
     pub(crate) fn add_page(&mut self, mut page: Value) -> Result<Option<String>, NotToolsError> {
         let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) else {
             return Err(NotToolsError);

@@ -7,7 +7,7 @@ use crate::MAX_OFFERS;
 use crate::connection::{Connection, Cursors, MAX_PAGES};
 use crate::reason::Reason;
 
-/// What a server lists beside its tools.
+/// The prompts and resources that a server lists.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) prompts: Vec<Prompt>,
@@ -15,7 +15,7 @@ pub(crate) struct Listing {
     pub(crate) templates: Vec<ResourceTemplate>,
 }
 
-/// Collects the pages of a list, as many entries as count and one more.
+/// Collects the pages of a list: as many entries as the limit, and one more.
 macro_rules! pages {
     ($connection:ident, $list:ident, $field:ident) => {{
         let mut all = Vec::new();
@@ -24,7 +24,7 @@ macro_rules! pages {
             let page = PaginatedRequestParams::default().with_cursor(cursors.current());
             let page = match $connection.peer().$list(Some(page)).await {
                 Ok(page) => page,
-                // It has the capability and doesn't have the list.
+                // The server has the capability, but not the list.
                 Err(ServiceError::McpError(_)) => break,
                 Err(error) => return Err($connection.explain(&error)),
             };
@@ -39,11 +39,11 @@ macro_rules! pages {
 }
 
 impl Connection {
-    /// What it lists beside its tools, if it says that it has such.
+    /// The prompts and resources that it lists, if it says that it has them.
     ///
     /// # Errors
     ///
-    /// Why it can't be had, for people.
+    /// The reason why a list can't be read, for people.
     pub(crate) async fn listing(&self) -> Result<Listing, Reason> {
         let mut listing = Listing::default();
         let Some(info) = self.peer().peer_info() else { return Ok(listing) };

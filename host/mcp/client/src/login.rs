@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::START;
 use crate::connection::Connection;
-use crate::launch::{Launch, LaunchError, Surroundings};
+use crate::launch::{Launch, Surroundings};
 use crate::oauth::{OAuthError, TokenFile, Way, find};
 
 /// Time for a person to agree in the browser.
@@ -29,7 +29,7 @@ const MAX_REQUEST: usize = 16 * 1024;
 /// The scope for which some authorization servers give out tokens to refresh others.
 const OFFLINE: &str = "offline_access";
 
-/// Where the browser comes back to.
+/// The path that the browser comes back to.
 const PATH: &str = "/callback";
 
 /// The page at which a person logs in.
@@ -43,7 +43,7 @@ pub struct LoginPage {
     pub back: String,
 }
 
-/// Why a login failed.
+/// The reason why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     /// The server, the authorization server or the person refused it.
@@ -67,11 +67,6 @@ pub async fn login(
     server: &McpServer,
     show: impl FnOnce(&LoginPage) -> std::io::Result<()>,
 ) -> Result<(), LoginError> {
-    let fail = |why: String| {
-        LoginError::Host(HostError::Config(format!("the login at `{name}` failed: {why}")))
-    };
-    let refused = |error: OAuthError| fail(error.to_string());
-    let not_launched = |error: LaunchError| fail(error.to_string());
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let back = format!("http://127.0.0.1:{}{PATH}", listener.local_addr()?.port());
     let tokens = TokenFile::new(folders, name, &server.url);
@@ -81,10 +76,10 @@ pub async fn login(
     // A server may name its authorization server and its scopes only when it refuses a request.
     let challenge = tokio::time::timeout(START, Connection::challenge(&launch)).await;
     let challenge = challenge
-        .map_err(|_| fail(format!("it didn't answer within {} s", START.as_secs())))?
-        .map_err(not_launched)?;
+        .map_err(|_| failed(name, format!("it didn't answer within {} s", START.as_secs())))?
+        .map_err(|error| failed(name, error))?;
     let found = find(launch.door(), name, server, tokens.clone(), challenge.as_deref()).await;
-    let (mut manager, metadata) = found.map_err(refused)?;
+    let (mut manager, metadata) = found.map_err(|error| failed(name, error))?;
     let mut scopes = server.oauth.scopes.clone();
     if scopes.is_empty() {
         scopes = manager.select_initial_scopes(&[]).await;
@@ -97,14 +92,18 @@ pub async fn login(
     let (client_id, secret) = match &*server.oauth.client_id {
         "" => {
             let named: Vec<&str> = scopes.iter().map(String::as_str).collect();
-            let client = manager.register_client("Toolhold", &back, &named).await;
-            let client = client.map_err(|error| refused(error.into()))?;
+            let client = manager
+                .register_client("Toolhold", &back, &named)
+                .await
+                .map_err(|error| failed(name, OAuthError::from(error)))?;
             way.client_secret.clone_from(&client.client_secret);
             (client.client_id, client.client_secret)
         }
         written => {
-            let secret = tokio::task::spawn_blocking(move || launch.client_secret()).await;
-            let secret = secret.unwrap_or_else(|error| Err(error.into())).map_err(not_launched)?;
+            let secret = tokio::task::spawn_blocking(move || launch.client_secret())
+                .await
+                .unwrap_or_else(|error| Err(error.into()))
+                .map_err(|error| failed(name, error))?;
             (written.to_owned(), secret.map(|secret| secret.expose().to_owned()))
         }
     };
@@ -115,32 +114,38 @@ pub async fn login(
     if let Some(secret) = secret {
         request = request.with_client_secret(secret);
     }
-    let session = AuthorizationSession::new(manager, request).await;
-    let session = session.map_err(|(_, error)| refused(error.into()))?;
+    let session = AuthorizationSession::new(manager, request)
+        .await
+        .map_err(|(_, error)| failed(name, OAuthError::from(error)))?;
     let issuer = metadata.issuer.unwrap_or_default();
-    let address = browser_address(session.get_authorization_url(), server).map_err(refused)?;
-    let state = query(&address, "state").ok_or_else(|| fail("there is no state".to_owned()))?;
+    let address = browser_address(session.get_authorization_url(), server)
+        .map_err(|error| failed(name, error))?;
+    let state = query(&address, "state").ok_or_else(|| failed(name, "there is no state"))?;
     let page = LoginPage { issuer, address, back };
     show(&page)?;
     let returned = tokio::time::timeout(PATIENCE, returned(&listener, &page.back, &state)).await;
     let returned = returned
-        .map_err(|_| fail(format!("nobody came back within {} s", PATIENCE.as_secs())))??;
+        .map_err(|_| failed(name, format!("nobody came back within {} s", PATIENCE.as_secs())))??;
     if let Some(refusal) = query(&returned, "error") {
-        return Err(fail(format!("it was refused: {}", neutral_line(cut(&refusal, 200)))));
+        return Err(failed(name, format!("it was refused: {}", neutral_line(cut(&refusal, 200)))));
     }
     let done = session.handle_callback_url(returned.as_str()).await;
-    done.map_err(|error| refused(error.into()))?;
+    done.map_err(|error| failed(name, OAuthError::from(error)))?;
     tokens.write_way(way)?;
     Ok(())
+}
+
+fn failed(name: &str, why: impl std::fmt::Display) -> LoginError {
+    LoginError::Host(HostError::Config(format!("the login at `{name}` failed: {why}")))
 }
 
 /// The address for the browser: https, unless the operator named its place on this machine.
 fn browser_address(address: &str, server: &McpServer) -> Result<Url, OAuthError> {
     let url = check_url(address)?;
-    let is_named = |named: &String| {
+    let is_named = [&server.url, &server.oauth.issuer].into_iter().any(|named| {
         Url::parse(named).is_ok_and(|named| toolhold_net::requests::same_origin(&named, &url))
-    };
-    if url.scheme() == "https" || [&server.url, &server.oauth.issuer].into_iter().any(is_named) {
+    });
+    if url.scheme() == "https" || is_named {
         return Ok(url);
     }
     Err(OAuthError::PageWithoutTls(neutral_line(cut(address, 200))))
@@ -150,19 +155,18 @@ fn query(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// Waits for the browser that comes back with this state. Others learn nothing.
+/// Waits for the browser that comes back with this state. Other clients learn nothing.
 async fn returned(listener: &TcpListener, back: &str, state: &str) -> std::io::Result<Url> {
     loop {
         let (mut stream, _) = listener.accept().await?;
         let request = tokio::time::timeout(REQUEST_TIME, requested(&mut stream)).await;
         let target = request.ok().flatten().unwrap_or_default();
         let url = Url::parse(back).ok().and_then(|back| back.join(&target).ok());
-        let is_it = |url: &Url| {
+        let found = url.filter(|url| {
             target.starts_with('/')
                 && url.path() == PATH
                 && query(url, "state").as_deref() == Some(state)
-        };
-        let found = url.filter(is_it);
+        });
         let (status, text) = match &found {
             Some(_) => ("200 OK", "Toolhold goes on in the terminal. You can close this page."),
             None => ("404 Not Found", "This is not the page."),

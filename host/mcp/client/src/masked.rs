@@ -2,8 +2,8 @@
 //! them.
 //!
 //! Marks take the place of secrets in the bytes that a server sends. A control sequence inside a
-//! secret hides it there, such as a colour that begins in its middle, and the host removes such
-//! sequences later. So texts with them are looked at in the form that is shown.
+//! secret, such as a colour that begins in its middle, hides the secret, and the host removes such
+//! sequences later. So texts with control sequences are looked at in the form that is shown.
 
 use serde_json::Value;
 use toolhold_core::text::shown;
@@ -28,12 +28,12 @@ pub(crate) fn masked(outcome: Outcome, ended: &ConnectionEnd) -> Outcome {
 }
 
 fn parts(content: Vec<Content>, ended: &ConnectionEnd) -> Vec<Content> {
-    let part = |part: Content| match part.body {
+    let parts = content.into_iter().map(|part| match part.body {
         Body::Text(body) => Content { body: Body::Text(text(body, ended)), ..part },
         Body::Link(link) => Content { body: Body::Link(text(link, ended)), ..part },
         body @ Body::Bytes(_) => Content { body, ..part },
-    };
-    content.into_iter().map(part).collect()
+    });
+    parts.collect()
 }
 
 fn json(value: Value, ended: &ConnectionEnd) -> Value {

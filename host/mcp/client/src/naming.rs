@@ -1,4 +1,4 @@
-//! Decides by which names the host offers an upstream server's tools and prompts.
+//! Decides the names under which the host offers an upstream server's tools and prompts.
 
 use toolhold_core::text::{cut, neutral_line};
 
@@ -24,16 +24,19 @@ pub(crate) fn shown(name: &str) -> String {
 
 /// The host's name for a tool or prompt: other characters become `_`, and capitals small letters.
 pub(crate) fn fitted(server: &str, tool: &str) -> Option<String> {
-    let fit = |letter: char| match letter.to_ascii_lowercase() {
-        letter @ ('a'..='z' | '0'..='9' | '_' | '-') => letter,
-        _ => '_',
-    };
     // The count of bytes is no less than that of characters.
     let fits = !tool.is_empty() && server.len() + 2 + tool.len() <= MAX_NAME;
-    fits.then(|| format!("{server}__{}", tool.chars().map(fit).collect::<String>()))
+    fits.then(|| format!("{server}__{}", tool.chars().map(fitted_letter).collect::<String>()))
 }
 
-/// Whether a tool of the server would have the name of one that gets what it offers beside tools.
+fn fitted_letter(letter: char) -> char {
+    match letter.to_ascii_lowercase() {
+        letter @ ('a'..='z' | '0'..='9' | '_' | '-') => letter,
+        _ => '_',
+    }
+}
+
+/// Whether a tool of the server would have the name of a tool that gets its resources or prompts.
 pub(crate) fn is_reserved(offers: &PinnedOffers, server: &str, tool: &str) -> bool {
     (offers.has_resources() && fitted(server, READER).as_deref() == Some(tool))
         || (!offers.prompts.is_empty() && fitted(server, PROMPTER).as_deref() == Some(tool))

@@ -28,10 +28,10 @@ use url::Url;
 
 use crate::gate::ConnectionEnd;
 
-/// What the requests are for, in their records.
+/// The purpose of the requests, in their records.
 const PURPOSE: &str = "mcp authorization";
 
-/// What stands between the origin and the path of an issuer in the first address of its metadata.
+/// The text between the origin and the path of an issuer in the first address of its metadata.
 const METADATA: &str = "/.well-known/oauth-authorization-server";
 
 /// The same for metadata of OpenID, which may also follow the path.
@@ -74,7 +74,7 @@ pub(crate) struct TokenFile {
     url: String,
 }
 
-/// What the file has. Tokens are for the URL that they were made for.
+/// The content of the file. Tokens are for the URL that they were made for.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Kept {
@@ -83,19 +83,19 @@ struct Kept {
     way: Way,
 }
 
-/// How a login found its authorization server, and what it got there besides the tokens. To refresh
-/// them takes both.
+/// How a login found its authorization server, and the secret that it got there. Refreshing the
+/// tokens takes both.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Way {
-    /// What the server at the URL said of the authorization that it wants.
+    /// The words of the server at the URL about the authorization that it wants.
     pub(crate) challenge: Option<String>,
     /// The secret that Toolhold was registered with.
     pub(crate) client_secret: Option<String>,
 }
 
 impl TokenFile {
-    /// That of the server `name`.
+    /// The file of the server `name`.
     pub(crate) fn new(folders: &Folders, name: &str, url: &str) -> Self {
         let folder = folders.servers().join("tokens");
         Self { folder, name: name.to_owned(), url: url.to_owned() }
@@ -114,19 +114,19 @@ impl TokenFile {
     ///
     /// # Errors
     ///
-    /// They can't be read.
+    /// The tokens can't be read.
     pub(crate) fn read(&self) -> Result<Option<StoredCredentials>, HostError> {
         Ok(self.read_kept()?.credentials)
     }
 
     /// Whether there was a login at this URL that brought tokens, and there are none now. Blocks.
     pub(crate) fn is_logged_out(&self) -> bool {
-        let kept = || state::read::<Kept>(&self.folder, &self.file()).ok();
         self.may_be()
-            && kept().is_some_and(|kept| kept.url == self.url && kept.credentials.is_none())
+            && state::read::<Kept>(&self.folder, &self.file())
+                .is_ok_and(|kept| kept.url == self.url && kept.credentials.is_none())
     }
 
-    /// What the file has for this URL.
+    /// The content of the file for this URL.
     fn read_kept(&self) -> Result<Kept, HostError> {
         let kept: Kept = state::read(&self.folder, &self.file())?;
         Ok(if kept.url == self.url { kept } else { Kept::default() })
@@ -136,7 +136,7 @@ impl TokenFile {
     ///
     /// # Errors
     ///
-    /// They can't be written.
+    /// The tokens can't be written.
     pub(crate) fn write(&self, credentials: Option<StoredCredentials>) -> Result<(), HostError> {
         if credentials.is_none() && !self.may_be() {
             return Ok(());
@@ -153,7 +153,7 @@ impl TokenFile {
     ///
     /// # Errors
     ///
-    /// It can't be written.
+    /// The file can't be written.
     pub(crate) fn write_way(&self, way: Way) -> Result<(), HostError> {
         state::update(&self.folder, &self.file(), |kept: &mut Kept| {
             kept.way = way;
@@ -195,11 +195,13 @@ impl CredentialStore for TokenFile {
         self.blocking(|file| file.write(None)).await
     }
 
-    /// One host at a time: of two that use the same refresh token, one would lose the tokens.
+    /// Only one host refreshes at a time: of two hosts with the same refresh token, one would lose
+    /// the tokens.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        let lock =
-            |file: Self| PrivateFolder::make(&file.folder)?.lock(&format!("{}.refresh", file.name));
-        Ok(Some(CredentialRefreshGuard::new(self.blocking(lock).await?)))
+        let lock = self.blocking(|file| {
+            PrivateFolder::make(&file.folder)?.lock(&format!("{}.refresh", file.name))
+        });
+        Ok(Some(CredentialRefreshGuard::new(lock.await?)))
     }
 }
 
@@ -227,7 +229,8 @@ struct ByDoor {
 }
 
 impl ByDoor {
-    /// Why a request failed. If only the operator's word is missing, with the key for it.
+    /// The reason why a request failed, with the key to write if only the operator's word is
+    /// missing.
     fn failed(&self, url: &str, error: &OutboundError) -> OAuthHttpClientError {
         let mut why = error.to_string();
         if error.is_unnamed() && url.contains(METADATA) {
@@ -248,14 +251,13 @@ impl OAuthHttpClient for ByDoor {
             let (parts, body) = request.into_parts();
             let url = parts.uri.to_string();
             self.last.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&url);
-            let failed = |error: OutboundError| self.failed(&url, &error);
             let named: Vec<&Url> = self.named.iter().collect();
             let mut sent = Request::chosen_by_server(PURPOSE, parts.method, &url, &named)
-                .map_err(failed)?
+                .map_err(|error| self.failed(&url, &error))?
                 .body(body);
             for (name, value) in &parts.headers {
                 sent = match name {
-                    // Redirects don't take it elsewhere.
+                    // Redirects don't take the header elsewhere.
                     &AUTHORIZATION => {
                         let credential = Credential::new(sent.url(), value.clone());
                         sent.credential(Some(credential))
@@ -267,11 +269,15 @@ impl OAuthHttpClient for ByDoor {
             if redirect_policy == OAuthHttpRedirectPolicy::Stop {
                 sent = sent.stay();
             }
-            let answer = self.door.send(sent).await.map_err(failed)?;
-            let (status, headers) = (answer.status(), answer.headers().clone());
-            let body = answer.bytes(&|_, _| ()).await.map_err(failed)?;
+            let sent = self.door.send(sent).await;
+            let answer = sent.map_err(|error| self.failed(&url, &error))?;
+            let status = answer.status();
+            let headers = answer.headers().clone();
+            let read = answer.bytes(&|_, _| ()).await;
+            let body = read.map_err(|error| self.failed(&url, &error))?;
             let mut response = http::Response::new(body);
-            (*response.status_mut(), *response.headers_mut()) = (status, headers);
+            *response.status_mut() = status;
+            *response.headers_mut() = headers;
             Ok(response)
         })
     }
@@ -281,17 +287,17 @@ impl OAuthHttpClient for ByDoor {
 ///
 /// # Errors
 ///
-/// They can't be removed.
+/// The tokens can't be removed.
 pub fn forget_tokens(folders: &Folders, name: &str, url: &str) -> Result<(), HostError> {
     TokenFile::new(folders, name, url).write(None)
 }
 
-/// The library's part for one server, with the metadata of the authorization server. That is found
-/// from what the server said of the authorization that it wants.
+/// The library's part for one server, with the metadata of the authorization server. The metadata
+/// is found by the server's words about the authorization that it wants.
 ///
 /// # Errors
 ///
-/// It names none, or another one than the operator, for people.
+/// The server names no authorization server, or another one than the operator, for people.
 pub(crate) async fn find(
     door: OutboundClient,
     name: &str,
@@ -308,11 +314,12 @@ pub(crate) async fn find(
     let last = Arc::new(Mutex::new(String::new()));
     let client = ByDoor { door, name: name.to_owned(), named, last: Arc::clone(&last) };
     let client = Arc::new(client);
-    let manager = AuthorizationManager::new_with_oauth_http_client(server.url.as_str(), client);
-    let mut manager = manager.await?;
+    let mut manager =
+        AuthorizationManager::new_with_oauth_http_client(server.url.as_str(), client).await?;
     manager.set_credential_store(tokens);
     let found = manager.resolve_metadata_from_challenge(challenge).await?;
-    // The others are guessed, at the server's own origin: it would get what is for another one.
+    // Other metadata is guessed, at the server's own origin, which would get the data for another
+    // server.
     if !found.source.is_discovered() {
         return Err(OAuthError::NoIssuer);
     }
@@ -320,20 +327,22 @@ pub(crate) async fn find(
     let place = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // The library believes metadata at other places, whatever issuer they name.
     if !may_speak_for(&place, issuer) {
-        let (issuer, place) = (neutral_line(cut(issuer, 200)), neutral_line(cut(&place, 200)));
+        let issuer = neutral_line(cut(issuer, 200));
+        let place = neutral_line(cut(&place, 200));
         return Err(OAuthError::MetadataElsewhere { place, issuer });
     }
     let expected = &server.oauth.issuer;
     if !expected.is_empty() && issuer.trim_end_matches('/') != expected.trim_end_matches('/') {
         let issuer = neutral_line(cut(issuer, 200));
-        let (name, expected) = (name.to_owned(), expected.clone());
-        return Err(OAuthError::OtherIssuer { issuer, name, expected });
+        let name = name.to_owned();
+        return Err(OAuthError::OtherIssuer { issuer, name, expected: expected.clone() });
     }
     manager.set_metadata(found.metadata.clone());
     Ok((manager, found.metadata))
 }
 
-/// Whether metadata at this URL may be that of the issuer: it is where the issuer has its metadata.
+/// Whether metadata at this URL may be the issuer's: the URL is one of those for the issuer's
+/// metadata.
 fn may_speak_for(place: &str, issuer: &str) -> bool {
     let (Ok(place), Ok(issuer)) = (Url::parse(place), Url::parse(issuer)) else { return false };
     let path = issuer.path().trim_end_matches('/');
@@ -357,8 +366,8 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Those of the file. `None`: it has none for this URL. `secret`: the operator's, for the
-    /// authorization server.
+    /// The tokens of the file. `None`: the file has no tokens for this URL. `secret`: the
+    /// operator's secret for the authorization server.
     ///
     /// # Errors
     ///
@@ -380,14 +389,14 @@ impl Tokens {
         }
         let secret = secret.map(|secret| secret.expose().to_owned()).or(way.client_secret);
         if let Some(secret) = secret {
-            let client = OAuthClientConfig::new(credentials.client_id, server.url.clone());
-            let client = client.with_client_secret(secret);
+            let client = OAuthClientConfig::new(credentials.client_id, server.url.clone())
+                .with_client_secret(secret);
             manager.configure_client(client)?;
         }
         Ok(Some(Self { manager, file, is_refreshed: AtomicBool::new(false) }))
     }
 
-    /// What they are good for, as far as is known.
+    /// The scopes of the tokens, as far as is known.
     pub(crate) async fn scopes(&self) -> Vec<String> {
         let stored = self.file.load().await.ok().flatten();
         stored.map(|stored| stored.granted_scopes).unwrap_or_default()
@@ -406,14 +415,14 @@ impl Tokens {
         Ok(value)
     }
 
-    /// Refreshes them although their time isn't over, once. Whether that worked.
+    /// Refreshes the tokens before their time is over, once. Returns whether that worked.
     pub(crate) async fn refresh_early(&self) -> bool {
         !self.is_refreshed.swap(true, Ordering::Relaxed)
             && self.manager.refresh_token().await.is_ok()
     }
 }
 
-/// What went wrong, for people, with the innermost cause.
+/// An error for people, with its innermost cause.
 fn explain(error: &AuthError) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);

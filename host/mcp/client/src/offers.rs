@@ -1,8 +1,8 @@
 //! Decides which prompts and resources of an upstream server the host offers, and under which
 //! names.
 //!
-//! What a list says is pinned, as the definitions of tools are. What a prompt or a resource says
-//! when it is got isn't: it is an answer like that of a tool.
+//! The entries of a list are pinned, as the definitions of tools are. The text of a prompt or a
+//! resource isn't pinned: it is an answer like that of a tool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::naming::{MAX_DESCRIPTION, MAX_TITLE, PROMPTER, READER, fitted, shown}
 use crate::pins::{PinnedOffers, PinnedTool};
 use crate::{MAX_DEFINITIONS, MAX_OFFERS};
 
-/// Most bytes of one of them, as JSON text.
+/// Most bytes of a prompt or a resource in a list, as JSON text.
 const MAX_OFFER: usize = 16 * 1024;
 
 /// Most arguments of a prompt.
@@ -42,7 +42,7 @@ enum OfferError {
     SteeringAddress,
 }
 
-/// Pins what can be pinned, and says what of the rest is left out.
+/// Pins the entries that can be pinned, and returns the names of the others with the reason.
 pub(crate) fn pin(listing: &Listing) -> (PinnedOffers, Vec<(String, String)>) {
     let mut left_out = Vec::new();
     let prompts = listing.prompts.iter().map(|prompt: &Prompt| {
@@ -66,53 +66,48 @@ fn pinned(
     offers: impl Iterator<Item = (PinnedTool, Option<OfferError>)>,
     left_out: &mut Vec<(String, String)>,
 ) -> Vec<PinnedTool> {
-    let (mut pins, mut bytes) = (Vec::<PinnedTool>::new(), 0);
+    let mut pins: Vec<PinnedTool> = Vec::new();
+    let mut bytes = 0;
     for (pin, error) in offers {
         let size = pin.definition.len();
-        let reason = match () {
-            () if pins.len() >= MAX_OFFERS => format!("more than {MAX_OFFERS}, the limit"),
-            () if size > MAX_OFFER => {
-                format!("its definition is {size} bytes; the limit is {MAX_OFFER}")
-            }
-            () if bytes + size > MAX_DEFINITIONS => {
-                format!("all definitions are more than {MAX_DEFINITIONS} bytes, the limit")
-            }
-            () if pins.iter().any(|known| known.name == pin.name) => {
-                "another one has that name".to_owned()
-            }
-            () => match error {
-                Some(error) => error.to_string(),
-                None => {
-                    bytes += size;
-                    pins.push(pin);
-                    continue;
-                }
-            },
+        let reason = if pins.len() >= MAX_OFFERS {
+            format!("more than {MAX_OFFERS}, the limit")
+        } else if size > MAX_OFFER {
+            format!("its definition is {size} bytes; the limit is {MAX_OFFER}")
+        } else if bytes + size > MAX_DEFINITIONS {
+            format!("all definitions are more than {MAX_DEFINITIONS} bytes, the limit")
+        } else if pins.iter().any(|known| known.name == pin.name) {
+            "another one has that name".to_owned()
+        } else if let Some(error) = error {
+            error.to_string()
+        } else {
+            bytes += size;
+            pins.push(pin);
+            continue;
         };
         left_out.push((shown(&pin.name), reason));
     }
     pins
 }
 
-/// Checks the server's own address of a resource, or a template of some.
+/// Checks the server's own address of a resource, or a template of addresses.
 fn check_address(address: &str) -> Result<(), OfferError> {
     let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
-    let in_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
-    match () {
-        () if address.len() > MAX_ADDRESS => Err(OfferError::LongAddress(address.len())),
-        () if !scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            || !scheme.chars().all(in_scheme) =>
-        {
-            Err(OfferError::NoScheme)
-        }
-        () if neutral_line(address) != address || address.contains(char::is_whitespace) => {
-            Err(OfferError::SteeringAddress)
-        }
-        () => Ok(()),
+    if address.len() > MAX_ADDRESS {
+        return Err(OfferError::LongAddress(address.len()));
     }
+    if !scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        || !scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
+    {
+        return Err(OfferError::NoScheme);
+    }
+    if neutral_line(address) != address || address.contains(char::is_whitespace) {
+        return Err(OfferError::SteeringAddress);
+    }
+    Ok(())
 }
 
-/// What the host offers of a server beside its tools.
+/// The prompts and resources of a server that the host offers.
 #[derive(Default)]
 pub(crate) struct ServerOffers {
     pub(crate) offers: Offers,
@@ -120,7 +115,7 @@ pub(crate) struct ServerOffers {
     pub(crate) definitions: Vec<Arc<Definition>>,
 }
 
-/// What a call wants of a server.
+/// The request of a call to a server.
 pub(crate) enum Asked {
     /// The resource at its own address.
     Resource(String),
@@ -129,7 +124,7 @@ pub(crate) enum Asked {
 }
 
 impl ServerOffers {
-    /// Names of prompts that are equal are left out, as those of tools are.
+    /// Prompts with equal names are left out, as tools are.
     pub(crate) fn new(server: &str, pins: &PinnedOffers, trust_annotations: bool) -> Self {
         let mut offers = Offers { prefix: format!("{server}+"), ..Offers::default() };
         let mut prompts: BTreeMap<String, Vec<&PinnedTool>> = BTreeMap::new();
@@ -150,22 +145,17 @@ impl ServerOffers {
             offers.resources.push(resource(server, &offers.prefix, pin, is_template));
         }
         let mut definitions = Vec::new();
-        let annotations = match trust_annotations {
-            true => Annotations { read_only: true, destructive: false, ..Annotations::default() },
-            false => Annotations::default(),
-        };
-        let mut offer = |name: &str, description: &str, schema: Value| {
-            let name = fitted(server, name).unwrap_or_default();
-            let mut definition = Definition::new(&name, description, schema);
-            (definition.foreign, definition.unlisted) = (true, true);
-            definition.annotations = annotations;
-            definitions.push(Arc::new(definition));
-            name
+        let annotations = if trust_annotations {
+            Annotations { read_only: true, destructive: false, ..Annotations::default() }
+        } else {
+            Annotations::default()
         };
         if pins.has_resources() {
             let uri = json!({ "type": "string", "maxLength": MAX_ADDRESS });
             let schema = json!({ "type": "object", "properties": { "uri": uri }, "required": ["uri"], "additionalProperties": false });
-            offers.reader = offer(READER, "Reads a resource of the server", schema);
+            offers.reader = fitted(server, READER).unwrap_or_default();
+            let reader = Definition::new(&offers.reader, "Reads a resource of the server", schema);
+            definitions.push(unlisted(reader, annotations));
         }
         if !offers.prompts.is_empty() {
             let names: Vec<&String> =
@@ -173,16 +163,17 @@ impl ServerOffers {
             let arguments =
                 json!({ "type": "object", "additionalProperties": { "type": "string" } });
             let schema = json!({ "type": "object", "properties": { "name": { "enum": names }, "arguments": arguments }, "required": ["name"], "additionalProperties": false });
-            offers.prompter = offer(PROMPTER, "Gets a prompt of the server", schema);
+            offers.prompter = fitted(server, PROMPTER).unwrap_or_default();
+            let prompter = Definition::new(&offers.prompter, "Gets a prompt of the server", schema);
+            definitions.push(unlisted(prompter, annotations));
         }
         Self { offers, definitions }
     }
 
-    /// What a call of one of the two tools wants. `None`: it is a call of another tool.
+    /// The request in a call of one of the two tools. `None`: the call is of another tool.
     pub(crate) fn asked(&self, call: &Call) -> Option<Result<Asked, Failure>> {
-        let text = |name: &str| call.arguments[name].as_str().unwrap_or_default().to_owned();
         if call.tool == self.offers.reader {
-            let address = text("uri");
+            let address = text_argument(call, "uri");
             let checked = check_address(&address).map(|()| Asked::Resource(address));
             return Some(
                 checked
@@ -190,11 +181,23 @@ impl ServerOffers {
             );
         }
         (call.tool == self.offers.prompter).then(|| {
-            let mut params = GetPromptRequestParams::new(text("name"));
+            let mut params = GetPromptRequestParams::new(text_argument(call, "name"));
             params.arguments = call.arguments["arguments"].as_object().cloned();
             Ok(Asked::Prompt(params))
         })
     }
+}
+
+/// The definition of a tool of the server that isn't listed.
+fn unlisted(mut definition: Definition, annotations: Annotations) -> Arc<Definition> {
+    definition.foreign = true;
+    definition.unlisted = true;
+    definition.annotations = annotations;
+    Arc::new(definition)
+}
+
+fn text_argument(call: &Call, name: &str) -> String {
+    call.arguments[name].as_str().unwrap_or_default().to_owned()
 }
 
 /// The definition of a pin.
@@ -216,22 +219,26 @@ fn prompt(name: String, pin: &PinnedTool) -> Option<PromptOffer> {
     let definition = parsed(pin);
     let arguments = match definition.get("arguments").and_then(Value::as_array) {
         None => Vec::new(),
-        Some(arguments) => {
-            let argument = |argument: &Value| {
-                let name = argument["name"].as_str()?;
-                // A client sends it back as it is.
-                (neutral_line(name) == name).then(|| PromptOfferArgument {
-                    name: name.to_owned(),
-                    title: line(argument, "title"),
-                    description: description(argument),
-                    required: argument["required"] == true,
-                })
-            };
-            arguments.iter().map(argument).collect::<Option<_>>()?
-        }
+        Some(arguments) => arguments.iter().map(prompt_argument).collect::<Option<_>>()?,
     };
-    let (title, description) = (line(&definition, "title"), description(&definition));
-    Some(PromptOffer { name, own_name: pin.name.clone(), title, description, arguments })
+    Some(PromptOffer {
+        name,
+        own_name: pin.name.clone(),
+        title: line(&definition, "title"),
+        description: description(&definition),
+        arguments,
+    })
+}
+
+fn prompt_argument(argument: &Value) -> Option<PromptOfferArgument> {
+    let name = argument["name"].as_str()?;
+    // A client sends the name back as it is.
+    (neutral_line(name) == name).then(|| PromptOfferArgument {
+        name: name.to_owned(),
+        title: line(argument, "title"),
+        description: description(argument),
+        required: argument["required"] == true,
+    })
 }
 
 fn resource(server: &str, prefix: &str, pin: &PinnedTool, is_template: bool) -> ResourceOffer {

@@ -1,4 +1,5 @@
-//! Stores what a person approved of an upstream server, and finds what differs from it now.
+//! Stores the approved definitions of an upstream server, and finds the differences to the present
+//! ones.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use toolhold_core::HostError;
 use toolhold_core::config::{Folders, McpServer};
 use toolhold_core::state;
 
-/// What was approved of one server. It lies in Toolhold's data folder, which no tool reaches.
+/// The approved definitions of one server. They are in Toolhold's data folder, which no tool
+/// reaches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pins {
@@ -28,7 +30,7 @@ pub struct Pins {
     /// The digest of its instructions, which Toolhold doesn't pass on.
     pub instructions: String,
     /// The lock of the packages that its runner would fetch: each with its version and the digest
-    /// of its archive. Empty: it fetches none that are pinned.
+    /// of its archive. Empty: it fetches no packages that are pinned.
     pub lock: String,
     /// Its tools.
     pub tools: Vec<PinnedTool>,
@@ -56,14 +58,14 @@ impl PinnedTool {
         Self::pin(&tool.name, tool)
     }
 
-    /// Pins whatever the server lists under a name.
+    /// Pins a definition that the server lists under a name.
     pub(crate) fn pin(name: &str, listed: &impl Serialize) -> Self {
         let definition = serde_json::to_value(listed).unwrap_or_default().to_string();
         Self { name: name.to_owned(), digest: digest(&definition), definition }
     }
 }
 
-/// What was approved of a server beside its tools, each part as it was sent.
+/// The approved prompts and resources of a server, each part as it was sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinnedOffers {
@@ -91,11 +93,11 @@ impl PinnedOffers {
 /// How a tool, prompt or resource differs from its pinned definition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolDifference {
-    /// It wasn't there.
+    /// The definition is new.
     New(PinnedTool),
-    /// It isn't there any more.
+    /// The definition isn't there any more.
     Missing(String),
-    /// It changed: each changed part before and after.
+    /// The definition changed: each changed part before and after.
     Changed(String, Vec<(String, Value, Value)>),
 }
 
@@ -104,7 +106,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// They can't be read, or the file is damaged.
+    /// The pins can't be read, or the file is damaged.
     pub fn load(folders: &Folders, name: &str) -> Result<Self, HostError> {
         state::read(&folders.servers(), &file(name))
     }
@@ -113,7 +115,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// They can't be written.
+    /// The pins can't be written.
     pub fn store(&self, folders: &Folders, name: &str) -> Result<(), HostError> {
         state::update(&folders.servers(), &file(name), |pins: &mut Self| {
             let approval = pins.approval.wrapping_add(1);
@@ -125,22 +127,23 @@ impl Pins {
     /// How `now` differs from these pins: first the tools, then each other list, in the order of
     /// the names. Each difference has the word for what differs.
     pub fn differences(&self, now: &Self) -> Vec<(&'static str, ToolDifference)> {
-        let lists = |pins: &Self| {
-            let [prompts, resources, templates] = pins.offers.lists();
-            [("tool", &*pins.tools), prompts, resources, templates]
-                .map(|(word, pins)| (word, pins.to_vec()))
-        };
-        let differ = |((word, before), (_, after)): ((&'static str, Vec<_>), (_, Vec<_>))| {
-            Self::differences_of(&before, &after).into_iter().map(move |one| (word, one))
-        };
-        lists(self).into_iter().zip(lists(now)).flat_map(differ).collect()
+        let mut differences = Vec::new();
+        for ((word, before), (_, after)) in self.lists().into_iter().zip(now.lists()) {
+            let found = Self::differences_of(before, after);
+            differences.extend(found.into_iter().map(|one| (word, one)));
+        }
+        differences
+    }
+
+    /// All lists with the words for their entries.
+    fn lists(&self) -> [(&'static str, &[PinnedTool]); 4] {
+        let [prompts, resources, templates] = self.offers.lists();
+        [("tool", &self.tools), prompts, resources, templates]
     }
 
     fn differences_of(before: &[PinnedTool], now: &[PinnedTool]) -> Vec<ToolDifference> {
-        let by_name = |tools: &[PinnedTool]| -> BTreeMap<String, PinnedTool> {
-            tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect()
-        };
-        let (before, after) = (by_name(before), by_name(now));
+        let before = by_name(before);
+        let after = by_name(now);
         let mut differences = Vec::new();
         for (name, tool) in &after {
             match before.get(name) {
@@ -156,6 +159,10 @@ impl Pins {
         differences.extend(missing.cloned().map(ToolDifference::Missing));
         differences
     }
+}
+
+fn by_name(tools: &[PinnedTool]) -> BTreeMap<String, PinnedTool> {
+    tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect()
 }
 
 /// The parts of a definition that differ.

@@ -87,7 +87,8 @@ impl Transport<RoleClient> for Pipe {
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Arc<io::Error>>> + Send + 'static {
         self.pending.sent(&message);
-        let (writer, ended) = (Arc::clone(&self.writer), Arc::clone(&self.ended));
+        let writer = Arc::clone(&self.writer);
+        let ended = Arc::clone(&self.ended);
         let stop = self.reading.abort_handle();
         async move {
             let mut line = serde_json::to_vec(&message).map_err(io::Error::from)?;

@@ -13,7 +13,7 @@ const MAX_LINES: usize = 3;
 /// Bytes of a file's beginning that may name its interpreter.
 const MAX_INTERPRETER: usize = 256;
 
-/// How it ended: with a code, or by a signal.
+/// How a program ended: with a code, or by a signal.
 pub(crate) fn how_it_ended(result: &CommandResult) -> String {
     match result.code {
         None => "it ended".to_owned(),
@@ -48,7 +48,7 @@ fn is_error(line: &str) -> bool {
 pub(crate) struct Missing<'a> {
     /// The name of the server.
     pub(crate) server: &'a str,
-    /// What was to be started.
+    /// The program that was to be started.
     pub(crate) program: &'a str,
     /// The folder in which it was to be started.
     pub(crate) directory: &'a Path,
@@ -57,7 +57,7 @@ pub(crate) struct Missing<'a> {
 }
 
 impl Missing<'_> {
-    /// What to do, if that is why it ended so, with these last words. Blocks.
+    /// The advice, if a missing program is the reason for this result and these last words. Blocks.
     pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
         if !matches!(result.code, Some(126 | 127)) {
             return None;
@@ -68,7 +68,7 @@ impl Missing<'_> {
         );
         let last = complaint.lines().last().unwrap_or_default();
         let why = last.strip_prefix(self.program).and_then(|why| why.strip_prefix(": "));
-        // Otherwise it ran, and missed another one.
+        // Otherwise the program ran, and missed another program.
         if !why.is_some_and(|why| why == "not found" || why.contains("(os error ")) {
             return Some(format!("a program that it needs may be outside of the sandbox; {keys}"));
         }
@@ -91,7 +91,7 @@ impl Missing<'_> {
         })
     }
 
-    /// Where the program is outside of the sandbox.
+    /// The path of the program outside of the sandbox.
     fn find(&self) -> Option<PathBuf> {
         if self.program.contains('/') {
             return Some(self.directory.join(self.program)).filter(|file| file.is_file());
@@ -100,18 +100,21 @@ impl Missing<'_> {
         folders.map(|folder| folder.join(self.program)).find(|file| file.is_file())
     }
 
-    /// Where a program isn't that is nowhere.
+    /// The words for a program that isn't found anywhere.
     fn place(&self) -> String {
-        let (program, place) = (neutral_line(self.program), self.directory.display());
-        match self.program.contains('/') {
-            true if self.program.starts_with('/') => format!("there is no file {program}"),
-            true => format!("it starts in {place}, which has no {program}; write its whole path"),
-            false => format!("no folder of `PATH` has {program}; write its whole path"),
+        let program = neutral_line(self.program);
+        let place = self.directory.display();
+        if self.program.starts_with('/') {
+            format!("there is no file {program}")
+        } else if self.program.contains('/') {
+            format!("it starts in {place}, which has no {program}; write its whole path")
+        } else {
+            format!("no folder of `PATH` has {program}; write its whole path")
         }
     }
 }
 
-/// What a script names as the program that runs it.
+/// The program that a script names as its interpreter.
 fn interpreter(file: &Path) -> Option<String> {
     let mut start = Vec::new();
     fs::File::open(file).ok()?.take(MAX_INTERPRETER as u64).read_to_end(&mut start).ok()?;

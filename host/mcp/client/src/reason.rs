@@ -1,5 +1,5 @@
-//! Why a server can't be used, or refused a call: the host's own words, and apart from them those
-//! of the server.
+//! The reasons why a server can't be used, or refused a call: the host's own words, and apart from
+//! them the server's words.
 
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{Category, Failure, UntrustedText};
@@ -7,7 +7,7 @@ use toolhold_core::{Category, Failure, UntrustedText};
 /// Most bytes of a server's words.
 const MAX_WORDS: usize = 2048;
 
-/// A reason in the host's words, and what the server said.
+/// A reason in the host's words, with the server's words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reason {
     own: String,
@@ -27,7 +27,7 @@ impl Reason {
         Self { own: own.into(), said, hint: None }
     }
 
-    /// Adds what to do about it.
+    /// Adds advice.
     pub(crate) fn with_hint(self, hint: Option<String>) -> Self {
         Self { hint, ..self }
     }
@@ -46,8 +46,8 @@ impl Reason {
     /// All of it in one line, for a person at a terminal.
     pub(crate) fn for_person(&self) -> String {
         let parts = [&*self.own, self.said.read_untrusted()];
-        let parts = parts.into_iter().filter(|part| !part.is_empty());
-        let mut line = parts.collect::<Vec<_>>().join(": ");
+        let said = parts.into_iter().filter(|part| !part.is_empty());
+        let mut line = said.collect::<Vec<_>>().join(": ");
         if let Some(hint) = &self.hint {
             line = format!("{line}; {hint}");
         }

@@ -1,11 +1,11 @@
-//! Keeps the running servers of a process, so that the next host takes over those that didn't
+//! Keeps the running servers of a process, so that the next host takes over the servers that didn't
 //! change.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use toolhold_core::config::{Config, Folders, McpServer};
+use toolhold_core::config::{Config, Folders};
 use toolhold_core::{HostError, ToolSource};
 
 use crate::launch::{Launch, Surroundings};
@@ -21,13 +21,15 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// None yet. `front_end`: who makes the requests to servers at a URL, in their records.
+    /// A registry without servers. `front_end`: the front end in the records of requests to servers
+    /// at a URL.
     pub fn new(front_end: &'static str) -> Self {
         Self { front_end, running: Mutex::default() }
     }
 
-    /// The approved servers of the configuration. None is started before a call needs it. `tool`: a
-    /// tool that is to be called, if no other is; then only its server is looked at. Blocks.
+    /// The approved servers of the configuration. No server is started before a call needs it.
+    /// `tool`: the only tool that is to be called, if there is one; then only its server is looked
+    /// at. Blocks.
     ///
     /// # Errors
     ///
@@ -41,13 +43,10 @@ impl Servers {
     ) -> Result<Vec<Arc<dyn ToolSource>>, HostError> {
         let mut providers: Vec<Arc<dyn ToolSource>> = Vec::new();
         let mcp = &config.values.mcp;
-        let has = |tool: &str, name: &str| {
-            tool.strip_prefix(name).is_some_and(|rest| rest.starts_with("__"))
-        };
-        let is_wanted = |(name, server): &(&String, &McpServer)| {
-            mcp.enabled && server.enabled && tool.is_none_or(|tool| has(tool, name))
-        };
-        let mut servers = mcp.servers.iter().filter(is_wanted).peekable();
+        let wanted = mcp.servers.iter().filter(|(name, server)| {
+            mcp.enabled && server.enabled && tool.is_none_or(|tool| has_tool(name, tool))
+        });
+        let mut servers = wanted.peekable();
         if servers.peek().is_none() {
             return Ok(providers);
         }
@@ -65,16 +64,23 @@ impl Servers {
         Ok(providers)
     }
 
-    /// The one that was started in the same way and approved as it is now, or a new one.
+    /// The server that was started in the same way and approved as it is now, or a new one.
     fn running(&self, name: &str, launch: Launch, pins: Pins) -> Arc<Running> {
         let mut known = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let current = known.get(name).and_then(Weak::upgrade);
-        let is_same = |running: &Arc<Running>| *running.launch == launch && running.pins == pins;
-        if let Some(running) = current.filter(is_same) {
+        if let Some(running) = current
+            && *running.launch == launch
+            && running.pins == pins
+        {
             return running;
         }
         let running = Arc::new(Running::new(launch, pins));
         known.insert(name.to_owned(), Arc::downgrade(&running));
         running
     }
+}
+
+/// Whether a tool of this name belongs to the server.
+fn has_tool(server: &str, tool: &str) -> bool {
+    tool.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
 }

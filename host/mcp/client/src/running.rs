@@ -36,7 +36,7 @@ pub(crate) const LASTED: Duration = Duration::from_secs(10);
 pub(crate) struct Running {
     /// How it is started.
     pub(crate) launch: Arc<Launch>,
-    /// What was approved.
+    /// The approved definitions.
     pub(crate) pins: Pins,
     /// Locked while it starts, so that it starts once.
     pub(crate) state: Arc<Mutex<State>>,
@@ -55,7 +55,7 @@ pub(crate) struct State {
     pub(crate) current: HashMap<String, String>,
     /// Failures in a row.
     pub(crate) failures: u32,
-    /// Until when it isn't started again, and why.
+    /// The time until which it isn't started again, and the reason.
     pub(crate) paused: Option<(Instant, Reason)>,
     /// When a call began or ended the last time.
     pub(crate) last_call: Option<Instant>,
@@ -73,7 +73,8 @@ impl State {
     pub(crate) fn count_timeout(&mut self) {
         self.timeouts += 1;
         if self.timeouts >= MAX_TIMEOUTS {
-            (self.connection, self.timeouts) = (None, 0);
+            self.connection = None;
+            self.timeouts = 0;
         }
     }
 
@@ -87,14 +88,18 @@ impl State {
 }
 
 impl Running {
-    /// One that doesn't run yet.
+    /// A server that doesn't run yet.
     pub(crate) fn new(launch: Launch, pins: Pins) -> Self {
-        let (launch, calls) = (Arc::new(launch), Semaphore::new(MAX_CALLS));
-        Self { launch, pins, state: Arc::default(), calls }
+        Self {
+            launch: Arc::new(launch),
+            pins,
+            state: Arc::default(),
+            calls: Semaphore::new(MAX_CALLS),
+        }
     }
 
-    /// Starts it unless it runs, and lists its tools. It goes on if the caller goes away: others
-    /// may wait for it.
+    /// Starts it unless it runs, and lists its tools. The start goes on if the caller goes away:
+    /// others may wait for it.
     ///
     /// # Errors
     ///
@@ -109,11 +114,13 @@ impl Running {
         tokio::spawn(starting).await
     }
 
-    /// Which approved tools it offered otherwise, or no longer, when it was asked the last time.
+    /// Names the approved tools that it offered otherwise, or no longer, when it was asked the last
+    /// time.
     fn changed(&self, state: &State) -> Option<String> {
         state.started?;
-        let differs = |pin: &&PinnedTool| state.current.get(&pin.name) != Some(&pin.digest);
-        let held: Vec<&PinnedTool> = self.pins.tools.iter().filter(differs).collect();
+        let pinned = self.pins.tools.iter();
+        let held: Vec<&PinnedTool> =
+            pinned.filter(|pin| state.current.get(&pin.name) != Some(&pin.digest)).collect();
         let name = neutral_line(cut(&held.first()?.name, MAX_NAME));
         let more = match held.len() - 1 {
             0 => String::new(),
@@ -123,7 +130,7 @@ impl Running {
         Some(format!("its tools aren't as they were approved: `{name}`{more}; {approve} shows how"))
     }
 
-    /// What it is doing, for people.
+    /// The state of the program, for people.
     pub(crate) fn describe(&self, provider: &str) -> ToolSourceState {
         let mut described = ToolSourceState {
             provider: provider.to_owned(),
@@ -228,7 +235,7 @@ async fn end_idle(state: Weak<Mutex<State>>, connection: Weak<Connection>, idle:
             return;
         }
         let since = state.last_call.map_or(idle, |last| last.elapsed());
-        // The state and this task have one each; calls have the others.
+        // The state and this task have one reference each; calls have the others.
         let is_used = Arc::strong_count(&connection) > 2;
         if since >= idle && !is_used {
             state.connection = None;

@@ -38,10 +38,10 @@ pub(crate) struct Server {
     version: Mutex<String>,
 }
 
-/// What came of one attempt at a call.
+/// The outcome of one attempt at a call.
 enum Attempt {
     Done(Outcome),
-    /// The server didn't look at it: it doesn't know the session any more.
+    /// The server didn't look at the call: it doesn't know the session any more.
     Unheard(Failure),
 }
 
@@ -53,14 +53,15 @@ pub(crate) fn provider_name(server: &str) -> String {
 impl Server {
     /// The server with this program.
     pub(crate) fn new(name: &str, running: Arc<Running>) -> Self {
-        let (pins, trusted) = (&running.pins, running.launch.server.trust_annotations);
+        let pins = &running.pins;
+        let trusted = running.launch.server.trust_annotations;
         let (tools, left_out) = offered(name, pins, trusted);
         let offers = ServerOffers::new(name, &pins.offers, trusted);
         for (tool, reason) in left_out {
             tracing::warn!("the tool `{tool}` of the server `{name}` is left out: {reason}");
         }
-        let definitions = tools.iter().map(|tool| Arc::clone(&tool.definition));
-        let definitions = definitions.chain(offers.definitions.iter().cloned()).collect();
+        let listed = tools.iter().map(|tool| Arc::clone(&tool.definition));
+        let definitions = listed.chain(offers.definitions.iter().cloned()).collect();
         let tools = tools.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
         Self {
             server: name.to_owned(),
@@ -73,7 +74,7 @@ impl Server {
         }
     }
 
-    /// The connection for a call of this tool. `None`: it is for something else than a tool.
+    /// The connection for a call of this tool. `None`: the call is for something else than a tool.
     async fn connection(&self, tool: Option<&OfferedTool>) -> Result<Arc<Connection>, Failure> {
         let mut state = Arc::clone(&self.running.state).lock_owned().await;
         state.last_call = Some(Instant::now());
@@ -139,7 +140,7 @@ impl Server {
         let _place = self.running.calls.acquire().await;
         match self.attempt(call, asked.as_ref(), tool).await? {
             Attempt::Done(outcome) => outcome,
-            // It may have been started again: one more try, in a new session.
+            // The server may have been started again: one more try, in a new session.
             Attempt::Unheard(_) => match self.attempt(call, asked.as_ref(), tool).await? {
                 Attempt::Done(outcome) => outcome,
                 Attempt::Unheard(failure) => Err(failure),
@@ -179,7 +180,9 @@ impl Server {
         state.last_call = Some(Instant::now());
         match answer {
             Ok(result) => {
-                (state.failures, state.paused, state.timeouts) = (0, None, 0);
+                state.failures = 0;
+                state.paused = None;
+                state.timeouts = 0;
                 drop(state);
                 Ok(Attempt::Done(masked(result, connection.ended_state())))
             }
@@ -236,7 +239,8 @@ impl ToolSource for Server {
             let own = Duration::from_secs(self.running.launch.server.timeout_secs.get());
             let time = call.time.map_or(own, |time| time.min(own));
             let clock = Arc::new(WaitClock::default());
-            let inquirer = call.inquirer.take().filter(|_| self.running.launch.server.elicitation);
+            let may_ask = self.running.launch.server.elicitation;
+            let inquirer = if may_ask { call.inquirer.take() } else { None };
             call.inquirer = inquirer.map(|inquirer| {
                 Arc::new(MeasuringInquirer { inquirer, clock: Arc::clone(&clock) }) as _
             });
@@ -245,7 +249,7 @@ impl ToolSource for Server {
                 None => Err(Failure::new(Category::Cancelled, "the call was cancelled")),
                 Some(Some(outcome)) => outcome,
                 Some(None) => {
-                    // If it is locked, the server is starting.
+                    // If the state is locked, the server is starting.
                     if let Ok(mut state) = self.running.state.try_lock() {
                         state.count_timeout();
                     }
@@ -300,12 +304,11 @@ pub(crate) fn resource(result: ReadResourceResult) -> Outcome {
 
 /// A prompt in the host's form: a part for each message.
 pub(crate) fn prompt(result: GetPromptResult) -> Outcome {
-    let message = |message: rmcp::model::PromptMessage| {
+    let parts = result.messages.into_iter().map(|message| {
         let meta = (message.role == Role::Assistant).then(|| json!({ "role": "assistant" }));
         Content { meta, ..content(message.content) }
-    };
-    let content = result.messages.into_iter().map(message).collect();
-    Ok(Output { content, structured: None, meta: None })
+    });
+    Ok(Output { content: parts.collect(), structured: None, meta: None })
 }
 
 /// The result of a call in the host's form.

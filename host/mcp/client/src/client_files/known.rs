@@ -202,7 +202,6 @@ impl Client {
     ///
     /// The folder of the user's files isn't known.
     pub fn user_file(&self) -> Result<Option<PathBuf>, ClientError> {
-        let home = || folder("HOME").ok_or(ClientError::NoHome);
         Ok(match self.user {
             User::Home(file) => Some(home()?.join(file)),
             User::Config(file) => {
@@ -233,7 +232,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// It has none.
+    /// The client has no file in a project.
     pub fn project_file(&self) -> Result<PathBuf, ClientError> {
         let file = self.project.ok_or(ClientError::NoProjectFile(self.title))?;
         let here = std::env::current_dir().map_err(ClientError::WorkingDirectory)?;
@@ -249,7 +248,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// It can't use such a server.
+    /// The client can't use such a server.
     pub fn entry(&self, server: &ServerConfig) -> Result<Value, ClientError> {
         Ok(match server {
             ServerConfig::Stdio { program, arguments } => match self.words {
@@ -268,7 +267,6 @@ impl Client {
                 }
             },
             ServerConfig::Http { url, variable: token } => {
-                let headers = |token: String| json!({ "Authorization": format!("Bearer {token}") });
                 let variable = token.as_deref().unwrap_or_default();
                 let mut entry = match self.words {
                     Words::Plain(Some(token)) => {
@@ -304,17 +302,15 @@ impl Client {
 
     /// The client's command that adds a server.
     pub fn command(&self, name: &str, server: &ServerConfig) -> Vec<String> {
-        let words =
-            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match server {
             ServerConfig::Stdio { program, arguments } => {
                 let mut line =
-                    words(&["claude", "mcp", "add", "--scope", "user", name, "--", program]);
+                    owned(&["claude", "mcp", "add", "--scope", "user", name, "--", program]);
                 line.extend(arguments.iter().cloned());
                 line
             }
             ServerConfig::Http { url, variable } => {
-                let mut line = words(&[
+                let mut line = owned(&[
                     "claude",
                     "mcp",
                     "add",
@@ -335,6 +331,19 @@ impl Client {
             }
         }
     }
+}
+
+/// The headers with a bearer token.
+fn headers(token: String) -> Value {
+    json!({ "Authorization": format!("Bearer {token}") })
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn home() -> Result<PathBuf, ClientError> {
+    folder("HOME").ok_or(ClientError::NoHome)
 }
 
 /// The folder in a variable.

@@ -77,39 +77,39 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
         Format::Toml => toml_values(text)?,
     };
     let of_gemini = client.name == "gemini";
-    let is_listed = |key: &str, name: &str| {
-        let names = all["mcp"][key].as_array().filter(|_| of_gemini)?;
-        Some(names.iter().any(|listed| listed == name))
-    };
-    let read = |(name, entry): (&String, &Value)| {
-        let read = match (of_gemini, &entry["url"]) {
-            // There, streamable HTTP is `httpUrl`, or has its type.
+    let named = all[client.table].as_object().into_iter().flatten().take(MAX_SERVERS);
+    let read = named.map(|(name, entry)| {
+        let mut read = match (of_gemini, &entry["url"]) {
+            // In such a file, streamable HTTP is `httpUrl`, or has its type.
             (true, Value::String(_)) if entry["httpUrl"].is_null() && entry["type"] != "http" => {
                 Err(EntryError::OldTransport)
             }
             _ => server(entry),
         };
-        let read = read.map(|mut entry| {
-            entry.is_enabled &= is_listed("excluded", name) != Some(true)
-                && is_listed("allowed", name) != Some(false);
-            entry
-        });
+        if of_gemini && let Ok(entry) = &mut read {
+            let lists = &all["mcp"];
+            entry.is_enabled &= is_listed(&lists["excluded"], name) != Some(true)
+                && is_listed(&lists["allowed"], name) != Some(false);
+        }
         (name.clone(), read)
-    };
-    let named = all[client.table].as_object().into_iter().flatten().take(MAX_SERVERS);
-    Ok(named.map(read).collect())
+    });
+    Ok(read.collect())
+}
+
+/// Whether a list has a name. `None`: there is no such list.
+fn is_listed(list: &Value, name: &str) -> Option<bool> {
+    Some(list.as_array()?.iter().any(|listed| listed == name))
 }
 
 fn server(entry: &Value) -> ReadServer {
-    let text = |key: &str| entry[key].as_str().map(str::to_owned);
     let url = ["url", "serverUrl", "httpUrl"].into_iter().rev().find(|key| entry[key].is_string());
     if entry["type"] == "sse" {
         return Err(EntryError::OldTransport);
     }
     let is_enabled = entry["enabled"] != false && entry["disabled"] != true;
     if let Some(key) = url {
-        let url = text(key).unwrap_or_default();
-        let token_variable = text("bearer_token_env_var");
+        let url = text_at(entry, key).unwrap_or_default();
+        let token_variable = text_at(entry, "bearer_token_env_var");
         let server = NamedServer::Url { url, headers: texts(&entry["headers"])?, token_variable };
         let further = further(entry, &[key, "headers", "bearer_token_env_var"]);
         return Ok(ServerEntry { server, is_enabled, further });
@@ -140,6 +140,10 @@ fn server(entry: &Value) -> ReadServer {
     Ok(ServerEntry { server, is_enabled, further: further(entry, &["command", "args", key]) })
 }
 
+fn text_at(entry: &Value, key: &str) -> Option<String> {
+    entry[key].as_str().map(str::to_owned)
+}
+
 fn server_of_object(command: &Value) -> ReadServer {
     let mut entry = command.clone();
     entry["command"] = entry["path"].take();
@@ -149,15 +153,8 @@ fn server_of_object(command: &Value) -> ReadServer {
     }
 }
 
-/// The keys of an entry that say more than those of `read`.
+/// The keys of an entry that aren't in `read` and say something.
 fn further(entry: &Value, read: &[&str]) -> Vec<String> {
-    let says_nothing = |key: &str, value: &Value| match value {
-        Value::Null => true,
-        Value::Array(values) if key == "tools" => values.iter().all(|value| value == "*"),
-        Value::Array(values) => values.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        _ => key == "source" && value == "custom",
-    };
     let all = entry.as_object().into_iter().flatten();
     let further = all.filter(|(key, value)| {
         let is_read = ["type", "enabled", "disabled"].iter().chain(read).any(|read| key == read);
@@ -166,14 +163,28 @@ fn further(entry: &Value, read: &[&str]) -> Vec<String> {
     further.map(|(key, _)| key.clone()).collect()
 }
 
+fn says_nothing(key: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(values) if key == "tools" => values.iter().all(|value| value == "*"),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => key == "source" && value == "custom",
+    }
+}
+
 /// Texts by name. Numbers and booleans are texts too.
 fn texts(value: &Value) -> Result<BTreeMap<String, String>, EntryError> {
-    let text = |(name, value): (&String, &Value)| match value {
-        Value::String(text) => Ok((name.clone(), text.clone())),
-        Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
-        _ => Err(EntryError::Value(name.clone())),
-    };
-    value.as_object().into_iter().flatten().map(text).collect()
+    let mut texts = BTreeMap::new();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            _ => return Err(EntryError::Value(name.clone())),
+        };
+        texts.insert(name.clone(), text);
+    }
+    Ok(texts)
 }
 
 /// The variable of the environment that a text stands for: `${NAME}`, `${env:NAME}`, `{env:NAME}`.
@@ -184,8 +195,9 @@ pub fn variable(text: &str) -> Option<&str> {
         None if text.starts_with('$') => inner,
         None => return None,
     };
-    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    (!name.is_empty() && name.bytes().all(of_name)).then_some(name)
+    let is_name =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then_some(name)
 }
 
 #[cfg(test)]

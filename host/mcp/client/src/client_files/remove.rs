@@ -9,11 +9,11 @@ use crate::client_files::error::ClientFileError;
 use crate::client_files::values::toml_values;
 
 /// The text without the tables of these names in the table at `path`. The comment directly above a
-/// table belongs to it; one that ends with an empty line doesn't.
+/// table belongs to it; a comment that ends with an empty line doesn't.
 ///
 /// # Errors
 ///
-/// It isn't TOML, with the line; or something else would change.
+/// The text isn't TOML, with the line; or something else would change.
 pub fn without_tables(
     before: &str,
     path: &[&str],
@@ -28,25 +28,28 @@ pub fn without_tables(
         servers.retain(|name, _| !names.contains(name));
     }
     without_empty(&mut wanted, path);
-    let fits = |after: &String| {
-        toml_values(after).is_ok_and(|mut is| {
-            without_empty(&mut is, path);
-            is == wanted
-        })
-    };
     let after = by_lines(before, path, names)?;
-    if fits(&after) {
+    if has_values(&after, &wanted, path) {
         return Ok(after);
     }
-    // Several stand in one line.
+    // Several tables are in one line.
     let after = by_values(before, path, names)?;
-    match fits(&after) {
-        true => Ok(after),
-        false => Err(ClientFileError::TakeOut { what: "tables", table: path.join(".") }),
+    if has_values(&after, &wanted, path) {
+        Ok(after)
+    } else {
+        Err(ClientFileError::TakeOut { what: "tables", table: path.join(".") })
     }
 }
 
-/// An implicit table ends with its last entry.
+/// Whether a text has the wanted values, apart from empty tables at `path`.
+fn has_values(text: &str, wanted: &Value, path: &[&str]) -> bool {
+    toml_values(text).is_ok_and(|mut values| {
+        without_empty(&mut values, path);
+        values == *wanted
+    })
+}
+
+/// Removes empty tables at `path`: an implicit table ends with its last entry.
 fn without_empty(values: &mut Value, path: &[&str]) {
     let Some((key, rest)) = path.split_first() else { return };
     let Some(object) = values.as_object_mut() else { return };
@@ -79,14 +82,12 @@ fn by_lines(before: &str, path: &[&str], names: &[String]) -> Result<String, Tom
     for key in path {
         table = table.and_then(|table| table.get(key)).and_then(Item::as_table_like);
     }
-    let line_of = |offset: usize| before[..offset].matches('\n').count();
     let mut own = Vec::new();
     for item in names.iter().filter_map(|name| table?.get(name)) {
-        lines(item, &line_of, &mut own);
+        lines(item, before, &mut own);
     }
     let lines: Vec<&str> = before.split_inclusive('\n').collect();
     let mut is_removed = vec![false; lines.len()];
-    let is_empty = |at: usize| lines.get(at).is_none_or(|line| line.trim().is_empty());
     for range in &own {
         for at in range.clone() {
             is_removed[at] = true;
@@ -103,7 +104,11 @@ fn by_lines(before: &str, path: &[&str], names: &[String]) -> Result<String, Tom
         while is_removed.get(next) == Some(&true) {
             next += 1;
         }
-        if next > at + 1 && !is_removed[at] && is_empty(at) && is_empty(next) {
+        if next > at + 1
+            && !is_removed[at]
+            && is_empty_line(&lines, at)
+            && is_empty_line(&lines, next)
+        {
             is_removed[at] = true;
         }
     }
@@ -111,18 +116,23 @@ fn by_lines(before: &str, path: &[&str], names: &[String]) -> Result<String, Tom
     Ok(kept.map(|(line, _)| *line).collect())
 }
 
-/// The lines of an entry: those of each of its tables, and of each value that stands elsewhere.
-fn lines(item: &Item, line_of: &impl Fn(usize) -> usize, found: &mut Vec<RangeInclusive<usize>>) {
+fn is_empty_line(lines: &[&str], at: usize) -> bool {
+    lines.get(at).is_none_or(|line| line.trim().is_empty())
+}
+
+/// Finds the lines of an entry: the lines of each of its tables, and of each value elsewhere.
+fn lines(item: &Item, text: &str, found: &mut Vec<RangeInclusive<usize>>) {
     match item {
         Item::None => {}
         Item::Value(value) => {
             if let Some(span) = value.span() {
-                found.push(line_of(span.start)..=line_of(span.end.max(span.start + 1) - 1));
+                let last = span.end.max(span.start + 1) - 1;
+                found.push(line_of(text, span.start)..=line_of(text, last));
             }
         }
         Item::ArrayOfTables(tables) => {
             for table in tables {
-                lines(&Item::Table(table.clone()), line_of, found);
+                lines(&Item::Table(table.clone()), text, found);
             }
         }
         Item::Table(table) => {
@@ -134,20 +144,25 @@ fn lines(item: &Item, line_of: &impl Fn(usize) -> usize, found: &mut Vec<RangeIn
                     Item::Table(inner) => inner.is_dotted(),
                     _ => false,
                 };
-                lines(item, line_of, if is_own { &mut body } else { &mut further });
+                lines(item, text, if is_own { &mut body } else { &mut further });
             }
             match table.span() {
                 // From its head to its last value.
                 Some(head) if !head.is_empty() && !table.is_implicit() && !table.is_dotted() => {
-                    let (start, end) = (line_of(head.start), line_of(head.end - 1));
-                    let end = body.iter().map(|range| *range.end()).fold(end, usize::max);
-                    found.push(start..=end);
+                    let start = line_of(text, head.start);
+                    let last_of_head = line_of(text, head.end - 1);
+                    let ends = body.iter().map(|range| *range.end());
+                    found.push(start..=ends.fold(last_of_head, usize::max));
                 }
                 _ => found.append(&mut body),
             }
             found.append(&mut further);
         }
     }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count()
 }
 
 #[cfg(test)]

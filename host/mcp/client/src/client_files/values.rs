@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::client_files::error::ClientFileError;
 
-/// The values of a JSON file. One without text is empty.
+/// The values of a JSON file. A file without text is empty.
 pub(crate) fn json_values(text: &str) -> Result<Value, ClientFileError> {
     Ok(parsed(text)?.to_serde_value().unwrap_or_else(|| Value::Object(Map::new())))
 }

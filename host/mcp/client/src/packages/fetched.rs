@@ -184,9 +184,17 @@ fn install(
                 .collect();
             run.manager(line, &["venv", "--no-project", "venv"], &python)?;
             let words = ["pip", "install", "--python", "venv/bin/python"];
-            let more = ["--require-hashes", "--only-binary", ":all:", "--compile-bytecode"];
-            let more = more.into_iter().chain(["--link-mode", "copy", "-r", REQUIREMENTS]);
-            run.manager(line, &words, &more.map(str::to_owned).collect::<Vec<_>>())
+            let more = [
+                "--require-hashes",
+                "--only-binary",
+                ":all:",
+                "--compile-bytecode",
+                "--link-mode",
+                "copy",
+                "-r",
+                REQUIREMENTS,
+            ];
+            run.manager(line, &words, &more.map(str::to_owned))
         }
     }
 }

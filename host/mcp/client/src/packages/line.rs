@@ -1,5 +1,5 @@
-//! Reads the command line of an `npx` or `uvx` server: which package it fetches, and which program
-//! it runs.
+//! Reads the command line of an `npx` or `uvx` server: the package that it fetches, and the program
+//! that it runs.
 
 use std::path::Path;
 
@@ -16,13 +16,14 @@ pub(crate) enum Manager {
     Uv,
 }
 
-/// What a package runner is told: what it fetches, and which program of it it runs.
+/// The command line of a package runner: the packages that it fetches, and the program that it
+/// runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) manager: Manager,
     /// The runner, as it was written.
     runner: String,
-    /// What is fetched: packages with or without a version.
+    /// The packages that are fetched, with or without a version.
     pub(crate) wanted: Vec<String>,
     /// The version of Python that uv takes, if one is named.
     pub(crate) python: Option<String>,
@@ -102,7 +103,9 @@ impl Line {
     }
 
     fn of_uvx(runner: &str, arguments: &[String]) -> Result<Self, LineError> {
-        let (mut from, mut with, mut python) = (None, Vec::new(), None);
+        let mut from = None;
+        let mut with = Vec::new();
+        let mut python = None;
         let mut words = arguments.iter();
         let first = loop {
             let word = words.next().ok_or(LineError::NoPackage("uvx"))?.as_str();
@@ -110,15 +113,14 @@ impl Line {
                 Some((option, value)) if word.starts_with("--") => (option, Some(value.to_owned())),
                 _ => (word, None),
             };
-            let mut value = || value.clone().or_else(|| words.next().cloned());
             match option {
                 "--" => {}
-                "--from" => from = value(),
+                "--from" => from = value.or_else(|| words.next().cloned()),
                 "--with" => {
-                    let more = value().unwrap_or_default();
+                    let more = value.or_else(|| words.next().cloned()).unwrap_or_default();
                     with.extend(more.split(',').map(|part| part.trim().to_owned()));
                 }
-                "-p" | "--python" => python = value(),
+                "-p" | "--python" => python = value.or_else(|| words.next().cloned()),
                 _ if option.starts_with('-') => {
                     let option = option.to_owned();
                     return Err(LineError::UnknownOption { runner: "uvx", option });
@@ -147,7 +149,7 @@ impl Line {
         })
     }
 
-    /// The program of the package manager, which lies beside the runner.
+    /// The program of the package manager, which is next to the runner.
     pub(crate) fn manager_program(&self) -> String {
         let name = match self.manager {
             Manager::Npm => "npm",
@@ -172,22 +174,24 @@ fn named_by_program(word: &str) -> (String, String) {
 }
 
 fn is_name(text: &str) -> bool {
-    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    !text.is_empty() && !text.starts_with(['-', '.']) && text.bytes().all(of_name)
+    !text.is_empty()
+        && !text.starts_with(['-', '.'])
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// `name`, `@scope/name`, each with a version, a range or a tag after `@`.
 fn is_npm_package(package: &str) -> bool {
     let (name, version) = npm_name(package);
-    let is_version = |version: &str| {
-        let of_version = |byte: u8| byte.is_ascii_alphanumeric() || b"-+.^~<>=*| ".contains(&byte);
-        !version.is_empty() && version.bytes().all(of_version)
-    };
     let is_package = match name.strip_prefix('@').map(|scoped| scoped.split_once('/')) {
         Some(scoped) => scoped.is_some_and(|(scope, name)| is_name(scope) && is_name(name)),
         None => is_name(name),
     };
     is_package && version.is_none_or(is_version)
+}
+
+fn is_version(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-+.^~<>=*| ".contains(&byte))
 }
 
 /// The name of a package of npm, and what follows it.

@@ -1,5 +1,5 @@
-//! What `npx` and `uvx` would fetch: resolved once, pinned with the digest of each archive, and
-//! fetched into a folder of the server's own that it can't write.
+//! The packages that `npx` and `uvx` would fetch: resolved once, pinned with the digest of each
+//! archive, and fetched into a folder of the server's own that it can't write.
 
 mod fetched;
 mod line;
