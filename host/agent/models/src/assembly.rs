@@ -1,4 +1,4 @@
-//! Puts a model's answer together from its pieces, and stops one that exceeds a cap.
+//! Puts a model's answer together from its pieces, and stops an answer that exceeds a cap.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ const WORD: usize = 256;
 /// Most bytes of the name or the ID of a call.
 const MAX_NAME: usize = 256;
 
-/// What all formats have in common while an answer comes.
+/// The state of an answer that comes, common to all formats.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     caps: WireCaps,
@@ -73,19 +73,19 @@ impl Assembly {
     /// Counts bytes that are kept.
     pub(crate) fn keep(&mut self, bytes: usize) -> Result<(), WireError> {
         self.bytes += bytes;
-        match self.bytes > self.caps.answer {
-            true => Err(WireError::cap("its answer", self.caps.answer as u64)),
-            false => Ok(()),
+        if self.bytes > self.caps.answer {
+            return Err(WireError::cap("its answer", self.caps.answer as u64));
         }
+        Ok(())
     }
 
     /// Counts a block.
     pub(crate) fn begin_block(&mut self) -> Result<(), WireError> {
         self.blocks += 1;
-        match self.blocks > self.caps.blocks {
-            true => Err(WireError::count("blocks in its answer", self.caps.blocks)),
-            false => Ok(()),
+        if self.blocks > self.caps.blocks {
+            return Err(WireError::count("blocks in its answer", self.caps.blocks));
         }
+        Ok(())
     }
 
     /// Counts a call, and says that it begins.
@@ -164,10 +164,11 @@ impl Assembly {
         }
     }
 
-    /// Why the answer ended, from what the server said and what there is.
+    /// The reason why the answer ended, from the server's words and the blocks.
     pub(crate) fn stop(&self, blocks: &[Block]) -> FinishReason {
         let has_calls = blocks.iter().any(|block| matches!(block, Block::Call(_)));
-        // llama.cpp says in the format Responses that an answer is complete which it cut.
+        // In the format Responses, llama.cpp says of an answer that it cut that the answer is
+        // complete.
         let is_full =
             self.max_output.zip(self.usage.output).is_some_and(|(most, output)| output >= most);
         match (&self.stop, has_calls) {
@@ -191,8 +192,8 @@ pub(crate) fn finish_call(call: &ModelCall, events: &mut Vec<ModelEvent>) {
 }
 
 fn check_name(name: &str) -> Result<(), WireError> {
-    match name.len() > MAX_NAME {
-        true => Err(WireError::cap("the name or the ID of one of its calls", MAX_NAME as u64)),
-        false => Ok(()),
+    if name.len() > MAX_NAME {
+        return Err(WireError::cap("the name or the ID of one of its calls", MAX_NAME as u64));
     }
+    Ok(())
 }

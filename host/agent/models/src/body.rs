@@ -1,4 +1,4 @@
-//! Writes the JSON of requests: every field in a fixed order, and what was raw in its own bytes, so
+//! Writes the JSON of requests: every field in a fixed order, and raw values in their own bytes, so
 //! that the same turn is always the same bytes.
 
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Asks models in all formats, sends again what failed before an answer came, and enforces the
+//! Asks models in all formats, repeats requests that failed before an answer came, and enforces the
 //! limits of time.
 
 use std::time::Duration;
@@ -20,18 +20,18 @@ use crate::wire_types::{ServerError, WireCaps, WireError};
 /// Most bytes of an error that are read.
 const MAX_ERROR: usize = 64 << 10;
 
-/// How long the end of an answer is waited for that is complete, so that the connection can serve
-/// the next one.
+/// The wait for the end of a stream whose answer is complete, so that the connection can serve the
+/// next request.
 const END_TIME: Duration = Duration::from_millis(100);
 
 /// Limits of time of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerTimes {
-    /// Until the answer begins. Local servers load the model before.
+    /// The time until the answer begins. Local servers load the model before.
     pub first: Duration,
-    /// Without a byte.
+    /// The time without a byte.
     pub idle: Duration,
-    /// Until its end.
+    /// The time until the answer ends.
     pub total: Duration,
 }
 
@@ -64,12 +64,12 @@ impl ModelClient {
         Self { door, times, retries, caps }
     }
 
-    /// Asks a model, and gives what it says while it says it. A dropped future is cancelled too: it
-    /// leaves nothing behind.
+    /// Asks a model, and gives the parts of its answer as they come. A dropped future is cancelled
+    /// too: it leaves nothing behind.
     ///
     /// # Errors
     ///
-    /// There is no whole answer. What was given so far stands, but isn't all.
+    /// There is no whole answer. The parts so far are right, but incomplete.
     pub async fn ask(
         &self,
         provider: &ModelEndpoint,
@@ -91,11 +91,12 @@ impl ModelClient {
         let mut attempts = 1;
         loop {
             let mut is_begun = false;
-            let mut given = |event: ModelEvent| {
-                is_begun = true;
-                events(event);
-            };
-            let asked = self.attempt(provider, turn, request.clone(), &mut given).await;
+            let asked = self
+                .attempt(provider, turn, request.clone(), &mut |event| {
+                    is_begun = true;
+                    events(event);
+                })
+                .await;
             let error = match asked.map_err(|error| provider.hide_keys_in(error)) {
                 Ok(answer) => return Ok(answer),
                 Err(error) if is_begun || !error.may_succeed_later() => {
@@ -124,50 +125,33 @@ impl ModelClient {
         let mut decoder = provider.format().decoder(turn, provider.name(), self.caps);
         let mut pending = Vec::new();
         let mut has_event = false;
-        let echo = || {
-            let message = "it sent the key back, so nothing of its answer is used";
-            ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
-        };
-        let mut give = |pending: &mut Vec<ModelEvent>, guard: &mut KeyGuards| {
-            for event in pending.drain(..) {
-                if guard.is_in_event(&event) {
-                    return Err(echo());
-                }
-                has_event = true;
-                events(event);
-            }
-            Ok(())
-        };
         while !decoder.is_done() {
-            let piece = answer.chunk().await;
-            let piece = piece.map_err(|error| ModelError::from_door(provider.name(), &error))?;
-            let Some(piece) = piece else { break };
+            let read = answer.chunk().await;
+            let Some(piece) =
+                read.map_err(|error| ModelError::from_door(provider.name(), &error))?
+            else {
+                break;
+            };
             if guard.is_in_bytes(&piece) {
-                return Err(echo());
+                return Err(echo(provider));
             }
             let fed = decoder.feed(&piece, &mut pending);
-            give(&mut pending, &mut guard)?;
+            has_event |= !pending.is_empty();
+            give(&mut pending, &mut guard, provider, events)?;
             fed.map_err(|error| self.explain(provider, turn, &answer, &error))?;
         }
-        let whole = decoder.finish(&mut pending);
-        let whole = whole.map_err(|error| {
+        let whole = decoder.finish(&mut pending).map_err(|error| {
             let error = self.explain(provider, turn, &answer, &error);
-            match has_event || error.kind != ModelErrorKind::Cut {
-                true => error,
-                false => no_answer(provider, &answer).unwrap_or(error),
+            if has_event || error.kind != ModelErrorKind::Cut {
+                error
+            } else {
+                no_answer(provider, &answer).unwrap_or(error)
             }
         });
-        let mut give = |event: ModelEvent| match guard.is_in_event(&event) {
-            true => Err(echo()),
-            false => {
-                events(event);
-                Ok(())
-            }
-        };
-        pending.into_iter().try_for_each(&mut give)?;
+        give(&mut pending, &mut guard, provider, events)?;
         let whole = whole?;
         if guard.is_in_answer(&whole) {
-            return Err(echo());
+            return Err(echo(provider));
         }
         drain(answer).await;
         Ok(whole)
@@ -181,11 +165,10 @@ impl ModelClient {
         model: &str,
     ) -> Result<Response, ModelError> {
         let AnswerTimes { first, idle, total } = self.times;
-        // The cap of the stream is looked at there, and this is above it.
+        // The decoder checks the cap of the stream, and this limit is above it.
         let bytes = self.caps.stream.saturating_add(1 << 20);
         let limits = Limits { time: total, idle: first, bytes };
-        let answer = self.door.send(request.limits(limits)).await;
-        let mut answer = answer.map_err(|error| {
+        let mut answer = self.door.send(request.limits(limits)).await.map_err(|error| {
             let mut error = ModelError::from_door(provider.name(), &error);
             if error.kind == ModelErrorKind::Unreachable && provider.is_local() {
                 error.message += ". Is the server running?";
@@ -201,12 +184,12 @@ impl ModelClient {
         let is_final = answer.headers().get("x-should-retry").is_some_and(|it| it == "false");
         let guard = KeyGuards::new(provider.keys());
         let body = error_body(answer).await;
-        // Before it is cut, so that no half of it stays.
+        // Keys are hidden before the text is cut, so that no half of a key stays.
         let body = guard.hidden(&String::from_utf8_lossy(&body));
-        let in_words = |message: String| ServerError { kind: String::new(), message };
-        let words = match guard.is_in_text(&body) {
-            true => in_words("what it says has the key in it, and isn't shown".to_owned()),
-            false => ServerError::find(&body).unwrap_or_else(|| in_words(start_of(&body))),
+        let words = if guard.is_in_text(&body) {
+            in_words("what it says has the key in it, and isn't shown".to_owned())
+        } else {
+            ServerError::find(&body).unwrap_or_else(|| in_words(start_of(&body)))
         };
         let error = server_failure(provider, Some(status), &words, model);
         Err(ModelError { retry_after: asked, is_final, ..error })
@@ -230,7 +213,34 @@ impl ModelClient {
     }
 }
 
-/// Reads the beginning of an error. What goes wrong meanwhile matters less than the error.
+/// Passes on the pending events, unless one of them has a key.
+fn give(
+    pending: &mut Vec<ModelEvent>,
+    guard: &mut KeyGuards,
+    provider: &ModelEndpoint,
+    events: &mut (dyn FnMut(ModelEvent) + Send),
+) -> Result<(), ModelError> {
+    for event in pending.drain(..) {
+        if guard.is_in_event(&event) {
+            return Err(echo(provider));
+        }
+        events(event);
+    }
+    Ok(())
+}
+
+/// The error of an answer that has the key in it.
+fn echo(provider: &ModelEndpoint) -> ModelError {
+    let message = "it sent the key back, so nothing of its answer is used";
+    ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
+}
+
+/// An error of which only the words are known.
+fn in_words(message: String) -> ServerError {
+    ServerError { kind: String::new(), message }
+}
+
+/// Reads the beginning of an error. A failure meanwhile matters less than the error.
 async fn error_body(mut answer: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let until = Instant::now() + Duration::from_secs(10);

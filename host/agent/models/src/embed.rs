@@ -14,16 +14,16 @@ use crate::wire_types::WireFormat;
 /// Texts of one request.
 const BATCH: usize = 32;
 
-/// Most numbers of a vector. The largest models have half of it.
+/// Most numbers of a vector. The largest models have half of this number.
 const MAX_NUMBERS: usize = 8192;
 
 impl ModelClient {
-    /// The vector of each text, in the same order, by an `/embeddings` as `OpenAI` has it. All have
-    /// the same length.
+    /// The vector of each text, in the same order, by an `/embeddings` as `OpenAI` has it. All
+    /// vectors have the same length.
     ///
     /// # Errors
     ///
-    /// The provider has none, or its answer isn't one vector for each text.
+    /// The provider has no `/embeddings`, or its answer isn't one vector for each text.
     pub async fn embed(
         &self,
         provider: &ModelEndpoint,
@@ -41,8 +41,8 @@ impl ModelClient {
             }
             Ok(vectors)
         };
-        let asked = cancel.run_until_cancelled(asked).await;
-        let asked = asked.unwrap_or_else(|| Err(cancelled(provider)));
+        let asked =
+            cancel.run_until_cancelled(asked).await.unwrap_or_else(|| Err(cancelled(provider)));
         asked.map_err(|error| provider.hide_keys_in(error))
     }
 
@@ -69,8 +69,8 @@ impl ModelClient {
             .body(body);
         let answer = self.read(provider, request, model).await?;
         let vectors = vectors(&answer, texts.len()).map_err(|why| wrong(provider, why))?;
-        let has = |vector: &Vec<f32>| u64::try_from(vector.len()).ok();
-        match (provider.wanted_dimensions(), vectors.first().and_then(has)) {
+        let numbers = vectors.first().and_then(|vector| u64::try_from(vector.len()).ok());
+        match (provider.wanted_dimensions(), numbers) {
             (Some(wanted), Some(has)) if wanted != has => Err(wrong(
                 provider,
                 &format!("they have {has} numbers, and `dimensions` asks for {wanted}"),
@@ -88,8 +88,10 @@ fn vectors(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, &'static str> {
         let item = Fields::parse(item.get()).ok_or("an item of `data` isn't an object")?;
         let at = item.number("index").map_or(Some(at), |at| usize::try_from(at).ok());
         let place = at.and_then(|at| vectors.get_mut(at)).ok_or("`data` has too many items")?;
-        let vector = item.raw("embedding").map(|raw| serde_json::from_str::<Vec<f32>>(raw.get()));
-        let vector = vector.and_then(Result::ok).ok_or("an `embedding` isn't a list of numbers")?;
+        let vector = item
+            .raw("embedding")
+            .and_then(|raw| serde_json::from_str::<Vec<f32>>(raw.get()).ok())
+            .ok_or("an `embedding` isn't a list of numbers")?;
         if vector.is_empty() || vector.len() > MAX_NUMBERS {
             return Err("an `embedding` is empty or too long");
         }

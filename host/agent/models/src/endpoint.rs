@@ -14,7 +14,7 @@ use crate::raw::RawJson;
 use crate::turn::Turn;
 use crate::wire_types::{Caching, WireFormat, WireOptions};
 
-/// What the requests are for, in their records.
+/// The purpose of the requests, in their records.
 const PURPOSE: &str = "model";
 
 /// The fewest bytes of a key. It is searched for in answers, and a shorter one would be found there
@@ -76,7 +76,7 @@ impl ModelEndpoint {
         })
     }
 
-    /// With a key, which goes to the origin of the base URL and nowhere else. A second one has a
+    /// With a key, which goes to the origin of the base URL and nowhere else. A second key has a
     /// header of its own.
     #[must_use]
     pub fn key(mut self, key: ModelKey) -> Self {
@@ -84,7 +84,7 @@ impl ModelEndpoint {
         self
     }
 
-    /// With a header in all requests. One with a secret belongs into the key.
+    /// With a header in all requests. A header with a secret is a key instead.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
@@ -141,7 +141,7 @@ impl ModelEndpoint {
         self.format
     }
 
-    /// Where its requests go, without the path of each.
+    /// The URL of its requests, without the path of each.
     pub fn base_url(&self) -> &Url {
         &self.base
     }
@@ -156,7 +156,7 @@ impl ModelEndpoint {
         }
     }
 
-    /// What the format needs to know of it.
+    /// The options of the format.
     pub fn options(&self) -> &WireOptions {
         &self.options
     }
@@ -204,12 +204,12 @@ impl ModelEndpoint {
             .into_iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let mut all: HeaderMap = fixed.collect();
-        // The operator's win.
+        // The operator's headers take precedence.
         for (name, value) in &self.headers {
             all.insert(name.clone(), value.clone());
         }
-        // Small servers close connections that just served an answer, which looks like a failure to
-        // whoever uses one again. On this machine, a new one costs nothing.
+        // Small servers close connections that just served an answer, so reusing a connection looks
+        // like a failure. On this machine, a new connection costs nothing.
         if self.is_local() {
             all.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -268,10 +268,10 @@ impl ModelKey {
             _ => (AUTHORIZATION, "Bearer ".to_owned()),
         };
         let (name, prefix) = self.header.clone().unwrap_or(usual);
-        // The value has only characters that may stand in a header. With a prefix that has others,
-        // nothing is sent.
-        let value = HeaderValue::from_str(&format!("{prefix}{}", self.value));
-        let value = value.unwrap_or(HeaderValue::from_static(""));
+        // The value has only characters that may stand in a header. If the prefix has other
+        // characters, nothing is sent.
+        let value = HeaderValue::from_str(&format!("{prefix}{}", self.value))
+            .unwrap_or(HeaderValue::from_static(""));
         Credential::in_header(url, name, value)
     }
 }

@@ -31,7 +31,7 @@ pub enum ModelErrorKind {
     Unreachable,
     /// A rule of Toolhold refuses the request.
     Blocked,
-    /// It took too long.
+    /// The request took too long.
     Time,
     /// The answer broke off.
     Cut,
@@ -58,7 +58,7 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
     /// The name of the provider.
     pub provider: String,
-    /// What happened and what to do, in words.
+    /// The fault and the remedy, in words.
     pub message: String,
     /// The status of the answer.
     pub status: Option<u16>,
@@ -113,7 +113,7 @@ impl ModelError {
     }
 }
 
-/// What servers say of a conversation that is too long. They have no code in common.
+/// Words of servers about a conversation that is too long. They have no code in common.
 const CONTEXT: [&str; 18] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -170,28 +170,31 @@ const MODEL: [&str; 6] = [
 
 pub(crate) fn classify(status: Option<StatusCode>, error: &ServerError) -> ModelErrorKind {
     let words = format!("{} {}", error.kind, error.message).to_ascii_lowercase();
-    let says = |list: &[&str]| list.iter().any(|one| words.contains(one));
     let code = status.map_or(0, |status| status.as_u16());
     let is_fault_of_request = matches!(code, 0 | 400 | 413 | 422 | 500);
     match code {
-        _ if is_fault_of_request && says(&CONTEXT) => ModelErrorKind::Context,
+        _ if is_fault_of_request && has_any(&words, &CONTEXT) => ModelErrorKind::Context,
         402 => ModelErrorKind::Funds,
-        0 | 400 | 403 | 429 if says(&FUNDS) => ModelErrorKind::Funds,
+        0 | 400 | 403 | 429 if has_any(&words, &FUNDS) => ModelErrorKind::Funds,
         401 => ModelErrorKind::Key,
         413 => ModelErrorKind::Context,
-        0 | 400 | 403 | 422 if says(&REFUSED) => ModelErrorKind::Refused,
-        0 | 400 | 403 if says(&KEY) => ModelErrorKind::Key,
+        0 | 400 | 403 | 422 if has_any(&words, &REFUSED) => ModelErrorKind::Refused,
+        0 | 400 | 403 if has_any(&words, &KEY) => ModelErrorKind::Key,
         403 => ModelErrorKind::Key,
         404 => ModelErrorKind::Model,
-        0 | 400 | 422 if says(&MODEL) => ModelErrorKind::Model,
+        0 | 400 | 422 if has_any(&words, &MODEL) => ModelErrorKind::Model,
         429 | 503 | 529 => ModelErrorKind::Busy,
-        0 if says(&BUSY) => ModelErrorKind::Busy,
+        0 if has_any(&words, &BUSY) => ModelErrorKind::Busy,
         408 | 409 | 425 | 500.. => ModelErrorKind::Server,
         0 if words.contains("invalid_request") => ModelErrorKind::Request,
         0 => ModelErrorKind::Server,
         300..400 => ModelErrorKind::Malformed,
         _ => ModelErrorKind::Request,
     }
+}
+
+fn has_any(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.contains(word))
 }
 
 #[cfg(test)]

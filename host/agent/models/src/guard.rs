@@ -1,5 +1,5 @@
 //! Refuses an answer in which a server sends back one of the provider's keys: a session would keep
-//! the key, and a screen show it.
+//! the key, and a screen would show it.
 
 use crate::endpoint::{ModelEndpoint, ModelKey};
 use crate::failure::ModelError;
@@ -41,7 +41,7 @@ impl KeyGuards {
         self.0.iter_mut().any(|guard| guard.is_in(0, bytes))
     }
 
-    /// Whether what the events say has a key, however it was cut.
+    /// Whether the texts of the events have a key, however the key was cut.
     pub(crate) fn is_in_event(&mut self, event: &ModelEvent) -> bool {
         self.0.iter_mut().any(|guard| guard.is_in_event(event))
     }
@@ -96,7 +96,7 @@ impl KeyGuard {
             ModelEvent::Call(call) => [&call.id, &call.name, &call.arguments]
                 .iter()
                 .any(|text| self.is_whole_in(text.as_bytes())),
-            // What is written there comes from this program, or from an error without the keys.
+            // The texts of these events come from this program, or from an error without the keys.
             _ => false,
         }
     }
@@ -107,7 +107,7 @@ impl KeyGuard {
     }
 
     fn is_in(&mut self, kind: usize, bytes: &[u8]) -> bool {
-        // What is across the border, and then what is inside.
+        // First the bytes across the border, then the bytes inside.
         let tail = &mut self.tails[kind];
         tail.extend_from_slice(&bytes[..bytes.len().min(self.key.len() - 1)]);
         let is_across = find(tail, &self.key);
@@ -133,7 +133,8 @@ fn unescaped(bytes: &[u8]) -> Vec<u8> {
     let mut rest = bytes;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
-        let Some((&escape, after)) = after.split_first().filter(|_| byte == b'\\') else {
+        let escaped = if byte == b'\\' { after.split_first() } else { None };
+        let Some((&escape, after)) = escaped else {
             out.push(byte);
             continue;
         };

@@ -1,4 +1,4 @@
-//! Models of providers: what one is asked and what it answers, independent of the provider
+//! Models of providers: the request to a model and its answer, independent of the provider
 //! ([`Turn`], [`ModelAnswer`]); the four usual formats, each a pure pair of functions
 //! ([`WireFormat`]); and one driver that asks in all of them.
 //!

@@ -13,8 +13,8 @@ use crate::guard::KeyGuards;
 use crate::raw::Fields;
 use crate::wire_types::WireFormat;
 
-/// Most bytes of such an answer. The longest lists have a few hundred models with a page of text
-/// each.
+/// Most bytes of an answer with a list. The longest lists have a few hundred models with a page of
+/// text each.
 const MAX_LIST: usize = 16 << 20;
 
 /// Most models of a list.
@@ -45,13 +45,15 @@ impl ModelClient {
         provider: &ModelEndpoint,
         cancel: &CancellationToken,
     ) -> Result<Vec<ListedModel>, ModelError> {
-        let listed = cancel.run_until_cancelled(self.listed(provider)).await;
-        let listed = listed.unwrap_or_else(|| Err(cancelled(provider)));
+        let listed = cancel
+            .run_until_cancelled(self.listed(provider))
+            .await
+            .unwrap_or_else(|| Err(cancelled(provider)));
         listed.map_err(|error| provider.hide_keys_in(error))
     }
 
-    /// The most tokens that a model reads: as it was set for the provider, otherwise as the server
-    /// says it. `None` if nobody says it.
+    /// The most tokens that a model reads: the number that was set for the provider, otherwise the
+    /// server's number. `None`: there is no number.
     ///
     /// # Errors
     ///
@@ -72,8 +74,8 @@ impl ModelClient {
             let models = self.listed(provider).await?;
             Ok(models.into_iter().find(|it| it.name == model).and_then(|it| it.context))
         };
-        let found = cancel.run_until_cancelled(found).await;
-        let found = found.unwrap_or_else(|| Err(cancelled(provider)));
+        let found =
+            cancel.run_until_cancelled(found).await.unwrap_or_else(|| Err(cancelled(provider)));
         found.map_err(|error| provider.hide_keys_in(error))
     }
 
@@ -101,8 +103,8 @@ impl ModelClient {
         Ok(items.into_iter().filter_map(|item| listed_model(item.get())).collect())
     }
 
-    /// What Ollama can read of a conversation: what the running model has room for, otherwise what
-    /// it was made for.
+    /// The tokens of a conversation that Ollama can read: the room of the running model, otherwise
+    /// the length that the model was made for.
     async fn ollama_window(
         &self,
         provider: &ModelEndpoint,
@@ -111,12 +113,12 @@ impl ModelClient {
         let request = provider.request(Method::GET, "/api/ps", Vec::new())?;
         if let Ok(running) = self.read(provider, request, model).await {
             let fields = Fields::parse(&running).unwrap_or_default();
-            let models = fields.items("models");
-            let mut models = models.iter().filter_map(|item| Fields::parse(item.get()));
-            let is_it = |it: &Fields<'_>| {
+            let items = fields.items("models");
+            let mut models = items.iter().filter_map(|item| Fields::parse(item.get()));
+            let wanted = models.find(|it| {
                 ["name", "model"].iter().any(|key| it.text(key).as_deref() == Some(model))
-            };
-            let running = models.find(is_it).and_then(|it| it.number("context_length"));
+            });
+            let running = wanted.and_then(|it| it.number("context_length"));
             if running.is_some() {
                 return Ok(running);
             }
@@ -127,8 +129,9 @@ impl ModelClient {
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .body(body);
         let shown = self.read(provider, request, model).await?;
-        let info = Fields::parse(&shown).and_then(|fields| fields.object("model_info"));
-        let info = info.unwrap_or_default();
+        let info = Fields::parse(&shown)
+            .and_then(|fields| fields.object("model_info"))
+            .unwrap_or_default();
         let name = info.iter().map(|(key, _)| key).find(|key| key.ends_with(".context_length"));
         Ok(name.and_then(|name| info.number(name)))
     }
@@ -143,9 +146,12 @@ impl ModelClient {
         let mut answer: Response = self.send(provider, request, model).await?;
         let mut body = Vec::new();
         loop {
-            let piece = answer.chunk().await;
-            let piece = piece.map_err(|error| ModelError::from_door(provider.name(), &error))?;
-            let Some(piece) = piece else { break };
+            let read = answer.chunk().await;
+            let Some(piece) =
+                read.map_err(|error| ModelError::from_door(provider.name(), &error))?
+            else {
+                break;
+            };
             if body.len() + piece.len() > MAX_LIST {
                 let message = format!("its answer has more than {} MiB, the limit", MAX_LIST >> 20);
                 return Err(ModelError::new(ModelErrorKind::Cap, provider.name(), message));
@@ -154,13 +160,11 @@ impl ModelClient {
         }
         let guard = KeyGuards::new(provider.keys());
         let body = guard.hidden(&String::from_utf8_lossy(&body));
-        match guard.is_in_text(&body) {
-            true => {
-                let message = "its answer has the key in it, so nothing of it is used";
-                Err(ModelError::new(ModelErrorKind::Malformed, provider.name(), message))
-            }
-            false => Ok(body),
+        if guard.is_in_text(&body) {
+            let message = "its answer has the key in it, so nothing of it is used";
+            return Err(ModelError::new(ModelErrorKind::Malformed, provider.name(), message));
         }
+        Ok(body)
     }
 }
 
@@ -172,8 +176,8 @@ fn unreadable(provider: &ModelEndpoint, why: &str) -> ModelError {
     ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
 }
 
-/// A model of a list, in the words of all the servers that there are. One whose name couldn't be
-/// used is left out.
+/// A model of a list, read by the words of all known servers. A model whose name can't be used is
+/// left out.
 fn listed_model(item: &str) -> Option<ListedModel> {
     let fields = Fields::parse(item)?;
     let name = fields.some_text("id").or_else(|| fields.some_text("name"))?;
@@ -181,7 +185,7 @@ fn listed_model(item: &str) -> Option<ListedModel> {
     let meta = fields.object("meta").unwrap_or_default();
     let top = fields.object("top_provider").unwrap_or_default();
     let context = [
-        // What a running server has room for, before what the model was made for.
+        // The room of a running server comes before the length that the model was made for.
         meta.number("n_ctx"),
         fields.number("loaded_context_length"),
         fields.number("max_model_len"),
@@ -198,10 +202,13 @@ fn listed_model(item: &str) -> Option<ListedModel> {
         fields.number("max_completion_tokens"),
         top.number("max_completion_tokens"),
     ];
-    let first = |numbers: &[Option<u64>]| numbers.iter().flatten().copied().find(|it| *it > 0);
     is_usable.then(|| ListedModel {
         name: name.into_owned(),
-        context: first(&context),
-        max_output: first(&max_output),
+        context: first_positive(&context),
+        max_output: first_positive(&max_output),
     })
+}
+
+fn first_positive(numbers: &[Option<u64>]) -> Option<u64> {
+    numbers.iter().flatten().copied().find(|it| *it > 0)
 }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::raw::{Fields, RawJson, inside, items};
 
-/// Texts of list items that come in pieces. Other fields of such an item are said again.
+/// Texts of list items that come in pieces. Other fields of such an item are repeated.
 const JOINED: [&str; 6] = ["arguments", "content", "data", "summary", "text", "thinking"];
 
 /// An object, of which more may come.
@@ -97,7 +97,7 @@ impl Merged {
     pub(crate) fn json(&self) -> RawJson {
         let mut out = String::new();
         self.write(&mut out);
-        // It consists of valid values, but a text that ended within an escape may not.
+        // The object consists of valid values, except for a text that ended within an escape.
         RawJson::new(out).unwrap_or_else(|_| RawJson::from_value(&serde_json::json!({})))
     }
 

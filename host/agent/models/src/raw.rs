@@ -1,4 +1,4 @@
-//! JSON that is kept in the bytes that somebody wrote, and reads single fields of it.
+//! Keeps JSON in the bytes in which it was written, and reads single fields of it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,8 +7,8 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A JSON value in the bytes that somebody wrote. It is serialised as a string, so that no way of
-/// storing it can change these bytes.
+/// A JSON value in the bytes in which it was written. It is serialised as a string, so that no way
+/// of storing it can change these bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Box<str>);
 
@@ -17,7 +17,7 @@ impl RawJson {
     ///
     /// # Errors
     ///
-    /// It isn't one JSON value.
+    /// The text isn't one JSON value.
     pub fn new(text: impl Into<String>) -> Result<Self, serde_json::Error> {
         let text = text.into();
         serde_json::from_str::<&RawValue>(&text)?;
@@ -70,16 +70,12 @@ pub(crate) fn readable(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return json.into();
     }
-    let unit = |at: usize| {
-        let digits = json.get(at..)?.strip_prefix("\\u")?.get(..4)?;
-        u16::from_str_radix(digits, 16).ok()
-    };
     let mut out = String::with_capacity(json.len());
     let mut at = 0;
     while let Some(found) = json[at..].find('\\') {
         out.push_str(&json[at..at + found]);
         at += found;
-        let length = match (unit(at), unit(at + 6)) {
+        let length = match (escaped_unit(json, at), escaped_unit(json, at + 6)) {
             (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
             (Some(0xd800..0xe000), _) => {
                 out.push_str("\\ufffd");
@@ -95,6 +91,12 @@ pub(crate) fn readable(json: &str) -> Cow<'_, str> {
     }
     out.push_str(&json[at..]);
     out.into()
+}
+
+/// The UTF-16 unit of an escape such as `\ud83d`.
+fn escaped_unit(json: &str, at: usize) -> Option<u16> {
+    let digits = json.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+    u16::from_str_radix(digits, 16).ok()
 }
 
 /// The fields of a JSON object in their order, of which only the ones that are asked for are read
@@ -122,7 +124,7 @@ impl<'j> Fields<'j> {
         self.0.iter().map(|(key, value)| (&**key, *value))
     }
 
-    /// A field as it was written. Of several with one name it is the last.
+    /// A field as it was written. Of several fields with one name, the last one.
     pub(crate) fn raw(&self, name: &str) -> Option<&'j RawValue> {
         let found = self.0.iter().rev().find(|(key, _)| key == name)?.1;
         (found.get() != "null").then_some(found)

@@ -9,8 +9,8 @@ use http::header::{DATE, RETRY_AFTER};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 
-/// How often a request is sent again that failed before anything of an answer came, and how long is
-/// waited before. What has begun to answer is never asked again: it costs as much.
+/// How often, and after which wait, a request is sent again that failed before its answer began. A
+/// request whose answer has begun is never sent again: it would cost as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelRetries {
     /// The most further attempts.
@@ -28,7 +28,7 @@ impl Default for ModelRetries {
 }
 
 impl ModelRetries {
-    /// The wait after a number of attempts, at least one. `None`: there is none.
+    /// The wait after a number of attempts, at least one. `None`: there is no further attempt.
     pub(crate) fn wait(&self, attempts: u32, asked: Option<Duration>) -> Option<Duration> {
         if attempts > self.count {
             return None;
@@ -56,20 +56,27 @@ fn random() -> u64 {
 
 /// How long a server asks to wait: in milliseconds, in seconds or until a date.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let number = |text: &str| text.parse().ok().filter(|it: &f64| it.is_finite() && *it >= 0.0);
-    if let Some(wait) = text("retry-after-ms").and_then(number) {
+    if let Some(wait) = text_of(headers, "retry-after-ms").and_then(number) {
         return Duration::try_from_secs_f64(wait / 1000.0).ok();
     }
-    let written = text(RETRY_AFTER.as_str())?;
+    let written = text_of(headers, RETRY_AFTER.as_str())?;
     if let Some(seconds) = number(written) {
         return Duration::try_from_secs_f64(seconds).ok();
     }
     let until = date(written)?;
     // The server's own clock, so that a wrong one here doesn't matter.
-    let now = text(DATE.as_str()).and_then(date);
-    let now = now.or_else(|| Timestamp::try_from(SystemTime::now()).ok())?;
+    let now = text_of(headers, DATE.as_str())
+        .and_then(date)
+        .or_else(|| Timestamp::try_from(SystemTime::now()).ok())?;
     Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
+}
+
+fn text_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|it: &f64| it.is_finite() && *it >= 0.0)
 }
 
 fn date(text: &str) -> Option<Timestamp> {

@@ -36,14 +36,14 @@ pub(crate) struct Splitter {
     has_data: bool,
 }
 
-/// What is known of the beginning.
+/// The kind of a stream, by its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     /// Nothing yet.
     Unknown,
-    /// It is a stream.
+    /// A stream.
     Stream,
-    /// It is one JSON value instead: a server that doesn't stream, or that fails with status 200.
+    /// One JSON value instead: from a server that doesn't stream, or that fails with status 200.
     Whole,
 }
 
@@ -66,7 +66,7 @@ impl Splitter {
     ///
     /// # Errors
     ///
-    /// Those of `on`, and a cap that is reached.
+    /// The errors of `on`, and a cap that is reached.
     pub(crate) fn take(
         &mut self,
         piece: &[u8],
@@ -84,8 +84,8 @@ impl Splitter {
                 _ => rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')),
             };
             let taken = &rest[..end.unwrap_or(rest.len())];
-            // Counted by the line, up to the first byte that doesn't fit into the event, so that a
-            // stream ends at the same place and with the same cap however it is cut.
+            // Bytes are counted by the line, up to the first byte that doesn't fit into the event,
+            // so that a stream ends at the same place and with the same cap however it is cut.
             let room = self.caps.event.saturating_sub(self.line.len() + self.data.len());
             self.count(taken.len().min(room + 1))?;
             // The part that doesn't fit isn't copied.
@@ -94,14 +94,12 @@ impl Splitter {
             }
             self.line.extend_from_slice(taken);
             self.look_at_start();
-            let Some(end) = end.filter(|_| self.start != Start::Whole) else {
-                if let Some(end) = end {
-                    // What was taken showed that line ends mean nothing.
-                    rest = &rest[end..];
-                    continue;
-                }
-                break;
-            };
+            let Some(end) = end else { break };
+            if self.start == Start::Whole {
+                // The bytes so far showed that line ends mean nothing.
+                rest = &rest[end..];
+                continue;
+            }
             self.count(1)?;
             self.after_return = rest[end] == b'\r';
             rest = &rest[end + 1..];
@@ -110,20 +108,21 @@ impl Splitter {
         Ok(())
     }
 
-    /// Takes the end. What is incomplete is left out, unless only line ends are missing.
+    /// Takes the end. An incomplete event is left out, unless only line ends are missing.
     ///
     /// # Errors
     ///
-    /// Those of `on`.
+    /// The errors of `on`.
     pub(crate) fn finish(
         &mut self,
         on: &mut dyn FnMut(Frame<'_>) -> Result<(), WireError>,
     ) -> Result<(), WireError> {
         if self.start == Start::Whole {
             let line = std::mem::take(&mut self.line);
-            return match is_whole(&line) {
-                true => on(Frame { name: "", data: String::from_utf8_lossy(&line) }),
-                false => Ok(()),
+            return if is_whole(&line) {
+                on(Frame { name: "", data: String::from_utf8_lossy(&line) })
+            } else {
+                Ok(())
             };
         }
         match self.form {
@@ -133,9 +132,10 @@ impl Splitter {
                 if !self.line.is_empty() {
                     self.end_line(&mut |_| Ok(()))?;
                 }
-                match is_whole(&self.data) || self.data.trim_ascii() == b"[DONE]" {
-                    true => self.end_event(on),
-                    false => Ok(()),
+                if is_whole(&self.data) || self.data.trim_ascii() == b"[DONE]" {
+                    self.end_event(on)
+                } else {
+                    Ok(())
                 }
             }
         }
@@ -196,8 +196,9 @@ impl Splitter {
             return self.end_event(on);
         }
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-        let (field, value) = (&line[..colon], line.get(colon + 1..).unwrap_or_default());
-        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let field = &line[..colon];
+        let rest = line.get(colon + 1..).unwrap_or_default();
+        let value = rest.strip_prefix(b" ").unwrap_or(rest);
         match field {
             b"data" => {
                 if self.has_data {
@@ -219,14 +220,15 @@ impl Splitter {
     ) -> Result<(), WireError> {
         let name = std::mem::take(&mut self.name);
         let data = std::mem::take(&mut self.data);
-        match std::mem::take(&mut self.has_data) && !data.trim_ascii().is_empty() {
-            true => on(Frame { name: &name, data: String::from_utf8_lossy(&data) }),
-            false => Ok(()),
+        if std::mem::take(&mut self.has_data) && !data.trim_ascii().is_empty() {
+            on(Frame { name: &name, data: String::from_utf8_lossy(&data) })
+        } else {
+            Ok(())
         }
     }
 }
 
-/// Whether it is a whole JSON value.
+/// Whether the bytes are a whole JSON value.
 fn is_whole(bytes: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }

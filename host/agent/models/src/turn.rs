@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::raw::RawJson;
 use crate::wire_types::WireFormat;
 
-/// One request to a model: all that it is to know.
+/// One request to a model, with everything that the model is to know.
 ///
 /// Providers keep what they have read of a beginning that they have seen before. So the system
 /// text, the tools and the earlier messages of a session stay as they are, in their order, and a
@@ -40,7 +40,7 @@ pub struct Turn {
 pub struct ModelTool {
     /// Its name.
     pub name: String,
-    /// What it does, for the model.
+    /// Its description, for the model.
     pub description: String,
     /// The JSON Schema of its arguments. It is sent in these bytes.
     pub schema: RawJson,
@@ -101,7 +101,7 @@ pub struct CallResult {
     pub call: String,
     /// The tool's name.
     pub name: String,
-    /// What it answered.
+    /// The content of the result.
     pub content: Vec<Part>,
     /// Whether it failed.
     pub failed: bool,
@@ -112,16 +112,16 @@ pub struct CallResult {
 pub struct ModelAnswer {
     /// The name of the provider that answered.
     pub provider: String,
-    /// The format in which it answered. What is opaque goes back to the same provider in the same
+    /// The format in which it answered. Opaque parts go back to the same provider in the same
     /// format, and to no other.
     pub format: WireFormat,
     /// The model that answered, as the server names it.
     pub model: String,
-    /// What it consists of, in order.
+    /// Its parts, in order.
     pub blocks: Vec<Block>,
-    /// Why it ended.
+    /// The reason why it ended.
     pub stop: FinishReason,
-    /// What it took.
+    /// The tokens that it took.
     pub usage: TokenUsage,
 }
 
@@ -181,16 +181,16 @@ pub struct ModelCall {
     pub raw: Option<RawJson>,
 }
 
-/// Why an answer ended.
+/// The reason why an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FinishReason {
-    /// It is complete.
+    /// The answer is complete.
     End,
     /// The model waits for the results of its calls.
     Calls,
-    /// It reached the most tokens of an answer. The last call may be incomplete.
+    /// The answer reached the most tokens. Its last call may be incomplete.
     Length,
-    /// It filled the model's context.
+    /// The answer filled the model's context.
     ContextFull,
     /// The provider or the model refused. The text says why, if anything does.
     Refused(String),
@@ -200,7 +200,7 @@ pub enum FinishReason {
     Other(String),
 }
 
-/// What an answer took, in tokens, with one meaning in all formats. `None`: the server doesn't say.
+/// The tokens of an answer, with one meaning in all formats. `None`: the server doesn't say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
     /// Of the request, without those that were read from the provider's cache or written to it.
@@ -211,7 +211,7 @@ pub struct TokenUsage {
     pub cache_written: Option<u64>,
     /// Of the answer, thinking included.
     pub output: Option<u64>,
-    /// Those of `output` that were thinking.
+    /// The part of `output` that was thinking.
     pub reasoning: Option<u64>,
 }
 
@@ -235,7 +235,7 @@ impl TokenUsage {
     }
 }
 
-/// What happens while a model answers. Texts, names and arguments are the model's own: they are
+/// An event while a model answers. Texts, names and arguments are the model's own: they are
 /// bounded, but a terminal shouldn't show them as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelEvent {
@@ -245,7 +245,7 @@ pub enum ModelEvent {
         attempts: u32,
         /// The pause.
         wait: std::time::Duration,
-        /// Why it failed.
+        /// The reason why it failed.
         why: String,
     },
     /// More text.
@@ -256,7 +256,7 @@ pub enum ModelEvent {
     CallBegun(String),
     /// A call is complete.
     Call(ModelCall),
-    /// What the answer took.
+    /// The tokens of the answer.
     Usage(TokenUsage),
     /// The answer is complete.
     Finished(FinishReason),

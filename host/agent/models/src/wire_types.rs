@@ -24,20 +24,20 @@ pub enum WireFormat {
     Ollama,
 }
 
-/// How a request marks what the provider should cache, in the one format where it has to.
+/// How a request marks the text that the provider should cache, in the one format that needs marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caching {
     /// The server finds the end of the conversation by itself. Nothing that was sent changes.
     #[default]
     Automatic,
-    /// Marks in the messages, which move with the conversation: for servers that don't know the
-    /// automatic one.
+    /// Marks in the messages, which move with the conversation: for servers that don't know
+    /// automatic caching.
     Marks,
     /// Nothing is marked.
     Off,
 }
 
-/// What a provider wants besides the turn.
+/// The options of a provider, apart from the turn.
 #[derive(Clone, Debug, Default)]
 pub struct WireOptions {
     /// The provider's name: opaque parts of other providers are left out.
@@ -48,7 +48,7 @@ pub struct WireOptions {
     pub caching: Caching,
     /// Whether the most tokens are called `max_completion_tokens`, as only OpenAI itself does.
     pub completion_tokens: bool,
-    /// Whether thinking is left out of what goes back, for servers that refuse it.
+    /// Whether thinking isn't sent back, for servers that refuse it.
     pub drop_thinking: bool,
     /// The size of the context that a local server should make room for.
     pub context: Option<u64>,
@@ -59,7 +59,7 @@ pub struct WireOptions {
 pub struct WireRequest {
     /// Below the base URL of the format.
     pub path: &'static str,
-    /// Headers besides that with the key.
+    /// Headers, apart from the one with the key.
     pub headers: Vec<(&'static str, &'static str)>,
     /// The body, in JSON.
     pub body: Vec<u8>,
@@ -76,7 +76,7 @@ pub struct WireCaps {
     pub arguments: usize,
     /// Bytes of all that is kept.
     pub answer: usize,
-    /// Bytes of the stream with all that is around the answer: hundreds for each token.
+    /// Bytes of the stream, with everything around the answer: hundreds for each token.
     pub stream: u64,
     /// Blocks.
     pub blocks: usize,
@@ -97,13 +97,13 @@ impl Default for WireCaps {
     }
 }
 
-/// Why an answer can't be used.
+/// The reason why an answer can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// It reached a cap.
+    /// The answer reached a cap.
     #[error("{what} is longer than {limit} bytes, the limit")]
     Cap {
-        /// What is too long.
+        /// The part that is too long.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -111,15 +111,15 @@ pub enum WireError {
     /// There are too many of something.
     #[error("there are more than {limit} {what}, the limit")]
     Count {
-        /// What there is too much of.
+        /// The things of which there are too many.
         what: &'static str,
         /// The limit.
         limit: usize,
     },
-    /// It isn't of the format.
+    /// The answer isn't of the format.
     #[error("its answer can't be read: {0}")]
     Malformed(String),
-    /// It ended before it was complete.
+    /// The answer ended before it was complete.
     #[error("its answer ended before it was complete")]
     Cut,
     /// The server reports an error.
@@ -153,11 +153,10 @@ impl ServerError {
     }
 
     pub(crate) fn from_fields(fields: &Fields<'_>) -> Option<Self> {
-        let line = |text: &str| neutral_line(cut(text, WORDS));
         if let Some(error) = fields.object("error") {
             // A body in a body: some gateways hand the other server's words on as a text.
-            let inner = error.text("message");
-            let inner = inner.as_deref().and_then(|text| Self::find(text.trim()));
+            let said = error.text("message");
+            let inner = said.as_deref().and_then(|text| Self::find(text.trim()));
             if let Some(inner) = inner.filter(|inner| !inner.message.is_empty()) {
                 return Some(inner);
             }
@@ -182,6 +181,10 @@ impl ServerError {
         let code = fields.some_text("code").or_else(|| fields.some_text("type"));
         Some(Self { kind: line(&code.unwrap_or_default()), message: line(&message) })
     }
+}
+
+fn line(text: &str) -> String {
+    neutral_line(cut(text, WORDS))
 }
 
 impl fmt::Display for ServerError {

@@ -19,7 +19,7 @@ use crate::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 ///
 /// # Errors
 ///
-/// None is configured, or its key can't be read.
+/// No model is configured, or its key can't be read.
 pub async fn choose_model(
     config: &Config,
     folders: &Folders,
@@ -60,7 +60,7 @@ pub async fn choose_model(
     }
     let provider = provider(config, folders, directory, name, settings).await?;
     let mut client = ModelClient::new(door(config, folders, front_end));
-    // Also what never begins to answer sends no byte.
+    // A server that never begins to answer sends no byte either.
     let idle = Duration::from_secs(settings.idle_secs.get());
     client.times.first = idle;
     client.times.idle = idle;
@@ -91,13 +91,12 @@ async fn provider(
         ModelFormat::Responses => WireFormat::Responses,
         ModelFormat::Ollama => WireFormat::Ollama,
     };
-    let provider = ModelEndpoint::new(name, format, base_url);
-    let mut provider = provider.map_err(|error| wrong(name, error))?;
+    let mut provider =
+        ModelEndpoint::new(name, format, base_url).map_err(|error| wrong(name, error))?;
     for (header, value) in &settings.headers {
-        let header = HeaderName::try_from(header.as_str());
-        let header = header.map_err(|error| wrong_header(name, error))?;
-        let value = HeaderValue::from_str(value);
-        let value = value.map_err(|error| wrong_header(name, error))?;
+        let header =
+            HeaderName::try_from(header.as_str()).map_err(|error| wrong_header(name, error))?;
+        let value = HeaderValue::from_str(value).map_err(|error| wrong_header(name, error))?;
         provider = provider.header(header, value);
     }
     provider = provider.context(context(settings)).dimensions(settings.dimensions.get());
@@ -106,17 +105,16 @@ async fn provider(
     };
     let table = format!("providers.{name}.secrets.{}", dotted_name(secret_name));
     let source = config.source_of(&table, secret, folders, directory);
-    let value = tokio::task::spawn_blocking(move || read(&source)).await;
-    let value = value.map_err(|error| wrong(name, error))?;
-    let value =
-        value.map_err(|error| wrong(name, format_args!("secret `{secret_name}`: {error}")))?;
+    let value = tokio::task::spawn_blocking(move || read(&source))
+        .await
+        .map_err(|error| wrong(name, error))?
+        .map_err(|error| wrong(name, format_args!("secret `{secret_name}`: {error}")))?;
     let key = ModelKey::new(secret_name, value.expose()).map_err(|error| wrong(name, error))?;
     if secret.header.is_none() {
         return Ok(provider.key(key));
     }
     let (header, prefix) = secret.placement();
-    let header = HeaderName::try_from(header);
-    let header = header.map_err(|error| wrong_header(name, error))?;
+    let header = HeaderName::try_from(header).map_err(|error| wrong_header(name, error))?;
     Ok(provider.key(key.in_header(header, &prefix)))
 }
 

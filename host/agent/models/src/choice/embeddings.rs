@@ -15,9 +15,9 @@ use crate::choice::error::{ChoiceError, EmbeddingError};
 use crate::choice::model::ChosenModel;
 use crate::choice::rest::Rest;
 
-/// The models that `embeddings` of tools and plugins names, by their tables of `[providers]`. None
-/// is asked before its first texts, and its key is read then. `front_end` stands in the records of
-/// the requests.
+/// The models that `embeddings` of tools and plugins names, by their tables of `[providers]`. No
+/// model is asked before its first texts, and its key is read then. The records of the requests
+/// name `front_end`.
 pub fn embedding_models(
     config: &Config,
     folders: &Folders,
@@ -47,12 +47,12 @@ pub fn embedding_models(
 #[derive(Debug)]
 struct NamedModel {
     choice: Choice,
-    /// In an [`Arc`], since the choice goes on if the first request is over before.
+    /// An [`Arc`], because the choice goes on if the first request ends before it.
     model: Arc<OnceCell<ChosenModel>>,
     rest: Rest,
 }
 
-/// What a model is chosen by.
+/// The data by which a model is chosen.
 #[derive(Clone, Debug)]
 struct Choice {
     config: Config,

@@ -1,5 +1,5 @@
-//! Why no model can be asked, and why a chosen one gave no list or no vectors, as the person is
-//! told.
+//! The reasons why no model can be asked, and why a chosen model gave no list or no vectors, for
+//! the person.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use toolhold_core::HostError;
 use crate::ModelError;
 use crate::choice::rest::RestError;
 
-/// Why no model can be asked.
+/// The reason why no model can be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ChoiceError {
     /// No provider of models is configured.

@@ -7,7 +7,7 @@ use toolhold_core::{CancellationToken, door};
 
 use crate::{ModelClient, ModelEndpoint, WireFormat};
 
-/// Where servers on this machine usually listen, with their format.
+/// The usual addresses of servers on this machine, with their format.
 const LOCAL: [(&str, WireFormat); 4] = [
     ("http://127.0.0.1:11434", WireFormat::Ollama),
     ("http://127.0.0.1:8080/v1", WireFormat::Chat),
@@ -15,13 +15,13 @@ const LOCAL: [(&str, WireFormat); 4] = [
     ("http://127.0.0.1:8000/v1", WireFormat::Chat),
 ];
 
-/// How long a server on this machine has to say what it has.
+/// Time for a server on this machine to list its models.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A server on this machine that has models.
 #[derive(Clone, Debug)]
 pub struct LocalServer {
-    /// Where it is.
+    /// Its base URL.
     pub base_url: &'static str,
     /// How its format is written in the configuration.
     pub format: &'static str,
@@ -36,20 +36,17 @@ pub async fn find_local_servers(
     front_end: &str,
 ) -> Vec<LocalServer> {
     let client = ModelClient::new(door(config, folders, front_end));
-    let look = |(base_url, format): (&'static str, WireFormat)| {
+    let mut looks = tokio::task::JoinSet::new();
+    for (base_url, format) in LOCAL {
         let client = client.clone();
-        async move {
+        looks.spawn(async move {
             let provider = ModelEndpoint::new("local", format, base_url).ok()?;
             let never = CancellationToken::new();
             let listed = tokio::time::timeout(LOOK, client.list(&provider, &never)).await;
             let models = listed.ok()?.ok()?.into_iter().map(|model| model.name).collect();
             let format = if format == WireFormat::Ollama { "ollama" } else { "chat" };
             Some(LocalServer { base_url, format, models })
-        }
-    };
-    let mut looks = tokio::task::JoinSet::new();
-    for place in LOCAL {
-        looks.spawn(look(place));
+        });
     }
     let mut found: Vec<LocalServer> = looks.join_all().await.into_iter().flatten().collect();
     found.sort_by_key(|server| LOCAL.iter().position(|(url, _)| *url == server.base_url));

@@ -1,4 +1,4 @@
-//! Which model and which database of vectors the configuration means, ready to be asked.
+//! The model and the database of vectors that the configuration means, ready to be asked.
 
 mod choose;
 mod embeddings;

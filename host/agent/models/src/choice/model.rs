@@ -26,7 +26,7 @@ pub struct ChosenModel {
 }
 
 impl ChosenModel {
-    /// Asks it, and gives what it says while it says it.
+    /// Asks the model, and gives the parts of its answer as they come.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl ChosenModel {
     #[must_use]
     pub fn for_short_answers(mut self, time: Duration) -> Self {
         self.client.times = AnswerTimes { first: time, idle: time, total: time };
-        // Later ones would only end with the time, and hide what is wrong.
+        // Later attempts would only run out of time, and hide the fault.
         self.client.retries = ModelRetries { count: 1, base: time / 10, longest: time / 4 };
         self.client.caps = WireCaps {
             event: SHORT,
@@ -58,7 +58,7 @@ impl ChosenModel {
         self
     }
 
-    /// Where and how it is asked, with its key.
+    /// The address of the provider, with its key and its options.
     pub fn endpoint(&self) -> &ModelEndpoint {
         &self.provider
     }
@@ -82,7 +82,7 @@ impl ChosenModel {
     ///
     /// # Errors
     ///
-    /// It can't be asked.
+    /// The provider can't be asked.
     pub async fn list(&self) -> Result<Vec<ListedModel>, ChosenModelError> {
         let never = CancellationToken::new();
         let listed = tokio::time::timeout(LIST, self.client.list(&self.provider, &never)).await;
@@ -93,7 +93,7 @@ impl ChosenModel {
     ///
     /// # Errors
     ///
-    /// There isn't one for each.
+    /// There isn't a vector for each text.
     pub async fn embed(
         &self,
         texts: &[String],

@@ -20,12 +20,12 @@ use crate::choice::rest::{Rest, RestError};
 /// The header that carries the key, unless the configuration names one.
 const KEY: &str = "api-key";
 
-/// Digits of what is derived from the secret of an index.
+/// Digits of a hash of the secret of an index.
 const DIGITS: usize = 16;
 
-/// The database of `[index]` that says which vectors are near, if it names one. It is not asked
-/// before its first vectors, and its key is read then. `front_end` stands in the records of the
-/// requests.
+/// The database that `[index]` names for finding near vectors, if it names one. The database is not
+/// asked before its first vectors, and its key is read then. The records of the requests name
+/// `front_end`.
 pub fn vector_database(
     config: &Config,
     folders: &Folders,
@@ -64,13 +64,13 @@ struct Qdrant {
     /// The beginning of the names of its collections.
     collection: String,
     secret: Option<Secret>,
-    /// The header with the key. In an [`Arc`], since the reading goes on if the first request is
-    /// over before.
+    /// The header with the key. An [`Arc`], because the reading goes on if the first request ends
+    /// before it.
     key: Arc<OnceCell<Option<(HeaderName, HeaderValue)>>>,
     rest: Rest,
 }
 
-/// Where its key comes from.
+/// The source of the key.
 #[derive(Clone, Debug)]
 struct Secret {
     name: String,
@@ -170,7 +170,7 @@ struct Near {
 }
 
 impl Qdrant {
-    /// A request about the collection of a set. `None`: it is missing.
+    /// A request about the collection of a set. `None`: the collection is missing.
     async fn ask(
         &self,
         method: Method,
@@ -254,7 +254,7 @@ impl Qdrant {
         Ok(())
     }
 
-    /// Whether a collection is one for vectors of a set.
+    /// Checks that a collection is one for vectors of a set.
     fn check(&self, set: &VectorSet, found: &[u8]) -> Result<(), QdrantError> {
         let vectors = parse::<Collection>(found)?.config.params.vectors;
         let is_right = vectors["size"].as_u64() == u64::try_from(set.numbers).ok()
@@ -360,7 +360,7 @@ fn has(key: &str, value: String) -> Value {
     json!({ "key": key, "match": { "value": value } })
 }
 
-/// What all points of an index have in common, and those of no other one.
+/// The hash that all points of an index have, and no other points.
 fn index(set: &VectorSet) -> String {
     digits(&[&set.secret, "index"])
 }
@@ -369,12 +369,12 @@ fn group(set: &VectorSet) -> String {
     digits(&[&set.secret, "group", &set.group])
 }
 
-/// A UUID in its simple form: which index, and which document.
+/// A UUID in its simple form, made of the index and the document.
 fn point_id(set: &VectorSet, id: i64) -> String {
     format!("{}{id:016x}", index(set))
 }
 
-/// The document of a point. `None`: it is none of this index.
+/// The document of a point. `None`: the point isn't of this index.
 fn id_of_point(set: &VectorSet, id: &str) -> Option<i64> {
     let simple = id.replace('-', "").to_ascii_lowercase();
     let number = simple.strip_prefix(&index(set))?;

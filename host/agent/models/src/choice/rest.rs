@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a request takes at least that counts as waited for in vain. One that fails at once
+/// The least time of a failed request after which a server rests. A request that fails at once
 /// costs nothing, so the next one is sent, and succeeds as soon as the server is there again.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// How long a server isn't asked after such a request.
+/// The time for which a server isn't asked after such a request.
 const REST: Duration = Duration::from_secs(60);
 
 /// When a server may be asked again.
@@ -39,7 +39,7 @@ impl Rest {
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("it failed before, and is asked again in {seconds} s: {failure}")]
 pub(crate) struct RestError {
-    /// Until it is asked again.
+    /// Seconds until the server is asked again.
     seconds: f64,
     /// The reason why it didn't answer before.
     failure: String,
@@ -49,12 +49,13 @@ pub(crate) struct RestError {
 pub(crate) struct Asked<'r> {
     rest: &'r Rest,
     began: Instant,
-    /// Why there is no answer. `None`: there is one, if only that the request is wrong.
+    /// The reason why there is no answer. `None`: there is an answer, if only that the request is
+    /// wrong.
     unanswered: Option<String>,
 }
 
 impl Asked<'_> {
-    /// Ends the request. `unanswered`: why there is no answer.
+    /// Ends the request. `unanswered`: the reason why there is no answer.
     pub(crate) fn end(mut self, unanswered: Option<String>) {
         self.unanswered = unanswered;
     }
@@ -68,7 +69,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// The end of a rest, and why there is one.
+/// The end of a rest, and its reason.
 #[derive(Debug, Default)]
 struct Until(Option<(Instant, String)>);
 

@@ -28,7 +28,7 @@ impl Reader for Chat {
         }
         assembly.read_model(fields);
         let mut usage = fields.object("usage");
-        // Only one was asked for.
+        // Only one choice was asked for.
         if let Some(choice) = choices.first().and_then(|choice| Fields::parse(choice.get())) {
             if choice.raw("error").is_some() {
                 return Err(server_error(&choice));
@@ -103,7 +103,7 @@ fn read_usage(usage: &Fields<'_>) -> TokenUsage {
         .number("total_tokens")
         .zip(usage.number("prompt_tokens"))
         .map(|(total, prompt)| total.saturating_sub(prompt));
-    // Here the cached ones are part of all.
+    // In this format, the cached tokens are part of all tokens.
     let cached = cache_read.unwrap_or(0).saturating_add(cache_written.unwrap_or(0));
     TokenUsage {
         input: usage.number("prompt_tokens").map(|all| all.saturating_sub(cached)),

@@ -17,10 +17,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
         body.field("model", &turn.model);
         body.field("stream", &true);
         body.raw("stream_options", r#"{"include_usage":true}"#);
-        let max = match options.completion_tokens {
-            true => "max_completion_tokens",
-            false => "max_tokens",
-        };
+        let max = if options.completion_tokens { "max_completion_tokens" } else { "max_tokens" };
         body.maybe(max, turn.max_output.as_ref());
         match &turn.thinking {
             ThinkingLevel::Off => body.field("reasoning_effort", "none"),
@@ -154,7 +151,8 @@ fn write_answer(
     });
 }
 
-/// The results, each in a message. Images may not stand there, so they follow in one of the person.
+/// The results, each in a message. Such messages may have no images, so these follow in a message
+/// of the person.
 fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &CallNames<'_>) {
     for result in results {
         messages.object_item(|message| {
@@ -169,7 +167,7 @@ fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &Call
     }
 }
 
-/// The text of a result, for formats that have only texts there and can't say that a call failed.
+/// The text of a result, for formats whose results are only texts and can't say that a call failed.
 pub(super) fn result_text(result: &CallResult) -> String {
     let text = joined_text(&result.content);
     match (text.is_empty(), has_image(&result.content)) {
@@ -179,7 +177,7 @@ pub(super) fn result_text(result: &CallResult) -> String {
     }
 }
 
-/// The images of results, each with the name of what it is the result of.
+/// The images of results, each with the name of the tool.
 pub(super) fn image_parts(results: &[CallResult]) -> Vec<Part> {
     let mut parts = Vec::new();
     for result in results.iter().filter(|result| has_image(&result.content)) {

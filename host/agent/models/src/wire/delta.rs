@@ -8,7 +8,7 @@ use crate::raw::{Fields, RawJson, items, string};
 use crate::turn::{Block, ModelCall, ModelEvent};
 use crate::wire::{WireError, arguments_of};
 
-/// Where servers put the text of thinking. Each began with a name of its own.
+/// The fields in which servers put the text of thinking. Each began with a name of its own.
 const THINKING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 /// Further fields of thinking, which go back with it.
@@ -31,7 +31,7 @@ pub(super) struct DeltaMessage {
     parts: Option<Vec<String>>,
     refusal: String,
     calls: Vec<Open>,
-    /// What isn't known.
+    /// The fields that aren't known.
     other: Merged,
 }
 
@@ -47,12 +47,13 @@ struct Open {
 }
 
 impl DeltaMessage {
-    /// One whose calls come each at once, with its arguments as JSON rather than a text of it.
+    /// A message whose calls come each at once, with its arguments as JSON rather than a text of
+    /// it.
     pub(super) fn with_whole_calls() -> Self {
         Self { has_whole_calls: true, ..Self::default() }
     }
 
-    /// What the model said in refusing.
+    /// The words with which the model refused.
     pub(super) fn refusal(&self) -> Option<&str> {
         (!self.refusal.is_empty()).then_some(&*self.refusal)
     }
@@ -107,7 +108,9 @@ impl DeltaMessage {
     ) -> Result<(), WireError> {
         if let Some(more) = string(content) {
             assembly.add_text(&mut self.text, &more, events)?;
-            if let Some(parts) = self.parts.as_mut().filter(|_| !more.is_empty()) {
+            if !more.is_empty()
+                && let Some(parts) = &mut self.parts
+            {
                 assembly.keep(content.get().len())?;
                 parts.push(format!(r#"{{"type":"text","text":{}}}"#, content.get()));
             }
@@ -171,8 +174,10 @@ impl DeltaMessage {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
         let name = function.and_then(|function| function.text("name")).unwrap_or_default();
-        let arguments = function.and_then(|function| function.raw("arguments")).map(arguments_of);
-        let arguments = arguments.unwrap_or_default();
+        let arguments = function
+            .and_then(|function| function.raw("arguments"))
+            .map(arguments_of)
+            .unwrap_or_default();
         let has_whole_calls = self.has_whole_calls;
         let open = self.find(index);
         let is_new = has_whole_calls
@@ -196,7 +201,7 @@ impl DeltaMessage {
             }
         }
         match self.find(index) {
-            // Some servers say all of them again at the end.
+            // Some servers repeat all arguments at the end.
             Some(open) if open.arguments == arguments && is_object(&arguments) => Ok(()),
             Some(open) => assembly.add_arguments(&mut open.arguments, &arguments),
             None => Ok(()),
@@ -229,7 +234,7 @@ impl DeltaMessage {
             blocks.push(Block::Opaque(self.other.json()));
         }
         for open in self.calls {
-            // Without a name it is nothing that could be called.
+            // Without a name, there is nothing that could be called.
             if open.name.is_empty() && open.arguments.trim().is_empty() {
                 continue;
             }
@@ -273,9 +278,10 @@ impl Open {
             let mut function = self.other_of_function;
             function.set_text("name", &self.name);
             let arguments = super::arguments_object(&self.arguments);
-            match keeps_object {
-                true => function.set_json("arguments", arguments.into_owned()),
-                false => function.set_text("arguments", &arguments),
+            if keeps_object {
+                function.set_json("arguments", arguments.into_owned());
+            } else {
+                function.set_text("arguments", &arguments);
             }
             let mut call = self.other;
             call.set_text("id", &id);

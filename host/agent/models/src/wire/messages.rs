@@ -54,8 +54,7 @@ impl Reader for Messages {
                 }
             }
             "content_block_start" => {
-                let index = fields.number("index");
-                let index = index.unwrap_or_else(|| {
+                let index = fields.number("index").unwrap_or_else(|| {
                     self.blocks.last().map_or(0, |it| it.index.saturating_add(1))
                 });
                 if let Some(block) = fields.raw("content_block") {
@@ -160,7 +159,7 @@ impl Messages {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        // A number that comes again is another block: what came for the first one is complete.
+        // A number that comes again means another block: the first block is complete.
         if let Some(open) = self.open(Some(index)) {
             open.finish(assembly, events)?;
         }
@@ -228,7 +227,7 @@ impl Messages {
                     assembly.keep(value.get().len())?;
                     open.object.push("citations", value);
                 }
-                // It comes once, and whole.
+                // The signature comes once, and whole.
                 ("signature", _) => {
                     assembly.keep(value.get().len())?;
                     open.object.set(key, value);
@@ -279,12 +278,16 @@ impl Open {
             Kind::Call => {
                 let raw = object.json();
                 let fields = raw.fields();
-                let text = |name: &str| fields.text(name).unwrap_or_default().into_owned();
-                let sent = text("id");
+                let sent = fields.text("id").unwrap_or_default().into_owned();
+                let name = fields.text("name").unwrap_or_default().into_owned();
                 let id = assembly.call_id(&sent)?;
                 let input = fields.raw("input").map(|input| input.get().to_owned());
-                let arguments = self.arguments.take().filter(|arguments| !arguments.is_empty());
-                let arguments = arguments.or(input).unwrap_or_else(|| "{}".to_owned());
+                let arguments = self
+                    .arguments
+                    .take()
+                    .filter(|arguments| !arguments.is_empty())
+                    .or(input)
+                    .unwrap_or_else(|| "{}".to_owned());
                 let raw = has_more(&object, &["type", "id", "name", "input"]).then(|| {
                     object.set_json("input", arguments_object(&arguments).into_owned());
                     if id != sent {
@@ -292,7 +295,7 @@ impl Open {
                     }
                     object.json()
                 });
-                let call = ModelCall { id, name: text("name"), arguments, raw };
+                let call = ModelCall { id, name, arguments, raw };
                 finish_call(&call, events);
                 Block::Call(call)
             }

@@ -16,8 +16,8 @@ const MAX_OUTPUT: u32 = 8192;
 /// Room for the answer beside a thinking budget.
 const ANSWER_ROOM: u32 = 4096;
 
-/// How far the server looks back from a mark for what it has cached: 20 blocks. With as many new
-/// ones since the last request, that request's end needs a mark of its own.
+/// How far the server looks back from a mark for cached blocks: 20 blocks. With as many new blocks
+/// since the last request, that request's end needs a mark of its own.
 const LOOK_BACK: usize = 18;
 
 const MARK: &str = r#"{"type":"ephemeral"}"#;
@@ -92,7 +92,7 @@ fn write_thinking(body: &mut Writer<'_>, turn: &Turn) {
     }
 }
 
-/// The tools and the system text. A mark stands at their end, which never moves.
+/// The tools and the system text. The mark is at their end, which never moves.
 fn write_beginning(body: &mut Writer<'_>, turn: &Turn, has_mark: bool) {
     if !turn.tools.is_empty() {
         body.array("tools", |tools| {
@@ -139,7 +139,7 @@ fn marks(turn: &Turn, caching: Caching) -> [Option<usize>; 2] {
             let new = last_answer.map_or(0, |answer| {
                 turn.messages[answer..].iter().map(count_blocks).sum::<usize>()
             });
-            [last_end.filter(|_| new > LOOK_BACK), None]
+            [if new > LOOK_BACK { last_end } else { None }, None]
         }
     }
 }
@@ -206,7 +206,7 @@ fn write_message(
     }
 }
 
-/// Whether it is a text that the server would refuse, since it shows nothing.
+/// Whether a block is a text that the server would refuse, because it shows nothing.
 fn is_blank(block: &Block) -> bool {
     matches!(block, Block::Text { text, .. } if text.trim().is_empty())
 }
@@ -224,13 +224,16 @@ fn write_text(item: &mut Writer<'_>, text: &str, is_marked: bool) {
     write_mark(item, is_marked);
 }
 
+fn is_shown(part: &Part) -> bool {
+    !matches!(part, Part::Text(text) if text.trim().is_empty())
+}
+
 fn write_parts(items: &mut Writer<'_>, content: &[Part], is_marked: bool) {
-    let shown = |part: &Part| !matches!(part, Part::Text(text) if text.trim().is_empty());
-    let last = content.iter().rposition(shown);
+    let last = content.iter().rposition(is_shown);
     if last.is_none() {
         items.object_item(|item| write_text(item, "(no output)", is_marked));
     }
-    for (index, part) in content.iter().enumerate().filter(|(_, part)| shown(part)) {
+    for (index, part) in content.iter().enumerate().filter(|(_, part)| is_shown(part)) {
         let is_marked = is_marked && Some(index) == last;
         items.object_item(|item| match part {
             Part::Text(text) => write_text(item, text, is_marked),

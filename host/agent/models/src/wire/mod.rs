@@ -65,7 +65,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes bytes, and adds what they say to `events`. After an error, nothing more is taken.
+    /// Takes bytes, and adds their events to `events`. After an error, nothing more is taken.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ fn frame_into(
     assembly: &mut Assembly,
     events: &mut Vec<ModelEvent>,
 ) -> Result<(), WireError> {
-    // What comes after the end means nothing.
+    // Bytes after the end mean nothing.
     if assembly.is_done {
         return Ok(());
     }
@@ -125,7 +125,7 @@ fn frame_into(
     reader.read(frame.name, &fields, assembly, events)
 }
 
-/// What is of one format in reading an answer.
+/// The part of reading an answer that each format has for itself.
 trait Reader: Send + fmt::Debug {
     /// Takes one event.
     fn read(
@@ -152,7 +152,7 @@ fn server_error(fields: &Fields<'_>) -> WireError {
     WireError::Server(ServerError::from_fields(fields).unwrap_or_default())
 }
 
-/// The arguments of a call as a JSON object. What isn't one goes back in a field that says so:
+/// The arguments of a call as a JSON object. Any other text goes back in a field that says so:
 /// servers refuse a conversation with anything else.
 fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
     if arguments.trim_ascii().is_empty() {
@@ -187,7 +187,7 @@ fn has_image(content: &[Part]) -> bool {
     content.iter().any(|part| matches!(part, Part::Image { .. }))
 }
 
-/// What goes back of an answer, and in which form.
+/// The parts of an answer that go back, and their form.
 struct Returned<'t> {
     /// Whether the same provider gave it in the same format, so that opaque parts go back.
     is_own: bool,
@@ -203,7 +203,8 @@ impl<'t> Returned<'t> {
 
     /// The blocks, each with its own JSON if that goes back.
     fn blocks(&self) -> impl Iterator<Item = (&'t Block, Option<&'t RawJson>)> {
-        let (is_own, drop_thinking) = (self.is_own, self.drop_thinking);
+        let is_own = self.is_own;
+        let drop_thinking = self.drop_thinking;
         self.answer.blocks.iter().filter_map(move |block| {
             let raw = match block {
                 Block::Text { raw, .. } | Block::Call(crate::turn::ModelCall { raw, .. }) => {
@@ -211,17 +212,17 @@ impl<'t> Returned<'t> {
                 }
                 Block::Thinking { raw, .. } if is_own && !drop_thinking => Some(raw.as_ref()?),
                 Block::Opaque(raw) if is_own => Some(raw),
-                // Only who wrote them could read them.
+                // Only the provider that wrote these parts could read them.
                 Block::Thinking { .. } | Block::Opaque(_) => return None,
             };
-            Some((block, raw.filter(|_| is_own)))
+            Some((block, if is_own { raw } else { None }))
         })
     }
 }
 
-/// The IDs of calls as they go to a provider. Those of another one may have characters that this
-/// one refuses. They are learnt while the messages are written, so that nothing later changes what
-/// stands before.
+/// The IDs of calls as they go to a provider. IDs of another provider may have characters that this
+/// one refuses. They are learnt while the messages are written, so that a later message doesn't
+/// change an earlier one.
 #[derive(Default)]
 struct CallNames<'t> {
     foreign: HashMap<&'t str, String>,

@@ -22,7 +22,7 @@ struct Open {
     index: u64,
     /// As it came last.
     raw: Option<RawJson>,
-    /// Whether that is the whole item. Before, texts and arguments are missing in it.
+    /// Whether `raw` is the whole item. Before, texts and arguments are missing in it.
     is_whole: bool,
     text: String,
     thinking: String,
@@ -90,7 +90,7 @@ impl Reader for Responses {
                 assembly.read_model(&response);
             }
             "error" => return Err(server_error(fields)),
-            // The others repeat what their deltas said, or are about tools of the server.
+            // The other events repeat the text of deltas, or are about tools of the server.
             _ => {
                 // An error of something before the server, or a whole answer instead of a stream.
                 if !kind.starts_with("response.") && fields.raw("error").is_some() {
@@ -158,12 +158,11 @@ impl Responses {
             .unwrap_or_else(|| self.items.last().map_or(0, |open| open.index.saturating_add(1)));
         let open = self.open(Some(index), assembly)?;
         // The number comes again before the first item was complete.
-        let open = match open.raw.is_some() {
-            true => {
-                open.close(assembly, events)?;
-                self.open(Some(index), assembly)?
-            }
-            false => open,
+        let open = if open.raw.is_some() {
+            open.close(assembly, events)?;
+            self.open(Some(index), assembly)?
+        } else {
+            open
         };
         let fields = Fields::parse(item.get()).unwrap_or_default();
         open.begin_call(&fields, assembly, events)?;
@@ -239,7 +238,7 @@ impl Open {
         Ok(())
     }
 
-    /// Makes the block of what came.
+    /// Makes the block of the pieces so far.
     fn close(
         &mut self,
         assembly: &mut Assembly,
@@ -260,9 +259,10 @@ impl Open {
                     assembly.add_arguments(&mut self.arguments, &stated)?;
                 }
                 // The whole text counts, should it differ from its pieces.
-                let arguments = match stated.is_empty() {
-                    true => std::mem::take(&mut self.arguments),
-                    false => stated.into_owned(),
+                let arguments = if stated.is_empty() {
+                    std::mem::take(&mut self.arguments)
+                } else {
+                    stated.into_owned()
                 };
                 if fields.text("arguments").is_none_or(|text| text != arguments) {
                     object.set_text("arguments", &arguments);
@@ -286,7 +286,7 @@ impl Open {
                     assembly.add_text(&mut self.text, &whole, events)?;
                 }
                 let text = std::mem::take(&mut self.text);
-                Block::Text { text, raw: raw.filter(|_| self.is_whole) }
+                Block::Text { text, raw: if self.is_whole { raw } else { None } }
             }
             "reasoning" => {
                 if self.thinking.is_empty() {
@@ -296,20 +296,21 @@ impl Open {
                     assembly.add_thinking(&mut self.thinking, &whole, events)?;
                 }
                 let text = std::mem::take(&mut self.thinking);
-                Block::Thinking { text, raw: raw.filter(|_| self.is_whole) }
+                Block::Thinking { text, raw: if self.is_whole { raw } else { None } }
             }
             // An item that never came, only its text.
             "" if raw.is_none() => {
-                let (text, thinking) = (&mut self.text, &mut self.thinking);
+                let text = &mut self.text;
+                let thinking = &mut self.thinking;
                 match (text.is_empty(), thinking.is_empty()) {
                     (false, _) => Block::Text { text: std::mem::take(text), raw: None },
                     (_, false) => Block::Thinking { text: std::mem::take(thinking), raw: None },
                     _ => return Ok(()),
                 }
             }
-            _ => match raw.filter(|_| self.is_whole) {
-                Some(raw) => Block::Opaque(raw),
-                None => return Ok(()),
+            _ => match raw {
+                Some(raw) if self.is_whole => Block::Opaque(raw),
+                _ => return Ok(()),
             },
         });
         Ok(())
@@ -336,7 +337,7 @@ fn read_usage(usage: &Fields<'_>) -> TokenUsage {
     let output = usage.object("output_tokens_details").unwrap_or_default();
     let cache_read = input.number("cached_tokens");
     let cache_written = input.number("cache_write_tokens");
-    // Here the cached ones are part of all.
+    // In this format, the cached tokens are part of all tokens.
     let cached = cache_read.unwrap_or(0).saturating_add(cache_written.unwrap_or(0));
     TokenUsage {
         input: usage.number("input_tokens").map(|all| all.saturating_sub(cached)),

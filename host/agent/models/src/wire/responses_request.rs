@@ -10,7 +10,7 @@ use crate::wire::{
 
 const FORMAT: WireFormat = WireFormat::Responses;
 
-/// Fields that can't be written from outside: among them those that would let the server keep the
+/// Fields that can't be written from outside, such as the ones that would let the server keep the
 /// conversation.
 const RESERVED: [&str; 9] = [
     "conversation",
@@ -28,7 +28,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     let body = object(|body| {
         body.field("model", &turn.model);
         body.field("stream", &true);
-        // Nothing is kept there, so what it needs of its thinking comes along, encrypted.
+        // The server keeps nothing, so its thinking comes along, encrypted.
         body.field("store", &false);
         body.raw("include", r#"["reasoning.encrypted_content"]"#);
         body.maybe("max_output_tokens", turn.max_output.as_ref());
@@ -133,9 +133,10 @@ fn write_result(input: &mut Writer<'_>, result: &CallResult, names: &CallNames<'
     input.object_item(|item| {
         item.field("type", "function_call_output");
         item.field("call_id", names.get(&result.call));
-        match has_image(&result.content) {
-            true => item.array("output", |parts| write_parts(parts, &result.content)),
-            false => item.field("output", &result_text(result)),
+        if has_image(&result.content) {
+            item.array("output", |parts| write_parts(parts, &result.content));
+        } else {
+            item.field("output", &result_text(result));
         }
     });
 }
