@@ -37,8 +37,8 @@ const MOST: usize = 256;
 /// noticed. More stay in the client's pipe and cost nothing here.
 const LATER: usize = 32;
 
-/// How long calls may run on that are open when the connection ends, as other requests: after the
-/// client has closed its side, and when the server ends.
+/// The time that open calls and other requests may take when the connection ends: after the client
+/// has closed its side, and when the server ends.
 const AFTER_CLIENT: Duration = Duration::from_secs(5);
 const AFTER_SERVER: Duration = Duration::from_secs(2);
 
@@ -73,7 +73,8 @@ pub(crate) fn bounded<S, R, W>(
     gone: CancellationToken,
     end: CancellationToken,
 ) -> (Counted<S>, Bounded<S, R, W>) {
-    let (service, under_way) = (Arc::new(service), Arc::<OpenRequests>::default());
+    let service = Arc::new(service);
+    let under_way = Arc::<OpenRequests>::default();
     let counted = Counted { inner: Arc::clone(&service), under_way: Arc::clone(&under_way) };
     let later = VecDeque::new();
     (counted, Bounded { inner: transport, service, under_way, later, refusing: None, gone, end })
@@ -152,7 +153,7 @@ struct OwnCall {
 }
 
 impl OwnCall {
-    /// The call has ended. Whether its answer is sent: not if the client has cancelled it.
+    /// Ends the call. Returns whether its answer is sent: not if the client has cancelled it.
     fn is_answered(&self) -> bool {
         let mut requests = self.under_way.requests();
         let open = requests.get_mut(&self.id).filter(|open| open.stage == Stage::Begun);
@@ -232,7 +233,7 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
             let _answering = answering;
             let handled = handled.await;
             if let (Ok(_), Some(peer)) = (&handled, peer) {
-                // Each would be the same.
+                // Every peer would be the same.
                 let _ = under_way.peer.set(peer);
             }
             handled
@@ -321,9 +322,10 @@ where
             JsonRpcMessage::Error(error) => error.id.clone(),
             _ => None,
         };
-        let (sent, under_way) = (self.inner.send(message), Arc::clone(&self.under_way));
+        let sending = self.inner.send(message);
+        let under_way = Arc::clone(&self.under_way);
         async move {
-            let sent = sent.await;
+            let sent = sending.await;
             if let Some(id) = answered {
                 under_way.finish(&id);
             }
@@ -332,8 +334,8 @@ where
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        // It may be dropped at any point and called again: what was read is returned or is in
-        // `later`.
+        // This future may be dropped at any point and made again: a message that was read is
+        // returned or is in `later`.
         loop {
             if let Some(refusing) = &mut self.refusing {
                 refusing.await;

@@ -38,18 +38,10 @@ pub(crate) fn result(
     let sends = tool.filter(|tool| tools::sends_structured(tool, structured));
     let mut value = sends.and_then(|tool| answer.structured_for_model(tool));
     let is_promised = sends.is_some_and(|tool| tool.output_schema.is_some());
-    // If a tool answers with only a value, the value becomes the text too.
-    let said = |value: Option<&Value>| match tool {
-        Some(tool) if tool.output_schema.is_none() || !tool.answers_in_text() => value
-            .cloned()
-            .or_else(|| answer.structured_for_model(tool))
-            .map(|value| value.to_string()),
-        _ => None,
-    };
     let instead = match &answer.outcome {
         Ok(output) if is_blank(&output.content) => {
             let is_empty = output.content.iter().all(Content::is_empty);
-            said(value.as_ref())
+            value_as_text(&answer, tool, value.as_ref())
                 .unwrap_or_else(|| if is_empty { NOTHING } else { BLANK }.to_owned())
         }
         _ => String::new(),
@@ -71,12 +63,12 @@ pub(crate) fn result(
     let mut result = match outcome {
         Ok(output) => {
             add(&mut told, &mut own, output.meta);
-            match value.is_none() && is_promised {
-                true => {
-                    CallToolResult::error(join_texts(NOT_STRUCTURED.to_owned(), output.content))
-                }
-                false if instead.is_empty() => CallToolResult::success(blocks(output.content)),
-                false => CallToolResult::success(vec![ContentBlock::text(instead)]),
+            if value.is_none() && is_promised {
+                CallToolResult::error(join_texts(NOT_STRUCTURED.to_owned(), output.content))
+            } else if instead.is_empty() {
+                CallToolResult::success(blocks(output.content))
+            } else {
+                CallToolResult::success(vec![ContentBlock::text(instead)])
             }
         }
         Err(failure) if failure.category == Category::ToolNotFound => {
@@ -108,6 +100,17 @@ pub(crate) fn result(
     Ok(result)
 }
 
+/// The structured answer as the text. `None`: the tool answers in text too, or there is no value.
+fn value_as_text(
+    answer: &Answer,
+    tool: Option<&Definition>,
+    value: Option<&Value>,
+) -> Option<String> {
+    let tool = tool.filter(|tool| tool.output_schema.is_none() || !tool.answers_in_text())?;
+    let value = value.cloned().or_else(|| answer.structured_for_model(tool))?;
+    Some(value.to_string())
+}
+
 /// Whether an answer has nothing that a model could read.
 fn is_blank(parts: &[Content]) -> bool {
     parts.iter().all(|part| part.as_text().is_some_and(|text| text.trim().is_empty()))
@@ -127,8 +130,8 @@ fn join_texts(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
     parts
 }
 
-/// Divides the metadata of an answer: what the host added is `told` with the rest that Toolhold
-/// tells. The tool's `own` keys are the client's as they are, except the protocol's.
+/// Divides the metadata of an answer: keys of the host are added to `told`, Toolhold's other data.
+/// Keys of the tool are added to `own`, except the protocol's; the client gets them unchanged.
 fn add(told: &mut Map<String, Value>, own: &mut Map<String, Value>, meta: Option<Value>) {
     let Some(Value::Object(fields)) = meta else { return };
     // The runtime lets no tool write keys with this prefix.
@@ -147,8 +150,9 @@ fn denied(denial: Denial) -> Value {
 
 /// The parts without empty texts.
 fn blocks(parts: Vec<Content>) -> Vec<ContentBlock> {
-    let says = |part: &Content| part.as_text().is_none_or(|text| !text.trim().is_empty());
-    parts.into_iter().filter(says).enumerate().map(|(at, part)| block(at, part)).collect()
+    let shown =
+        parts.into_iter().filter(|part| part.as_text().is_none_or(|text| !text.trim().is_empty()));
+    shown.enumerate().map(|(at, part)| block(at, part)).collect()
 }
 
 /// A part in the protocol's form.
@@ -162,10 +166,8 @@ pub(crate) fn block(at: usize, part: Content) -> ContentBlock {
             ContentBlock::resource_link(link)
         }
         Body::Bytes(bytes) => {
-            let (data, media_type) = (
-                STANDARD.encode(bytes),
-                media_type.unwrap_or_else(|| "application/octet-stream".to_owned()),
-            );
+            let data = STANDARD.encode(bytes);
+            let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
             if media_type.starts_with("image/") {
                 ContentBlock::image(data, media_type)
             } else if media_type.starts_with("audio/") {

@@ -86,7 +86,7 @@ impl Tickets {
     ///
     /// # Errors
     ///
-    /// It can't be read or created.
+    /// The key can't be read or created.
     pub(crate) fn new(folders: &Folders, lasting: Duration) -> Result<Self, HostError> {
         let folder = folders.data.join(FOLDER);
         let key = state::secret(&folder, KEY)?;
@@ -112,13 +112,10 @@ impl Tickets {
             state::update(&self.folder, &used_by(session), |used: &mut BTreeMap<String, u64>| {
                 used.retain(|_, until| *until > now);
                 let room = used.len() < MOST_USED;
-                // It has expired before it is forgotten.
+                // The ticket has expired before it is forgotten.
                 Ok(room && used.insert(nonce, now + self.lasting.as_secs() + 1).is_none())
             });
-        match first? {
-            true => Ok(fingerprint),
-            false => Err(TicketError::Used),
-        }
+        if first? { Ok(fingerprint) } else { Err(TicketError::Used) }
     }
 }
 
@@ -138,7 +135,7 @@ pub(crate) fn seconds() -> u64 {
 pub(crate) struct CallApprover {
     pub(crate) way: AskMode,
     pub(crate) asking: Arc<QuestionMeans>,
-    /// The client that is asked. `None`: it doesn't say what it is, or isn't asked.
+    /// The client that is asked. `None`: the client doesn't say what it is, or isn't asked.
     client: Option<Implementation>,
     /// Whether the client's revision has titles for choices: since 2025-11-25.
     has_titles: bool,
@@ -190,8 +187,8 @@ pub(crate) struct TicketAnswer {
 }
 
 impl CallApprover {
-    /// For a call in a session, with the client's answer to an earlier question. `asks`: what the
-    /// client can ask.
+    /// For a call in a session, with the client's answer to an earlier question. `asks`: the means
+    /// of the client to ask its user.
     ///
     /// # Errors
     ///
@@ -214,7 +211,8 @@ impl CallApprover {
             (McpApprovals::Deny, _) => AskMode::Nobody,
             (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => AskMode::Elsewhere,
             (McpApprovals::Client, true) if ends => {
-                let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
+                let tickets = Arc::clone(tickets);
+                let session = Arc::clone(session);
                 let answered = answered(&tickets, &session, brought).await?;
                 let (sender, receiver) = mpsc::channel(1);
                 questions = Some(receiver);
@@ -243,7 +241,7 @@ impl CallApprover {
         })
     }
 
-    /// The questions of the call's tool, for whoever answers the request.
+    /// The questions of the call's tool, for the code that answers the request.
     pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<OpenQuestion>> {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -293,7 +291,7 @@ impl CallApprover {
         }
     }
 
-    /// Asks while the call waits. When it no longer waits, the client is told to close the
+    /// Asks while the call waits. When the call no longer waits, the client is told to close the
     /// question.
     pub(crate) async fn elicit_form(
         &self,
@@ -314,11 +312,17 @@ impl CallApprover {
 
     /// Asks at a terminal, and reports it as the task's state.
     async fn ask_elsewhere(&self, question: Question) -> Reply {
-        let say = |text| self.begun.iter().for_each(|begun| begun.say(text));
-        say("waits for approval: `toolhold approvals`");
+        self.say("waits for approval: `toolhold approvals`");
         let reply = self.asking.posting.ask(question).await;
-        say("");
+        self.say("");
         reply
+    }
+
+    /// Sets the status message of the call, if its client takes tasks.
+    fn say(&self, text: &str) {
+        if let Some(begun) = &self.begun {
+            begun.say(text);
+        }
     }
 
     /// Asks after the call's request was answered.
@@ -368,7 +372,7 @@ impl CallApprover {
         }
     }
 
-    /// The name of whoever answers, for the record.
+    /// The name of the user who answers, for the record.
     pub(crate) fn by(&self) -> String {
         let Some(client) = &self.client else { return "MCP client".to_owned() };
         let name = format!("{} {}", client.name, client.version);
@@ -415,7 +419,7 @@ impl Approver for CallApprover {
     }
 }
 
-/// What a client can ask its user.
+/// The means of a client to ask its user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClientAsks {
     /// Forms. A client that names no mode supports them.
@@ -438,22 +442,25 @@ async fn answered(
     (ticket, responses): (Option<String>, Option<InputResponses>),
 ) -> Result<Option<(Fingerprint, ElicitResult)>, ErrorData> {
     let Some(ticket) = ticket else { return Ok(None) };
-    let wrong = |why: String| {
-        ErrorData::invalid_params(
-            format!("`requestState` does not count: {why}; make the call without it"),
-            None,
-        )
-    };
-    let response = responses.and_then(|mut responses| responses.remove(FIELD));
-    let response = response.ok_or_else(|| {
-        ErrorData::invalid_params(format!("`inputResponses` has no `{FIELD}`"), None)
-    })?;
-    let response = serde_json::from_value(response).map_err(|error| wrong(error.to_string()))?;
-    let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
-    let opened = tokio::task::spawn_blocking(move || tickets.opened(&session, &ticket)).await;
-    let opened = opened.map_err(|error| wrong(error.to_string()))?;
-    let fingerprint = opened.map_err(|error| wrong(error.to_string()))?;
-    Ok(Some((fingerprint, response)))
+    let response =
+        responses.and_then(|mut responses| responses.remove(FIELD)).ok_or_else(|| {
+            ErrorData::invalid_params(format!("`inputResponses` has no `{FIELD}`"), None)
+        })?;
+    let result = serde_json::from_value(response).map_err(wrong_ticket)?;
+    let tickets = Arc::clone(tickets);
+    let session = Arc::clone(session);
+    let fingerprint = tokio::task::spawn_blocking(move || tickets.opened(&session, &ticket))
+        .await
+        .map_err(wrong_ticket)?
+        .map_err(wrong_ticket)?;
+    Ok(Some((fingerprint, result)))
+}
+
+fn wrong_ticket(why: impl std::error::Error) -> ErrorData {
+    ErrorData::invalid_params(
+        format!("`requestState` does not count: {why}; make the call without it"),
+        None,
+    )
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The running calls of a server: which become tasks, and how all are ended together.
+//! Runs the calls of a server: makes long ones tasks, and ends all of them together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,9 +36,9 @@ pub(crate) struct Calls {
 pub(crate) enum CallResponse {
     Answer(Box<Answer>, RequiredInput),
     Task(Arc<Task>),
-    /// It waits for the answer to a question of its tool.
+    /// The call waits for the answer to a question of its tool.
     Question(Box<(WaitingCall, OpenQuestion)>),
-    /// It ended early.
+    /// The call ended early.
     Lost,
 }
 
@@ -53,7 +53,7 @@ impl Calls {
         Self { metrics: Some(metrics), ..self.clone() }
     }
 
-    /// Waits until no call runs. `false`: it takes longer than the limit.
+    /// Waits until no call runs. Returns `false` if this takes longer than the limit.
     pub(crate) async fn ended_within(&self, patience: Duration) -> bool {
         tokio::time::timeout(patience, self.places.acquire_many(CALLS)).await.is_ok()
     }
@@ -153,7 +153,8 @@ impl Calls {
                 }
             }
         };
-        let (calls, kept) = (self.clone(), Arc::clone(&task));
+        let calls = self.clone();
+        let kept = Arc::clone(&task);
         tokio::spawn(async move {
             // The task asks its questions itself.
             let WaitingCall { call, questions, .. } = waiting;

@@ -1,4 +1,4 @@
-//! Finds the ID of a message that can't be read as a whole, since it is too long or broken.
+//! Finds the ID of a message that can't be read as a whole, because it is too long or broken.
 
 use rmcp::model::RequestId;
 
@@ -49,7 +49,7 @@ impl Envelope {
 
     /// The ID, if it was read. An answer's ID is this side's own and names no request.
     pub(crate) fn id(self) -> Option<RequestId> {
-        self.id.filter(|_| self.is_request)
+        if self.is_request { self.id } else { None }
     }
 
     fn byte(&mut self, byte: u8) {

@@ -1,18 +1,18 @@
-//! Why serving MCP clients ended before the client did.
+//! The reasons why serving MCP clients ended before the client did.
 
-/// Why serving ended before the client did.
+/// The reason why serving ended before the client did.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The system refuses something that serving needs.
     #[error("{what}: {error}")]
     Io {
-        /// What was attempted.
+        /// The attempted step.
         what: &'static str,
         /// The system's error.
         error: std::io::Error,
     },
-    /// The settings can't be used; it names the line to change.
+    /// The settings can't be used. The text names the line to change.
     #[error("{0}")]
     Settings(String),
     /// The address can't be listened on.

@@ -17,11 +17,14 @@ impl Drop for OpenInTask<'_> {
     }
 }
 
+fn unanswered(why: &str) -> InquiryAnswer {
+    InquiryAnswer::Unanswered(why.to_owned())
+}
+
 impl CallApprover {
-    /// Asks the client's user. Nobody else is asked: who isn't there can't answer in the middle of
+    /// Asks the client's user. Nobody else is asked: an absent person can't answer in the middle of
     /// a call.
     pub(crate) async fn put(&self, inquiry: Inquiry) -> InquiryAnswer {
-        let unanswered = |why: &str| InquiryAnswer::Unanswered(why.to_owned());
         let Ok(id) = random::name() else { return unanswered("the system has no random bytes") };
         let Some(form) = self.form_of(&inquiry, &id) else {
             return unanswered("its form can't be shown");
@@ -68,12 +71,11 @@ impl CallApprover {
         let message = inquiry.to_text();
         let requested_schema = match &inquiry.wanted {
             Wanted::Visit(url) if self.can_visit => {
-                let (url, elicitation_id) = (url.clone(), id.to_owned());
                 return Some(ElicitRequestParams::UrlElicitationParams {
                     meta: None,
                     message,
-                    url,
-                    elicitation_id,
+                    url: url.clone(),
+                    elicitation_id: id.to_owned(),
                 });
             }
             Wanted::Visit(_) => ElicitationSchema::new([].into()),

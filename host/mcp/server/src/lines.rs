@@ -34,7 +34,7 @@ const BUFFER: usize = 64 << 10;
 pub(crate) struct Lines<R, W> {
     reader: BufReader<R>,
     /// The part of a line that was read so far. It is here and not in the reading future, which is
-    /// dropped and made anew at any point.
+    /// dropped and made again at any point.
     line: Vec<u8>,
     longest: usize,
     /// State of a line that is too long and whose end is still to come.
@@ -123,13 +123,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         Self { reader, line: Vec::new(), longest, too_long: None, owes: false, out }
     }
 
-    /// What answers are written to.
+    /// The half to which answers are written.
     pub(crate) fn writer(&self) -> Arc<WriteHalf<W>> {
         Arc::clone(&self.out)
     }
 
-    /// Reads a line with its end. `None`: the input has ended. It may be dropped at any point and
-    /// called again.
+    /// Reads a line with its end. `None`: the input has ended. The future may be dropped at any
+    /// point and made again.
     async fn read(&mut self) -> Option<Line> {
         loop {
             let there = match self.reader.fill_buf().await {
@@ -177,7 +177,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // Now, and not in its turn: what is ready by then is written with it.
+        // The answer is written now, and not in its turn, together with the answers that are ready
+        // by then.
         let put = self.out.put(&message);
         let out = Arc::clone(&self.out);
         async move {
@@ -219,7 +220,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             match message {
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}
-                // It is JSON but not a message.
+                // The line is JSON but not a message.
                 Err(JsonRpcMessageCodecError::Serde(error)) if error.is_data() => {
                     tracing::debug!("no message of the protocol: {error}");
                     self.refuse(id, ErrorData::invalid_request("Invalid Request", None)).ok()?;
@@ -229,7 +230,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                     tracing::debug!("no JSON: {error}");
                     self.refuse(id, ErrorData::parse_error("Parse error", None)).ok()?;
                 }
-                // It doesn't resemble a message, and an answer might be echoed as another one.
+                // The line doesn't resemble a message, and an answer might be echoed as another
+                // line.
                 Err(error) => tracing::debug!("a line is passed over: {error}"),
             }
         }
@@ -259,8 +261,8 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
     }
 
     /// Returns when everything appended before has been written, by this future or by another one.
-    /// It may be dropped at any point: the next one goes on there. If the client doesn't read any
-    /// more, that is logged once, and further output is dropped.
+    /// The future may be dropped at any point: the next one goes on there. If the client doesn't
+    /// read any more, that is logged once, and further output is dropped.
     pub(crate) async fn write(&self) {
         let mut turn = self.writing.lock().await;
         let Some(writing) = &mut *turn else {
@@ -285,8 +287,8 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
-    /// Writes the rest, then what was ready when that was done. Later output is written by its own
-    /// future: none writes for others without end.
+    /// Writes the rest, then the output that was ready when that was done. Later output is written
+    /// by its own future: no future writes for others without end.
     async fn write_all<'a>(
         &mut self,
         ready: impl FnOnce() -> MutexGuard<'a, Vec<u8>>,

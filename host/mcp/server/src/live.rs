@@ -10,7 +10,7 @@ pub struct LiveHost {
     current: RwLock<Arc<Host>>,
     /// Counts the replacements.
     replaced: watch::Sender<u64>,
-    /// What the client is told once, with its next answer.
+    /// The note that the client gets once, with its next answer.
     note: Mutex<Option<String>>,
 }
 
@@ -31,7 +31,7 @@ impl LiveHost {
     }
 
     /// Lets another host serve the next calls, and returns the one before. Running calls end with
-    /// what they began with. Clients learn of other tools.
+    /// the host with which they began. Clients are told of other tools.
     pub fn replace(&self, host: Arc<Host>) -> Arc<Host> {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let before = std::mem::replace(
@@ -53,7 +53,7 @@ impl LiveHost {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
     }
 
-    /// What the client is to be told.
+    /// Takes the note for the client.
     pub(crate) fn take_note(&self) -> Option<String> {
         self.note.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -9,24 +9,24 @@ const PROTOCOL: [&str; 1] = ["progressToken"];
 /// Prefixes of Toolhold's own keys.
 const TOOLHOLD: [&str; 2] = ["toolhold:", "toolhold/"];
 
-/// What the client sent beside the arguments of a call, for the tool: without the keys of the
-/// protocol and of Toolhold.
+/// The client's metadata of a call for the tool, without the keys of the protocol and of Toolhold.
 pub(crate) fn for_tool(meta: &RequestMetaObject) -> Option<Map<String, Value>> {
     let fields = meta.0.0.iter().filter(|(key, _)| !is_reserved(key));
     let fields: Map<_, _> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
     (!fields.is_empty()).then_some(fields)
 }
 
-/// Whether a key is the protocol's own, or Toolhold's. A prefix whose second label is
-/// `modelcontextprotocol` or `mcp` is reserved for it.
+/// Whether a key is the protocol's own, or Toolhold's. A prefix whose first or second label is
+/// `modelcontextprotocol` or `mcp` is reserved for the protocol.
 pub(crate) fn is_reserved(key: &str) -> bool {
-    let reserved = |prefix: &str| {
-        matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp"))
-            || matches!(prefix.split('.').next(), Some("modelcontextprotocol" | "mcp"))
-    };
     PROTOCOL.contains(&key)
         || TOOLHOLD.iter().any(|prefix| key.starts_with(prefix))
-        || key.split_once('/').is_some_and(|(prefix, _)| reserved(prefix))
+        || key.split_once('/').is_some_and(|(prefix, _)| is_of_protocol(prefix))
+}
+
+fn is_of_protocol(prefix: &str) -> bool {
+    matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp"))
+        || matches!(prefix.split('.').next(), Some("modelcontextprotocol" | "mcp"))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Keeps a call waiting until its client repeats the request with the answer to its tool's
 //! question, in 2026-07-28.
 //!
-//! There the server can't ask while a request is open: the request ends with the question, and the
-//! client repeats it with the answer. The call itself goes on waiting meanwhile, so that nothing of
-//! it is done twice. Its ticket is a name that nobody can guess, for its session alone.
+//! In that revision, the server can't ask while a request is open: the request ends with the
+//! question, and the client repeats it with the answer. The call itself goes on waiting meanwhile,
+//! so that nothing of it is done twice. Its ticket is a name that nobody can guess, for its session
+//! alone.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -23,10 +24,11 @@ pub(crate) const FIELD: &str = "answer";
 /// The beginning of a ticket.
 const TICKET: &str = "call-";
 
-/// What the client of a call has to ask before it repeats its request, if there is something.
+/// Returns the question that the client of a call has to ask before it repeats its request, if
+/// there is one.
 pub(crate) type RequiredInput = Arc<dyn Fn() -> Option<InputRequiredResult> + Send + Sync>;
 
-/// A call that runs for a request. `None`: it ended early, without an answer.
+/// A call that runs for a request. `None`: the call ended early, without an answer.
 pub(crate) struct WaitingCall {
     pub(crate) call: Pin<Box<dyn Future<Output = Option<Answer>> + Send>>,
     pub(crate) questions: mpsc::Receiver<OpenQuestion>,
@@ -130,20 +132,20 @@ impl ParkedCalls {
         id: &str,
         responses: Option<&InputResponses>,
     ) -> Result<WaitingCall, ErrorData> {
-        let invalid = |why: String| ErrorData::invalid_params(why, None);
-        let response = responses.and_then(|responses| responses.get(FIELD)).cloned();
         let response =
-            response.ok_or_else(|| invalid(format!("`inputResponses` has no `{FIELD}`")))?;
-        let result: ElicitResult =
-            serde_json::from_value(response).map_err(|error| invalid(error.to_string()))?;
+            responses.and_then(|responses| responses.get(FIELD)).cloned().ok_or_else(|| {
+                ErrorData::invalid_params(format!("`inputResponses` has no `{FIELD}`"), None)
+            })?;
+        let result: ElicitResult = serde_json::from_value(response)
+            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let mut parked = self.lock();
-        let is_its = |call: &ParkedCall| *call.session == *session && call.tool == tool;
-        let Some(call) = parked.get(id).is_some_and(is_its).then(|| parked.remove(id)).flatten()
-        else {
-            return Err(invalid(
+        let is_its =
+            parked.get(id).is_some_and(|call| *call.session == *session && call.tool == tool);
+        let Some(call) = is_its.then(|| parked.remove(id)).flatten() else {
+            return Err(ErrorData::invalid_params(
                 "`requestState` does not count: no call waits for this answer; make the call \
-                 without it"
-                    .to_owned(),
+                 without it",
+                None,
             ));
         };
         drop(parked);

@@ -73,8 +73,8 @@ impl ProgressSender {
         let Some(sender) = &*sender else { return };
         let step = self.told.fetch_add(1, Ordering::Relaxed) + 1;
         // A call may report a fraction that falls, or none; steps only grow.
-        let (step, message) = (step as f64, message.to_owned());
-        let _ = sender.try_send(Notification { step, message, untrusted });
+        let step = step as f64;
+        let _ = sender.try_send(Notification { step, message: message.to_owned(), untrusted });
     }
 }
 

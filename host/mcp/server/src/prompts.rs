@@ -40,7 +40,7 @@ pub(crate) fn definition() -> Prompt {
 ///
 /// # Errors
 ///
-/// It has no such argument.
+/// The prompt has no such argument.
 pub(crate) fn answer_prompt(
     host: &Host,
     tools: &[Arc<Definition>],
@@ -90,7 +90,7 @@ pub(crate) fn answer_prompt(
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 
-/// What would happen to a call of a tool with a path, if its other arguments are optional.
+/// The verdict on a call of a tool with a path, if its other arguments are optional.
 fn verdict_text(host: &Host, tool: &Definition, path: &str) -> Option<&'static str> {
     let schema = &tool.input_schema;
     schema.pointer("/properties/path")?;

@@ -15,7 +15,7 @@ const RECORD: &str = "toolhold://record";
 /// An answer that was cut, by its ID.
 const KEPT: &str = "toolhold://kept/";
 
-/// Records that are searched for those of this session.
+/// The number of records that are searched for records of this session.
 const RECORDS: usize = 2000;
 
 /// The tool that reads the rest of an answer.
@@ -40,7 +40,7 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
 ///
 /// # Errors
 ///
-/// It doesn't exist or can't be read.
+/// The resource doesn't exist or can't be read.
 pub(crate) async fn read(
     host: &Host,
     session: &Session,
@@ -65,7 +65,6 @@ pub(crate) fn not_found(uri: &str) -> ErrorData {
 /// A part of a stored answer: a call of the tool that reads it, under the same rules as any call,
 /// and recorded as one.
 async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String, ErrorData> {
-    let unknown = || not_found(&format!("{KEPT}{asked}"));
     let (id, query) = asked.split_once('?').unwrap_or((asked, ""));
     let mut arguments = json!({ "id": id });
     for (name, number) in query
@@ -74,9 +73,9 @@ async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     {
         if !matches!(name, "offset" | "limit") {
-            return Err(unknown());
+            return Err(not_kept(asked));
         }
-        arguments[name] = json!(number.parse::<u64>().map_err(|_| unknown())?);
+        arguments[name] = json!(number.parse::<u64>().map_err(|_| not_kept(asked))?);
     }
     let request = Request {
         session: Some(session.clone()),
@@ -89,10 +88,14 @@ async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String
             if failure.code.as_deref() == Some("not-found")
                 || failure.category == Category::InvalidParameters =>
         {
-            Err(unknown())
+            Err(not_kept(asked))
         }
         Err(failure) => Err(ErrorData::internal_error(failure.message, None)),
     }
+}
+
+fn not_kept(asked: &str) -> ErrorData {
+    not_found(&format!("{KEPT}{asked}"))
 }
 
 /// A record without the reason for which a model denied the call: its agent would learn how to
@@ -107,14 +110,16 @@ fn without_reason(mut record: Value) -> Value {
     record
 }
 
+fn unreadable_record(why: impl std::error::Error) -> ErrorData {
+    ErrorData::internal_error(format!("the record can't be read: {why}"), None)
+}
+
 /// This session's records among the last ones in the log.
 async fn record(session: &Session, folders: Folders) -> Result<String, ErrorData> {
-    let failed =
-        |why: String| ErrorData::internal_error(format!("the record can't be read: {why}"), None);
-    let last = tokio::task::spawn_blocking(move || Trail::open(&folders)?.last(RECORDS))
+    let records = tokio::task::spawn_blocking(move || Trail::open(&folders)?.last(RECORDS))
         .await
-        .map_err(|error| failed(error.to_string()))?;
-    let records = last.map_err(|error| failed(error.to_string()))?;
+        .map_err(unreadable_record)?
+        .map_err(unreadable_record)?;
     let name = Value::String(session.name().to_string());
     Ok(records
         .iter()

@@ -6,7 +6,7 @@ use rmcp::model::{
     PromptMessage, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role,
 };
 use serde_json::{Value, json};
-use toolhold_core::{Answer, Body, Category, Content, Host, ResourceOffer};
+use toolhold_core::{Answer, Body, Category, Content, Host, PromptOffer, ResourceOffer};
 
 use crate::answer;
 
@@ -15,45 +15,43 @@ pub(crate) type OfferCall = (String, JsonObject);
 
 /// The prompts.
 pub(crate) fn prompts(host: &Host) -> Vec<Prompt> {
-    let offers = host.offers();
-    let prompts = offers.iter().flat_map(|offers| &offers.prompts);
-    let prompt = |offer: &toolhold_core::PromptOffer| {
-        let arguments = offer.arguments.iter().map(|argument| {
-            let mut shown = PromptArgument::new(&argument.name).with_required(argument.required);
-            shown.title.clone_from(&argument.title);
-            shown.description.clone_from(&argument.description);
-            shown
-        });
-        let mut prompt =
-            Prompt::new(&offer.name, offer.description.clone(), Some(arguments.collect()));
-        prompt.title.clone_from(&offer.title);
-        prompt
-    };
-    prompts.map(prompt).collect()
+    host.offers().iter().flat_map(|offers| &offers.prompts).map(prompt).collect()
+}
+
+fn prompt(offer: &PromptOffer) -> Prompt {
+    let arguments = offer.arguments.iter().map(|argument| {
+        let mut shown = PromptArgument::new(&argument.name).with_required(argument.required);
+        shown.title.clone_from(&argument.title);
+        shown.description.clone_from(&argument.description);
+        shown
+    });
+    let mut prompt = Prompt::new(&offer.name, offer.description.clone(), Some(arguments.collect()));
+    prompt.title.clone_from(&offer.title);
+    prompt
 }
 
 /// The resources with a fixed address.
 pub(crate) fn resources(host: &Host) -> Vec<Resource> {
-    let resource = |offer: ResourceOffer| {
+    let resources = offers_of(host, false).map(|offer| {
         let mut resource = Resource::new(offer.uri, offer.name);
         resource.title = offer.title;
         resource.description = offer.description;
         resource.mime_type = offer.media_type;
         resource
-    };
-    offers_of(host, false).map(resource).collect()
+    });
+    resources.collect()
 }
 
 /// The templates of addresses.
 pub(crate) fn templates(host: &Host) -> Vec<ResourceTemplate> {
-    let template = |offer: ResourceOffer| {
+    let templates = offers_of(host, true).map(|offer| {
         let mut template = ResourceTemplate::new(offer.uri, offer.name);
         template.title = offer.title;
         template.description = offer.description;
         template.mime_type = offer.media_type;
         template
-    };
-    offers_of(host, true).map(template).collect()
+    });
+    templates.collect()
 }
 
 fn offers_of(host: &Host, templates: bool) -> impl Iterator<Item = ResourceOffer> {
@@ -91,12 +89,12 @@ fn call(tool: String, arguments: Value) -> OfferCall {
 ///
 /// The call failed.
 pub(crate) fn prompt_result(answer: Answer) -> Result<GetPromptResult, ErrorData> {
-    let message = |(at, part): (usize, Content)| {
+    let messages = parts(answer)?.into_iter().enumerate().map(|(at, part)| {
         let says_assistant = part.meta.as_ref().is_some_and(|meta| meta["role"] == "assistant");
         let role = if says_assistant { Role::Assistant } else { Role::User };
         PromptMessage::new(role, answer::block(at, part))
-    };
-    Ok(GetPromptResult::new(parts(answer)?.into_iter().enumerate().map(message).collect()))
+    });
+    Ok(GetPromptResult::new(messages.collect()))
 }
 
 /// A resource from the answer of its call: each part under the address that was asked for.
@@ -105,28 +103,30 @@ pub(crate) fn prompt_result(answer: Answer) -> Result<GetPromptResult, ErrorData
 ///
 /// The call failed.
 pub(crate) fn resource_result(answer: Answer, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let contents = |(at, part): (usize, Content)| {
-        let media_type = part.media_type.clone();
-        let contents = match part.body {
-            Body::Text(text) | Body::Link(text) => ResourceContents::text(text, uri),
-            Body::Bytes(_) => match answer::block(at, part) {
-                ContentBlock::Image(image) => ResourceContents::blob(image.data, uri),
-                ContentBlock::Audio(audio) => ResourceContents::blob(audio.data, uri),
-                ContentBlock::Resource(embedded) => match embedded.resource {
-                    ResourceContents::BlobResourceContents { blob, .. } => {
-                        ResourceContents::blob(blob, uri)
-                    }
-                    other => other,
-                },
-                _ => ResourceContents::text("", uri),
+    let parts = parts(answer)?.into_iter().enumerate();
+    Ok(ReadResourceResult::new(parts.map(|(at, part)| contents(at, part, uri)).collect()))
+}
+
+fn contents(at: usize, part: Content, uri: &str) -> ResourceContents {
+    let media_type = part.media_type.clone();
+    let contents = match part.body {
+        Body::Text(text) | Body::Link(text) => ResourceContents::text(text, uri),
+        Body::Bytes(_) => match answer::block(at, part) {
+            ContentBlock::Image(image) => ResourceContents::blob(image.data, uri),
+            ContentBlock::Audio(audio) => ResourceContents::blob(audio.data, uri),
+            ContentBlock::Resource(embedded) => match embedded.resource {
+                ResourceContents::BlobResourceContents { blob, .. } => {
+                    ResourceContents::blob(blob, uri)
+                }
+                other => other,
             },
-        };
-        match media_type {
-            Some(media_type) => contents.with_mime_type(media_type),
-            None => contents,
-        }
+            _ => ResourceContents::text("", uri),
+        },
     };
-    Ok(ReadResourceResult::new(parts(answer)?.into_iter().enumerate().map(contents).collect()))
+    match media_type {
+        Some(media_type) => contents.with_mime_type(media_type),
+        None => contents,
+    }
 }
 
 fn parts(answer: Answer) -> Result<Vec<Content>, ErrorData> {

@@ -36,7 +36,6 @@ pub async fn serve_stdio(
     session: Session,
     end: CancellationToken,
 ) -> Result<(), ServeError> {
-    let failed = |what| move |error: io::Error| ServeError::Io { what, error };
     let input = stdin().try_clone_to_owned().map_err(failed("taking stdin"))?;
     let output = stdout().try_clone_to_owned().map_err(failed("taking stdout"))?;
     if is_pollable(&output).map_err(failed("looking at stdout"))? {
@@ -46,6 +45,11 @@ pub async fn serve_stdio(
     let reading = reader(input).map_err(failed("reading stdin"))?;
     let writing = writer(output).map_err(failed("writing to stdout"))?;
     serve(server, session, reading, writing, end).await
+}
+
+/// For `map_err`: an I/O error with the step that failed.
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ServeError {
+    move |error| ServeError::Io { what, error }
 }
 
 /// Serves one client, which writes to `reading` and reads from `writing`.
@@ -103,7 +107,7 @@ fn socket(fd: OwnedFd) -> io::Result<tokio::net::UnixStream> {
     tokio::net::UnixStream::from_std(socket)
 }
 
-/// Whether it is a pipe or a socket.
+/// Whether a descriptor is a pipe or a socket.
 fn is_pollable(fd: impl AsFd) -> io::Result<bool> {
     Ok(matches!(kind(fd)?, FileType::Fifo | FileType::Socket))
 }

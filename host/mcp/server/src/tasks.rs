@@ -58,9 +58,9 @@ pub(crate) struct StartedTask(Mutex<Stage>);
 
 #[derive(Debug)]
 enum Stage {
-    /// Its request is open. The last message is kept for a later task.
+    /// The request is open. The last message is kept for a later task.
     Open(Option<String>),
-    /// Its request ends with a question. It doesn't become a task any more.
+    /// The request ends with a question. The call doesn't become a task any more.
     Asked,
     Task(Arc<Task>),
 }
@@ -76,8 +76,8 @@ impl StartedTask {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task that it has become. If it isn't one, it doesn't become one: the question ends its
-    /// request.
+    /// The task that it has become. If the call isn't a task, it doesn't become one: the question
+    /// ends its request.
     pub(crate) fn asks(&self) -> Option<Arc<Task>> {
         let mut stage = self.stage();
         match &*stage {
@@ -89,7 +89,7 @@ impl StartedTask {
         }
     }
 
-    /// Whether it is a task.
+    /// Whether the call is a task.
     pub(crate) fn is_task(&self) -> bool {
         matches!(*self.stage(), Stage::Task(_))
     }
@@ -235,7 +235,7 @@ impl Task {
             rmcp::model::Task::new(&self.id, TaskStatus::Working, &self.created, &state.updated);
         task.status_message.clone_from(&state.message);
         let age = state.end.as_ref().map_or_else(Instant::now, |(_, at)| *at) - self.began;
-        // It is kept for this time from now on, or from its end.
+        // The task is kept for this time from now on, or from its end.
         task.ttl_ms = Some(milliseconds(age + KEPT));
         task.poll_interval_ms = Some(milliseconds((age / 4).clamp(SOONEST, LATEST)));
         let payload = match (&state.end, &state.question) {
@@ -310,7 +310,7 @@ impl Tasks {
     ///
     /// # Errors
     ///
-    /// The session has none with this ID, or it ended too long ago.
+    /// The session has no task with this ID, or the task ended too long ago.
     pub(crate) fn find(&self, session: &str, id: &str) -> Result<Arc<Task>, ErrorData> {
         let task =
             self.lock_tasks().get(id).filter(|task| *task.session == *session).map(Arc::clone);

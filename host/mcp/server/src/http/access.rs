@@ -61,7 +61,7 @@ pub(super) struct Tokens {
     told_at: String,
 }
 
-/// Why a caller is refused: the message, and what it can try.
+/// The refusal of a caller: the message, and what the caller can try.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -88,7 +88,7 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// It can't be read or created.
+    /// The token can't be read or created.
     pub(super) fn token(folders: &Folders) -> Result<(Self, PathBuf), ServeError> {
         Self::load_or_make(folders, TOKEN)
     }
@@ -97,7 +97,7 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// It can't be read or created.
+    /// The token can't be read or created.
     pub(super) fn metrics_token(folders: &Folders) -> Result<Self, ServeError> {
         Ok(Self::load_or_make(folders, METRICS_TOKEN)?.0)
     }
@@ -194,19 +194,13 @@ impl Tokens {
             );
             return Err(unauthorized(why, &format!("Bearer {at}{scope}")));
         };
-        let invalid = |why: &str| {
-            unauthorized(
-                format!("the token does not count: {why}"),
-                &format!("Bearer {at}, error=\"invalid_token\""),
-            )
-        };
-        let header = decode_header(token).map_err(|_| invalid("it isn't a JSON Web Token"))?;
+        let header = decode_header(token).map_err(|_| invalid(&at, "it isn't a JSON Web Token"))?;
         if !ALGORITHMS.contains(&header.alg) {
-            return Err(invalid("it is signed in a way that is not taken"));
+            return Err(invalid(&at, "it is signed in a way that is not taken"));
         }
         // A token with critical extensions must be understood, and no extension is known here.
         if critical(token) {
-            return Err(invalid("it says that something is critical which is not known here"));
+            return Err(invalid(&at, "it says that something is critical which is not known here"));
         }
         let mut why = "it is signed with no key of the authorization server";
         let mut claims = None;
@@ -216,11 +210,12 @@ impl Tokens {
                 Err(error) => why = reason(error.kind()),
             }
         }
-        let claims = claims.ok_or_else(|| invalid(why))?;
+        let claims = claims.ok_or_else(|| invalid(&at, why))?;
         // Nothing here proves that the caller has the key.
         let is_dpop = header.typ.is_some_and(|typ| typ.to_ascii_lowercase().contains("dpop"));
         if is_dpop || claims.cnf.is_some() {
             return Err(invalid(
+                &at,
                 "it is bound to a key (`cnf`, DPoP), and only bearer tokens are taken",
             ));
         }
@@ -240,7 +235,7 @@ impl Tokens {
             || claims.sub.len() > NAME
             || claims.sub.chars().any(char::is_control)
         {
-            return Err(invalid("its `sub` isn't a name"));
+            return Err(invalid(&at, "its `sub` isn't a name"));
         }
         let caller: Arc<str> = json!([self.issuer, claims.sub]).to_string().into();
         match &self.owner {
@@ -276,7 +271,10 @@ impl Claims {
 /// The token of a request.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut brought = headers.get_all(AUTHORIZATION).iter();
-    let (value, None) = (brought.next()?.to_str().ok()?, brought.next()) else { return None };
+    let value = brought.next()?.to_str().ok()?;
+    if brought.next().is_some() {
+        return None;
+    }
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN)
@@ -290,6 +288,14 @@ fn another_caller() -> Refused {
         why: "this server works in the directory of another user (`sub`), who came first; start a server for each user, or set `shared_workspace = true` in [serve] to let all users work in its directory".to_owned(),
         challenge: None,
     }
+}
+
+/// The refusal of a token. `at`: the address of the metadata, for the challenge.
+fn invalid(at: &str, why: &str) -> Refused {
+    unauthorized(
+        format!("the token does not count: {why}"),
+        &format!("Bearer {at}, error=\"invalid_token\""),
+    )
 }
 
 fn unauthorized(why: String, challenge: &str) -> Refused {

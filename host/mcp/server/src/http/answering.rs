@@ -92,7 +92,8 @@ impl Answering {
         own_origins: Vec<String>,
         folders: &Folders,
     ) -> Result<Self, ServeError> {
-        let (metrics, streams) = (Metrics::new(), CancellationToken::new());
+        let metrics = Metrics::new();
+        let streams = CancellationToken::new();
         let connections = Arc::new(Connections::new(folders)?);
         let mut config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(place.hosts(&settings))
@@ -186,9 +187,10 @@ impl Answering {
         match (request.method(), path) {
             (&Method::OPTIONS, PATH) if allowed_origin => Ok(preflight()),
             (&Method::GET | &Method::HEAD, "/healthz") => {
-                Ok(match self.draining.load(Ordering::Relaxed) {
-                    false => refused(StatusCode::OK, "ok"),
-                    true => refused(StatusCode::SERVICE_UNAVAILABLE, "ending"),
+                Ok(if self.draining.load(Ordering::Relaxed) {
+                    refused(StatusCode::SERVICE_UNAVAILABLE, "ending")
+                } else {
+                    refused(StatusCode::OK, "ok")
                 })
             }
             (&Method::GET, _)
@@ -298,12 +300,13 @@ impl Answering {
             caller.forget(connection);
         }
         parts.extensions.insert(held.working());
-        // It has served its purpose.
+        // The header has served its purpose.
         parts.headers.remove(AUTHORIZATION);
         // A stream without requests ends with the server.
-        let unanswered = match parts.method == Method::POST {
-            true => Arc::clone(&self.unanswered).try_acquire_owned().ok(),
-            false => None,
+        let unanswered = if parts.method == Method::POST {
+            Arc::clone(&self.unanswered).try_acquire_owned().ok()
+        } else {
+            None
         };
         let body = self.body(body, &held).await?;
         if let Some(id) = &connection {
@@ -435,13 +438,17 @@ fn is_json(headers: &HeaderMap) -> bool {
     let mut parts = told.split(';').map(str::trim);
     let is_json =
         parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
-    let is_utf8 = |part: &str| match part.split_once('=') {
+    is_json && parts.all(allows_utf8) && headers.get_all(CONTENT_TYPE).iter().count() == 1
+}
+
+/// Whether a parameter of a media type isn't another charset than UTF-8.
+fn allows_utf8(parameter: &str) -> bool {
+    match parameter.split_once('=') {
         Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
             value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
         }
         _ => true,
-    };
-    is_json && parts.all(is_utf8) && headers.get_all(CONTENT_TYPE).iter().count() == 1
+    }
 }
 
 /// The response to a body that isn't a message.
@@ -458,8 +465,11 @@ fn parse_error(body: &[u8]) -> Answer {
 /// The session's name from a caller.
 fn session_name(value: &HeaderValue) -> Option<&str> {
     let name = value.to_str().ok()?;
-    let right = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    ((1..=MAX_SESSION).contains(&name.len()) && name.bytes().all(right)).then_some(name)
+    let is_valid = (1..=MAX_SESSION).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+    is_valid.then_some(name)
 }
 
 /// Preflight requests of browsers.
@@ -486,7 +496,7 @@ fn refused(status: StatusCode, why: impl AsRef<str>) -> Answer {
     answer
 }
 
-/// Refused for now.
+/// The response to a request that is refused for now.
 fn retry_later(status: StatusCode, why: impl AsRef<str>, wait: Duration) -> Answer {
     let mut answer = refused(status, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil() as u64));

@@ -77,7 +77,7 @@ struct State {
     sessions: HashMap<String, (Session, Instant)>,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Too many requests of the caller are open.
@@ -120,7 +120,8 @@ impl Caller {
     /// A token bucket that holds a minute's requests and fills evenly.
     fn take_token(&self, now: Instant) -> Result<(), Refusal> {
         let mut state = self.state();
-        let (most, since) = (self.per_minute as f64, std::mem::replace(&mut state.since, now));
+        let most = self.per_minute as f64;
+        let since = std::mem::replace(&mut state.since, now);
         if self.per_minute == 0 {
             return Ok(());
         }

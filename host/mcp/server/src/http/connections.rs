@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -75,23 +76,26 @@ impl Listener {
     ///
     /// The address is in use, or the system refuses it.
     pub(super) async fn bind(place: &ListenAddress) -> Result<(Self, ListenAddress), ServeError> {
-        let failed = |error: io::Error| ServeError::Listen { place: place.to_string(), error };
-        match place {
-            ListenAddress::Tcp(address) => {
-                let listener = TcpListener::bind(address).await.map_err(failed)?;
-                let address = listener.local_addr().map_err(failed)?;
-                Ok((Self::Tcp(listener), ListenAddress::Tcp(address)))
-            }
-            ListenAddress::Unix(path) => {
-                remove_unused_socket(path).await.map_err(failed)?;
-                let listener = UnixListener::bind(path).map_err(failed)?;
-                let _bound = Bound::new(path);
-                // The user of an earlier connection is checked like any other.
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-                    .map_err(failed)?;
-                Ok((Self::Unix { listener, _bound }, place.clone()))
-            }
-        }
+        let bound = match place {
+            ListenAddress::Tcp(address) => Self::bind_tcp(address).await,
+            ListenAddress::Unix(path) => Self::bind_unix(path).await,
+        };
+        bound.map_err(|error| ServeError::Listen { place: place.to_string(), error })
+    }
+
+    async fn bind_tcp(address: &SocketAddr) -> io::Result<(Self, ListenAddress)> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok((Self::Tcp(listener), ListenAddress::Tcp(address)))
+    }
+
+    async fn bind_unix(path: &Path) -> io::Result<(Self, ListenAddress)> {
+        remove_unused_socket(path).await?;
+        let listener = UnixListener::bind(path)?;
+        let _bound = Bound::new(path);
+        // The user of an earlier connection is checked like any other.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        Ok((Self::Unix { listener, _bound }, ListenAddress::Unix(path.to_owned())))
     }
 
     /// A connection and its peer.
@@ -150,7 +154,7 @@ async fn remove_unused_socket(path: &Path) -> io::Result<()> {
 pub(super) struct Open(GracefulShutdown);
 
 impl Open {
-    /// Ends each after its current response.
+    /// Ends each connection after its current response.
     pub(super) async fn closed_within(self, patience: Duration) {
         if timeout(patience, self.0.shutdown()).await.is_err() {
             tracing::warn!("connections whose clients read no further are cut");
@@ -214,7 +218,8 @@ async fn serve(
 ) {
     let _counted = answering.metrics.connection();
     let service = service_fn(|request| {
-        let (answering, visitor) = (Arc::clone(&answering), Arc::clone(&visitor));
+        let answering = Arc::clone(&answering);
+        let visitor = Arc::clone(&visitor);
         async move { Ok::<_, Infallible>(answering.answer(request, &visitor).await) }
     });
     let connection = http1::Builder::new()

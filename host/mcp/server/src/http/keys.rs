@@ -1,4 +1,4 @@
-//! Fetches the keys of an authorization server, and decides which may have signed a token.
+//! Fetches the keys of an authorization server, and decides which keys may have signed a token.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ const TRIED: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 const BYTES: usize = 256 << 10;
 
-/// What the requests are for, in their records.
+/// The purpose of the requests, in their records.
 const PURPOSE: &str = "oauth keys";
 
 /// The obstacle to using the keys of an authorization server.
@@ -98,12 +98,11 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// They aren't available or aren't valid.
+    /// The keys aren't available or aren't valid.
     pub(super) async fn new(keys: &str, door: OutboundClient) -> Result<Self, ServeError> {
-        let wrong = |error: KeysError| ServeError::Settings(setting_error(keys, &error));
-        let source = source(keys).map_err(wrong)?;
-        let set = source.read(&door).await.map_err(wrong)?;
-        let set = Set { keys: set, since: Instant::now() };
+        let source = source(keys).map_err(|error| wrong(keys, &error))?;
+        let read = source.read(&door).await.map_err(|error| wrong(keys, &error))?;
+        let set = Set { keys: read, since: Instant::now() };
         Ok(Self { source, door, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
     }
 
@@ -136,14 +135,11 @@ impl Keys {
     /// The keys, at most a few, and whether they are old.
     fn known(&self, id: Option<&str>, algorithm: Algorithm) -> (Vec<DecodingKey>, bool) {
         let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
-        let fits = |key: &&Jwk| {
-            let by_name = id.is_none_or(|id| key.common.key_id.as_deref() == Some(id));
-            by_name && checks(key, algorithm)
-        };
         let found = set
             .keys
             .iter()
-            .filter(fits)
+            .filter(|key| id.is_none_or(|id| key.common.key_id.as_deref() == Some(id)))
+            .filter(|key| checks(key, algorithm))
             .filter_map(|key| DecodingKey::from_jwk(key).ok())
             .take(TRIED);
         (found.collect(), set.since.elapsed() > FRESH)
@@ -183,14 +179,19 @@ pub(super) fn source(keys: &str) -> Result<Source, KeysError> {
         return Err(KeysError::NoSource);
     }
     if !keys.contains("://") {
-        return match Path::new(keys).is_absolute() {
-            true => Ok(Source::File(PathBuf::from(keys))),
-            false => Err(KeysError::RelativePath),
+        return if Path::new(keys).is_absolute() {
+            Ok(Source::File(PathBuf::from(keys)))
+        } else {
+            Err(KeysError::RelativePath)
         };
     }
-    // Who answers decides who is let in, so http is for this machine alone.
+    // The server of the keys decides which callers are let in, so http is for this machine alone.
     check_url(keys)?;
     Ok(Source::Url(keys.to_owned()))
+}
+
+fn wrong(keys: &str, error: &KeysError) -> ServeError {
+    ServeError::Settings(setting_error(keys, error))
 }
 
 /// The error in the setting.
@@ -243,10 +244,7 @@ fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, KeysError> {
             key.common.public_key_use.as_ref().is_none_or(|key| *key == PublicKeyUse::Signature)
         })
         .collect();
-    match keys.is_empty() {
-        true => Err(KeysError::NoKey),
-        false => Ok(keys),
-    }
+    if keys.is_empty() { Err(KeysError::NoKey) } else { Ok(keys) }
 }
 
 /// Makes `ring` the cryptography of the crates for tokens and TLS, once. An embedding program may
@@ -278,34 +276,46 @@ impl JwtVerifier for Ring {
     }
 }
 
+/// The way of `ring` to check the signatures of an algorithm.
+enum Check {
+    Rsa(&'static signature::RsaParameters),
+    Other(AlgorithmFamily, &'static dyn signature::VerificationAlgorithm),
+}
+
+impl Check {
+    fn from_algorithm(algorithm: Algorithm) -> Option<Self> {
+        Some(match algorithm {
+            Algorithm::RS256 => Self::Rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
+            Algorithm::RS384 => Self::Rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
+            Algorithm::RS512 => Self::Rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
+            Algorithm::PS256 => Self::Rsa(&signature::RSA_PSS_2048_8192_SHA256),
+            Algorithm::PS384 => Self::Rsa(&signature::RSA_PSS_2048_8192_SHA384),
+            Algorithm::PS512 => Self::Rsa(&signature::RSA_PSS_2048_8192_SHA512),
+            Algorithm::ES256 => {
+                Self::Other(AlgorithmFamily::Ec, &signature::ECDSA_P256_SHA256_FIXED)
+            }
+            Algorithm::ES384 => {
+                Self::Other(AlgorithmFamily::Ec, &signature::ECDSA_P384_SHA384_FIXED)
+            }
+            Algorithm::EdDSA => Self::Other(AlgorithmFamily::Ed, &signature::ED25519),
+            _ => return None,
+        })
+    }
+}
+
 impl ::signature::Verifier<Vec<u8>> for Ring {
     fn verify(&self, message: &[u8], signed: &Vec<u8>) -> Result<(), ::signature::Error> {
-        let rsa = |parameters: &signature::RsaParameters| match (self.key.family(), self.key.kind())
-        {
-            (AlgorithmFamily::Rsa, DecodingKeyKind::RsaModulusExponent { n, e }) => {
+        let checked = match (Check::from_algorithm(self.algorithm), self.key.kind()) {
+            (Some(Check::Rsa(parameters)), DecodingKeyKind::RsaModulusExponent { n, e })
+                if self.key.family() == AlgorithmFamily::Rsa =>
+            {
                 RsaPublicKeyComponents { n, e }.verify(parameters, message, signed)
             }
-            _ => Err(ring::error::Unspecified),
-        };
-        let other = |family: AlgorithmFamily,
-                     algorithm: &'static dyn signature::VerificationAlgorithm| {
-            match self.key.kind() {
-                DecodingKeyKind::SecretOrDer(key) if self.key.family() == family => {
-                    UnparsedPublicKey::new(algorithm, key).verify(message, signed)
-                }
-                _ => Err(ring::error::Unspecified),
+            (Some(Check::Other(family, algorithm)), DecodingKeyKind::SecretOrDer(key))
+                if self.key.family() == family =>
+            {
+                UnparsedPublicKey::new(algorithm, key).verify(message, signed)
             }
-        };
-        let checked = match self.algorithm {
-            Algorithm::RS256 => rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
-            Algorithm::RS384 => rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
-            Algorithm::RS512 => rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
-            Algorithm::PS256 => rsa(&signature::RSA_PSS_2048_8192_SHA256),
-            Algorithm::PS384 => rsa(&signature::RSA_PSS_2048_8192_SHA384),
-            Algorithm::PS512 => rsa(&signature::RSA_PSS_2048_8192_SHA512),
-            Algorithm::ES256 => other(AlgorithmFamily::Ec, &signature::ECDSA_P256_SHA256_FIXED),
-            Algorithm::ES384 => other(AlgorithmFamily::Ec, &signature::ECDSA_P384_SHA384_FIXED),
-            Algorithm::EdDSA => other(AlgorithmFamily::Ed, &signature::ED25519),
             _ => Err(ring::error::Unspecified),
         };
         checked.map_err(|_| ::signature::Error::new())

@@ -38,9 +38,10 @@ impl FromStr for ListenAddress {
     fn from_str(text: &str) -> Result<Self, ListenAddressError> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = PathBuf::from(path);
-            return match path.is_absolute() {
-                true => Ok(Self::Unix(path)),
-                false => Err(ListenAddressError::RelativeSocket),
+            return if path.is_absolute() {
+                Ok(Self::Unix(path))
+            } else {
+                Err(ListenAddressError::RelativeSocket)
             };
         }
         if let Ok(port) = text.parse() {
@@ -69,22 +70,21 @@ impl ListenAddress {
     ///
     /// The line that is missing.
     pub(super) fn check(&self, settings: &Serve, tls: bool) -> Result<(), ServeError> {
-        let wrong = |why: String| Err(ServeError::Settings(why));
         let Self::Tcp(address) = self else { return Ok(()) };
         if is_local(address.ip()) {
             return Ok(());
         }
         if !tls && !settings.plain_http {
-            return wrong(format!(
+            return Err(ServeError::Settings(format!(
                 "other machines reach {address}, and without TLS tokens travel as they are. Name `certificate` and `key` in [serve], or say \
                  `plain_http = true` there where a proxy in front speaks TLS"
-            ));
+            )));
         }
         if settings.url.is_empty() {
-            return wrong(format!(
+            return Err(ServeError::Settings(format!(
                 "other machines reach {address}: say in [serve] by which name they do, `url = \"https://toolhold.example.com\"` for instance. \
                  A request for any other host is refused"
-            ));
+            )));
         }
         Ok(())
     }

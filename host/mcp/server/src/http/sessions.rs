@@ -1,9 +1,9 @@
 //! Keeps the HTTP sessions of clients of the revisions before 2026-07-28, also over a restart.
 //!
-//! A request names its connection in `Mcp-Session-Id`. After the ID comes a seal over it and the
-//! caller, so that nobody can use another's connection. The client's handshake is stored on disk,
-//! so that each server of the user can continue its connection, for example this one after a
-//! restart.
+//! A request names its connection in `Mcp-Session-Id`. After the ID comes a seal over the ID and
+//! the caller, so that no caller can use the connection of another caller. The client's handshake
+//! is stored on disk, so that each server of the user can continue its connection, for example this
+//! one after a restart.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,8 +32,8 @@ use toolhold_core::{HostError, state};
 use super::callers::CallerPlace;
 use crate::approver::{FOLDER, KEY, seconds};
 
-/// Time after which an idle connection is dropped from memory. It stays on disk, so only running
-/// work counts, and that takes no longer: a call, or a question to a person.
+/// Time after which an idle connection is dropped from memory. The connection stays on disk, so
+/// only running work matters, which takes no longer: a call, or a question to a person.
 const SILENT: Duration = Duration::from_secs(2 * 3600);
 
 /// Time for which an answer is kept for a client that lost its connection.
@@ -123,8 +123,8 @@ impl SessionManager for Connections {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let handle = self.local.sessions.read().await.get(id).cloned();
-        let handle = handle.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
+        let known = self.local.sessions.read().await.get(id).cloned();
+        let handle = known.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
         let receiver = handle.establish_request_wise_channel().await?;
         let held = match &message {
             JsonRpcMessage::Request(request) => {
@@ -202,7 +202,7 @@ struct KeptAnswers {
     request: u64,
     /// The slot of the request, held while its answer is kept.
     held: Option<CallerPlace>,
-    /// Whether the client has it.
+    /// Whether the client has the answer.
     read: bool,
 }
 
@@ -272,9 +272,10 @@ impl SessionStore for Handshakes {
     }
 
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
-        let (id, said) = (id.to_owned(), serde_json::to_string(state)?);
+        let id = id.to_owned();
+        let said = serde_json::to_string(state)?;
         if said.len() > MOST_BYTES {
-            // It is served like any other until this process ends.
+            // The client is served like any other until this process ends.
             return Ok(());
         }
         self.change(move |known, now| {

@@ -49,12 +49,10 @@ pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeErr
 
 fn named<'a>(key: &str, path: &'a str) -> Result<&'a Path, ServeError> {
     let path = Path::new(path);
-    match path.is_absolute() {
-        true => Ok(path),
-        false => Err(ServeError::Settings(format!(
-            "`{key} = {path:?}` in [serve] isn't an absolute path"
-        ))),
+    if path.is_absolute() {
+        return Ok(path);
     }
+    Err(ServeError::Settings(format!("`{key} = {path:?}` in [serve] isn't an absolute path")))
 }
 
 fn read_error(key: &str, path: &str, error: &pem::Error) -> ServeError {

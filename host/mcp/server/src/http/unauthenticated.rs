@@ -1,5 +1,5 @@
 //! Limits the connections that have sent no token so far: a few, with slots of their own. If there
-//! are too many, the oldest is closed, so that clients that only connect never block those that
+//! are too many, the oldest is closed, so that clients that only connect never block clients that
 //! call.
 
 use std::collections::VecDeque;
@@ -71,23 +71,24 @@ impl Newcomers {
 }
 
 impl Newcomer {
-    /// It has authenticated and gets a slot among the others. `false`: there is none, or it was
-    /// closed before.
+    /// Gives an authenticated connection a slot. Returns `false` if there is no slot, or the
+    /// connection was closed before.
     pub(super) async fn admit(&self) -> bool {
-        let place = || async {
-            // From here on, connections without a token can't close it.
-            self.forget();
-            if self.leave.is_cancelled() {
-                return Err(());
-            }
-            if let Ok(place) = Arc::clone(&self.all.places).try_acquire_owned() {
-                return Ok(place);
-            }
-            let _waits = self.all.patient.try_acquire().map_err(drop)?;
-            let place = timeout(PATIENCE, Arc::clone(&self.all.places).acquire_owned()).await;
-            place.ok().and_then(Result::ok).ok_or(())
-        };
-        self.place.get_or_try_init(place).await.is_ok()
+        self.place.get_or_try_init(|| self.take_place()).await.is_ok()
+    }
+
+    async fn take_place(&self) -> Result<OwnedSemaphorePermit, ()> {
+        // From here on, connections without a token can't close this connection.
+        self.forget();
+        if self.leave.is_cancelled() {
+            return Err(());
+        }
+        if let Ok(place) = Arc::clone(&self.all.places).try_acquire_owned() {
+            return Ok(place);
+        }
+        let _waits = self.all.patient.try_acquire().map_err(drop)?;
+        let place = timeout(PATIENCE, Arc::clone(&self.all.places).acquire_owned()).await;
+        place.ok().and_then(Result::ok).ok_or(())
     }
 
     fn forget(&self) {

@@ -103,7 +103,7 @@ impl Drop for Connection {
 
 impl Server {
     /// A server for the tools of a host, whose clients are asked as `approvals` says. `folders`:
-    /// those of the host.
+    /// the folders of the host.
     ///
     /// # Errors
     ///
@@ -121,7 +121,8 @@ impl Server {
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
         let live = Arc::new(LiveHost::new(host));
         let calls = Calls::new(Arc::clone(&live));
-        let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));
+        let asking = Arc::new(asking);
+        let tickets = Arc::new(tickets);
         let extras = Arc::new(NoExtras);
         let structured = Structured::default();
         Ok(Self {
@@ -156,11 +157,11 @@ impl Server {
 
     /// The structured answers for a client: as configured, unless it asks for all.
     fn structured(&self, client: Option<&ClientCapabilities>) -> Structured {
-        let asks =
-            || client?.extensions.as_ref()?.contains_key(STRUCTURED).then_some(Structured::Always);
+        let extensions = client.and_then(|client| client.extensions.as_ref());
+        let asks_for_all = extensions.is_some_and(|all| all.contains_key(STRUCTURED));
         match self.structured {
-            Structured::Auto => asks().unwrap_or_default(),
-            said => said,
+            Structured::Auto if asks_for_all => Structured::Always,
+            structured => structured,
         }
     }
 
@@ -169,18 +170,20 @@ impl Server {
         Self { calls: self.calls.counted(metrics), ..self.clone() }
     }
 
-    /// The same for one connection: with a session, or with those that its requests name.
+    /// The server of one connection: with a session, or with the sessions that its requests name.
     pub(crate) fn connection(&self, session: Option<Session>) -> Self {
         Self { session, connection: Arc::default(), ..self.clone() }
     }
 
     /// The session of a request: the connection's, or the authenticated caller's.
     fn session(&self, extensions: &Extensions) -> Result<Session, ErrorData> {
-        let told =
-            || extensions.get::<http::request::Parts>()?.extensions.get::<Session>().cloned();
-        self.session
-            .clone()
-            .or_else(told)
+        if let Some(session) = &self.session {
+            return Ok(session.clone());
+        }
+        extensions
+            .get::<http::request::Parts>()
+            .and_then(|parts| parts.extensions.get::<Session>())
+            .cloned()
             .ok_or_else(|| ErrorData::internal_error("the request has no session", None))
     }
 
@@ -227,14 +230,14 @@ struct Watch {
     changes: tokio::sync::watch::Receiver<u64>,
     /// Changes of the host.
     replacements: tokio::sync::watch::Receiver<u64>,
-    /// The tools that the client knows. `None`: it may still ask for the first time.
+    /// The tools that the client knows. `None`: the client may still ask for the first time.
     before: Option<Vec<Arc<Definition>>>,
     gone: CancellationToken,
     end: CancellationToken,
 }
 
 impl Watch {
-    /// Waits for a change. `false`: there will be none.
+    /// Waits for a change. Returns `false` if there will be no change.
     async fn changed(&mut self) -> bool {
         if self.before.is_none() {
             self.before = self.list().await;
@@ -295,9 +298,9 @@ impl ServerHandler for Server {
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        let old =
-            |version: &&ProtocolVersion| version.as_str() >= ProtocolVersion::V_2025_03_26.as_str();
-        ProtocolVersion::KNOWN_VERSIONS.iter().filter(old).cloned().collect()
+        let oldest = ProtocolVersion::V_2025_03_26.as_str();
+        let known = ProtocolVersion::KNOWN_VERSIONS.iter();
+        known.filter(|version| version.as_str() >= oldest).cloned().collect()
     }
 
     async fn initialize(
@@ -398,11 +401,10 @@ impl ServerHandler for Server {
         let method = request.method.as_str();
         let gone = BEFORE.contains(&method)
             && context.protocol_version().is_some_and(|version| !version.has_initialize());
-        Err(match METHODS.contains(&method) && !gone {
-            true => ErrorData::invalid_params(format!("invalid parameters of `{method}`"), None),
-            false => {
-                ErrorData::new(ErrorCode::METHOD_NOT_FOUND, cut(method, METHOD).to_owned(), None)
-            }
+        Err(if METHODS.contains(&method) && !gone {
+            ErrorData::invalid_params(format!("invalid parameters of `{method}`"), None)
+        } else {
+            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, cut(method, METHOD).to_owned(), None)
         })
     }
 
@@ -446,18 +448,13 @@ impl ServerHandler for Server {
             };
         }
         if request.name != prompts::TOOLS {
-            let unknown = || {
+            let prompt = self.extras.prompt(&session, &request).await.unwrap_or_else(|| {
                 Err(ErrorData::invalid_params(
                     format!("there is no such prompt; there is `{}`", prompts::TOOLS),
                     None,
                 ))
-            };
-            return self
-                .extras
-                .prompt(&session, &request)
-                .await
-                .unwrap_or_else(unknown)
-                .map(GetPromptResponse::from);
+            });
+            return prompt.map(GetPromptResponse::from);
         }
         let host = self.live.current();
         let tools = tools::list(&host, &session)?;
@@ -485,13 +482,12 @@ impl ServerHandler for Server {
             }
             _ => self.extras.completed(&session, &request).await,
         };
-        let unknown = || {
+        completion.map(CompleteResult::new).ok_or_else(|| {
             ErrorData::invalid_params(
                 "nothing of that name has arguments that can be completed",
                 None,
             )
-        };
-        completion.map(CompleteResult::new).ok_or_else(unknown)
+        })
     }
 
     async fn list_resources(
@@ -549,15 +545,12 @@ impl ServerHandler for Server {
                 Response::Task(_) => Err(ErrorData::internal_error("it became a task", None)),
             };
         }
-        let read = match request.uri.starts_with(resources::OWN) {
-            true => {
-                let host = self.live.current();
-                Box::pin(resources::read(&host, &session, &self.folders, &request.uri)).await
-            }
-            false => {
-                let missing = || Err(resources::not_found(&request.uri));
-                self.extras.resource(&session, &request.uri).await.unwrap_or_else(missing)
-            }
+        let read = if request.uri.starts_with(resources::OWN) {
+            let host = self.live.current();
+            Box::pin(resources::read(&host, &session, &self.folders, &request.uri)).await
+        } else {
+            let found = self.extras.resource(&session, &request.uri).await;
+            found.unwrap_or_else(|| Err(resources::not_found(&request.uri)))
         };
         read.map(ReadResourceResponse::from)
     }

@@ -17,21 +17,21 @@ use crate::parked::{RequiredInput, WaitingCall};
 use crate::progress::ProgressSender;
 use crate::tasks::{StartedTask, Task};
 
-/// What a client calls.
+/// A call as a client asks for it.
 pub(super) struct ClientCall {
     pub(super) tool: String,
     pub(super) arguments: JsonObject,
-    /// The client's answers to what the request ended with before, and the ticket.
+    /// The client's answers to the question with which the request ended before, and the ticket.
     pub(super) responses: Option<InputResponses>,
     pub(super) ticket: Option<String>,
     /// Whether it may be answered with a task.
     pub(super) may_be_task: bool,
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(super) enum Response {
     Answer(Box<Answer>, Structured),
-    /// What the client has to ask before it repeats the request.
+    /// The question that the client has to ask before it repeats the request.
     Required(InputRequiredResult),
     Task(Arc<Task>),
 }
@@ -50,8 +50,8 @@ impl Server {
         let ClientCall { tool, arguments, responses, ticket, may_be_task } = call;
         let session = self.session(&context.extensions)?;
         let (begun, structured, asks) = {
-            let client = context.client_capabilities();
-            let client = client.as_ref();
+            let capabilities = context.client_capabilities();
+            let client = capabilities.as_ref();
             let begun =
                 (may_be_task && takes_tasks(context, client)).then(Arc::<StartedTask>::default);
             (begun, self.structured(client), client.map(ClientAsks::new).unwrap_or_default())
@@ -77,7 +77,8 @@ impl Server {
             .await?,
         );
         let token = context.meta.get_progress_token();
-        let (telling, told) = (token.is_some() || begun.is_some())
+        let tells = token.is_some() || begun.is_some();
+        let (telling, told) = tells
             .then(|| ProgressSender::begin(&context.peer, token, begun.clone(), tool.clone()))
             .map_or((None, None), |(telling, told)| (Some(Arc::new(telling)), told));
         let questions = approver.take_questions();
@@ -150,9 +151,9 @@ impl Server {
                     .as_ref()
                     .err()
                     .is_some_and(|failure| failure.category == Category::ConfirmationRequired);
-                Ok(match required().filter(|_| asked) {
-                    Some(required) => Response::Required(required),
-                    None => Response::Answer(answer, structured),
+                Ok(match required() {
+                    Some(required) if asked => Response::Required(required),
+                    _ => Response::Answer(answer, structured),
                 })
             }
             CallResponse::Lost => Err(ErrorData::internal_error("the call ended early", None)),
