@@ -1,4 +1,5 @@
-//! Finds the skills of the user and of a project, and which of a project's are trusted.
+//! Finds the skills of the user and of a project, and checks which of a project's skills are
+//! trusted.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -27,9 +28,9 @@ pub(crate) const PROJECT_FOLDERS: [&str; 3] =
 /// The skills that were found at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Skills {
-    /// Those that models get, in order of their names.
+    /// The skills that models get, in order of their names.
     pub usable: Vec<Skill>,
-    /// Those of the project that don't count.
+    /// The project's skills that models don't get yet.
     pub untrusted: Vec<Skill>,
     /// Folders that are no skills, and skills that don't count, each with the reason.
     pub left_out: Vec<String>,
@@ -38,11 +39,11 @@ pub struct Skills {
 }
 
 impl Skills {
-    /// Finds them. Blocks.
+    /// Finds the skills. Blocks.
     ///
     /// # Errors
     ///
-    /// What a person has trusted can't be read.
+    /// The list of trusted skills can't be read.
     pub fn find(config: &Config, folders: &Folders, directory: &Path) -> Result<Self, HostError> {
         let mut found = Self::default();
         if !config.values.skills.enabled {
@@ -106,9 +107,9 @@ impl Skills {
         }
     }
 
-    /// The real path of a folder. `None`: it doesn't exist.
+    /// The real path of a folder. `None`: the folder doesn't exist.
     fn real(&mut self, path: &Path) -> Option<PathBuf> {
-        // Each folder above takes a system call of its own, and mostly there is none.
+        // Each folder above takes a system call of its own, and mostly the path doesn't exist.
         if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             return None;
         }
@@ -126,13 +127,15 @@ impl Skills {
         SkillFolder::open(path, owners).map_err(|error| self.leave_out(path, error)).ok()
     }
 
-    /// Adds the skills of a folder. `trusted`: what a person has seen, if it is a project's.
+    /// Adds the skills of a folder. `trusted`: the skills that a person has seen, if the folder is
+    /// a project's.
     fn add_all(&mut self, root: &SkillFolder, trusted: Option<&BTreeMap<String, String>>) {
         let (names, is_cut) = match root.names(MAX_ENTRIES) {
             Ok(names) => names,
             Err(error) => return self.leave_out(&root.path, error),
         };
-        let (mut more, mut looked_at) = (0, 0);
+        let mut more = 0;
+        let mut looked_at = 0;
         for name in names {
             let path = root.path.join(&name);
             let folder = match root.folder(&name) {
@@ -145,7 +148,7 @@ impl Skills {
                 }
             };
             looked_at += 1;
-            // Those that don't count take time too, and a project's count for nothing yet.
+            // Skills that models don't get take time too, and a project's skills may all be such.
             if self.usable.len() + self.untrusted.len() >= MAX_SKILLS || looked_at > MAX_SKILLS {
                 more += 1;
                 continue;
@@ -167,9 +170,10 @@ impl Skills {
             };
             let description = text.description;
             let skill = Skill { name, description, folder: folder.path, origin, digest };
-            match skill.origin.counts() {
-                true => self.usable.push(skill),
-                false => self.untrusted.push(skill),
+            if skill.origin.counts() {
+                self.usable.push(skill);
+            } else {
+                self.untrusted.push(skill);
             }
         }
         if more > 0 || is_cut {
@@ -180,7 +184,7 @@ impl Skills {
     }
 }
 
-/// Where a skill comes from, the digest of its files if they are trusted, and its text.
+/// The origin of a skill, the digest of its files if they are trusted, and its text.
 fn read(
     folder: &SkillFolder,
     trusted: Option<&BTreeMap<String, String>>,
@@ -204,12 +208,12 @@ fn read(
 ///
 /// # Errors
 ///
-/// The list of what is trusted can't be read.
+/// The list of trusted skills can't be read.
 pub fn trusted_skills(directory: &Path, folders: &Folders) -> Result<Vec<PathBuf>, HostError> {
     let trusted = config::trusted(folders)?.into_keys().map(PathBuf::from);
-    let is_below = |path: &PathBuf| {
+    let below = trusted.filter(|path| {
         let parent = path.parent();
         PROJECT_FOLDERS.iter().any(|folder| parent == Some(&directory.join(folder)))
-    };
-    Ok(trusted.filter(is_below).collect())
+    });
+    Ok(below.collect())
 }

@@ -84,12 +84,12 @@ impl From<Errno> for FolderError {
     }
 }
 
-/// Who may own and write the files of a skill.
+/// The users who may own and write the files of a skill.
 #[derive(Clone, Copy, Debug)]
 pub enum Owners {
     /// The user and root.
     User,
-    /// Anybody: only bytes count that a person has seen.
+    /// Anybody: only bytes that a person has seen are used.
     Any,
 }
 
@@ -145,7 +145,7 @@ pub struct FileTree {
     pub files: Vec<TreeFile>,
     /// Links and other things that aren't read.
     pub others: Vec<String>,
-    /// What others may have written, with the reason.
+    /// The files that other users may have written, each with the reason.
     pub foreign: Vec<String>,
 }
 
@@ -179,7 +179,7 @@ impl SkillFolder {
         Ok(Self { dir, path: path.to_owned(), owners })
     }
 
-    /// Opens a folder of it. `None`: it isn't there, or is something else.
+    /// Opens a folder in this folder. `None`: there is no such folder.
     pub fn folder(&self, name: &str) -> Option<Result<Self, FolderError>> {
         let dir = match open_folder(self.dir.as_fd(), name) {
             Ok(dir) => dir,
@@ -195,7 +195,8 @@ impl SkillFolder {
     /// The names in it, in order, without those that begin with a dot and those that aren't UTF-8.
     /// At most `most`, and whether there are more.
     pub fn names(&self, most: usize) -> Result<(Vec<String>, bool), FolderError> {
-        let (mut names, mut is_cut) = (Vec::new(), false);
+        let mut names = Vec::new();
+        let mut is_cut = false;
         for entry in Dir::read_from(&self.dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().to_str() else { continue };
@@ -238,9 +239,9 @@ impl SkillFolder {
         Ok(FileBytes { bytes, is_cut })
     }
 
-    /// Opens a regular file. Whatever stands there, it waits for nothing.
+    /// Opens a regular file. This waits for nothing, whatever has the name.
     fn file(&self, dir: BorrowedFd<'_>, name: &str) -> Result<File, FolderError> {
-        // To open a device may do something.
+        // Opening a device may have an effect.
         let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         regular(&stat)?;
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::RDONLY;
@@ -255,7 +256,7 @@ impl SkillFolder {
     ///
     /// # Errors
     ///
-    /// There are too many files, bytes or levels, or one can't be read.
+    /// There are too many files, bytes or levels, or a file can't be read.
     pub(crate) fn tree(&self, reads: bool) -> Result<FileTree, FolderError> {
         let mut walk = Walk { tree: FileTree::default(), entries: 0, bytes: 0, reads };
         self.walk(self.dir.as_fd(), "", 0, &mut walk)?;
@@ -323,7 +324,7 @@ impl Walk {
         let mut digest = Vec::new();
         if self.reads && size <= MAX_TREE - self.bytes {
             let mut hasher = Sha256::new();
-            // It may have grown since.
+            // The file may have grown since.
             let mut bounded = (&mut file).take(MAX_TREE + 1 - self.bytes);
             read = io::copy(&mut bounded, &mut hasher)?;
             digest = hasher.finalize().to_vec();
@@ -342,7 +343,7 @@ impl Walk {
 ///
 /// # Errors
 ///
-/// It may lead out of the folder.
+/// The path may lead out of the folder.
 pub(crate) fn plain_path(path: &str) -> Result<String, FolderError> {
     if path.len() > MAX_PATH || path.contains('\0') {
         return Err(FolderError::InvalidPath);
@@ -351,10 +352,7 @@ pub(crate) fn plain_path(path: &str) -> Result<String, FolderError> {
     if path.starts_with('/') || names.contains(&"..") {
         return Err(FolderError::Outside);
     }
-    match names.is_empty() {
-        true => Err(FolderError::EmptyPath),
-        false => Ok(names.join("/")),
-    }
+    if names.is_empty() { Err(FolderError::EmptyPath) } else { Ok(names.join("/")) }
 }
 
 fn open_folder(above: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {

@@ -1,7 +1,7 @@
 //! Parses the front matter of a `SKILL.md`: YAML between two lines of `---`.
 //!
-//! It is read event by event, so that nothing is built of it but the few values that are used.
-//! Aliases, by which a small text stands for a huge one, are refused.
+//! The YAML is read event by event, so that only the few values that are used are built. Aliases,
+//! by which a small text stands for a huge one, are refused.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 
@@ -18,22 +18,22 @@ const MAX_VALUES: usize = 1024;
 const KNOWN: [&str; 6] =
     ["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
 
-/// What the front matter says.
+/// The content of the front matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontMatter {
     /// The skill's name.
     pub name: Option<String>,
-    /// What it is for.
+    /// The purpose of the skill.
     pub description: Option<String>,
     /// Its licence.
     pub license: Option<String>,
-    /// What it needs.
+    /// The requirements of the skill.
     pub compatibility: Option<String>,
     /// Whether it names tools that it wants to use.
     pub names_tools: bool,
     /// Keys that the documented format doesn't have.
     pub unknown: Vec<String>,
-    /// Why it isn't valid YAML, if it could be read all the same.
+    /// The reason why the text isn't valid YAML, if it could be read all the same.
     pub mistake: Option<YamlError>,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn split(text: &str) -> Result<(&str, &str), FrontMatterError> {
 ///
 /// # Errors
 ///
-/// It isn't YAML, or not the values of a skill.
+/// The text isn't YAML, or doesn't have the values of a skill.
 pub(crate) fn parse(yaml: &str) -> Result<FrontMatter, FrontMatterError> {
     match read(yaml) {
         Ok(read) => Ok(read),
@@ -131,7 +131,7 @@ fn read(yaml: &str) -> Result<FrontMatter, YamlError> {
     let mut is_table = false;
     for (count, event) in Parser::new_from_str(yaml).enumerate() {
         let (event, span) = event.map_err(YamlError::Syntax)?;
-        // The line `---` stands above it.
+        // The line `---` is above the YAML.
         let line = span.start.line() + 1;
         if count > MAX_VALUES {
             return Err(YamlError::TooManyValues(line));
@@ -170,7 +170,7 @@ fn read(yaml: &str) -> Result<FrontMatter, YamlError> {
     if is_table { Ok(read) } else { Err(YamlError::NoKeys) }
 }
 
-/// Sets a value, which stands in this line. `None`: a list or a table.
+/// Sets the value in this line. `None`: a list or a table.
 fn set(
     read: &mut FrontMatter,
     line: usize,
@@ -201,15 +201,16 @@ fn set(
     Ok(())
 }
 
-/// The text with quotes around each value that has none, and stands on the line of its key.
+/// The text with quotes around each value that has no quotes, and is on the line of its key.
 fn quoted(yaml: &str) -> String {
     let mut text = String::new();
     let mut lines = yaml.lines().peekable();
     while let Some(line) = lines.next() {
         let pair = line.split_once(": ").filter(|(key, value)| {
-            let is_key = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
             let begins = value.trim_start().chars().next().unwrap_or('"');
-            !key.is_empty() && key.chars().all(is_key) && !"\"'|>[{&*!%@`#".contains(begins)
+            !key.is_empty()
+                && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+                && !"\"'|>[{&*!%@`#".contains(begins)
         });
         let Some((key, value)) = pair else {
             text += line;

@@ -1,7 +1,7 @@
 //! Skills: folders with a `SKILL.md`, whose instructions a model loads when a task needs them.
 //!
-//! Their texts come from others. What is read is bounded and stays in the skill's folder, and a
-//! model gets nothing of a project's skill before a person has seen it. A skill gives no rights.
+//! Their texts come from others. Reading is bounded and stays in the skill's folder, and a model
+//! gets nothing of a project's skill before a person has seen it. A skill gives no rights.
 
 mod find;
 pub mod folder;

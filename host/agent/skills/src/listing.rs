@@ -32,10 +32,8 @@ pub fn describe_skills(skills: &Skills) -> String {
     let mut shown = 0;
     let mut left = MAX_CHARACTERS;
     for skill in skills {
-        let description = match is_short {
-            true => cut_at_word(&skill.description, SHORT),
-            false => &skill.description,
-        };
+        let description =
+            if is_short { cut_at_word(&skill.description, SHORT) } else { &skill.description };
         let line = format!("- {}: {}\n", skill.name, description.replace(['<', '>'], "'"));
         let Some(less) = left.checked_sub(line.chars().count()) else { break };
         left = less;

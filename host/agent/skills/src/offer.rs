@@ -11,18 +11,18 @@ use crate::tool::SkillLoader;
 
 /// The skills of a host.
 pub struct OfferedSkills {
-    /// Those that there are.
+    /// The skills.
     pub skills: Arc<Skills>,
     /// Whether the tool that loads them lists them.
     pub are_listed: bool,
 }
 
 impl OfferedSkills {
-    /// Those that there are, for clients that get no other text about them. Blocks.
+    /// Finds the skills, for clients that get no other text about them. Blocks.
     ///
     /// # Errors
     ///
-    /// What a person has trusted can't be read.
+    /// The list of trusted skills can't be read.
     pub fn find(loaded: &Config, folders: &Folders) -> Result<Self, HostError> {
         let skills = Skills::find(loaded, folders, &config::working_directory()?)?;
         Ok(Self { skills: Arc::new(skills), are_listed: true })

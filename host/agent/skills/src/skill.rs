@@ -12,7 +12,7 @@ use crate::front_matter::{self, FrontMatter, FrontMatterError};
 /// The file that makes a folder a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// Most bytes of it that are read.
+/// Most bytes of this file that are read.
 pub(crate) const MAX_TEXT: u64 = 256 * 1024;
 
 /// Characters of a skill's name.
@@ -27,7 +27,7 @@ const MAX_COMPATIBILITY: usize = 500;
 /// Lines that the format recommends at most.
 const MAX_LINES: usize = 500;
 
-/// Where a skill comes from, and whether it counts.
+/// The origin of a skill, and whether models get the skill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillOrigin {
@@ -42,7 +42,7 @@ pub enum SkillOrigin {
 }
 
 impl SkillOrigin {
-    /// Whether models get it.
+    /// Whether models get the skill.
     pub fn counts(self) -> bool {
         matches!(self, Self::User | Self::Trusted)
     }
@@ -63,24 +63,34 @@ impl SkillOrigin {
 pub struct Skill {
     /// The name of its folder.
     pub name: String,
-    /// What it is for: one line without control characters.
+    /// The purpose of the skill: one line without control characters.
     pub description: String,
     /// The real path of its folder.
     pub folder: PathBuf,
-    /// Where it comes from, and whether it counts.
+    /// Its origin, and whether models get it.
     pub origin: SkillOrigin,
     /// The digest of its files that a person has seen.
     #[serde(skip)]
     pub(crate) digest: Option<String>,
 }
 
-/// What is wrong with a skill.
+/// A fault of a skill.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkillFinding {
-    /// Whether it isn't used because of that.
+    /// Whether the skill isn't used because of the fault.
     pub is_error: bool,
-    /// What, and what to do.
+    /// The fault and the remedy.
     pub message: String,
+}
+
+impl SkillFinding {
+    fn error(message: &str) -> Self {
+        Self { is_error: true, message: neutral_line(message) }
+    }
+
+    fn warning(message: &str) -> Self {
+        Self { is_error: false, message: neutral_line(message) }
+    }
 }
 
 /// The obstacle to reading a skill.
@@ -95,10 +105,10 @@ pub enum SkillError {
     /// Its `SKILL.md` isn't that of a skill.
     #[error("{SKILL_FILE}: {0}")]
     Text(SkillTextError),
-    /// Its folder has this link or other thing that no digest is of.
+    /// Its folder has this link or other thing that a digest can't cover.
     #[error("`{0}` is a link or no regular file; replace it with a file")]
     NotAFile(String),
-    /// Its `SKILL.md` isn't the one that the digest is of.
+    /// Its `SKILL.md` isn't the one that the digest covers.
     #[error("{SKILL_FILE} is larger than {MAX_TEXT} bytes, or changes just now")]
     Unsettled,
 }
@@ -124,7 +134,7 @@ pub(crate) fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Why a folder's name can't be a skill's.
+/// The reason why a folder's name can't be a skill's.
 pub(crate) fn name_problem(name: &str) -> String {
     let shown = neutral_line(cut(name, 80));
     format!(
@@ -161,7 +171,7 @@ impl SkillText {
     ///
     /// # Errors
     ///
-    /// It can't be read, or isn't that of a skill.
+    /// The file can't be read, or isn't that of a skill.
     pub fn read(folder: &SkillFolder) -> Result<Self, SkillError> {
         let read = folder.read(SKILL_FILE, MAX_TEXT).map_err(SkillError::File)?;
         Self::parse(read.bytes, read.is_cut).map_err(SkillError::Text)
@@ -184,7 +194,7 @@ impl SkillText {
         Ok(Self { description, matter, body, bytes, is_cut })
     }
 
-    /// What the documented format and the bounds say about it. `name`: of its folder.
+    /// The faults by the documented format and the bounds. `name`: the name of the skill's folder.
     fn findings(&self, name: &str) -> Vec<String> {
         let mut found = Vec::new();
         let matter = &self.matter;
@@ -211,18 +221,18 @@ impl SkillText {
                 "`{name}` has other characters than a-z, 0-9 and single `-`; other agents may not take it"
             ));
         }
-        let long = |key: &str, text: Option<&String>, most: usize, then: &str| {
-            let count = text.map_or(0, |text| text.trim().chars().count());
-            (count > most)
-                .then(|| format!("`{key}` has {count} characters; the limit is {most}{then}"))
-        };
-        found.extend(long(
+        found.extend(too_long(
             "description",
             matter.description.as_ref(),
             MAX_DESCRIPTION,
             ", and the rest isn't shown",
         ));
-        found.extend(long("compatibility", matter.compatibility.as_ref(), MAX_COMPATIBILITY, ""));
+        found.extend(too_long(
+            "compatibility",
+            matter.compatibility.as_ref(),
+            MAX_COMPATIBILITY,
+            "",
+        ));
         if matter.names_tools {
             found.push(
                 "`allowed-tools` approves nothing here: every call keeps your rules".to_owned(),
@@ -247,11 +257,17 @@ impl SkillText {
     }
 }
 
+/// The fault of a text that is too long. `then`: the consequence.
+fn too_long(key: &str, text: Option<&String>, most: usize, then: &str) -> Option<String> {
+    let count = text.map_or(0, |text| text.trim().chars().count());
+    (count > most).then(|| format!("`{key}` has {count} characters; the limit is {most}{then}"))
+}
+
 /// All files of a skill and its text, in a state that a person can trust.
 ///
 /// # Errors
 ///
-/// There is something that no digest is of.
+/// The folder has something that a digest can't cover.
 pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), SkillError> {
     let tree = folder.tree(true)?;
     if let Some(other) = tree.others.first() {
@@ -264,35 +280,32 @@ pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), SkillEr
     Ok((tree, text))
 }
 
-/// Everything that is wrong with the skill of a folder, and its files.
+/// All faults of the skill of a folder, and its files.
 pub fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) {
-    let finding = |is_error, message: String| {
-        let message = neutral_line(&message);
-        SkillFinding { is_error, message }
-    };
-    let error = |message| finding(true, message);
-    let warning = |message| finding(false, message);
     let mut found = Vec::new();
     if !is_name(name) {
-        found.push(error(name_problem(name)));
+        found.push(SkillFinding::error(&name_problem(name)));
     }
     match SkillText::read(folder) {
-        Ok(text) => found.extend(text.findings(name).into_iter().map(warning)),
-        Err(fault) => found.push(error(fault.to_string())),
+        Ok(text) => {
+            found.extend(text.findings(name).iter().map(|fault| SkillFinding::warning(fault)));
+        }
+        Err(fault) => found.push(SkillFinding::error(&fault.to_string())),
     }
     let tree = match folder.tree(true) {
         Ok(tree) => tree,
         Err(fault) => {
-            found.push(warning(format!("as a project's skill, it can't be trusted: {fault}")));
+            let message = format!("as a project's skill, it can't be trusted: {fault}");
+            found.push(SkillFinding::warning(&message));
             FileTree::default()
         }
     };
     let shown = tree.foreign.first().map(|first| neutral_line(cut(first, 300)));
-    found.extend(shown.map(error));
+    found.extend(shown.map(|fault| SkillFinding::error(&fault)));
     if let Some(first) = tree.others.first() {
         let shown = neutral_line(cut(first, 200));
         let count = tree.others.len();
-        found.push(warning(format!(
+        found.push(SkillFinding::warning(&format!(
             "`{shown}` is a link or no regular file ({count} in all), which `load_skill` doesn't show; as a \
              project's skill, it can't be trusted"
         )));

@@ -15,14 +15,14 @@ use toolhold_core::{
 use toolhold_policy::files::{FileRules, Kind};
 
 use crate::find::Skills;
-use crate::folder::{FileTree, FolderError, Owners, SkillFolder, plain_path};
+use crate::folder::{FileTree, Owners, SkillFolder, plain_path};
 use crate::listing::describe_skills;
 use crate::skill::{MAX_TEXT, SKILL_FILE, Skill, SkillText, read_whole};
 
 /// The tool's name.
 const LOAD_SKILL: &str = "load_skill";
 
-/// Another name of it.
+/// Another name of the tool.
 const INVOKE_SKILL: &str = "invoke_skill";
 
 /// Files of a skill that an answer names.
@@ -50,7 +50,7 @@ struct Loader {
     skills: Arc<Skills>,
     /// The variables of each skill.
     config: Config,
-    /// What may be read.
+    /// The rules about files that may be read.
     rules: FileRules,
     tool: Arc<Definition>,
 }
@@ -74,9 +74,10 @@ impl SkillLoader {
         }
         let readable: Vec<_> = skills.usable.iter().map(|skill| skill.folder.clone()).collect();
         let rules = config.skill_rules(&readable, folders, directory)?;
-        let description = match lists {
-            true => format!("{DESCRIPTION}\n\n{}", describe_skills(&skills)),
-            false => DESCRIPTION.to_owned(),
+        let description = if lists {
+            format!("{DESCRIPTION}\n\n{}", describe_skills(&skills))
+        } else {
+            DESCRIPTION.to_owned()
         };
         let file = "A file of the skill's folder to show in place of the instructions, such as `references/forms.md`.";
         let schema = json!({
@@ -113,14 +114,10 @@ impl Loader {
         let name = &skill.name;
         let file = arguments.file.as_deref().unwrap_or(SKILL_FILE);
         let shown = neutral_line(cut(file, 200));
-        let failed = |why: &dyn Display| {
-            let message = format!("`{shown}` of the skill `{name}` can't be read: {why}");
-            Failure::new(Category::PermanentFailure, message)
-        };
-        let unread = |error: FolderError| failed(&error);
-        let file = plain_path(file).map_err(unread)?;
+        let file = plain_path(file).map_err(|error| unreadable(name, &shown, error))?;
         self.check(call, &skill.folder.join(&file))?;
-        let folder = SkillFolder::open(&skill.folder, owners(skill)).map_err(unread)?;
+        let folder = SkillFolder::open(&skill.folder, owners(skill))
+            .map_err(|error| unreadable(name, &shown, error))?;
         let tree = match &skill.digest {
             None => None,
             Some(digest) => match read_whole(&folder) {
@@ -128,32 +125,36 @@ impl Loader {
                 _ => return Err(unseen(skill)),
             },
         };
-        let read = folder.read(&file, MAX_TEXT).map_err(unread)?;
+        let read = folder.read(&file, MAX_TEXT).map_err(|error| unreadable(name, &shown, error))?;
         match &tree {
             Some(_) if read.is_cut => {
-                return Err(failed(&format!("it is larger than {MAX_TEXT} bytes, the limit")));
+                let why = format!("it is larger than {MAX_TEXT} bytes, the limit");
+                return Err(unreadable(name, &shown, why));
             }
-            // It may have changed since the look at all of them.
+            // The file may have changed since the look at all files.
             Some(tree) if !tree.has(&file, &read.bytes) => return Err(unseen(skill)),
             _ => {}
         }
         if arguments.file.is_some() {
-            let text = String::from_utf8(read.bytes).or_else(|error| match read.is_cut {
-                true if error.utf8_error().error_len().is_none() => {
+            let text = String::from_utf8(read.bytes).or_else(|error| {
+                if read.is_cut && error.utf8_error().error_len().is_none() {
                     let valid = error.utf8_error().valid_up_to();
                     Ok(String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned())
+                } else {
+                    Err(unreadable(name, &shown, "it isn't text; bash can use it by its path"))
                 }
-                _ => Err(failed(&"it isn't text; bash can use it by its path")),
             })?;
             return Ok(Output::text(with_end(neutral_owned(text), read.is_cut)));
         }
-        let text = SkillText::parse(read.bytes, read.is_cut).map_err(|error| failed(&error))?;
+        let text = SkillText::parse(read.bytes, read.is_cut)
+            .map_err(|error| unreadable(name, &shown, error))?;
         let tree = match tree {
             Some(tree) => Ok(tree),
             None => folder.tree(false),
         };
         if let Some(foreign) = tree.as_ref().ok().and_then(|tree| tree.foreign.first()) {
-            return Err(failed(&format!("a file beside it: {}", neutral_line(foreign))));
+            let why = format!("a file beside it: {}", neutral_line(foreign));
+            return Err(unreadable(name, &shown, why));
         }
         let variables = self.config.values.skills.env.get(name);
         let variables: Vec<(String, String)> = variables
@@ -167,7 +168,7 @@ impl Loader {
         Ok(Output::text(format!("{head}\n\n{}", body.trim_start_matches(['\n', '\r']))))
     }
 
-    /// Checks the rules about files, and those about calls.
+    /// Checks the rules about files, and the rules about calls.
     fn check(&self, call: &Call, path: &Path) -> Result<(), Failure> {
         if let Err(refusal) = self.rules.decide(path, Kind::Other, Access::Read) {
             return Err(Failure::denied(self.rules.explain(refusal, path, Access::Read)));
@@ -197,7 +198,12 @@ impl Loader {
     }
 }
 
-/// What the model has to know beside the instructions.
+fn unreadable(skill: &str, file: &str, why: impl Display) -> Failure {
+    let message = format!("`{file}` of the skill `{skill}` can't be read: {why}");
+    Failure::new(Category::PermanentFailure, message)
+}
+
+/// The facts that the model needs with the instructions.
 fn head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, String)]) -> String {
     let path = neutral_line(&skill.folder.display().to_string());
     let mut head = format!(
@@ -224,7 +230,7 @@ fn head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, String)]) 
 fn owners(skill: &Skill) -> Owners {
     match skill.digest {
         None => Owners::User,
-        // The digest is of every byte, whoever wrote it.
+        // The digest covers every byte, whoever wrote it.
         Some(_) => Owners::Any,
     }
 }
