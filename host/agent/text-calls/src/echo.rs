@@ -1,11 +1,11 @@
-//! Whether a call in a model's text repeats a file, page or result that the model read, so that it
-//! needs approval if it acts.
+//! Finds out whether a call in a model's text repeats a file, page or result that the model read,
+//! so that the call needs approval if it acts.
 //!
 //! A page or a file can contain a call, so that a model repeats it: as an answer to "what does the
-//! page say", or because the page asks for it. What is compared is what stays the same when a call
-//! is written in another way: the letters and digits of its tool, of its arguments and their
-//! values. White space, the order of keys, escapes, quotation marks, fences, tags and line numbers
-//! don't count. A call stands in a text if the text has the longest of them close together, each
+//! page say", or because the page asks for it. The comparison uses the parts that stay the same
+//! when a call is written in another way: the letters and digits of its tool, of its arguments and
+//! their values. White space, the order of keys, escapes, quotation marks, fences, tags and line
+//! numbers don't count. A text has a call if it has the longest of these parts close together, each
 //! value behind its argument.
 
 use serde_json::Value;
@@ -15,17 +15,17 @@ use super::{CallForm, TextCall};
 /// Most values of one call that are looked for: the longest.
 const MAX_PARTS: usize = 32;
 
-/// Bytes that may stand between the name of an argument and its value.
+/// Bytes that may be between the name of an argument and its value.
 const GAP: usize = 48;
 
-/// Bytes of other text that may stand between the parts of a call.
+/// Bytes of other text that may be between the parts of a call.
 const SLACK: usize = 400;
 
-/// What stands before a tool's name in the written forms of a call.
+/// Words before a tool's name in the written forms of a call.
 const NAME_MARKS: [&str; 7] =
     ["name", "tool", "toolid", "toolcall", "function", "invoke", "functionname"];
 
-/// A part of a call: a text in one of its spellings, behind one of these.
+/// A part of a call: a text in one of its spellings, behind one of the texts in `before`.
 struct Part {
     before: Vec<String>,
     texts: Vec<String>,
@@ -43,7 +43,8 @@ pub struct EarlierTexts {
     texts: Vec<(String, bool)>,
     /// Bytes that may be added.
     room: usize,
-    /// Whether there was no room for a text. Then each call counts as one that stands in a text.
+    /// Whether there was no room for a text. If so, each call counts as one that an earlier text
+    /// has.
     is_full: bool,
 }
 
@@ -58,7 +59,7 @@ impl EarlierTexts {
         Self { texts: Vec::new(), room, is_full: false }
     }
 
-    /// From now on every call counts as one that stands in a text, since some texts are unknown.
+    /// Makes every call count as one that an earlier text has, because some texts are unknown.
     pub fn lose(&mut self) {
         self.is_full = true;
     }
@@ -70,8 +71,8 @@ impl EarlierTexts {
 
     /// Adds any other text: a result, a file, a page.
     ///
-    /// Beyond 32 MiB of letters and digits, there is no room: then every call is an echo, so that
-    /// what can't be compared isn't trusted.
+    /// Beyond 32 MiB of letters and digits, there is no room. From then on every call is an echo,
+    /// because it can't be compared.
     pub fn add(&mut self, text: &str) {
         self.add_from(text, false);
     }
@@ -90,15 +91,15 @@ impl EarlierTexts {
         }
     }
 
-    /// Whether one of the texts names a path, as far as its letters and digits say it. Also if some
-    /// texts are unknown.
+    /// Whether one of the texts names a path, by its letters and digits. Also true if some texts
+    /// are unknown.
     pub fn name_path(&self, path: &str) -> bool {
         let path = normalize(path);
         self.is_full || self.texts.iter().any(|(text, _)| text.contains(&path))
     }
 
-    /// Whether a call stands in one of the texts. `tag`: the word that marks its form if its tool
-    /// isn't named by a field or an attribute. A person may ask for a call in a marked form.
+    /// Whether one of the texts has a call. `tag`: the word that marks its form if its tool isn't
+    /// named by a field or an attribute. A person may ask for a call in a marked form.
     pub fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {
         if self.is_full || self.texts.is_empty() {
             return self.is_full;
@@ -120,8 +121,8 @@ impl EarlierTexts {
     }
 }
 
-/// Leaves the longest parts, which together are two thirds of all: a small argument beside them
-/// makes a call no other one.
+/// Leaves the longest parts, which together are two thirds of all: a call is still the same call if
+/// a small argument differs.
 fn keep_most(parts: &mut Vec<Part>) {
     let all: usize = parts.iter().map(Part::length).sum();
     let mut kept = 0;
@@ -141,7 +142,7 @@ fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value
         Value::Array(items) => items.iter().for_each(|item| add_parts(parts, "", tag, item)),
         Value::Null => {}
         value => {
-            // A text stands on one line with escapes, or on lines that may have numbers.
+            // A text is on one line with escapes, or on lines that may have numbers.
             let mut texts = vec![normalize(&value.to_string())];
             texts.extend(value.as_str().map(normalize));
             texts.dedup();
@@ -177,16 +178,19 @@ impl Part {
 
     fn stands_in(&self, text: &str) -> bool {
         self.texts.iter().any(|one| {
-            self.before.iter().any(|before| match one.is_empty() {
-                // A value without letters and digits stands where its argument does.
-                true => text.contains(before),
-                false => stands_behind(text, one, before),
+            self.before.iter().any(|before| {
+                if one.is_empty() {
+                    // A value without letters and digits is where its argument is.
+                    text.contains(before)
+                } else {
+                    stands_behind(text, one, before)
+                }
             })
         })
     }
 }
 
-/// Whether a part of the text stands closely behind another.
+/// Whether a part of the text is closely behind another part.
 fn stands_behind(text: &str, part: &str, before: &str) -> bool {
     let mut ends = text.match_indices(before).map(|(at, _)| at + before.len()).peekable();
     let mut last = None;
@@ -237,12 +241,9 @@ fn without_number(line: &str) -> &str {
 fn add_escape(out: &mut String, text: &str) -> usize {
     let escaped = text.trim_start_matches('\\');
     let slashes = text.len() - escaped.len();
-    let code = |digits: Option<&str>| {
-        digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).and_then(char::from_u32)
-    };
     match escaped.bytes().next() {
         Some(b'n' | b'r' | b't' | b'b' | b'f') => slashes + 1,
-        Some(b'u') if let Some(c) = code(escaped.get(1..5)) => {
+        Some(b'u') if let Some(c) = code_point(escaped.get(1..5)) => {
             if c.is_alphanumeric() {
                 out.extend(c.to_lowercase());
             }
@@ -250,6 +251,10 @@ fn add_escape(out: &mut String, text: &str) -> usize {
         }
         _ => slashes,
     }
+}
+
+fn code_point(digits: Option<&str>) -> Option<char> {
+    digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).and_then(char::from_u32)
 }
 
 /// A character reference of HTML. Returns the length.

@@ -3,21 +3,21 @@
 /// A message without a call, whose writer seems to have meant one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormHint {
-    /// It is a call of this tool as a fenced block of JSON.
+    /// The message is a call of this tool as a fenced block of JSON.
     Json {
         /// The offered tool.
         tool: String,
         /// Whether `lenient_models` would make it a call.
         lenient_helps: bool,
     },
-    /// A tag of calls stands in a line of prose, or in a quotation.
+    /// A tag of calls is in a line of prose, or in a quotation.
     WithinLine,
-    /// The model wrote what looks like a result of a tool.
+    /// The model wrote a text that looks like a result of a tool.
     MadeUpResult,
 }
 
 impl FormHint {
-    /// What to tell the model.
+    /// The hint for the model.
     pub fn for_model(&self) -> String {
         match self {
             Self::Json { tool, .. } => format!(
@@ -36,7 +36,7 @@ impl FormHint {
         }
     }
 
-    /// What to tell the person. `None` if the model can help itself.
+    /// The hint for the person. `None`: the model can help itself.
     pub fn for_person(&self) -> Option<String> {
         match self {
             Self::Json { tool, lenient_helps } => {

@@ -20,7 +20,7 @@
 //!
 //! # What isn't one
 //!
-//! A model quotes pages and files, and these contain what others want it to do. So a block begins a
+//! A model quotes pages and files, and these contain requests of other people. So a block begins a
 //! line (or follows another block), indented by at most three spaces. Nothing is a call
 //!
 //! * within a line of prose, in a list item, a table or indented code;
@@ -32,9 +32,9 @@
 //! * in a block that was refused: no other form reads it again;
 //! * as JSON without a mark. [`FindOptions::is_lenient`] has the one exception.
 //!
-//! A call that stands in an earlier result, file or page is marked ([`TextCall::is_echo`]): the
-//! page may have its own fences, which end the model's quotation. Such a call asks, whatever the
-//! autonomy, if it acts.
+//! A call that an earlier result, file or page has is marked ([`TextCall::is_echo`]): the page may
+//! have its own fences, which end the model's quotation. If such a call acts, it needs approval,
+//! whatever the autonomy.
 //!
 //! A name means an offered tool or an alias that this tool alone has. Any other name stays as it
 //! is, and the host answers that there is no such tool: no name becomes `bash`.
@@ -71,7 +71,7 @@ const MAX_REJECTED: usize = 8;
 /// Bytes of a refused block that are shown.
 const MAX_EXCERPT: usize = 200;
 
-/// What is known beside the message.
+/// The facts that are known apart from the message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FindOptions<'a> {
     /// Whether a fenced block of JSON that is the whole message is a call.
@@ -112,7 +112,7 @@ pub struct TextCall {
     pub form: CallForm,
     /// Whether the tool was offered. The host answers any other call with `tool_not_found`.
     pub is_offered: bool,
-    /// Whether it stands in an earlier text. If it acts, a person decides.
+    /// Whether an earlier text has the call. If it acts, it needs approval.
     pub is_echo: bool,
 }
 

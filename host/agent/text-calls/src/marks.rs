@@ -30,8 +30,8 @@ pub(super) const CALL_TAGS: [&str; 6] =
 
 const QUOTATIONS: [&str; 4] = ["tool_result", "external-data", "blockquote", "pre"];
 
-/// The tag at the beginning of a text, and its length. `Err(true)`: it isn't complete yet.
-/// `Err(false)`: it is none.
+/// The tag at the beginning of a text, and its length. `Err(true)`: the tag isn't complete yet.
+/// `Err(false)`: there is no tag.
 pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), bool> {
     if !text.starts_with('<') {
         return Err(false);
@@ -48,24 +48,27 @@ pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), bool> {
     };
     let name_end = inner.find(|c: char| c.is_ascii_whitespace()).unwrap_or(inner.len());
     let (name, rest) = inner.split_at(name_end);
-    let is = |other: &str| name.eq_ignore_ascii_case(other);
-    let family = match () {
-        () if CALL_TAGS.iter().any(|tag| is(tag)) => Some(Family::Call),
-        () if is("invoke") => Some(Family::Invoke),
-        () if is("tools") => Some(Family::Tools),
-        () => None,
+    let family = if CALL_TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag)) {
+        Some(Family::Call)
+    } else if name.eq_ignore_ascii_case("invoke") {
+        Some(Family::Invoke)
+    } else if name.eq_ignore_ascii_case("tools") {
+        Some(Family::Tools)
+    } else {
+        None
     };
+    let is_thoughts = ["think", "thinking"].iter().any(|tag| name.eq_ignore_ascii_case(tag));
     let tag = match (family, closes) {
         (Some(family), false) => Tag::Open(family, rest.trim()),
         (Some(family), true) => Tag::Close(family),
-        (None, closes) if is("think") || is("thinking") => {
+        (None, closes) if is_thoughts => {
             if closes {
                 Tag::EndOfThoughts
             } else {
                 Tag::Thoughts
             }
         }
-        (None, false) => match QUOTATIONS.iter().find(|tag| is(tag)) {
+        (None, false) => match QUOTATIONS.iter().find(|tag| name.eq_ignore_ascii_case(tag)) {
             Some(tag) => Tag::Quotation(tag),
             None => Tag::Other(inner),
         },
@@ -93,7 +96,7 @@ impl Fence {
         (fits && !(mark == '`' && info.contains('`'))).then(|| (Self { mark, length }, info.trim()))
     }
 
-    /// What a whole line is inside the block that this fence opened.
+    /// The role of a whole line inside the block that this fence opened.
     pub(super) fn line(self, line: &str) -> Inside {
         match Self::read(line) {
             Some((other, info)) if other.mark == self.mark && other.length >= self.length => {
@@ -104,10 +107,10 @@ impl Fence {
     }
 }
 
-/// What a line is inside a fenced block.
+/// The role of a line inside a fenced block.
 pub(super) enum Inside {
     Content,
-    /// It would open another block: then it is unclear which end belongs to which.
+    /// The line would open another block, so it is unclear which end belongs to which block.
     Opening,
     End,
 }

@@ -32,7 +32,8 @@ pub(super) struct OfferedTool {
 impl OfferedTools {
     /// The tools with these definitions. An alias that is another tool's name or alias means
     /// nothing, so a call never reaches a tool that it doesn't name. If two tools want the same
-    /// fence, a tool with a bare name has it, which is a built-in one; of equals, none.
+    /// fence, the tool with a bare name has it, which is a built-in tool; of equal tools, no tool
+    /// has it.
     pub fn new<'a>(definitions: impl IntoIterator<Item = &'a Definition>) -> Self {
         let definitions: Vec<&Definition> =
             definitions.into_iter().filter(|definition| !definition.unlisted).collect();
@@ -167,7 +168,7 @@ impl OfferedTool {
     }
 }
 
-/// Who claims a name. Third-party tools have a prefix in theirs.
+/// The tools that claim a name. Names of third-party tools have a prefix.
 #[derive(Default)]
 struct Claims<'a>(BTreeMap<&'a str, Vec<(bool, usize)>>);
 

@@ -361,8 +361,8 @@ impl<'a> Tags<'a> {
         value: &str,
     ) -> Result<(), CallError> {
         // Models write the value on lines of its own.
-        let value = value.strip_prefix('\n').unwrap_or(value);
-        let value = value.strip_suffix('\n').unwrap_or(value);
+        let text = value.strip_prefix('\n').unwrap_or(value);
+        let value = text.strip_suffix('\n').unwrap_or(text);
         let value = tool.map_or_else(|| Value::from(value), |tool| tool.value(name, value));
         match arguments.insert(name.to_owned(), value) {
             Some(_) => Err(CallError::RepeatedArgument(name.to_owned())),

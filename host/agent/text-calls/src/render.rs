@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 4;
 /// Allowed values of a parameter that are listed.
 const MAX_VALUES: usize = 30;
 
-/// Tags that only the host writes, or that a model's server reads, beside those of calls.
+/// Tags that only the host writes, or that a model's server reads, apart from the tags of calls.
 const HOST_TAGS: [&str; 6] =
     ["tools", "invoke", "think", "thinking", "start_of_turn", "end_of_turn"];
 
@@ -51,9 +51,10 @@ pub fn system_text(offered: &OfferedTools) -> String {
 /// A result for a model without native tool use. No text ends its own result, begins another one,
 /// or looks like a call.
 pub fn tool_result(name: &str, text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
-    let name: String =
-        cut(name, MAX_NAME).chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let name: String = cut(name, MAX_NAME)
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "_-.:".contains(c) { c } else { '_' })
+        .collect();
     let text = if text.trim().is_empty() { "(no output)" } else { text };
     let text = defuse(text);
     let end = if text.ends_with('\n') { "" } else { "\n" };
@@ -78,8 +79,8 @@ fn add_tool(text: &mut String, tool: &OfferedTool, fence: Option<&str>) {
         ),
     };
     for (name, property) in tool.properties() {
-        let description = property.get("description").and_then(Value::as_str).unwrap_or_default();
-        let description = description.split_whitespace().collect::<Vec<_>>().join(" ");
+        let written = property.get("description").and_then(Value::as_str).unwrap_or_default();
+        let description = written.split_whitespace().collect::<Vec<_>>().join(" ");
         let need = if tool.requires(name) { "required" } else { "optional" };
         let kind = kind(tool.schema(), property, MAX_DEPTH);
         let space = if description.is_empty() { "" } else { " " };
@@ -91,17 +92,21 @@ fn add_tool(text: &mut String, tool: &OfferedTool, fence: Option<&str>) {
 
 /// A call of the tool with its required parameters.
 fn example(tool: &OfferedTool) -> Value {
-    let sample = |property: &Value| match property.get("type").and_then(Value::as_str) {
+    let required = tool.properties().filter(|(name, _)| tool.requires(name));
+    let arguments: Map<String, Value> =
+        required.map(|(name, property)| (name.clone(), sample(property))).collect();
+    json!({ "name": tool.name, "arguments": arguments })
+}
+
+/// A value of a parameter's type.
+fn sample(property: &Value) -> Value {
+    match property.get("type").and_then(Value::as_str) {
         Some("integer" | "number") => json!(1),
         Some("boolean") => json!(true),
         Some("array") => json!([]),
         Some("object") => json!({}),
         _ => json!("…"),
-    };
-    let required = tool.properties().filter(|(name, _)| tool.requires(name));
-    let arguments: Map<String, Value> =
-        required.map(|(name, property)| (name.clone(), sample(property))).collect();
-    json!({ "name": tool.name, "arguments": arguments })
+    }
 }
 
 /// The type of a parameter in words.
@@ -118,17 +123,11 @@ fn kind(root: &Value, property: &Value, depth: usize) -> String {
     if let Some(value) = property.get("const") {
         return value.to_string();
     }
-    let any = || "any".to_owned();
-    let Some(depth) = depth.checked_sub(1) else { return any() };
+    let Some(depth) = depth.checked_sub(1) else { return "any".to_owned() };
     let referenced = property.get("$ref").and_then(Value::as_str);
     if let Some(target) = referenced.and_then(|target| root.pointer(target.strip_prefix('#')?)) {
         return kind(root, target, depth);
     }
-    let join = |mut kinds: Vec<String>| {
-        kinds.retain(|kind| kind != "null");
-        kinds.dedup();
-        if kinds.is_empty() { any() } else { kinds.join(" or ") }
-    };
     match property.get("type") {
         Some(Value::String(name)) if name == "array" => match property.get("items") {
             Some(items) => format!("array of {}", kind(root, items, depth)),
@@ -139,13 +138,18 @@ fn kind(root: &Value, property: &Value, depth: usize) -> String {
             join(names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
         }
         _ => {
-            let choices = ["anyOf", "oneOf"].into_iter().find_map(|key| property.get(key));
-            let choices = choices.and_then(Value::as_array);
-            choices.map_or_else(any, |choices| {
-                join(choices.iter().map(|choice| kind(root, choice, depth)).collect())
-            })
+            let list = ["anyOf", "oneOf"].into_iter().find_map(|key| property.get(key));
+            let choices = list.and_then(Value::as_array).into_iter().flatten();
+            join(choices.map(|choice| kind(root, choice, depth)).collect())
         }
     }
+}
+
+/// The words for a value of one of these types.
+fn join(mut kinds: Vec<String>) -> String {
+    kinds.retain(|kind| kind != "null");
+    kinds.dedup();
+    if kinds.is_empty() { "any".to_owned() } else { kinds.join(" or ") }
 }
 
 /// A text without tags that only the host or the model may write. The `<` of such a tag becomes
@@ -173,20 +177,23 @@ fn is_host_tag(rest: &str) -> bool {
     let head = cut(rest, MAX_MARK);
     // Marks such as `<|im_end|>` end a turn.
     if let Some(mark) = head.strip_prefix('|') {
-        let is_name =
-            |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        return mark.split_once("|>").is_some_and(|(name, _)| !name.is_empty() && is_name(name));
+        return mark.split_once("|>").is_some_and(|(name, _)| {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        });
     }
-    let head = head.trim_start();
-    let head = head.strip_prefix('/').unwrap_or(head).trim_start();
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "_-:".contains(c);
-    let name = &head[..head.find(|c| !is_name(c)).unwrap_or(head.len())];
-    // A model takes `<tool_result2>` for a result too.
-    let is_like =
-        |tag: &str| name.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
-    CALL_TAGS.iter().any(|tag| is_like(tag))
-        || is_like("tool_result")
+    let trimmed = head.trim_start();
+    let tag = trimmed.strip_prefix('/').unwrap_or(trimmed).trim_start();
+    let end = tag.find(|c: char| !c.is_ascii_alphanumeric() && !"_-:".contains(c));
+    let name = &tag[..end.unwrap_or(tag.len())];
+    CALL_TAGS.iter().any(|tag| is_like(name, tag))
+        || is_like(name, "tool_result")
         || HOST_TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag))
+}
+
+/// Whether a name begins with a tag's name: a model takes `<tool_result2>` for a result too.
+fn is_like(name: &str, tag: &str) -> bool {
+    name.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Decides while a message arrives which text may be shown at once, and holds back what may be a
-//! call.
+//! Decides while a message arrives which text may be shown at once, and holds back text that may be
+//! a call.
 
 use super::block::{Block, BlockKind};
 use super::offered_tools::OfferedTools;
@@ -9,7 +9,7 @@ use super::{
     CallForm, FindOptions, FormHint, FoundCalls, MAX_CALLS, MAX_REJECTED, RejectedText, TextCall,
 };
 
-/// Reads one message in any pieces, and holds back what may be a call until that is clear.
+/// Reads one message in any pieces, and holds back text that may be a call until that is clear.
 #[derive(Debug)]
 pub struct CallSplitter<'a> {
     scanner: Scanner<'a>,
@@ -19,11 +19,11 @@ pub struct CallSplitter<'a> {
     tags: Vec<Option<String>>,
     /// A block of JSON at the beginning, which is a call if nothing follows it.
     held: String,
-    /// Whether the last block was refused: then its closing tags stay too.
+    /// Whether the last block was refused. If so, its closing tags stay too.
     is_refused: bool,
 }
 
-/// What may be shown of a piece.
+/// The parts of a piece that may be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownText {
     /// All text that was shown until now turned out to be thoughts. This comes before the rest.
@@ -47,13 +47,13 @@ impl<'a> CallSplitter<'a> {
         }
     }
 
-    /// Takes the next piece, and returns what may be shown.
+    /// Takes the next piece, and returns the parts that may be shown.
     pub fn push(&mut self, piece: &str) -> ShownText {
         let segments = self.scanner.push(piece);
         self.add(segments)
     }
 
-    /// Takes the end of the message, and returns what may still be shown, and the calls.
+    /// Takes the end of the message, and returns the rest that may be shown, and the calls.
     pub fn finish(mut self, options: &FindOptions<'_>) -> (ShownText, FoundCalls) {
         let segments = self.scanner.finish();
         let mut shown = self.add(segments);
@@ -171,8 +171,8 @@ impl<'a> CallSplitter<'a> {
             return false;
         }
         let Some(json) = json_block(whole) else {
-            // Without a mark it is no call in any mode. The model learns that, or the task would
-            // end with it as the answer.
+            // Without a mark, the block is no call in any mode. The model is told so, because
+            // otherwise the task would end with the block as the answer.
             if let Some(call) = canonical_call(whole.trim(), self.offered) {
                 let hint = FormHint::Json { tool: call.name, lenient_helps: false };
                 self.found.hint = Some(hint);
@@ -185,7 +185,7 @@ impl<'a> CallSplitter<'a> {
             self.found.hint = Some(FormHint::Json { tool: call.name, lenient_helps });
             return false;
         }
-        // Without the earlier texts, nothing says that it isn't a quotation.
+        // Without the earlier texts, the call may be a quotation.
         if options.earlier.is_none_or(|earlier| earlier.have(&call, None)) {
             let why = "it stands in an earlier result, file or message, and may be a quotation: \
                 write it as a block ```tool_call";
@@ -214,8 +214,8 @@ fn json_block(text: &str) -> Option<&str> {
     let text = text.trim();
     let opening = text.trim_start_matches('`');
     let fence = &text[..text.len() - opening.len()];
-    let body = opening.strip_prefix("json")?.trim_start_matches([' ', '\t', '\r']);
-    let body = body.strip_prefix('\n')?.trim_end_matches('`');
+    let rest = opening.strip_prefix("json")?.trim_start_matches([' ', '\t', '\r']);
+    let body = rest.strip_prefix('\n')?.trim_end_matches('`');
     let closing = text.len() - text.trim_end_matches('`').len();
     let is_block = fence.len() >= 3 && closing >= fence.len() && body.ends_with('\n');
     is_block.then_some(body)

@@ -27,11 +27,11 @@ pub(crate) enum Segment {
     EndOfThoughts,
     /// A block that may be a call.
     Block(Block),
-    /// Closing tags that are left over behind it.
+    /// Closing tags that are left over behind a block.
     LeftOver(String),
 }
 
-/// Where the scanner is.
+/// The place of the scanner in the text.
 #[derive(Debug)]
 enum State {
     /// At a place where a block may begin. Behind another block, closing tags are left over.
@@ -71,18 +71,18 @@ pub(crate) struct Scanner<'a> {
     has_blocks: bool,
     has_content: bool,
     segments: Vec<Segment>,
-    /// Whether a tag of calls stands where none may begin.
+    /// Whether a tag of calls is at a place where no call may begin.
     pub(crate) has_mark_in_line: bool,
-    /// Whether the model wrote what looks like a result.
+    /// Whether the model wrote a text that looks like a result.
     pub(crate) has_result: bool,
     /// Bytes that were looked at: tests see that it grows with the text and no faster.
     pub(crate) work: usize,
 }
 
-/// What a step did.
+/// The outcome of a step.
 enum Step {
     Done,
-    /// It can't decide before it sees more.
+    /// The step can't decide before it sees more.
     NeedsMore,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Takes the next piece of the text, and returns what was decided on.
+    /// Takes the next piece of the text, and returns the parts that are decided on.
     pub(crate) fn push(&mut self, piece: &str) -> Vec<Segment> {
         self.buffer.push_str(piece);
         self.run(false)
@@ -153,7 +153,7 @@ impl<'a> Scanner<'a> {
         &self.buffer[self.at..]
     }
 
-    /// The next line, with its end. `None`: it isn't complete yet.
+    /// The next line, with its end. `None`: the line isn't complete yet.
     fn line(&mut self, is_end: bool) -> Option<usize> {
         let from = self.searched.max(self.at);
         let found = self.buffer.as_bytes()[from..].iter().position(|byte| *byte == b'\n');
@@ -183,7 +183,7 @@ impl<'a> Scanner<'a> {
         let inner = rest.trim_start_matches([' ', '\t']);
         let indentation = rest.len() - inner.len();
         self.work += indentation.min(MAX_MARK) + 1;
-        // What stands this far to the right is no mark, however much of it has arrived.
+        // A text this far to the right is no mark, however much of it has arrived.
         if indentation > MAX_MARK {
             return self.begin_prose(indentation);
         }
@@ -303,8 +303,11 @@ impl<'a> Scanner<'a> {
     /// `tool/argument>value` or `tool/{…}`, once no other form was seen.
     fn start_line(&mut self, indentation: usize, is_end: bool) -> Step {
         let rest = &self.rest()[indentation..];
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-        let length = rest.bytes().take(65).take_while(|byte| is_name(*byte)).count();
+        let length = rest
+            .bytes()
+            .take(65)
+            .take_while(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte))
+            .count();
         let (name, after) = rest.split_at(length);
         if self.has_blocks || self.is_quoted || !self.offered.has_lines() {
             return self.begin_prose(indentation);
@@ -409,10 +412,8 @@ impl<'a> Scanner<'a> {
             return Step::Done;
         };
         let line = &self.buffer[self.at..self.at + length];
-        let inside = match at_line && !is_longer(line, MAX_MARK) {
-            true => fence.line(line),
-            false => Inside::Content,
-        };
+        let inside =
+            if at_line && !is_longer(line, MAX_MARK) { fence.line(line) } else { Inside::Content };
         self.text(length);
         self.is_ambiguous |= matches!(inside, Inside::Opening);
         self.state = match inside {
@@ -449,7 +450,8 @@ impl<'a> Scanner<'a> {
 
     fn begin_block(&mut self, kind: BlockKind, length: usize) {
         let raw = self.buffer[self.at..self.at + length].to_owned();
-        let (body, is_quoted) = (raw.len(), self.is_quoted);
+        let body = raw.len();
+        let is_quoted = self.is_quoted;
         self.block = Block { body, body_end: body, raw, is_quoted, ..Block::new(kind) };
         self.at += length;
         self.work += length;

@@ -1,4 +1,4 @@
-//! Finds where a block that begins with a tag ends.
+//! Finds the end of a block that begins with a tag.
 
 use super::super::marks::{Family, Tag, may_be_tag, read_tag};
 use super::{Scanner, Segment, State, Step};
@@ -6,7 +6,7 @@ use super::{Scanner, Segment, State, Step};
 /// Tags inside one another.
 const MAX_NESTED: usize = 4;
 
-/// Where the scanner is in a block of tags.
+/// The place of the scanner in a block of tags.
 #[derive(Debug)]
 pub(super) struct Tagged {
     open: Vec<Family>,
@@ -88,7 +88,7 @@ impl Scanner<'_> {
             Err(family) => return tagged.close(family),
         };
         if tagged.has_call {
-            // The last one wasn't closed.
+            // The last tag wasn't closed.
             tagged.open.pop();
         }
         tagged.open.push(family);
@@ -98,7 +98,7 @@ impl Scanner<'_> {
         Within::Inside
     }
 
-    /// Finds the end of a JSON value. Whether it is valid is found out later.
+    /// Finds the end of a JSON value, which is checked later.
     fn json(&mut self, tagged: &mut Tagged) -> Within {
         let Mode::Json { mut depth, mut in_string, mut escaped } = tagged.mode else {
             return Within::Inside;
@@ -153,7 +153,7 @@ impl Scanner<'_> {
     }
 }
 
-/// What a step inside a block of tags came to.
+/// The outcome of a step inside a block of tags.
 enum Within {
     Inside,
     NeedsMore,
