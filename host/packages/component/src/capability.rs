@@ -1,31 +1,143 @@
 //! The capabilities of plugins, and the facts of each that are the same for every plugin: its
 //! imports, the keys that grant it, and its words.
 
-/// A capability that a plugin asks for in its manifest, in the order in which people read them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capability {
+macro_rules! capabilities {
+    ($($(#[$doc:meta])* $capability:ident { $($fact:ident: $value:expr,)* })*) => {
+        /// A capability that a plugin asks for in its manifest, in the order in which people read
+        /// them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Capability {
+            $($(#[$doc])* $capability,)*
+        }
+
+        impl Capability {
+            /// All capabilities.
+            pub const ALL: [Self; [$(Self::$capability),*].len()] = [$(Self::$capability),*];
+
+            /// The facts of this capability.
+            pub const fn facts(self) -> CapabilityFacts {
+                match self {
+                    $(Self::$capability => CapabilityFacts { $($fact: $value,)* },)*
+                }
+            }
+        }
+    };
+}
+
+capabilities! {
     /// Files of the granted directories.
-    Files,
+    Files {
+        name: "files",
+        interfaces: &["wasi:filesystem/types@0.2.6", "wasi:filesystem/preopens@0.2.6"],
+        unasked: Unasked::Usual,
+        ability: "read and change files in the directories that you grant",
+        granted: "the directories that it may use",
+        line: r#"allowed_paths = ["."]"#,
+        keys: &["allowed_paths"],
+    }
+    // The directories of `files` are its grant.
     /// The host's search in these directories.
-    Search,
+    Search {
+        name: "search",
+        interfaces: &["toolhold:host/search@0.1.0"],
+        unasked: Unasked::Allowed,
+        ability: "search those directories",
+        granted: "the directories that it may use",
+        line: r#"allowed_paths = ["."]"#,
+        keys: &[],
+    }
+    // There is no capability to serve requests.
     /// Requests.
-    Http,
+    Http {
+        name: "http",
+        interfaces: &["wasi:http/outgoing-handler@0.2.6", "wasi:http/types@0.2.6"],
+        unasked: Unasked::Refused,
+        ability: "send requests to the hosts that you grant",
+        granted: "the hosts that it may reach",
+        line: r#"hosts = ["api.example.com"]"#,
+        keys: &["hosts", "allowed_private_hosts", "https_only", "credentials_to"],
+    }
     /// Programs.
-    Process,
+    Process {
+        name: "process",
+        interfaces: &["toolhold:host/process@0.1.0"],
+        unasked: Unasked::Refused,
+        ability: "start the programs that you grant, in the sandbox of commands",
+        granted: "the programs that it may start, with their arguments",
+        line: r#"programs = ["git {status,diff} **"]"#,
+        keys: &["programs", "judged_programs", "shell", "network", "env"],
+    }
     /// Programs that outlive a call.
-    Service,
+    Service {
+        name: "service",
+        interfaces: &["toolhold:host/service@0.1.0"],
+        unasked: Unasked::Refused,
+        ability: "have programs that outlive a call, as many as you grant",
+        granted: "how many of its programs may outlive a call",
+        line: "services = 1",
+        keys: &["services"],
+    }
     /// Keys and values that the plugin keeps.
-    Store,
+    Store {
+        name: "store",
+        interfaces: &["toolhold:host/store@0.1.0"],
+        unasked: Unasked::Refused,
+        ability: "keep data of its own between calls, as much as you grant",
+        granted: "what it may keep between its calls, in MiB",
+        line: "store_mib = 16",
+        keys: &["store_mib"],
+    }
     /// Documents that the plugin keeps and searches in.
-    Index,
+    Index {
+        name: "index",
+        interfaces: &["toolhold:host/index@0.1.0"],
+        unasked: Unasked::Refused,
+        ability: "keep documents of its own and search in them, as much as you grant",
+        granted: "what it may keep to search in between its calls, in MiB",
+        line: "index_mib = 16",
+        keys: &["index_mib"],
+    }
     /// Vectors of texts.
-    Embeddings,
+    Embeddings {
+        name: "embeddings",
+        interfaces: &["toolhold:host/embeddings@0.1.0"],
+        unasked: Unasked::Refused,
+        ability: "send texts to a model that makes vectors of them, if you name one",
+        granted: "the table of [providers] whose model makes vectors for it",
+        line: r#"embeddings = "ollama""#,
+        keys: &["embeddings"],
+    }
     /// Pure components that the plugin brings along.
-    Parts,
+    Parts {
+        name: "parts",
+        interfaces: &["toolhold:host/parts@0.1.0"],
+        unasked: Unasked::Refused,
+        ability: "run pure components that it brings along, for as long as you grant",
+        granted: "the processor time of its parts, in seconds for each call",
+        line: "parts_cpu_secs = 60",
+        keys: &["parts_cpu_secs"],
+    }
     /// Calls of its own tools at a later time.
-    Schedule,
+    Schedule {
+        name: "schedule",
+        interfaces: &["toolhold:host/schedule@0.1.0"],
+        unasked: Unasked::Refused,
+        ability: "call its own tools at a later time, with as many tasks as you grant",
+        granted: "the number of tasks that it may have",
+        line: "schedule_tasks = 16",
+        keys: &["schedule_tasks"],
+    }
+    // About the instance itself, so it imports nothing.
     /// An instance for each session.
-    Session,
+    Session {
+        name: "session",
+        interfaces: &[],
+        unasked: Unasked::Allowed,
+        ability: "keep its memory between the calls of a session, if you grant it",
+        granted: "how long its instance lasts",
+        line: r#"instance = "session""#,
+        keys: &["instance"],
+    }
 }
 
 /// The facts of a capability that are the same for every plugin.
@@ -59,21 +171,6 @@ pub enum Unasked {
 }
 
 impl Capability {
-    /// All capabilities.
-    pub const ALL: [Self; 11] = [
-        Self::Files,
-        Self::Search,
-        Self::Http,
-        Self::Process,
-        Self::Service,
-        Self::Store,
-        Self::Index,
-        Self::Embeddings,
-        Self::Parts,
-        Self::Schedule,
-        Self::Session,
-    ];
-
     /// The capability with a name. `None`: this version of Toolhold doesn't have it.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
@@ -89,115 +186,19 @@ impl Capability {
         let mut names = self.facts().interfaces.iter().filter_map(|one| one.split('@').next());
         names.any(|name| name == interface)
     }
-
-    /// The facts of this capability.
-    pub const fn facts(self) -> CapabilityFacts {
-        match self {
-            Self::Files => CapabilityFacts {
-                name: "files",
-                interfaces: &["wasi:filesystem/types@0.2.6", "wasi:filesystem/preopens@0.2.6"],
-                unasked: Unasked::Usual,
-                ability: "read and change files in the directories that you grant",
-                granted: "the directories that it may use",
-                line: r#"allowed_paths = ["."]"#,
-                keys: &["allowed_paths"],
-            },
-            // The directories of `files` are its grant.
-            Self::Search => CapabilityFacts {
-                name: "search",
-                interfaces: &["toolhold:host/search@0.1.0"],
-                unasked: Unasked::Allowed,
-                ability: "search those directories",
-                granted: "the directories that it may use",
-                line: r#"allowed_paths = ["."]"#,
-                keys: &[],
-            },
-            // There is no capability to serve requests.
-            Self::Http => CapabilityFacts {
-                name: "http",
-                interfaces: &["wasi:http/outgoing-handler@0.2.6", "wasi:http/types@0.2.6"],
-                unasked: Unasked::Refused,
-                ability: "send requests to the hosts that you grant",
-                granted: "the hosts that it may reach",
-                line: r#"hosts = ["api.example.com"]"#,
-                keys: &["hosts", "allowed_private_hosts", "https_only", "credentials_to"],
-            },
-            Self::Process => CapabilityFacts {
-                name: "process",
-                interfaces: &["toolhold:host/process@0.1.0"],
-                unasked: Unasked::Refused,
-                ability: "start the programs that you grant, in the sandbox of commands",
-                granted: "the programs that it may start, with their arguments",
-                line: r#"programs = ["git {status,diff} **"]"#,
-                keys: &["programs", "judged_programs", "shell", "network", "env"],
-            },
-            Self::Service => CapabilityFacts {
-                name: "service",
-                interfaces: &["toolhold:host/service@0.1.0"],
-                unasked: Unasked::Refused,
-                ability: "have programs that outlive a call, as many as you grant",
-                granted: "how many of its programs may outlive a call",
-                line: "services = 1",
-                keys: &["services"],
-            },
-            Self::Store => CapabilityFacts {
-                name: "store",
-                interfaces: &["toolhold:host/store@0.1.0"],
-                unasked: Unasked::Refused,
-                ability: "keep data of its own between calls, as much as you grant",
-                granted: "what it may keep between its calls, in MiB",
-                line: "store_mib = 16",
-                keys: &["store_mib"],
-            },
-            Self::Index => CapabilityFacts {
-                name: "index",
-                interfaces: &["toolhold:host/index@0.1.0"],
-                unasked: Unasked::Refused,
-                ability: "keep documents of its own and search in them, as much as you grant",
-                granted: "what it may keep to search in between its calls, in MiB",
-                line: "index_mib = 16",
-                keys: &["index_mib"],
-            },
-            Self::Embeddings => CapabilityFacts {
-                name: "embeddings",
-                interfaces: &["toolhold:host/embeddings@0.1.0"],
-                unasked: Unasked::Refused,
-                ability: "send texts to a model that makes vectors of them, if you name one",
-                granted: "the table of [providers] whose model makes vectors for it",
-                line: r#"embeddings = "ollama""#,
-                keys: &["embeddings"],
-            },
-            Self::Parts => CapabilityFacts {
-                name: "parts",
-                interfaces: &["toolhold:host/parts@0.1.0"],
-                unasked: Unasked::Refused,
-                ability: "run pure components that it brings along, for as long as you grant",
-                granted: "the processor time of its parts, in seconds for each call",
-                line: "parts_cpu_secs = 60",
-                keys: &["parts_cpu_secs"],
-            },
-            Self::Schedule => CapabilityFacts {
-                name: "schedule",
-                interfaces: &["toolhold:host/schedule@0.1.0"],
-                unasked: Unasked::Refused,
-                ability: "call its own tools at a later time, with as many tasks as you grant",
-                granted: "the number of tasks that it may have",
-                line: "schedule_tasks = 16",
-                keys: &["schedule_tasks"],
-            },
-            // About the instance itself, so it imports nothing.
-            Self::Session => CapabilityFacts {
-                name: "session",
-                interfaces: &[],
-                unasked: Unasked::Allowed,
-                ability: "keep its memory between the calls of a session, if you grant it",
-                granted: "how long its instance lasts",
-                line: r#"instance = "session""#,
-                keys: &["instance"],
-            },
-        }
-    }
 }
+
+// An organisation's ceiling bounds a capability by its keys. The keys of `search` are those of
+// `files`.
+const _: () = {
+    let mut at = 0;
+    while at < Capability::ALL.len() {
+        let capability = Capability::ALL[at];
+        let has_keys = !capability.facts().keys.is_empty();
+        assert!(has_keys || matches!(capability, Capability::Search), "a capability has no keys");
+        at += 1;
+    }
+};
 
 /// A line of the plugin's table that grants a capability, for example. `None`: this version of
 /// Toolhold doesn't have it.

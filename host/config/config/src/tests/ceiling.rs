@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
+use toolhold_component::Capability;
 use toolhold_config_keys::Narrowing;
 
 use super::super::keys::rule;
@@ -245,6 +246,13 @@ fn ceiling_that_names_a_model_for_vectors_allows_no_other() {
             .load_under("tools.memory.embeddings = \"corp\"", &user, &[])
             .expect("it is valid");
         assert_eq!(loaded.values.tools.memory.embeddings, held, "{wanted}");
+    }
+}
+
+#[test]
+fn keys_of_capabilities_are_keys_of_plugins() {
+    for key in Capability::ALL.iter().flat_map(|capability| capability.facts().keys) {
+        assert!(Plugin::RULES.iter().any(|(known, _)| known == key), "{key}");
     }
 }
 
