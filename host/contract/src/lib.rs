@@ -15,7 +15,6 @@ mod changes;
 mod command_judge;
 mod definition;
 mod denial;
-mod embeddings;
 mod error;
 mod feedback;
 mod filter;
@@ -36,7 +35,6 @@ mod tasks;
 mod terminal;
 pub mod text;
 mod untrusted;
-mod vectors;
 
 pub use bounded_output::BoundedOutput;
 pub use built_in::{BUILT_IN_PLUGINS, BuiltInGrant, BuiltInPlugin};
@@ -51,7 +49,6 @@ pub use definition::{
     ToolArgument,
 };
 pub use denial::Denial;
-pub use embeddings::EmbeddingModel;
 pub use error::{Category, Failure, HOST_CODES, HostError};
 pub use filter::{
     Confidence, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,
@@ -75,4 +72,3 @@ pub use shell_session::ShellSession;
 pub use tasks::{TaskAction, TaskBook, TaskError, TaskOrder, TaskRun, TaskState};
 pub use tokio_util::sync::CancellationToken;
 pub use untrusted::UntrustedText;
-pub use vectors::{VectorDatabase, VectorPoint, VectorSet};

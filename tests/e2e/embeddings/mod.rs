@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use toolhold_core::config::{self, Folders, Inputs};
-use toolhold_core::{Builtin, CapabilityProviders, Host};
-use toolhold_models::choice::{embedding_models, vector_database};
+use toolhold_core::{Builtin, Host};
+use toolhold_models::choice::capability_providers;
 
 use crate::support::{shared_cache, toolhold};
 
@@ -216,10 +216,7 @@ async fn host(folder: &Path, builtins: &[Builtin], settings: &[String]) -> Host 
     all.extend_from_slice(settings);
     let loaded = config::load(&folders, &Inputs { settings: all, ..Inputs::default() })
         .expect("the settings are valid");
-    let providers = CapabilityProviders {
-        embedding_models: embedding_models(&loaded, &folders, &work, "test"),
-        vector_database: vector_database(&loaded, &folders, &work, "test"),
-    };
+    let providers = capability_providers(&loaded, &folders, &work, "test");
     let host = Host::builder()
         .config(loaded)
         .folders(folders)

@@ -9,10 +9,10 @@ use tokio::runtime::Builder;
 use toolhold_agent::review::ModelReviewer;
 use toolhold_core::config::{self, Config, Folders, Project, ProjectTrust};
 use toolhold_core::text::counted;
-use toolhold_core::{Builtin, CapabilityProviders, Host, HostBuilder, HostError};
+use toolhold_core::{Builtin, Host, HostBuilder, HostError};
 use toolhold_export::Telemetry;
 use toolhold_mcp_client::Servers;
-use toolhold_models::choice::{embedding_models, vector_database};
+use toolhold_models::choice::capability_providers;
 use toolhold_skills::OfferedSkills;
 
 use crate::error::Error;
@@ -179,10 +179,7 @@ pub(crate) fn builder_in(
 ) -> Result<HostBuilder, HostError> {
     let servers = servers.providers(&loaded, &folders, &directory, tool)?;
     let reviewer = ModelReviewer::from_config(&loaded, &folders, &directory, front_end);
-    let providers = CapabilityProviders {
-        embedding_models: embedding_models(&loaded, &folders, &directory, front_end),
-        vector_database: vector_database(&loaded, &folders, &directory, front_end),
-    };
+    let providers = capability_providers(&loaded, &folders, &directory, front_end);
     let readable = skills.skills.readable.clone();
     let skills = skills.provider(&loaded, &folders, &directory)?;
     let builder = Host::builder()

@@ -13,12 +13,11 @@ use toolhold_answers::Results;
 use toolhold_answers::Shaper;
 use toolhold_answers::{OverflowReader, OverflowStore};
 use toolhold_catalogue::Tasks;
-use toolhold_catalogue::plugins::{
-    CapabilityProviders, GrantResolver, Plugins, Watch, runtime_config,
-};
+use toolhold_catalogue::plugins::{GrantResolver, Plugins, Watch, runtime_config};
 use toolhold_catalogue::subjects::Lookups;
 use toolhold_config::{Config, Folders};
 use toolhold_contract::{HostError, Offers, ToolSource};
+use toolhold_engine::capability::providers::CapabilityProviders;
 use toolhold_engine::{Builtin, Runtime};
 use toolhold_jobs::services::Services;
 use toolhold_jobs::{JobSettings, JobTools, Jobs};

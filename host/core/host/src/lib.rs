@@ -292,26 +292,25 @@ pub use toolhold_answers::{
 pub use toolhold_catalogue::Audience;
 pub use toolhold_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use toolhold_catalogue::plugins::{
-    AdmissionError, ApprovedPlugin, CapabilityProviders, Change, Difference, FilePlace,
-    FilterRulesState, HeldVersion, LockedPlugin, NewPlugin, PluginApprovals, PluginInspection,
-    PluginPlace, PluginSource, PluginState, ServerPlaces, SignerChange, ToolChange, candidate,
-    check_signed, check_source, compare_versions, config_schema, grant_in_words, memory,
-    server_places,
+    AdmissionError, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
+    LockedPlugin, NewPlugin, PluginApprovals, PluginInspection, PluginPlace, PluginSource,
+    PluginState, ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
+    compare_versions, config_schema, grant_in_words, memory, server_places,
 };
 pub use toolhold_catalogue::schema::{InvalidSchemaError, compile as compile_schema};
 pub use toolhold_config as config;
 pub use toolhold_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallCommands, CallId, CallRequests, CallerInfo,
     CallerSource, CancellationToken, Category, ChangeArguments, Confidence, Content, Definition,
-    Denial, EmbeddingModel, Events, Failure, FileState, FilterDefinition, FilterInput,
-    FilterVerdict, HOST_CODES, HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NAME,
-    NoEvents, Offers, Outcome, Output, PathState, Pattern, PreviewArguments, ProgramState,
-    Progress, PromptOffer, PromptOfferArgument, Purpose, ReadFile, ReadFiles, Report,
-    ReportEntries, ResourceOffer, Role, Rollback, Snapshot, Subject, SubjectKind, TaskAction,
-    TaskBook, TaskError, TaskOrder, TaskRun, TaskState, ToolArgument, ToolSource, ToolSourceState,
-    UntrustedText, VectorDatabase, VectorPoint, VectorSet, Wanted, text,
+    Denial, Events, Failure, FileState, FilterDefinition, FilterInput, FilterVerdict, HOST_CODES,
+    HostError, Inquirer, Inquiry, InquiryAnswer, Lookup, Matcher, NAME, NoEvents, Offers, Outcome,
+    Output, PathState, Pattern, PreviewArguments, ProgramState, Progress, PromptOffer,
+    PromptOfferArgument, Purpose, ReadFile, ReadFiles, Report, ReportEntries, ResourceOffer, Role,
+    Rollback, Snapshot, Subject, SubjectKind, TaskAction, TaskBook, TaskError, TaskOrder, TaskRun,
+    TaskState, ToolArgument, ToolSource, ToolSourceState, UntrustedText, Wanted, text,
 };
 pub use toolhold_data_dir::state;
+pub use toolhold_engine::capability::providers::*;
 pub use toolhold_engine::{
     Builtin, Candidate, Capability, EmbeddedFile, Limits, Manifest, Origin, PluginInfo,
     Precompiled, Request as CapabilityRequest, RequestedLimits, SchemaCost, grant_line,

@@ -18,7 +18,7 @@ use crate::choice::rest::Rest;
 /// The models that `embeddings` of tools and plugins names, by their tables of `[providers]`. No
 /// model is asked before its first texts, and its key is read then. The records of the requests
 /// name `front_end`.
-pub fn embedding_models(
+pub(super) fn embedding_models(
     config: &Config,
     folders: &Folders,
     directory: &Path,

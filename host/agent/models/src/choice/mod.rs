@@ -8,9 +8,29 @@ mod model;
 mod qdrant;
 mod rest;
 
+use std::path::Path;
+
+use toolhold_core::CapabilityProviders;
+use toolhold_core::config::{Config, Folders};
+
 pub use choose::{choose_model, thinking_level};
-pub use embeddings::embedding_models;
 pub use error::{ChoiceError, ChosenModelError};
 pub use local::{LocalServer, find_local_servers};
 pub use model::ChosenModel;
-pub use qdrant::vector_database;
+
+use embeddings::embedding_models;
+use qdrant::vector_database;
+
+/// What this program provides for the capabilities of plugins: the models and the database that the
+/// configuration names. `front_end` is in the records of their requests.
+pub fn capability_providers(
+    config: &Config,
+    folders: &Folders,
+    directory: &Path,
+    front_end: &str,
+) -> CapabilityProviders {
+    CapabilityProviders {
+        embedding_models: embedding_models(config, folders, directory, front_end),
+        vector_database: vector_database(config, folders, directory, front_end),
+    }
+}

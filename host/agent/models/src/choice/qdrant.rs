@@ -26,7 +26,7 @@ const DIGITS: usize = 16;
 /// The database that `[index]` names for finding near vectors, if it names one. The database is not
 /// asked before its first vectors, and its key is read then. The records of the requests name
 /// `front_end`.
-pub fn vector_database(
+pub(super) fn vector_database(
     config: &Config,
     folders: &Folders,
     directory: &Path,

@@ -25,7 +25,7 @@ use toolhold_core::{
     HostError, Request, Session,
 };
 use toolhold_mcp_server::{Http, ListenAddress, LiveHost, Server, serve_http};
-use toolhold_models::choice::embedding_models;
+use toolhold_models::choice::capability_providers;
 use toolhold_system::watch::FileStamp;
 
 use crate::dev::show::Screen;
@@ -348,8 +348,8 @@ impl Running {
             None => builder,
         };
         let providers = CapabilityProviders {
-            embedding_models: embedding_models(&loaded, folders, &directory, front_end),
             vector_database: None,
+            ..capability_providers(&loaded, folders, &directory, front_end)
         };
         let host = builder
             .capability_providers(providers)

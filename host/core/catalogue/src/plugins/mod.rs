@@ -17,7 +17,6 @@ mod inspection;
 mod loading;
 mod lock_file;
 mod policies;
-mod providers;
 mod settings;
 mod settings_schema;
 mod slot;
@@ -46,7 +45,6 @@ pub use policies::{
     GrantResolver, ServerPlaces, compiled_folder, memory, most_memory, runtime_config,
     server_places,
 };
-pub use providers::CapabilityProviders;
 pub use settings_schema::config_schema;
 pub use slot::{HeldVersion, PluginPlace, PluginState};
 pub use watching::Watch;

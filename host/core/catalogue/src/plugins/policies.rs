@@ -13,6 +13,7 @@ use toolhold_contract::{Access, BuiltInGrant, BuiltInPlugin, HostError};
 use toolhold_engine::capability::CapabilityGrants;
 use toolhold_engine::capability::index::IndexGrant;
 use toolhold_engine::capability::process::PluginProcesses;
+use toolhold_engine::capability::providers::CapabilityProviders;
 use toolhold_engine::capability::schedule::ScheduleGrant;
 use toolhold_engine::capability::service::PluginServices;
 use toolhold_engine::{Builtin, Limits, PluginConfig, PluginGrants, RuntimeConfig};
@@ -26,7 +27,6 @@ use toolhold_system::process::{Places, RememberedPlaces};
 
 use super::advice::SandboxAdvisor;
 use super::advisor::{CommandGate, PluginAdvisor};
-use super::providers::CapabilityProviders;
 
 pub(super) const MIB: u64 = 1 << 20;
 

@@ -1,11 +1,12 @@
 //! `toolhold:host/embeddings` for guests: has the operator's model make vectors, within limits of
 //! texts and time.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_contract::{EmbeddingModel, Report};
+use toolhold_contract::{BoxFuture, Report};
 use toolhold_redaction::{self as redaction, Keys};
 use wasmtime::component::Linker;
 
@@ -46,6 +47,19 @@ enum VectorsError {
     Lengths,
     #[error("a vector has no direction, or a number that is none")]
     NoDirection,
+}
+
+/// A model that makes vectors of texts.
+pub trait EmbeddingModel: fmt::Debug + Send + Sync + 'static {
+    /// Its name in the configuration, for people.
+    fn name(&self) -> String;
+
+    /// Distinguishes the model's vectors from those of other models, without asking the model.
+    fn id(&self) -> String;
+
+    /// The vector of each text, in the same order. The texts go where the operator said, as they
+    /// are. The caller bounds the time, and drops the future when it is over.
+    fn embed(&self, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<Vec<f32>>, String>>;
 }
 
 /// How a plugin gets vectors of texts.

@@ -150,6 +150,29 @@ capabilities! {
     Schedule schedule: ScheduleGrant => Option<Tasks>;
 }
 
+/// What the program provides for capabilities, and the traits of that. `toolhold-core` hands on the
+/// whole module.
+pub mod providers {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    pub use super::embeddings::EmbeddingModel;
+    pub use super::index::{VectorDatabase, VectorPoint, VectorSet};
+
+    /// The models and databases of the program. A grant without them does nothing.
+    #[derive(Clone, Debug, Default)]
+    pub struct CapabilityProviders {
+        /// The models that make vectors of texts, by their tables of `[providers]`: where
+        /// `embeddings` of a tool or a plugin names one. `toolhold-models` makes those of the
+        /// configuration.
+        pub embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
+        /// The database that says which vectors are near, for `search_code`, where
+        /// `vector_backend` of `[index]` names one. `toolhold-models` makes that of the
+        /// configuration. `None`: the index compares all vectors itself.
+        pub vector_database: Option<Arc<dyn VectorDatabase>>,
+    }
+}
+
 /// The interfaces of the capabilities, generated from their WIT.
 #[allow(missing_docs, unreachable_pub, reason = "generated; the WIT documents it")]
 pub(crate) mod bindings {

@@ -1,10 +1,10 @@
 //! `toolhold:host/index` for guests: writes, deletes and searches documents of the plugin.
 
+mod vector_database;
 mod vector_search;
 
 use std::sync::Arc;
 
-use toolhold_contract::VectorDatabase;
 use toolhold_store::index::{
     Document, DocumentEntry, DocumentIndex, IndexHit, IndexQuery, PendingWrite,
 };
@@ -18,6 +18,8 @@ use crate::guest::capability::{CallCapabilities, CallCapability, CallFacts};
 use crate::guest::{CallState, HasState};
 
 use vector_search::Vectors;
+
+pub use vector_database::{VectorDatabase, VectorPoint, VectorSet};
 
 /// The documents that a plugin keeps and searches in.
 #[derive(Clone, Debug)]

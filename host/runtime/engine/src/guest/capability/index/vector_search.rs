@@ -8,14 +8,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use toolhold_contract::Report;
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_contract::{Report, VectorDatabase, VectorPoint, VectorSet};
 use toolhold_store::index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
 use toolhold_store::{Stop, StoreError};
 
 use crate::guest::CallState;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::index as wit;
+use crate::guest::capability::index::vector_database::{VectorDatabase, VectorPoint, VectorSet};
 
 /// The time of the database for one search, with what it still has to get. The call needs the rest.
 const TIME: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::BoxFuture;
+use toolhold_contract::BoxFuture;
 
 /// A database of vectors, next to an index that has them too. The database finds near vectors, and
 /// gets numbers alone: no texts, no names.
