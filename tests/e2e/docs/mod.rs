@@ -11,7 +11,6 @@ pub(crate) mod session;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -94,44 +93,65 @@ fn dependencies(manifest: &toml::Table) -> Vec<toml::Value> {
     found
 }
 
-/// The page on plugins in an empty folder, as a reader follows it. Only the path of the SDK is
-/// changed.
+/// The pages whose snippets in Rust belong to the plugin of the first page.
+const PLUGIN_PAGES: [&str; 5] = [
+    "docs/plugins.md",
+    "docs/plugins/tools.md",
+    "docs/plugins/calls.md",
+    "docs/plugins/data.md",
+    "docs/plugins/manifest.md",
+];
+
+/// The page on plugins in an empty folder, as a reader types it.
 #[test]
 fn first_plugin_is_built_as_documented() {
-    let example = root().join("plugins/examples/rust");
     // Always the same folder, or cargo would keep a build for each; and a folder where cargo finds
     // the settings of the plugins.
     let folder = built().join("documented");
     let _ = fs::remove_dir_all(&folder);
-    let session = Session::new(&folder);
-    session.write("Cargo.lock", fs::read(example.join("Cargo.lock")).expect("the example has one"));
-    symlink(built(), folder.join("target")).expect("a link is made");
-
-    let sdk = packaged_sdk();
-    let (mut shown, mut snippets) = (BTreeSet::new(), Vec::new());
+    fs::create_dir_all(&folder).expect("a folder is made");
+    let mut session = Session::new(&folder);
+    let mut shown = 0;
     for block in blocks(&document("docs/plugins.md")) {
-        match &block.file {
-            Some(name) if example.join(name).exists() => {
-                assert_eq!(
-                    Ok(&block.text),
-                    fs::read_to_string(example.join(name)).as_ref().map_err(drop),
-                    "{name} of the example"
-                );
-                session.write(name, block.text.replace("../../sdk", &sdk.display().to_string()));
-                shown.insert(name.clone());
+        match block.file.as_deref() {
+            Some("src/lib.rs") => {
+                let made = fs::read_to_string(session.folder.join("src/lib.rs"));
+                assert_eq!(block.text, made.expect("`plugin new` wrote it"));
+                shown += 1;
             }
             Some(name) => session.write(name, &block.text),
-            None if block.language == "rust" => snippets.push(block.text),
-            None => session.try_block(&block),
+            None => session.follow(&block),
         }
     }
-    assert_eq!(shown, BTreeSet::from(["Cargo.toml".to_owned(), "src/lib.rs".to_owned()]));
+    assert_eq!(shown, 1, "docs/plugins.md shows the plugin");
+}
 
-    assert!(!snippets.is_empty());
+/// With the SDK as its package has it, and under another name than the first plugin, which another
+/// test builds in the same folder.
+#[test]
+fn snippets_of_the_plugin_pages_compile() {
+    let example = root().join("plugins/examples/rust");
+    let folder = built().join("snippets");
+    let _ = fs::remove_dir_all(&folder);
+    let session = Session::new(&folder);
+    let sdk = packaged_sdk();
+    for name in ["Cargo.toml", "Cargo.lock"] {
+        let text = fs::read_to_string(example.join(name)).expect("the example is there");
+        let text = text.replace("word-count", "snippets");
+        session.write(name, text.replace("../../sdk", &sdk.display().to_string()));
+    }
     let mut source = fs::read_to_string(example.join("src/lib.rs")).expect("the example is there");
+    session.write("src/lib.rs", &source);
+    session.works("cargo test --no-run && cargo build --release --target wasm32-wasip2");
+
+    let shown = PLUGIN_PAGES.iter().flat_map(|page| blocks(&document(page)));
+    let snippets: Vec<Block> =
+        shown.filter(|block| block.language == "rust" && block.file.is_none()).collect();
+    assert!(snippets.len() >= 7, "{snippets:?}");
     for (number, snippet) in snippets.iter().enumerate() {
         source += &format!(
-            "#[expect(unused, reason = \"only whether it compiles\")]\nmod snippet_{number} {{\n use super::*;\n{snippet}}}\n"
+            "#[expect(unused, reason = \"only whether it compiles\")]\nmod snippet_{number} {{\n use super::*;\n{}}}\n",
+            snippet.text
         );
     }
     session.write("src/lib.rs", source);
@@ -158,7 +178,7 @@ fn guide_is_followed(language: &str, tools: &Path) {
             }
             Some(name) => session.write(name, &block.text),
             None if block.language == language => snippets += &block.text,
-            None => session.try_block(&block),
+            None => session.follow(&block),
         }
     }
     if let Some((name, before, check)) = snippets_of(language) {
@@ -216,7 +236,7 @@ fn guide_of_go_is_followed() {
 #[test]
 fn documented_manifest_is_valid() {
     let folder = TempDir::new().expect("a temporary folder is made");
-    let page = document("docs/plugins.md");
+    let page = document("docs/plugins/other-languages.md");
     let shown = blocks(&page)
         .into_iter()
         .find(|block| block.language == "json")
@@ -242,7 +262,7 @@ fn documented_manifest_is_valid() {
 
 #[test]
 fn documented_limits_are_the_defaults() {
-    let page = document("docs/plugins.md");
+    let page = document("docs/plugins/limits.md");
     let limits = Limits::default();
     let mib = |bytes: usize| bytes >> 20;
     for shown in [
@@ -257,7 +277,7 @@ fn documented_limits_are_the_defaults() {
         format!("| {}, `handles` |", limits.handles),
         format!("| {} KiB each |", limits.stdio >> 10),
     ] {
-        assert!(page.contains(&shown), "docs/plugins.md lacks {shown:?}");
+        assert!(page.contains(&shown), "docs/plugins/limits.md lacks {shown:?}");
     }
 }
 

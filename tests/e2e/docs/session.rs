@@ -76,6 +76,16 @@ impl Session {
         }
     }
 
+    /// Runs the commands of a block, and stays in the folder that its last line enters.
+    #[track_caller]
+    pub(crate) fn follow(&mut self, block: &Block) {
+        self.try_block(block);
+        let last = block.text.lines().last().unwrap_or_default();
+        if let ("sh", Some(folder)) = (block.language.as_str(), last.strip_prefix("cd ")) {
+            self.folder.push(folder);
+        }
+    }
+
     /// Runs a command that has to work, and returns all its output.
     #[track_caller]
     pub(crate) fn works(&self, command: &str) -> String {
