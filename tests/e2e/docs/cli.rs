@@ -8,9 +8,17 @@ use crate::support::toolhold;
 /// The options of every command, which the page shows once.
 const SHARED: &str = "Options for every command:\n";
 
+/// What stands before the commands.
+const INTRODUCTION: &str = "\
+# CLI reference
+
+This page is generated from `toolhold COMMAND --help`. To change it, change the help, run
+`cargo xtask test -- page_of_commands_equals_the_help`, and copy the file that the test names.
+";
+
 /// The page.
 pub(super) fn page() -> String {
-    let mut page = "# Commands\n\nMade of what `toolhold COMMAND --help` prints.\n".to_owned();
+    let mut page = INTRODUCTION.to_owned();
     section(&mut page, &mut Vec::new());
     page
 }

@@ -8,9 +8,16 @@ use toolhold_core::config::{KeyDescription, TableDescription};
 /// Columns of a document.
 const WIDTH: usize = 100;
 
+/// What stands before the keys.
+const INTRODUCTION: &str = "\
+This section is generated from `host/config/keys`. To change it, change the comments there, run
+`cargo xtask test -- reference_has_every_key`, and copy the file that the test names.
+
+";
+
 /// Every key of the configuration, by table.
 pub(super) fn reference(tables: &[TableDescription]) -> String {
-    let mut text = String::new();
+    let mut text = INTRODUCTION.to_owned();
     for TableDescription { path, description, keys } in tables {
         let _ = writeln!(text, "### `[{path}]`\n\n{}\n", wrapped(description, ""));
         for KeyDescription { name, takes, default, description, .. } in keys {
