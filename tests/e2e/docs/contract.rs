@@ -15,19 +15,26 @@ use super::reference::wrapped_behind;
 const INTRODUCTION: &str = "\
 # The contract
 
-Everything that a plugin and the host say to each other, whatever the plugin is written in. This
-page is made of the comments in [`wit/tool`](../../wit/tool/worlds.wit) and
-[`wit/host`](../../wit/host/types.wit), and a test compares them. `toolhold plugin wit` writes these
-files into a folder, for generators of bindings. [Writing a plugin](../plugins.md) explains how to
-use them, and [the cookbook](cookbook.md) has samples.
+This page is generated from the comments in [`wit/tool`](../../wit/tool/worlds.wit) and
+[`wit/host`](../../wit/host/types.wit). To change it, change the comments, run
+`cargo xtask test -- page_of_the_contract_equals_the_wit`, and copy the file that the test names.
+`toolhold plugin wit` writes the WIT files into a folder, for generators of bindings. [Writing a
+plugin](../plugins.md) explains how to use them, and [the cookbook](cookbook.md) has samples.
 
-A plugin exports interfaces of `toolhold:tool`, and imports those of `toolhold:host` that it uses.
-Types are written as in WIT: `option<T>` may be missing, `list<T>` is a list, `result<T, E>` is `T`
-or the error `E`, `u32` is a whole number without a sign, `s32` one with a sign, `f64` is a
-floating-point number. KiB and MiB are 1,024 and 1,048,576 bytes; characters are Unicode scalar
-values.
+A plugin exports interfaces of `toolhold:tool`, and imports the interfaces of `toolhold:host` that
+it uses. Types are written as in WIT: `option<T>` may be missing, `list<T>` is a list,
+`result<T, E>` is `T` or the error `E`, `u32` is a whole number without a sign, `s32` one with a
+sign, `f64` is a floating-point number. KiB and MiB are 1,024 and 1,048,576 bytes; characters are
+Unicode scalar values.
+
+Most records have a field `meta: option<json>` for fields of later versions: a JSON object or
+nothing. A reader ignores what it doesn't know. This page leaves these fields out, and shows a
+`meta` that has a use.
 
 ";
+
+/// How the comment of a field begins that is only for later versions. The page leaves it out.
+const RESERVED: &str = "For fields of later versions";
 
 /// The packages of the contract, behind those that they use.
 const PACKAGES: [&str; 3] = ["wit/deps/io", "wit/tool", "wit/host"];
@@ -152,6 +159,9 @@ fn of_type(text: &mut String, resolve: &Resolve, found: &TypeDef) {
         TypeDefKind::Record(record) => {
             for field in &record.fields {
                 is_documented(name, &field.name, &field.docs);
+                if is_reserved(&field.docs) {
+                    continue;
+                }
                 item(text, &field.name, &type_name(resolve, &field.ty), &field.docs);
             }
         }
@@ -178,6 +188,10 @@ fn of_type(text: &mut String, resolve: &Resolve, found: &TypeDef) {
 #[track_caller]
 fn is_documented(of: &str, name: &str, docs: &Docs) {
     assert!(docs.contents.is_some(), "`{name}` of `{of}` has no comment: add `///` above it");
+}
+
+fn is_reserved(docs: &Docs) -> bool {
+    docs.contents.as_deref().unwrap_or_default().trim_start().starts_with(RESERVED)
 }
 
 /// A field or case.
