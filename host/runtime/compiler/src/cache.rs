@@ -20,11 +20,11 @@ const MAX_BYTES: u64 = 2 << 30;
 const MAX_FILES: usize = 8192;
 
 /// Files and bytes that a process stores before it looks through the folder again. Until then, the
-/// cache may have so much more than its limits.
+/// cache may exceed its limits by this much.
 const FILES_BETWEEN: u32 = 64;
 const BYTES_BETWEEN: u64 = 64 << 20;
 
-/// Most bytes of what a component offers. What is larger is asked for at each start.
+/// Most bytes of a stored offer of a component. A larger offer is asked for at each start.
 pub(crate) const MAX_OFFER: u64 = 16 << 20;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -99,7 +99,7 @@ impl Cache {
             }
         };
         // [`prune`](Self::prune) removes the least recently used files. If the time can't be set,
-        // the time of compiling counts.
+        // the time of compiling applies.
         let _ = file.set_modified(SystemTime::now());
         compiled::map_cached(engine, &file)
             .map_err(|error| tracing::warn!("can't use {key} from the compile cache: {error:#}"))
@@ -159,12 +159,13 @@ impl Cache {
     /// have mapped a removed file can still use its code.
     fn prune(&self, files: usize, bytes: u64) {
         let names = self.folder.names(usize::MAX).unwrap_or_default();
-        let used = |name: String| {
-            let metadata = self.folder.file(&name).and_then(|file| file.metadata()).ok()?;
-            Some((metadata.modified().ok()?, metadata.len(), name))
-        };
-        let mut entries: Vec<(SystemTime, u64, String)> =
-            names.into_iter().filter_map(used).collect();
+        let mut entries: Vec<(SystemTime, u64, String)> = names
+            .into_iter()
+            .filter_map(|name| {
+                let metadata = self.folder.file(&name).and_then(|file| file.metadata()).ok()?;
+                Some((metadata.modified().ok()?, metadata.len(), name))
+            })
+            .collect();
         entries.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
         let mut total = 0;
         for (index, (_, size, name)) in entries.iter().enumerate() {

@@ -15,7 +15,7 @@ pub fn settings() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
-        // Toolhold's interfaces don't use it, and it more than doubles the cost of a call.
+        // Toolhold's interfaces don't use concurrency, which more than doubles the cost of a call.
         .concurrency_support(false)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(ASYNC_STACK)
@@ -23,10 +23,10 @@ pub fn settings() -> Config {
         .wasm_memory64(false)
         .wasm_multi_memory(true)
         .wasm_relaxed_simd(true)
-        // A part of WIT, for functions of any component. Lists of a fixed length are too, but the
-        // engine's support for them isn't complete.
+        // WIT has maps, so a function of any component may use them. WIT also has lists of a fixed
+        // length, but the engine's support for them isn't complete.
         .wasm_component_model_map(true)
-        // Backtraces of guests don't need it: it is for debuggers of the host.
+        // Debuggers of the host need this information, backtraces of guests don't.
         .native_unwind_info(false)
         .cranelift_opt_level(wasmtime::OptLevel::Speed);
     config

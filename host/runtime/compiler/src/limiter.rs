@@ -2,7 +2,7 @@
 
 use wasmtime::ResourceLimiter;
 
-/// What a store may have.
+/// The bounds of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreBounds {
     /// Bytes of all memories together. Wasmtime's own limit is for each memory.
@@ -31,8 +31,13 @@ pub struct StoreLimiter {
 impl StoreLimiter {
     /// A limiter for a new store.
     pub fn new(bounds: StoreBounds) -> Self {
-        let (left, table_elements_left) = (bounds.memory, bounds.table_elements);
-        Self { bounds, left, table_elements_left, last: 0, refused: false }
+        Self {
+            bounds,
+            left: bounds.memory,
+            table_elements_left: bounds.table_elements,
+            last: 0,
+            refused: false,
+        }
     }
 
     /// Bytes that the guest uses.

@@ -39,8 +39,8 @@ enum PartCodeError {
     NoInterface,
 }
 
-/// No folder has the file with the part's digest. The whole story, with folders, is long, and the
-/// same for each part.
+/// No folder has the file with the part's digest. The message doesn't list the folders: the list is
+/// long, and the same for each part.
 #[derive(Debug, thiserror::Error)]
 #[error("its file is missing, or is of another build")]
 struct PartFileError;
@@ -61,18 +61,19 @@ impl Parts {
     ) -> Result<Code, PartError> {
         let Some((part, code)) = self.list.iter().find(|(part, _)| part.name == name) else {
             let names: Vec<&str> = self.list.iter().map(|(part, _)| part.name.as_str()).collect();
-            let message = match names.is_empty() {
-                true => "the plugin has no parts".to_owned(),
-                false => format!("the plugin has no such part; it has: {}", names.join(", ")),
+            let message = if names.is_empty() {
+                "the plugin has no parts".to_owned()
+            } else {
+                format!("the plugin has no such part; it has: {}", names.join(", "))
             };
             return Err(PartError { kind: PartErrorKind::Invalid, message });
         };
-        // Others wait, so that a part is compiled once.
+        // Other calls wait here, so that a part is compiled once.
         let mut code = code.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(code) = &*code {
             return Ok(code.clone());
         }
-        // A failure isn't kept: the file may be put there while the host runs.
+        // A failure isn't kept: the missing file may appear while the host runs.
         let made = self.make(engine, compiler, part).map_err(|error| PartError {
             kind: PartErrorKind::Unavailable,
             message: format!("the part `{name}` can't be used: {error}"),
@@ -86,8 +87,12 @@ impl Parts {
         compiler: &Compiler,
         part: &Part,
     ) -> Result<Code, PartCodeError> {
-        let read = || self.read(part).map(Cow::Owned);
-        let component = compiler.component(&engine.wasm, read, &part.sha256, None)?;
+        let component = compiler.component(
+            &engine.wasm,
+            || self.read(part).map(Cow::Owned),
+            &part.sha256,
+            None,
+        )?;
         let linker = engine.linker(&component).map_err(PartCodeError::Link)?;
         let run = component
             .get_export_index(None, INTERFACE)

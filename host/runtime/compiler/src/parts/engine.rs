@@ -15,7 +15,7 @@ use crate::{StoreBounds, StoreLimiter, settings};
 /// Most bytes of all memories of an instance.
 pub(crate) const MEMORY: usize = 256 << 20;
 
-/// What the store of an instance may have.
+/// The bounds of the store of an instance.
 const BOUNDS: StoreBounds = StoreBounds {
     memory: MEMORY,
     table_elements: 100_000,
@@ -27,7 +27,7 @@ const BOUNDS: StoreBounds = StoreBounds {
 /// The engine of parts. Plugins share it.
 pub struct PartEngine {
     pub(crate) wasm: wasmtime::Engine,
-    /// Threads that calls may have beside the first of each.
+    /// Threads that calls may have in addition to the first of each.
     spare: AtomicUsize,
 }
 
@@ -38,8 +38,8 @@ impl PartEngine {
     ///
     /// [`HostError::Engine`] if this machine can't run it.
     pub fn new() -> Result<Self, HostError> {
-        let failed = |error: wasmtime::Error| HostError::Engine(format!("{error:#}"));
-        let wasm = wasmtime::Engine::new(&settings()).map_err(failed)?;
+        let wasm = wasmtime::Engine::new(&settings())
+            .map_err(|error| HostError::Engine(format!("{error:#}")))?;
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
         Ok(Self { wasm, spare: AtomicUsize::new(processors.saturating_sub(1)) })
     }
@@ -57,11 +57,10 @@ impl PartEngine {
     /// Takes up to `wanted` of the threads that no other call has.
     pub(crate) fn take_threads(&self, wanted: usize) -> Threads<'_> {
         let mut taken = 0;
-        let take = |spare: usize| {
+        let _ = self.spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |spare| {
             taken = spare.min(wanted);
             Some(spare - taken)
-        };
-        let _ = self.spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
+        });
         Threads { spare: &self.spare, taken }
     }
 }

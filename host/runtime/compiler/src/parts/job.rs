@@ -12,12 +12,12 @@ const INPUT_TIME: Duration = Duration::from_secs(2);
 /// How often running parts are checked.
 const TICK: Duration = Duration::from_millis(5);
 
-/// What one call may use.
+/// The bounds of one call.
 #[derive(Clone, Debug)]
 pub struct PartBounds {
-    /// When its time is over.
+    /// The end of the call's time.
     pub deadline: Instant,
-    /// Ends it.
+    /// Ends the call.
     pub cancel: CancellationToken,
     /// Processor time of all inputs.
     pub cpu: Duration,
@@ -25,12 +25,12 @@ pub struct PartBounds {
     pub output: usize,
 }
 
-/// Why an input has no answer.
+/// The reason why an input has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartError {
-    /// What kind of failure it is.
+    /// The kind of the failure.
     pub kind: PartErrorKind,
-    /// What was wrong, the limit, and what to do.
+    /// The fault, the limit and the remedy.
     pub message: String,
 }
 
@@ -39,7 +39,7 @@ pub struct PartError {
 pub enum PartErrorKind {
     /// The plugin has no such part.
     Invalid,
-    /// Its file is missing, or can't be used.
+    /// The part's file is missing, or can't be used.
     Unavailable,
     /// A limit of one input.
     Limit,
@@ -55,7 +55,7 @@ pub(crate) type PartResult = Result<Vec<u8>, PartError>;
 /// The inputs of a call, and what becomes of them.
 pub(crate) struct Job {
     pub(crate) inputs: Vec<Vec<u8>>,
-    /// The next input that nobody has.
+    /// The next input that no thread has taken.
     pub(crate) next: AtomicUsize,
     pub(crate) results: Mutex<Vec<Option<PartResult>>>,
     pub(crate) bounds: PartBounds,
@@ -93,7 +93,7 @@ impl Job {
         }
     }
 
-    /// Why no more may run.
+    /// The reason why no more inputs may run.
     pub(crate) fn over(&self) -> Option<PartError> {
         if self.bounds.cancel.is_cancelled() {
             let message = "the call was cancelled".to_owned();
@@ -113,8 +113,10 @@ impl Job {
     /// Takes the bytes of an answer out of those that are left.
     pub(crate) fn admit(&self, output: Vec<u8>) -> Result<Vec<u8>, PartError> {
         let size = output.len();
-        let take = |left: usize| left.checked_sub(size);
-        match self.output.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
+        let taken = self
+            .output
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(size));
+        match taken {
             Ok(_) => Ok(output),
             Err(left) => Err(limit(format!(
                 "its answer is {size} bytes; of {} for all answers together, {left} are left: give \
@@ -129,9 +131,9 @@ impl Job {
 pub(crate) struct Meter {
     job: Arc<Job>,
     started: Duration,
-    /// Until when the time was added to that of the call.
+    /// The time up to which the thread's time was added to that of the call.
     charged: Duration,
-    /// Why it was stopped.
+    /// The reason why the part was stopped.
     pub(crate) stopped: Option<PartError>,
 }
 

@@ -1,8 +1,8 @@
 //! Runs parts: pure components that a plugin brings along.
 //!
-//! A part has no capabilities. The engine is one of its own, and links random numbers that are
-//! always the same; every other import traps. The plugin's manifest names each part with its
-//! digest. Parts of one call run on several threads, each input under bounds of its own.
+//! A part has no capabilities. Parts have their own engine. It links random numbers that are always
+//! the same; every other import traps. The plugin's manifest names each part with its digest. Parts
+//! of one call run on several threads, each input under bounds of its own.
 
 mod code;
 mod engine;

@@ -32,11 +32,13 @@ pub(crate) fn link<T: 'static>(
         Some(("random", _)) => ("get-random-bytes", "get-random-u64"),
         Some(("insecure", _)) => ("get-insecure-random-bytes", "get-insecure-random-u64"),
         Some(("insecure-seed", _)) => {
-            let seed = move |mut store: StoreContextMut<'_, T>, ()| {
-                let random = random(store.data_mut());
-                Ok(((random.next(), random.next()),))
-            };
-            return linker.instance(import)?.func_wrap("insecure-seed", seed);
+            return linker.instance(import)?.func_wrap(
+                "insecure-seed",
+                move |mut store: StoreContextMut<'_, T>, ()| {
+                    let random = random(store.data_mut());
+                    Ok(((random.next(), random.next()),))
+                },
+            );
         }
         _ => return Ok(()),
     };

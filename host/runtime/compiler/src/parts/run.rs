@@ -22,7 +22,7 @@ const MAX_OUTPUT: usize = 16 << 20;
 const MAX_ERROR: usize = 4096;
 /// An instance with more memory isn't used for the next input.
 const KEPT_MEMORY: usize = 64 << 20;
-/// What wasmtime says of an answer that is larger. Its error has no public type.
+/// wasmtime's message about a larger answer. Its error has no public type.
 const TOO_LARGE: &str = "fuel allocated for hostcalls has been exhausted";
 /// Stack of a thread: that of the guest, and as much for the host.
 const STACK: usize = 4 << 20;
@@ -60,14 +60,14 @@ impl Parts {
         });
         thread::scope(|scope| {
             for _ in 0..=threads.taken.min(count) {
-                let work = || {
-                    work(&code, &job);
-                    job.end();
-                };
                 job.begin();
                 let name = "toolhold-part".to_owned();
                 let builder = thread::Builder::new().name(name).stack_size(STACK);
-                if builder.spawn_scoped(scope, work).is_err() {
+                let thread = builder.spawn_scoped(scope, || {
+                    work(&code, &job);
+                    job.end();
+                });
+                if thread.is_err() {
                     job.end();
                     break;
                 }
@@ -76,14 +76,16 @@ impl Parts {
         });
         let used = Duration::from_nanos(job.used.load(Ordering::SeqCst));
         let mut results = job.results.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = || {
-            Err(PartError {
-                kind: PartErrorKind::Unavailable,
-                message: "this machine starts no thread for it".to_owned(),
-            })
-        };
-        (results.drain(..).map(|result| result.unwrap_or_else(missing)).collect(), used)
+        (results.drain(..).map(|result| result.unwrap_or_else(without_thread)).collect(), used)
     }
+}
+
+/// The result for an input that no thread has taken.
+fn without_thread() -> Result<Vec<u8>, PartError> {
+    Err(PartError {
+        kind: PartErrorKind::Unavailable,
+        message: "this machine starts no thread for it".to_owned(),
+    })
 }
 
 /// Works on inputs until there are no more.
@@ -142,14 +144,10 @@ fn answer(
             None => {
                 // The cause is at the end of the chain, behind a backtrace of the part.
                 let cause = error.root_cause().to_string();
-                match cause.contains(TOO_LARGE) {
-                    true => limit(format!(
-                        "its answer has more than {} MiB, the limit",
-                        MAX_OUTPUT >> 20
-                    )),
-                    false => {
-                        failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR))))
-                    }
+                if cause.contains(TOO_LARGE) {
+                    limit(format!("its answer has more than {} MiB, the limit", MAX_OUTPUT >> 20))
+                } else {
+                    failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR))))
                 }
             }
         }),

@@ -1,6 +1,6 @@
 //! Finds the exported functions that this engine doesn't run at all: those of WASI 0.3, which are
-//! async, or take or return streams, futures or error contexts. A component with one isn't
-//! compiled, so the others of it can't serve either.
+//! async, or take or return streams, futures or error contexts. A component with such a function
+//! isn't compiled, so its other functions can't serve either.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,9 @@ const MAX_NAMED: usize = 8;
 /// with limits.
 pub fn asynchronous_functions(wasm: &[u8]) -> Vec<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
-    let (mut types, mut exports, mut depth) = (None, Vec::new(), 0_usize);
+    let mut types = None;
+    let mut exports = Vec::new();
+    let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(wasm) {
         let Ok(payload) = payload else { return Vec::new() };
         match &payload {
@@ -69,8 +71,8 @@ fn is_async(types: TypesRef<'_>, function: ComponentFuncTypeId) -> bool {
         || function.result.is_some_and(|ty| has_async(types, ty, &mut seen))
 }
 
-/// Whether a type has a stream, a future or an error context. Each type is looked at once: they may
-/// refer to each other so often that the whole tree is never seen.
+/// Whether a type has a stream, a future or an error context. Each type is looked at once: types
+/// may refer to each other so often that a walk through the whole tree would not end.
 fn has_async(
     types: TypesRef<'_>,
     ty: ComponentValType,
@@ -81,21 +83,26 @@ fn has_async(
         ComponentValType::Type(id) if !seen.insert(id) => return false,
         ComponentValType::Type(id) => id,
     };
-    let mut any = |ty: ComponentValType| has_async(types, ty, seen);
     match &types[id] {
         ComponentDefinedType::Primitive(ty) => *ty == PrimitiveValType::ErrorContext,
-        ComponentDefinedType::Record(record) => record.fields.values().any(|ty| any(*ty)),
+        ComponentDefinedType::Record(record) => {
+            record.fields.values().any(|ty| has_async(types, *ty, seen))
+        }
         ComponentDefinedType::Variant(variant) => {
-            variant.cases.values().any(|case| case.ty.is_some_and(&mut any))
+            variant.cases.values().any(|case| case.ty.is_some_and(|ty| has_async(types, ty, seen)))
         }
-        ComponentDefinedType::Tuple(tuple) => tuple.types.iter().any(|ty| any(*ty)),
+        ComponentDefinedType::Tuple(tuple) => {
+            tuple.types.iter().any(|ty| has_async(types, *ty, seen))
+        }
         ComponentDefinedType::List { element, .. }
-        | ComponentDefinedType::FixedLengthList { element, .. } => any(*element),
-        ComponentDefinedType::Option { ty, .. } => any(*ty),
+        | ComponentDefinedType::FixedLengthList { element, .. } => has_async(types, *element, seen),
+        ComponentDefinedType::Option { ty, .. } => has_async(types, *ty, seen),
         ComponentDefinedType::Result { ok, err, .. } => {
-            [ok, err].into_iter().flatten().any(|ty| any(*ty))
+            [ok, err].into_iter().flatten().any(|ty| has_async(types, *ty, seen))
         }
-        ComponentDefinedType::Map { key, value, .. } => any(*key) || any(*value),
+        ComponentDefinedType::Map { key, value, .. } => {
+            has_async(types, *key, seen) || has_async(types, *value, seen)
+        }
         ComponentDefinedType::Future { .. } | ComponentDefinedType::Stream { .. } => true,
         ComponentDefinedType::Flags(_)
         | ComponentDefinedType::Enum(_)

@@ -18,12 +18,12 @@ const WORLD: &str = "component-type";
 const MAX_SECTION: usize = 256 * 1024;
 const MAX_SECTIONS: usize = 8;
 
-/// What a component says about its functions.
+/// The documentation of a component and of its functions.
 #[derive(Debug, Default)]
 pub struct Docs(Vec<Value>);
 
 impl Docs {
-    /// Reads the documentation of a component. What is damaged or too large is left out.
+    /// Reads the documentation of a component. A section that is damaged or too large is left out.
     pub fn read(wasm: &[u8]) -> Self {
         let mut all = Vec::new();
         for payload in Parser::new(0).parse_all(wasm).map_while(Result::ok) {
@@ -50,13 +50,13 @@ impl Docs {
         Self(all)
     }
 
-    /// What the package, or else its world, says about itself.
+    /// The documentation of the package, or else of its world.
     pub fn package(&self) -> Option<&str> {
         let package = self.0.iter().find_map(|docs| docs.get("docs")?.as_str());
         package.or_else(|| self.worlds().find_map(|world| world.get("docs")?.as_str()))
     }
 
-    /// What is said about a function. `interface`: the full name of its interface, or the
+    /// The documentation of a function. `interface`: the full name of its interface. `None`: the
     /// function belongs to the world itself.
     pub(crate) fn function(&self, interface: Option<&str>, function: &str) -> Option<&str> {
         let Some(interface) = interface else {
@@ -69,8 +69,9 @@ impl Docs {
         let Some((_, name)) = name.rsplit_once('/') else {
             let places = ["interface_exports", "interfaces"];
             return self.worlds().find_map(|world| {
-                let interface = |place: &&str| world.get(place)?.get(name)?.get("funcs");
-                places.iter().find_map(|place| said(interface(place)?, function))
+                places
+                    .iter()
+                    .find_map(|place| said(world.get(place)?.get(name)?.get("funcs")?, function))
             });
         };
         self.0

@@ -16,7 +16,7 @@ use crate::typed::schema::{Schemas, TypeError};
 use crate::typed::signature::signature;
 use crate::typed::values::{Lifting, Lowering, ValueError};
 
-/// What a host accepts of one component.
+/// The bounds for the tools of one component.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolBounds {
     /// Most tools.
@@ -59,7 +59,7 @@ struct Function {
     interface: Option<String>,
     index: ComponentExportIndex,
     params: Vec<(String, Type)>,
-    /// What it returns. A `result` is split: its error is the tool's failure.
+    /// The type of the result. A `result` is split: its error is the tool's failure.
     ok: Option<Type>,
     err: Option<Type>,
     fails: bool,
@@ -107,7 +107,7 @@ impl Functions {
     ///
     /// # Errors
     ///
-    /// It exports no function.
+    /// The component exports no function.
     pub fn from_component(
         component: &Component,
         bounds: ToolBounds,
@@ -140,7 +140,7 @@ impl Functions {
     ///
     /// # Errors
     ///
-    /// There is none of that name.
+    /// There is no tool of that name.
     fn find(&self, tool: &str) -> Result<&Function, Failure> {
         self.offered.iter().find(|function| function.name == tool).ok_or_else(|| {
             Failure::new(
@@ -235,9 +235,9 @@ fn functions(
         .collect()
 }
 
-/// The tool's name of each function, or why it has none. A function of an interface is always named
-/// `interface-function`. If two interfaces of the same name have it, their packages' names stand
-/// before it.
+/// The tool's name of each function, or the reason why there is no name. A function of an interface
+/// is always named `interface-function`. If two interfaces of the same name have the function, the
+/// name begins with their package's name.
 fn tool_names(exported: &[Exported], limit: usize) -> Vec<Result<String, FunctionError>> {
     let mut count: HashMap<String, usize> = HashMap::new();
     let short: Vec<String> = exported.iter().map(|one| one.name(false)).collect();
@@ -267,7 +267,7 @@ fn tool_names(exported: &[Exported], limit: usize) -> Vec<Result<String, Functio
 }
 
 impl Exported {
-    /// As people refer to it: `acme:units/convert.to-feet`.
+    /// The function's name as people write it: `acme:units/convert.to-feet`.
     fn written(&self) -> String {
         match &self.interface {
             Some(interface) => format!("{interface}.{}", self.function),
@@ -276,8 +276,8 @@ impl Exported {
     }
 
     fn name(&self, with_package: bool) -> String {
-        let full = self.interface.as_deref().unwrap_or_default();
-        let full = full.split_once('@').map_or(full, |(name, _)| name);
+        let versioned = self.interface.as_deref().unwrap_or_default();
+        let full = versioned.split_once('@').map_or(versioned, |(name, _)| name);
         let (package, interface) = full.rsplit_once('/').unwrap_or(("", full));
         let package = package.rsplit_once(':').map_or(package, |(_, name)| name);
         let parts = [if with_package { package } else { "" }, interface, &self.function];
@@ -285,12 +285,13 @@ impl Exported {
         parts.join("-").to_ascii_lowercase()
     }
 
-    /// Whether a language's tools export it for their own use: it would replace the program.
+    /// Whether a language's tools export the function for their own use: a call would replace the
+    /// program.
     fn is_of_toolchain(&self) -> bool {
         let interface = self.interface.as_deref();
-        let takes = |name| self.ty.params().any(|(param, _)| param == name);
         self.function == "init"
-            && (interface == Some("exports") || interface.is_none() && takes("script"))
+            && (interface == Some("exports")
+                || interface.is_none() && self.ty.params().any(|(name, _)| name == "script"))
     }
 }
 
@@ -304,13 +305,12 @@ impl Function {
         if ty.async_() {
             return Err(FunctionError::Async);
         }
-        let about = |what| move |error| FunctionError::Type { what, error };
         let params: Vec<(String, Type)> =
             ty.params().map(|(name, ty)| (name.to_owned(), ty)).collect();
         let input = Schemas::new()
             .object(params.iter().map(|(name, ty)| (name.as_str(), ty.clone())))
             .and_then(|input| Ok(schema::parse(&input.to_string())?))
-            .map_err(about("parameters' type"))?;
+            .map_err(|error| FunctionError::Type { what: "parameters' type", error })?;
         let result = ty.results().next();
         let signature = signature(
             &function,
@@ -324,12 +324,12 @@ impl Function {
         // Values of a type without a schema can't be converted.
         err.as_ref()
             .map_or(Ok(Value::Null), |ty| Schemas::new().schema_of(ty))
-            .map_err(about("error's type"))?;
+            .map_err(|error| FunctionError::Type { what: "error's type", error })?;
         let output = ok.as_ref().map(|ty| {
             Schemas::new()
                 .schema_of(ty)
                 .and_then(|inner| Ok(schema::parse(&answer_schema(ty, inner).to_string())?))
-                .map_err(about("answer's type"))
+                .map_err(|error| FunctionError::Type { what: "answer's type", error })
         });
         let mut definition = Definition::new(name.clone(), signature, input);
         definition.output_schema = output.transpose()?;
@@ -348,9 +348,10 @@ impl Function {
             Some(interface) => format!("`{signature}` of `{interface}`"),
             None => format!("`{signature}`"),
         };
-        let description = match said.is_empty() {
-            true => format!("{exported}. It has no description."),
-            false => format!("{said}\n\n{exported}"),
+        let description = if said.is_empty() {
+            format!("{exported}. It has no description.")
+        } else {
+            format!("{said}\n\n{exported}")
         };
         Definition {
             description: neutral(cut(&description, limit)).into_owned(),
@@ -362,7 +363,7 @@ impl Function {
     ///
     /// # Errors
     ///
-    /// They don't fit the types.
+    /// The arguments don't fit the types.
     fn values_of(&self, arguments: &Value) -> Result<Vec<Val>, Failure> {
         let none = Map::new();
         let given = arguments.as_object().unwrap_or(&none);
@@ -395,14 +396,6 @@ impl Function {
     }
 
     fn outcome(&self, result: Option<Val>, limit: usize) -> Outcome {
-        let json = |value: Val, ty: &Type| {
-            // Once as text and once as a structured answer.
-            Lifting::new(limit / 2).json(value, ty).map_err(|_| {
-                let message =
-                    format!("the tool's answer is more than {limit} bytes, which is the limit");
-                Failure::new(Category::PermanentFailure, message).with_code("result_limit")
-            })
-        };
         let (value, ty) = match result {
             None => (None, &self.ok),
             Some(Val::Result(Err(error))) if self.fails => {
@@ -411,7 +404,7 @@ impl Function {
                         Val::Enum(name) | Val::Variant(name, _) => Some(name.clone()),
                         _ => None,
                     };
-                    json(*error, ty).map(|error| (error, code))
+                    lift(*error, ty, limit).map(|error| (error, code))
                 });
                 return Err(self.failure(error.transpose()?));
             }
@@ -424,7 +417,7 @@ impl Function {
                 ..Output::default()
             });
         };
-        let value = json(value, ty)?;
+        let value = lift(value, ty, limit)?;
         let content = match &value {
             Value::String(words) => Content::text(words),
             other => Content::text(other.to_string()),
@@ -455,14 +448,24 @@ impl Function {
     }
 }
 
-/// Whether a call failed since its answer would take too much of the host's memory. Nothing but the
-/// text of the error says so.
+/// The JSON of a value of an answer, which has at most `limit` bytes.
+fn lift(value: Val, ty: &Type, limit: usize) -> Result<Value, Failure> {
+    // The value is sent twice: as text and as a structured answer.
+    Lifting::new(limit / 2).json(value, ty).map_err(|_| {
+        let message = format!("the tool's answer is more than {limit} bytes, which is the limit");
+        Failure::new(Category::PermanentFailure, message).with_code("result_limit")
+    })
+}
+
+/// Whether a call failed since its answer would take too much of the host's memory. Only the text
+/// of the error shows this.
 fn is_too_large(error: &wasmtime::Error) -> bool {
     error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls"))
 }
 
 fn too_large<T: 'static>(store: &Store<T>) -> Failure {
-    let (limit, each) = (store.hostcall_fuel(), size_of::<Val>());
+    let limit = store.hostcall_fuel();
+    let each = size_of::<Val>();
     let message = format!(
         "the tool's answer has too many values: they may take {limit} bytes of the host's memory, and each number or byte takes {each}"
     );

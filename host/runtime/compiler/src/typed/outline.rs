@@ -12,14 +12,14 @@ const PREVIEW1: &str = "wasi_snapshot_preview1";
 /// Most characters of a plugin's name.
 const MAX_NAME: usize = 24;
 
-/// What a component is to Toolhold.
+/// The kind of a component, which decides how Toolhold runs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ComponentKind {
-    /// It exports Toolhold's interfaces.
+    /// The component exports Toolhold's interfaces.
     #[default]
     Plugin,
-    /// It doesn't know Toolhold. Its exported functions are tools.
+    /// The component doesn't know Toolhold. Its exported functions are tools.
     Functions,
     /// A WASI command.
     Command,
@@ -28,11 +28,11 @@ pub enum ComponentKind {
 /// The exports and imports of a component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
-    /// What it is.
+    /// The kind of the component.
     pub kind: ComponentKind,
     /// The names of the interfaces that it imports.
     pub imports: Vec<String>,
-    /// Those that it exports.
+    /// The names of the interfaces that it exports.
     pub exports: Vec<String>,
     /// The version of the package whose interface it exports first. `None`: there is no version.
     pub version: Option<String>,
@@ -66,7 +66,7 @@ impl Outline {
     ///
     /// # Errors
     ///
-    /// It is damaged, or a core module of another kind.
+    /// The component is damaged, or a core module of another kind.
     pub fn read(wasm: &[u8]) -> Result<Self, OutlineError> {
         if Parser::is_core_wasm(wasm) {
             return module(wasm);
@@ -101,7 +101,8 @@ impl Outline {
 
 /// The outline of a core module. It is a command, or nothing that Toolhold runs.
 fn module(wasm: &[u8]) -> Result<Outline, OutlineError> {
-    let (mut starts, mut others) = (false, None);
+    let mut starts = false;
+    let mut others = None;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload? {
             Payload::ImportSection(section) => {
@@ -134,15 +135,18 @@ fn module(wasm: &[u8]) -> Result<Outline, OutlineError> {
 
 /// A plugin's name for a file without one: its stem, without the characters that a name can't have.
 pub fn name_from(stem: &str) -> String {
-    let valid = |c: char| match c.to_ascii_lowercase() {
-        c @ ('a'..='z' | '0'..='9' | '-') => Some(c),
-        '_' | '.' | ' ' => Some('-'),
-        _ => None,
-    };
-    let name: String = stem.chars().filter_map(valid).collect();
+    let name: String = stem.chars().filter_map(to_name_character).collect();
     let name = name.trim_start_matches(|c: char| !c.is_ascii_lowercase());
     let name = cut(name, MAX_NAME).trim_end_matches('-');
     if name.is_empty() { "component".to_owned() } else { name.to_owned() }
+}
+
+fn to_name_character(c: char) -> Option<char> {
+    match c.to_ascii_lowercase() {
+        c @ ('a'..='z' | '0'..='9' | '-') => Some(c),
+        '_' | '.' | ' ' => Some('-'),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Describes component types as JSON Schema. `values` converts between the two forms, and this
-//! module's schemas describe exactly what that accepts.
+//! module's schemas describe exactly the JSON that `values` accepts.
 
 use serde_json::{Map, Value, json};
 use toolhold_component::SchemaError;
@@ -11,8 +11,8 @@ pub(crate) const EXACT: u64 = 1 << 53;
 /// The texts that stand for floating-point numbers that JSON doesn't have.
 pub(crate) const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// Most parts of one schema. Types refer to types, so a short description can stand for a tree that
-/// no memory holds. The text of a schema has its own limit, which real types don't reach either.
+/// Most parts of one schema. Types refer to types, so a short description can mean a tree that fits
+/// into no memory. The text of a schema has its own limit, which real types don't reach either.
 const MAX_PARTS: usize = 10_000;
 
 /// Most levels of types within types.
@@ -67,7 +67,8 @@ impl Schemas {
         fields: impl Iterator<Item = (&'t str, Type)>,
         depth: usize,
     ) -> Result<Value, TypeError> {
-        let (mut properties, mut required) = (Map::new(), Vec::new());
+        let mut properties = Map::new();
+        let mut required = Vec::new();
         for (name, ty) in fields {
             properties.insert(name.to_owned(), self.schema(&ty, depth + 1)?);
             if !matches!(ty, Type::Option(_)) {
@@ -203,7 +204,8 @@ fn tuple(items: Vec<Value>) -> Value {
 }
 
 fn case(name: &str, value: Option<Value>) -> Value {
-    let (mut properties, mut required) = (Map::new(), vec!["tag"]);
+    let mut properties = Map::new();
+    let mut required = vec!["tag"];
     properties.insert("tag".into(), json!({ "const": name }));
     if let Some(value) = value {
         properties.insert("value".into(), value);

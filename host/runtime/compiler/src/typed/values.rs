@@ -1,7 +1,7 @@
 //! Converts JSON into component values and back.
 //!
 //! Arguments have been validated against the schema that `schema` made, so most errors here are
-//! what a schema can't say: base64 that isn't, or a number that the type doesn't hold.
+//! beyond a schema: invalid base64, or a number that the type can't hold.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
@@ -10,11 +10,12 @@ use wasmtime::component::{Type, Val, types};
 
 use crate::typed::schema::{EXACT, NOT_FINITE};
 
-/// Most bytes of the values of one call. A short text can stand for many values: every field that
-/// is absent is one.
+/// Most bytes of the values of one call. A short text can mean many values: every absent field is a
+/// value.
 const MAX_ARGUMENTS: usize = 64 << 20;
 
-/// Most levels of values within values. Types that reach it have no schema, so it is never met.
+/// Most levels of values within values. No value reaches this limit, since types that reach it have
+/// no schema.
 const MAX_DEPTH: usize = 128;
 
 /// A reason why an argument doesn't fit its type, as a phrase after "it".
@@ -332,7 +333,7 @@ impl Lifting {
     ///
     /// Its text would be larger than what is left.
     pub(crate) fn json(&mut self, value: Val, ty: &Type) -> Result<Value, TooLarge> {
-        // About what it takes as text: itself and what separates it from the next one.
+        // About the size of the shortest values as text, with the separator from the next value.
         self.take(4)?;
         Ok(match (value, ty) {
             (Val::Bool(value), _) => value.into(),
@@ -346,7 +347,7 @@ impl Lifting {
             (Val::S64(value), _) => value.to_string().into(),
             (Val::U64(value), _) if value <= EXACT => value.into(),
             (Val::U64(value), _) => value.to_string().into(),
-            // By way of its shortest text: 0.1 stays 0.1.
+            // The conversion goes through the shortest text, so that 0.1 stays 0.1.
             (Val::Float32(value), _) => {
                 number(value.to_string().parse().unwrap_or(f64::from(value)))
             }
@@ -358,8 +359,10 @@ impl Lifting {
             }
             (Val::List(items), Type::List(list)) if matches!(list.ty(), Type::U8) => {
                 self.take(items.len().div_ceil(3).saturating_mul(4))?;
-                let byte = |item| if let Val::U8(byte) = item { Some(byte) } else { None };
-                let bytes: Vec<u8> = items.into_iter().filter_map(byte).collect();
+                let bytes: Vec<u8> = items
+                    .into_iter()
+                    .filter_map(|item| if let Val::U8(byte) = item { Some(byte) } else { None })
+                    .collect();
                 STANDARD.encode(bytes).into()
             }
             (Val::List(items), Type::List(list)) => {
@@ -406,7 +409,7 @@ impl Lifting {
                 self.take(names.iter().map(|name| name.len() + 3).sum())?;
                 names.into()
             }
-            // A value has its type, and no function with other types is offered.
+            // Every value fits its type, and no function with other types is offered.
             _ => Value::Null,
         })
     }
@@ -445,15 +448,17 @@ impl Lifting {
 
 /// The JSON of a floating-point number. JSON has no NaN and no infinity, so they are texts.
 fn number(value: f64) -> Value {
-    let name = |at: usize| NOT_FINITE[at].into();
-    Number::from_f64(value).map_or_else(
-        || match value {
-            _ if value.is_nan() => name(0),
-            _ if value > 0.0 => name(1),
-            _ => name(2),
-        },
-        Value::Number,
-    )
+    if let Some(number) = Number::from_f64(value) {
+        return Value::Number(number);
+    }
+    let index = if value.is_nan() {
+        0
+    } else if value > 0.0 {
+        1
+    } else {
+        2
+    };
+    NOT_FINITE[index].into()
 }
 
 #[cfg(test)]
