@@ -17,7 +17,7 @@ use crate::plugin::{LoadedPlugin, Tool};
 
 /// Most subjects of one tool.
 const MAX_SUBJECTS: usize = 32;
-/// Most arguments with which the host does more than to pass them on.
+/// Most arguments for which the host has rules.
 const MAX_ARGUMENTS: usize = 64;
 /// Most other names of a tool or an argument, and most bytes of one.
 const MAX_ALIASES: usize = 16;
@@ -80,7 +80,7 @@ pub(crate) enum ArgumentError {
 ///
 /// # Errors
 ///
-/// What is wrong with one.
+/// The fault of one of the definitions.
 pub(crate) fn convert_tools(
     plugin: &LoadedPlugin,
     definitions: Vec<tools::Definition>,
@@ -167,20 +167,23 @@ fn convert_subject(subject: tools::Subject) -> Result<Subject, ToolError> {
     Ok(Subject { pointer: subject.pointer, kind, access })
 }
 
-/// How a tool behaves by what it promises. Without a promise, the strictest.
+/// The behaviour that a tool promises. Without a promise, the strictest behaviour applies.
 fn annotations(promises: &[String]) -> Annotations {
-    let promises = |name: &str| promises.iter().any(|promise| promise == name);
     Annotations {
-        read_only: promises("read-only"),
-        destructive: !promises("additive"),
-        idempotent: promises("idempotent"),
-        open_world: !promises("closed-world"),
-        cacheable: promises("cacheable"),
+        read_only: has_promise(promises, "read-only"),
+        destructive: !has_promise(promises, "additive"),
+        idempotent: has_promise(promises, "idempotent"),
+        open_world: !has_promise(promises, "closed-world"),
+        cacheable: has_promise(promises, "cacheable"),
     }
 }
 
-/// Converts what the host does with arguments. What it would do with something that isn't an
-/// argument would never happen, so that is the author's mistake.
+fn has_promise(promises: &[String], name: &str) -> bool {
+    promises.iter().any(|promise| promise == name)
+}
+
+/// Converts the rules for the host about arguments. A rule about something that isn't an argument
+/// would never apply, so it is the author's mistake.
 fn convert_arguments(
     written: Vec<tools::Argument>,
     schema: &Value,
@@ -205,11 +208,8 @@ fn convert_argument(
     written: tools::Argument,
     schema: &Value,
 ) -> Result<ToolArgument, ArgumentError> {
-    let is_argument = |name: &str| {
-        schema.get("properties").is_some_and(|properties| properties.get(name).is_some())
-    };
     let tools::Argument { name, aliases, roles, base, reads_with, meta: _ } = written;
-    if !is_argument(&name) {
+    if !is_argument(schema, &name) {
         return Err(ArgumentError::NoProperty);
     }
     if aliases.len() > MAX_ALIASES {
@@ -218,16 +218,20 @@ fn convert_argument(
     if reads_with.len() > MAX_VALUES {
         return Err(ArgumentError::ManyValues(reads_with.len()));
     }
-    if let Some(base) = base.as_deref().filter(|base| !is_argument(base)) {
+    if let Some(base) = base.as_deref().filter(|base| !is_argument(schema, base)) {
         return Err(ArgumentError::Base(neutral_line(cut(base, 80))));
     }
     let roles: BTreeSet<Role> = roles.iter().filter_map(|role| Role::from_name(role)).collect();
     if roles.contains(&Role::Glob) && base.is_none() {
         return Err(ArgumentError::GlobWithoutBase);
     }
-    let reads_with = reads_with.iter().map(|text| serde_json::from_str(text));
-    let reads_with = reads_with.collect::<Result<_, _>>()?;
+    let reads_with =
+        reads_with.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>()?;
     Ok(ToolArgument { name, aliases: names(&aliases), roles, base, reads_with })
+}
+
+fn is_argument(schema: &Value, name: &str) -> bool {
+    schema.get("properties").is_some_and(|properties| properties.get(name).is_some())
 }
 
 /// The names of arguments that say what a call changes. `None` if they don't say it.

@@ -70,15 +70,15 @@ pub(crate) enum FilterError {
 /// Asks a plugin that was just loaded for its filters.
 pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), FilterListError> {
     let Some(exports) = code.filters.clone() else { return Ok(()) };
-    let ask = async move |mut store: Store<CallState>, instance: wasmtime::component::Instance| {
-        let listed = match exports.load(&mut store, &instance) {
-            Ok(instance) => instance.list(&mut store).await,
-            Err(error) => Err(error),
-        };
-        (store, listed)
-    };
     let wit::Listing { filters: listed, problems } =
-        run::list(plugin, code, "filters", ask).await?;
+        run::list(plugin, code, "filters", async move |mut store: Store<CallState>, instance| {
+            let listed = match exports.load(&mut store, &instance) {
+                Ok(instance) => instance.list(&mut store).await,
+                Err(error) => Err(error),
+            };
+            (store, listed)
+        })
+        .await?;
     if listed.len() > MAX_FILTERS {
         return Err(FilterListError::TooMany(listed.len()));
     }
@@ -113,35 +113,34 @@ fn definition(registration: wit::Registration) -> Result<FilterDefinition, Filte
     if matchers.len() > MAX_MATCHERS {
         return Err(FilterError::ManyMatchers(matchers.len()));
     }
-    let matcher = |matcher: wit::Matcher| {
-        let subject = match matcher.subject {
-            wit::TextPattern::Any => Pattern::Any,
-            wit::TextPattern::Exact(text) => Pattern::Exact(text),
-            wit::TextPattern::Prefix(text) => Pattern::Prefix(text),
-            wit::TextPattern::Regex(text) => Pattern::Regex(text),
-        };
-        let length = match &subject {
-            Pattern::Any => 0,
-            Pattern::Exact(text) | Pattern::Prefix(text) | Pattern::Regex(text) => {
-                text.chars().count()
-            }
-        };
-        let length = length.max(matcher.tool.chars().count());
-        if length > MAX_PATTERN {
-            return Err(FilterError::LongMatcher(length));
-        }
-        Ok(Matcher { tool: matcher.tool, subject })
-    };
     Ok(FilterDefinition {
         name,
         purpose: match purpose {
             wit::Purpose::Cosmetic => Purpose::Cosmetic,
             wit::Purpose::Security => Purpose::Security,
         },
-        matchers: matchers.into_iter().map(matcher).collect::<Result<_, _>>()?,
+        matchers: matchers.into_iter().map(convert_matcher).collect::<Result<_, _>>()?,
         fallback,
         meta: meta.filter(|text| text.len() <= MAX_META),
     })
+}
+
+fn convert_matcher(matcher: wit::Matcher) -> Result<Matcher, FilterError> {
+    let subject = match matcher.subject {
+        wit::TextPattern::Any => Pattern::Any,
+        wit::TextPattern::Exact(text) => Pattern::Exact(text),
+        wit::TextPattern::Prefix(text) => Pattern::Prefix(text),
+        wit::TextPattern::Regex(text) => Pattern::Regex(text),
+    };
+    let subject_length = match &subject {
+        Pattern::Any => 0,
+        Pattern::Exact(text) | Pattern::Prefix(text) | Pattern::Regex(text) => text.chars().count(),
+    };
+    let length = subject_length.max(matcher.tool.chars().count());
+    if length > MAX_PATTERN {
+        return Err(FilterError::LongMatcher(length));
+    }
+    Ok(Matcher { tool: matcher.tool, subject })
 }
 
 /// Applies a filter to an output.

@@ -21,14 +21,14 @@ use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
 /// The tool of a command, within its plugin.
 const RUN: &str = "run";
 
-/// What is kept of a command's standard error for its answer, from the end.
+/// Most bytes of a command's standard error that its answer gets, from the end.
 const MAX_STDERR: usize = 16 * 1024;
 
-/// The host's bounds for tools hold for functions too.
+/// The bounds for functions, which are the host's bounds for tools.
 const BOUNDS: ToolBounds =
     ToolBounds { tools: MAX_TOOLS, name: MAX_TOOL_NAME, description: MAX_DESCRIPTION };
 
-/// What a component that doesn't know Toolhold exports.
+/// The exports of a component that doesn't know Toolhold.
 pub(crate) enum Foreign {
     /// Functions, each a tool.
     Functions(Functions),
@@ -43,11 +43,11 @@ pub(crate) enum Input {
 }
 
 impl Foreign {
-    /// What a component exports that doesn't export Toolhold's interfaces.
+    /// Finds the exports of a component that doesn't export Toolhold's interfaces.
     ///
     /// # Errors
     ///
-    /// It exports nothing that Toolhold can call.
+    /// The component exports nothing that Toolhold can call.
     pub(crate) fn from_component(component: &Component) -> Result<Self, NoFunctionsError> {
         if let Some(run) = find_run(component) {
             return Ok(Self::Command(run));
@@ -59,7 +59,7 @@ impl Foreign {
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// The fault of the arguments.
     pub(crate) fn check(
         &self,
         tool: &str,
@@ -100,7 +100,7 @@ impl Foreign {
     }
 }
 
-/// Why a command without a template is not loaded, with the remedy.
+/// The reason why a command without a template is not loaded, with the remedy.
 const NO_TEMPLATE: &str = "it is a WASI command; to run it as a tool, set `command = true` and its `arguments` in its table of the configuration";
 
 /// A reason why the operator's table doesn't fit a component.
@@ -144,7 +144,7 @@ pub(crate) fn command(
 ) -> Result<Vec<Definition>, TableError> {
     let template = match &policy.command {
         Some(template) => Cow::Borrowed(&**template),
-        // Its tool is shown as it would be without arguments.
+        // The tool is shown as a command without arguments.
         None if policy.inspect_only => Cow::Owned(CommandTemplate::default()),
         None => return Err(TableError::NoTemplate(policy.table.lines("command = true"))),
     };
@@ -167,21 +167,16 @@ pub(crate) fn check_kind(kind: ComponentKind, policy: &PluginGrants) -> Result<(
     Ok(())
 }
 
-/// The manifest of a component that has none. `name`: its file's name, or that of its table.
+/// The manifest of a component without a manifest. `name`: the name of its file or of its table.
 pub(crate) fn manifest(name: &str, outline: &Outline, docs: &Docs) -> Manifest {
-    let request = |name: &str, access: Option<&str>, reason: String| Request {
-        name: name.to_owned(),
-        access: access.map(str::to_owned),
-        reason,
-    };
     let mut capabilities = Vec::new();
-    let mut ask = |package: &str, name: &str, access| {
+    for (package, name, access) in
+        [("wasi:filesystem", "files", Some("read-write")), ("wasi:http", "http", None)]
+    {
         if let Some(import) = outline.imports_of(package) {
             capabilities.push(request(name, access, format!("it imports `{import}`")));
         }
-    };
-    ask("wasi:filesystem", "files", Some("read-write"));
-    ask("wasi:http", "http", None);
+    }
     if outline.is_module() {
         let reason = "it is a module of WASI preview 1".to_owned();
         capabilities.push(request("files", Some("read-write"), reason));
@@ -204,6 +199,10 @@ pub(crate) fn manifest(name: &str, outline: &Outline, docs: &Docs) -> Manifest {
         config_schema: None,
         parts: Vec::new(),
     }
+}
+
+fn request(name: &str, access: Option<&str>, reason: String) -> Request {
+    Request { name: name.to_owned(), access: access.map(str::to_owned), reason }
 }
 
 /// The function of a command, in any version of WASI 0.2.
@@ -238,8 +237,9 @@ async fn run_command(
 
 /// The outcome of a command that has ended by itself.
 fn ended(code: i32, state: &CallState) -> Outcome {
-    let (stdout, stderr) = (state.call.stdout.text(), state.call.stderr.end(MAX_STDERR));
-    let stderr = stderr.trim_end();
+    let stdout = state.call.stdout.text();
+    let stderr_end = state.call.stderr.end(MAX_STDERR);
+    let stderr = stderr_end.trim_end();
     let mut content = Vec::new();
     if !stdout.is_empty() {
         content.push(Content::text(stdout));

@@ -2,11 +2,11 @@
 //! idle sessions.
 //!
 //! One background thread, the housekeeper, keeps a few warm instances of the plugins that were
-//! called last, and drops the stores of finished calls. While all places are taken, a plugin gets
-//! one only if it is called again soon: if many are called in turn, each would lose its instances
+//! called last, and drops the stores of finished calls. While all places are taken, a plugin gets a
+//! place only if it is called again soon: if many are called in turn, each would lose its instances
 //! before it is called again. Calls don't wake the thread up, since that would cost a call more
-//! than it saves. The ticker checks whether there is work for it. Each instance serves one call and
-//! is never reused.
+//! than it saves. The ticker checks whether there is work for the thread. Each instance serves one
+//! call and is never reused.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -27,7 +27,7 @@ use crate::plugin::LoadedPlugin;
 use crate::run;
 use crate::session::SessionInstances;
 use crate::timing::{CallBounds, CallWatch};
-use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance, WarmPool};
+use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance};
 
 /// Limits for making a warm instance: time and processor time. An instance that needs more is made
 /// by the call that needs it.
@@ -212,10 +212,8 @@ fn run_housekeeper(shared: &Shared) {
     let mut tracked: Vec<TrackedPlugin> = Vec::new();
     let mut passed = Vec::new();
     let mut idle_until = None;
-    let due = |tracked: &[TrackedPlugin], idle_until: Option<Instant>| {
-        tracked.iter().map(|one| one.last_called + shared.keep).chain(idle_until).min()
-    };
-    while let Some(Work { used, new }) = shared.wait(due(&tracked, idle_until)) {
+    while let Some(Work { used, new }) = shared.wait(next_chore(&tracked, shared.keep, idle_until))
+    {
         drop(used);
         let now = Instant::now();
         idle_until = shared.sessions.drop_idle(now);
@@ -234,17 +232,28 @@ fn run_housekeeper(shared: &Shared) {
     }
 }
 
-/// Whether a plugin that was called gets a place. While all are taken, only its second call gets
-/// one, and only if some plugin with a place wasn't called in between. `passed`: the plugins that
-/// got none, each with the time of its call.
+/// The time when the instances of a plugin or of a session have been idle for long.
+fn next_chore(
+    tracked: &[TrackedPlugin],
+    keep: Duration,
+    idle_until: Option<Instant>,
+) -> Option<Instant> {
+    tracked.iter().map(|one| one.last_called + keep).chain(idle_until).min()
+}
+
+/// Whether a plugin that was called gets a place. While all places are taken, only its second call
+/// gets a place, and only if some plugin with a place wasn't called in between. `passed`: the
+/// plugins that got no place, each with the time of its call.
 fn has_place(
     plugin: &Weak<LoadedPlugin>,
     now: Instant,
     tracked: &[TrackedPlugin],
     passed: &mut Vec<TrackedPlugin>,
 ) -> bool {
-    let oldest = tracked.iter().map(|one| one.last_called).min();
-    let Some(oldest) = oldest.filter(|_| tracked.len() >= PLUGINS) else { return true };
+    if tracked.len() < PLUGINS {
+        return true;
+    }
+    let Some(oldest) = tracked.iter().map(|one| one.last_called).min() else { return true };
     passed.retain(|one| one.last_called > oldest);
     if let Some(index) = passed.iter().position(|one| one.plugin.ptr_eq(plugin)) {
         passed.remove(index);
@@ -266,10 +275,13 @@ fn has_place(
 /// Notes which plugins were called.
 fn note_calls(tracked: &mut [TrackedPlugin], now: Instant) {
     for one in tracked {
-        let was_called = |pool: &WarmPool| pool.called.swap(false, Ordering::Relaxed);
-        if one.plugin.upgrade().and_then(|plugin| Some(was_called(&plugin.code.get()?.warm_pool)))
-            == Some(true)
-        {
+        let was_called = one.plugin.upgrade().is_some_and(|plugin| {
+            plugin
+                .code
+                .get()
+                .is_some_and(|code| code.warm_pool.called.swap(false, Ordering::Relaxed))
+        });
+        if was_called {
             one.last_called = now;
         }
     }

@@ -1,13 +1,12 @@
 //! Remembers each plugin's file by its stamp and digest, so that a start needn't read a file that
 //! hasn't changed.
 //!
-//! They are kept beside the compiled code, in a folder that only this user can change. A digest
-//! that is recalled is enough to list what a component offers. Before its code first runs, the
-//! file is read and its digest compared. The code is kept under its digest, so a wrong stamp could
-//! at most let an earlier version run that was approved as well.
+//! Stamps and digests are kept next to the compiled code, in a folder that only this user can
+//! change. A recalled digest is enough to list the offer of a component. Before its code first
+//! runs, the file is read and its digest compared. The code is kept under its digest, so a wrong
+//! stamp could at most let an earlier version run that was approved as well.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use toolhold_system::watch::FileStamp;
 
 use crate::Runtime;
 
-/// A reason why the bytes of a known component can't be had.
+/// A reason why the bytes of a known component can't be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error(transparent)]
@@ -51,14 +50,14 @@ impl ComponentFile {
     ///
     /// # Errors
     ///
-    /// It can't be read, or isn't the same component any more.
+    /// The file can't be read, or isn't the same component any more.
     pub(crate) fn read_again(&self, digest: &str) -> Result<Vec<u8>, ReadError> {
         let wasm = component_file::open(&self.path).and_then(component_file::read)?;
         if component_file::digest(&wasm) == digest { Ok(wasm) } else { Err(ReadError::Changed) }
     }
 }
 
-/// What is kept of a file.
+/// The stamp and the digest of a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KnownFile<'a> {
@@ -67,7 +66,7 @@ struct KnownFile<'a> {
     digest: Cow<'a, str>,
 }
 
-/// The name of what is kept of a file. Two paths with the same hash replace each other.
+/// The name under which a file's stamp is kept. Two paths with the same hash replace each other.
 fn name(path: &str) -> String {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
@@ -111,22 +110,28 @@ pub(crate) async fn check(
     if !file.recalled {
         return Ok(None);
     }
-    let (runtime, file, digest) = (Arc::clone(runtime), file.clone(), digest.to_owned());
-    let check = move || {
-        let has_stamp = |opened: &File| {
-            let now = opened.metadata().ok().filter(std::fs::Metadata::is_file);
-            now.map(|now| FileStamp::from(&now)) == file.stamp
-        };
-        let Some(opened) = component_file::open(&file.path).ok().filter(has_stamp) else {
-            return Ok(None);
-        };
-        let wasm = component_file::read(opened)?;
-        if component_file::digest(&wasm) == digest {
-            return Ok(Some(wasm.into()));
-        }
-        // The next start reads it.
-        file.path.to_str().iter().for_each(|path| runtime.compiler.forget(&name(path)));
-        Err(ReadError::Changed)
-    };
-    tokio::task::spawn_blocking(check).await?
+    let runtime = Arc::clone(runtime);
+    let file = file.clone();
+    let digest = digest.to_owned();
+    tokio::task::spawn_blocking(move || compare(&runtime, &file, &digest)).await?
+}
+
+/// Compares a file with its stamp and its digest, as [`check`] does. Blocks.
+fn compare(
+    runtime: &Runtime,
+    file: &ComponentFile,
+    digest: &str,
+) -> Result<Option<Cow<'static, [u8]>>, ReadError> {
+    let opened = component_file::open(&file.path).ok().filter(|opened| {
+        let now = opened.metadata().ok().filter(std::fs::Metadata::is_file);
+        now.map(|now| FileStamp::from(&now)) == file.stamp
+    });
+    let Some(opened) = opened else { return Ok(None) };
+    let wasm = component_file::read(opened)?;
+    if component_file::digest(&wasm) == digest {
+        return Ok(Some(wasm.into()));
+    }
+    // The next start reads the file.
+    file.path.to_str().iter().for_each(|path| runtime.compiler.forget(&name(path)));
+    Err(ReadError::Changed)
 }

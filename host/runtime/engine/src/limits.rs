@@ -68,7 +68,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What bounds a call beside its time.
+    /// The bounds of a call in addition to its time.
     pub(crate) fn bounds(&self) -> CallBounds {
         CallBounds { grace: self.grace, cpu: self.cpu, table: Arc::clone(&self.table) }
     }
@@ -105,7 +105,7 @@ impl Limits {
 /// Most core instances of one component. Components from Python and JavaScript tools need fewer.
 pub(crate) const MAX_INSTANCES: usize = 64;
 
-/// What the store of a guest may have, with `memory` bytes.
+/// The bounds of a guest's store with `memory` bytes.
 pub(crate) const fn store_bounds(memory: usize) -> StoreBounds {
     StoreBounds {
         memory,

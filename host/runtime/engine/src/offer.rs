@@ -1,6 +1,6 @@
-//! Remembers what a component offers, its tools and filters, so that later starts needn't ask it.
+//! Remembers the offer of a component, its tools and filters, so that later starts needn't ask it.
 //!
-//! A component is asked once on each machine. The answer is kept beside its compiled code, so that
+//! A component is asked once on each machine. The answer is kept next to its compiled code, so that
 //! a start needs neither the code nor the component.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use crate::code::Source;
 use crate::plugin::{LoadedPlugin, Origin, Plugin, PluginInfo, Tool};
 use crate::{Runtime, known_files};
 
-/// What a component offers. Names are those inside the component.
+/// The offer of a component. Names are the names inside the component.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Offer {
@@ -46,12 +46,13 @@ fn file_name(runtime: &Runtime, digest: &str, config: &PluginConfig) -> String {
     });
     // Another version of Toolhold may read the same component in another way.
     let code = toolhold_compiler::key(&runtime.engine.wasm, digest);
-    let (config, version) = (config.unwrap_or_default(), env!("CARGO_PKG_VERSION"));
+    let config = config.unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
     format!("{code}{config}.{version}.{FORMAT}.offer")
 }
 
 impl Offer {
-    /// What a component offers, if it has served on this machine. Blocks.
+    /// The offer of a component, if the component has served on this machine. Blocks.
     pub(crate) fn read_kept(
         runtime: &Runtime,
         digest: &str,
@@ -61,7 +62,7 @@ impl Offer {
         serde_json::from_slice(&kept).ok()
     }
 
-    /// What a plugin offers that was asked.
+    /// The offer of a plugin that was asked.
     fn from_plugin(plugin: &LoadedPlugin) -> Self {
         let tools = plugin.tools.iter().map(|tool| Definition {
             name: tool.guest_name.clone(),
@@ -109,7 +110,8 @@ impl Plugin {
             return;
         }
         let plugin = self.clone();
-        let keep = move || {
+        // Writing takes milliseconds.
+        let _ = tokio::task::spawn_blocking(move || {
             if !plugin.is_known() {
                 plugin.keep_offer();
             }
@@ -117,9 +119,8 @@ impl Plugin {
             if let Source::File(file) = code.source() {
                 known_files::keep(runtime, file, &info.digest);
             }
-        };
-        // Writing takes milliseconds.
-        let _ = tokio::task::spawn_blocking(keep).await;
+        })
+        .await;
     }
 
     fn keep_offer(&self) {

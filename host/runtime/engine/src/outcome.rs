@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolhold_contract::text::{cut, neutral, neutral_line};
-use toolhold_contract::{Category, Content, Definition, Failure, Outcome, Report};
-use toolhold_net::Obstacle;
+use toolhold_contract::{Category, Content, Definition, Denial, Failure, Outcome, Report};
+use toolhold_net::{Egress, Obstacle};
 use toolhold_redaction::{self as redaction, Keys};
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
@@ -16,7 +16,7 @@ use crate::guest::{CallState, Emitted, take_emitted};
 use crate::timing::CallWatch;
 use crate::timing::less_or_more;
 
-/// Why a guest ended without an answer: the host stopped it, or it crashed.
+/// The failure of a guest without an answer: the host stopped it, or it crashed.
 pub(crate) fn failure(
     watch: &CallWatch,
     error: &wasmtime::Error,
@@ -29,8 +29,8 @@ pub(crate) fn failure(
 /// Most bytes of a crashed guest's standard error that its caller gets, from the end.
 const LAST_WORDS: usize = 2048;
 
-/// Why a guest crashed. Its backtrace goes to the log, not to the model. The end of its standard
-/// error is content: there a program says which exception it didn't catch.
+/// The failure of a guest that crashed. Its backtrace goes to the log, not to the model. The end of
+/// its standard error is content, because a program names the exception there that it didn't catch.
 fn crash_failure(
     watch: &CallWatch,
     error: &wasmtime::Error,
@@ -74,12 +74,17 @@ fn crash_failure(
 /// The end of a guest's standard error, without secrets. It begins with a whole line, if there is
 /// more than one.
 fn last_words(state: &CallState) -> Option<Content> {
-    // Secrets are looked for in more than is kept: no pattern finds the second half of one.
+    // Secrets are looked for in a longer text than is kept: no pattern finds the second half of a
+    // secret.
     let end = state.capabilities.http.without_secrets(state.call.stderr.end(8 * LAST_WORDS));
     let end = redaction::text(&neutral(end.trim()), Keys::Text).into_owned();
     let start = end.ceil_char_boundary(end.len().saturating_sub(LAST_WORDS));
-    let kept = &end[start..];
-    let kept = kept.split_once('\n').filter(|_| start > 0).map_or(kept, |(_, lines)| lines);
+    let mut kept = &end[start..];
+    if start > 0
+        && let Some((_, lines)) = kept.split_once('\n')
+    {
+        kept = lines;
+    }
     (!kept.is_empty()).then(|| Content::text(format!("The end of its standard error:\n{kept}")))
 }
 
@@ -113,35 +118,35 @@ pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
     else {
         return outcome;
     };
-    let text = |text: &mut String| {
-        if let Some(without) = egress.without_secrets(text) {
-            *text = without;
-        }
-    };
-    let content = |parts: &mut Vec<Content>| {
-        parts.iter_mut().for_each(|part| part_without_secrets(part, egress));
-    };
     match outcome {
         Ok(mut output) => {
-            content(&mut output.content);
-            output
-                .structured
-                .iter_mut()
-                .chain(&mut output.meta)
-                .for_each(|value| change_strings(value, &text));
+            for part in &mut output.content {
+                part_without_secrets(part, egress);
+            }
+            for value in output.structured.iter_mut().chain(&mut output.meta) {
+                change_strings(value, &|text| remove_secrets(text, egress));
+            }
             Ok(output)
         }
         Err(mut failure) => {
-            text(&mut failure.message);
-            failure.suggestion.iter_mut().for_each(text);
-            content(&mut failure.content);
-            failure
-                .structured
-                .iter_mut()
-                .chain(&mut failure.meta)
-                .for_each(|value| change_strings(value, &text));
+            remove_secrets(&mut failure.message, egress);
+            if let Some(suggestion) = &mut failure.suggestion {
+                remove_secrets(suggestion, egress);
+            }
+            for part in &mut failure.content {
+                part_without_secrets(part, egress);
+            }
+            for value in failure.structured.iter_mut().chain(&mut failure.meta) {
+                change_strings(value, &|text| remove_secrets(text, egress));
+            }
             Err(failure)
         }
+    }
+}
+
+fn remove_secrets(text: &mut String, egress: &Egress) {
+    if let Some(without) = egress.without_secrets(text) {
+        *text = without;
     }
 }
 
@@ -234,8 +239,10 @@ pub(crate) fn with_denial(
 ) -> Outcome {
     let (file_denial, files) = state.files.denials().take();
     let requests = state.capabilities.http.take_refused();
-    let suggestion = requests.suggestion.filter(|_| file_denial.is_none()).map(str::to_owned);
-    let (denial, count) = (file_denial.or(requests.first), files + requests.count);
+    let suggestion =
+        if file_denial.is_none() { requests.suggestion.map(str::to_owned) } else { None };
+    let denial = file_denial.or(requests.first);
+    let count = files + requests.count;
     if let Some(denial) = &denial {
         let mut entries = report.entries();
         entries.denials += count;
@@ -249,12 +256,10 @@ pub(crate) fn with_denial(
     let host_stopped_it =
         matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
             || matches!(failure.category, Category::Timeout | Category::Cancelled);
-    let is_about_subject = || {
-        let named = definition.subjects.iter().filter(|subject| subject.kind.is_path());
-        let named = named.filter_map(|subject| arguments.pointer(&subject.pointer)?.as_str());
-        named.into_iter().any(|path| denial.action.ends_with(path))
-    };
-    if host_stopped_it || (failure.category != Category::PermanentFailure && !is_about_subject()) {
+    if host_stopped_it
+        || (failure.category != Category::PermanentFailure
+            && !is_about_subject(&denial, arguments, definition))
+    {
         return Err(failure);
     }
     let text = denial.to_string();
@@ -272,4 +277,14 @@ pub(crate) fn with_denial(
         denial: Some(*denial),
         ..failure
     })
+}
+
+/// Whether a denied action was on a path that the call names.
+fn is_about_subject(denial: &Denial, arguments: &Value, definition: &Definition) -> bool {
+    definition
+        .subjects
+        .iter()
+        .filter(|subject| subject.kind.is_path())
+        .filter_map(|subject| arguments.pointer(&subject.pointer)?.as_str())
+        .any(|path| denial.action.ends_with(path))
 }

@@ -8,9 +8,9 @@ use toolhold_component::Part;
 
 use crate::plugin::{Origin, PluginInfo};
 
-/// The parts of a plugin. Those of Toolhold's own are beside the program, or where an installation
-/// of programs keeps such files. Those of others are beside the plugin's file: `NAME.parts` for
-/// `NAME.wasm`. The working directory says nothing.
+/// The folders with the parts of a plugin. The parts of Toolhold's own plugins are next to the
+/// program, or where an installation of programs keeps such files. The parts of other plugins are
+/// next to the plugin's file: `NAME.parts` for `NAME.wasm`. The working directory has no influence.
 pub fn of_plugin(info: &PluginInfo) -> Arc<Parts> {
     let folders = match &info.origin {
         Origin::BuiltIn => of_program(std::env::current_exe().ok().as_deref()),
@@ -28,11 +28,10 @@ fn of_program(program: Option<&Path>) -> Vec<PathBuf> {
 
 /// The parts of the built-in plugins, as a manifest would name them.
 pub(crate) fn of_build(parts: &[(&str, &str)]) -> Vec<Part> {
-    let part = |(name, sha256): &(&str, &str)| Part {
-        name: (*name).to_owned(),
-        sha256: (*sha256).to_owned(),
-    };
-    parts.iter().map(part).collect()
+    parts
+        .iter()
+        .map(|(name, sha256)| Part { name: (*name).to_owned(), sha256: (*sha256).to_owned() })
+        .collect()
 }
 
 #[cfg(test)]

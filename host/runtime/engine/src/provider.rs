@@ -1,6 +1,5 @@
-//! Makes a loaded plugin a source of tools. A provider is one version of a plugin and never
-//! changes. Another version is another provider, so a call runs on the version that it was checked
-//! against.
+//! Makes a loaded plugin a source of tools. A source is one version of a plugin and never changes.
+//! Another version is another source, so a call runs on the version that it was checked against.
 
 use std::sync::Arc;
 

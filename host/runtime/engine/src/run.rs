@@ -64,7 +64,8 @@ pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
     let watch = Arc::new(CallWatch::new(time, limits.bounds(), call.cancel.clone()));
     let code = plugin.code_for(&watch).await?;
-    // Before the place, so that calls that wait for each other take no places from others.
+    // The turn comes before the place, so that calls that wait for each other take no places from
+    // other calls.
     let turn = if plugin.policy.session {
         Some(plugin.instances.turn(&call, &watch).await?)
     } else {
@@ -83,9 +84,10 @@ pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call
         turn,
         ticking: plugin.runtime.engine.keep_ticking(),
     };
-    // Host functions for files wait for a thread that may block, those for processes don't.
+    // Host functions for files wait for a thread that may block. Host functions for processes
+    // don't.
     let blocks = plugin.policy.capabilities.process.is_some();
-    // In its own allocation, so that it isn't moved on the way to its thread.
+    // The future has its own allocation, so that it isn't moved on the way to its thread.
     let outcome = drive(watch, Box::pin(execute(job)), blocks).await;
     outcome::with_emitted(outcome, &emitted)
 }
@@ -126,7 +128,7 @@ pub(crate) async fn drive<T: Send + 'static>(
     }
 }
 
-/// A reason why a plugin doesn't list what it offers.
+/// A reason why a plugin doesn't list its tools or filters.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListError {
     #[error("it does not list its {0}: it takes too long")]
@@ -144,14 +146,14 @@ pub(crate) async fn list_tools(
     code: &Code,
 ) -> Result<Vec<tools::Definition>, ListError> {
     let Some(tools) = code.tools.as_ref().map(ToolExports::list) else { return Ok(Vec::new()) };
-    let ask = async move |mut store: Store<CallState>, instance: Instance| {
+    list(plugin, code, "tools", async move |mut store: Store<CallState>, instance| {
         let listed = tools.ask(&mut store, &instance).await;
         (store, listed)
-    };
-    list(plugin, code, "tools", ask).await
+    })
+    .await
 }
 
-/// Asks a plugin for what it offers, in a separate instance.
+/// Asks a plugin for its tools or filters, in a separate instance.
 pub(crate) async fn list<T: Send + 'static, A>(
     plugin: &LoadedPlugin,
     code: &Code,
@@ -174,7 +176,9 @@ where
         Arc::clone(&watch),
     );
     state.stand_still();
-    let (pre, name, watched) = (code.pre.clone(), Arc::clone(&plugin.name), Arc::clone(&watch));
+    let pre = code.pre.clone();
+    let name = Arc::clone(&plugin.name);
+    let watched = Arc::clone(&watch);
     let ticking = plugin.runtime.engine.keep_ticking();
     let run = async move {
         let _ticking = ticking;
@@ -203,7 +207,7 @@ async fn execute(job: Job) -> Outcome {
     // These are dropped last, after the store or its handover.
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
-    // Before any code of the component runs.
+    // The arguments are checked before any code of the component runs.
     let input = match &code.foreign {
         Some(foreign) => Some(foreign.check(&tool.guest_name, &call.arguments, &plugin.policy)?),
         None => None,
@@ -211,7 +215,7 @@ async fn execute(job: Job) -> Outcome {
     // All files that a call reads go through the path layer, which reports them.
     call.report.tracks_reads();
     if turn.is_some() {
-        // What the instance remembers of earlier calls is unknown.
+        // The host doesn't know what the instance remembers of earlier calls.
         call.report.mark_incomplete();
     }
     let (mut store, entry) = match waiting_instance(&code, turn.as_ref()) {
@@ -249,8 +253,11 @@ async fn execute(job: Job) -> Outcome {
 
 /// An instance that waits for a call: that of the session, or a warm one.
 fn waiting_instance(code: &Code, turn: Option<&Turn>) -> Option<(Store<CallState>, Entry)> {
-    let warm = || code.warm_pool.take().map(|WarmInstance { store, entry }| (store, entry));
-    turn.and_then(Turn::take).or_else(warm)
+    if let Some(kept) = turn.and_then(Turn::take) {
+        return Some(kept);
+    }
+    let WarmInstance { store, entry } = code.warm_pool.take()?;
+    Some((store, entry))
 }
 
 /// Gives an instance its call.
@@ -262,11 +269,11 @@ async fn begin(
     watch: &Arc<CallWatch>,
     emitted: Emitted,
 ) {
-    // What the instance made of files before it got its arguments is unknown.
+    // Nobody knows which files the instance used before it got its arguments.
     if store.data().files.accessed() {
         call.report.mark_incomplete();
-        // A warm instance opened files on a thread that may block. To read or close them may block
-        // too.
+        // A warm instance opened files on a thread that may block. Reading or closing them may
+        // block too.
         watch.may_block().await;
     }
     let only_reads = tool.definition.annotations.read_only || call.read_only;
@@ -384,9 +391,9 @@ fn convert_answer(
     }
 }
 
-/// A fresh instance of a plugin, without a call. `waiting`: the call that it is made for. Code that
-/// runs now can keep what it reads, so the rules of that call hold for it. Without such a call, the
-/// caller drops the instance if it has read files.
+/// A fresh instance of a plugin, without a call. `waiting`: the call that needs the instance. Code
+/// that runs now can keep the data that it reads, so the rules of that call apply to it. Without
+/// such a call, the caller drops the instance if it has read files.
 pub(crate) async fn fresh(
     plugin: &LoadedPlugin,
     code: &Code,
@@ -413,10 +420,13 @@ pub(crate) async fn fresh(
         Arc::clone(watch),
     );
     let (mut store, instance) = instantiate(&code.pre, state, &policy.limits).await;
-    let tools = || code.tools.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
     let entry = instance.and_then(|instance| match code.foreign {
         Some(_) => Ok(Entry::Foreign(instance)),
-        None => tools()?.call_tool(&mut store, &instance).map(Entry::Tool),
+        None => {
+            let no_tools = "it exports no tools";
+            let tools = code.tools.as_ref().ok_or_else(|| wasmtime::Error::msg(no_tools))?;
+            tools.call_tool(&mut store, &instance).map(Entry::Tool)
+        }
     });
     (store, entry)
 }
@@ -458,13 +468,10 @@ pub(crate) async fn metered<F: Future>(watch: Arc<CallWatch>, future: F) -> F::O
     .await
 }
 
-/// Ends a guest that waits in a host function for too long. It doesn't run guest code then, so the
-/// ticks can't stop it.
+/// Ends a guest that waits in a host function for too long. Then no guest code runs, so the ticks
+/// can't stop the guest.
 async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, Failure> {
-    // This comes after the ticks would stop a running guest, so that the guest's own stop is
-    // reported.
-    let late = || (watch.end() + TICK * 2).into();
-    let mut end = pin!(sleep_until(late()));
+    let mut end = pin!(sleep_until(late_end(&watch)));
     let mut cancelled = pin!(watch.cancel.cancelled());
     poll_fn(|context| {
         // The cancellation is polled first: when the reactor ends with its program, the guest must
@@ -476,16 +483,22 @@ async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, F
             return Poll::Ready(outcome);
         }
         while end.as_mut().poll(context).is_ready() {
-            let now = late();
-            if now <= end.deadline() {
+            let late = late_end(&watch);
+            if late <= end.deadline() {
                 return Poll::Ready(Err(watch.stop_failure(StopReason::Timeout)));
             }
             // A person was asked meanwhile.
-            end.as_mut().reset(now);
+            end.as_mut().reset(late);
         }
         Poll::Pending
     })
     .await
+}
+
+/// The time when a waiting guest is stopped. By then the ticks have stopped a running guest, so
+/// that the guest's own stop is reported.
+fn late_end(watch: &CallWatch) -> tokio::time::Instant {
+    (watch.end() + TICK * 2).into()
 }
 
 /// Waits for the thread that runs the call. After a cancellation, waits at most [`STUCK`].

@@ -20,7 +20,7 @@ use crate::warm_pool::{Entry, KEPT, MEMORY};
 /// How long an unused instance is kept.
 const IDLE: Duration = Duration::from_secs(900);
 
-/// Most instances of one plugin that wait. One more replaces the plugin's oldest one.
+/// Most instances of one plugin that wait. Another instance replaces the plugin's oldest one.
 const EACH: usize = KEPT / 2;
 
 /// Most calls that wait for one instance.
@@ -41,7 +41,7 @@ pub(crate) enum KeepError {
     Memory(usize),
 }
 
-/// What the calls have in common that share an instance.
+/// The data that all calls that share an instance have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InstanceKey {
     /// The version of the plugin.
@@ -52,9 +52,10 @@ pub(crate) struct InstanceKey {
     rights: Option<CallRights>,
 }
 
-/// What the gates allowed a call in addition to the grants of its plugin. An instance remembers
-/// what one call has seen, so calls with other rights have other instances. Whether a call only
-/// reads is no part of it: a tool that reads has to see what one that acts has made.
+/// The rights that the gates gave a call in addition to the grants of its plugin. An instance
+/// remembers what a call has seen, so calls with other rights have other instances. The rights
+/// don't include whether a call only reads: a tool that reads has to see what a tool that acts has
+/// made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CallRights {
     /// The agent that calls.
@@ -86,7 +87,7 @@ struct IdleInstance {
     store: Store<CallState>,
     entry: Entry,
     since: Instant,
-    /// Keeps the rules alive that the key is about, so that no others get the same identity.
+    /// Keeps the rules of the key alive, so that no other rules get the same identity.
     _rules: Option<Arc<dyn PathRules>>,
 }
 
@@ -133,7 +134,7 @@ impl PluginInstances {
             held: None,
         };
         let lock = Arc::clone(self.all.state().turns.entry(turn.key.clone()).or_default());
-        // Besides those that wait, `turns`, this call and the one that runs have it.
+        // Besides the waiting calls, `turns`, this call and the running call hold a reference.
         if Arc::strong_count(&lock) > WAITING + 3 {
             return Err(busy(Duration::ZERO));
         }
@@ -170,12 +171,12 @@ impl SessionInstances {
         Some((store, entry))
     }
 
-    /// Keeps an instance until the session's next call. Others make room for it: first the oldest
-    /// one of the same plugin, if it has many, then the oldest one of all.
+    /// Keeps an instance until the session's next call. Another instance makes room for it: the
+    /// oldest one of the same plugin, if the plugin has many, or else the oldest one of all.
     ///
     /// # Errors
     ///
-    /// Why it isn't kept.
+    /// The reason why the instance isn't kept.
     pub(crate) fn keep(
         &self,
         key: InstanceKey,
@@ -193,11 +194,11 @@ impl SessionInstances {
         let mut dropped = Vec::new();
         let mut state = self.state();
         let idle = &mut state.idle;
-        let same = |one: &IdleInstance| one.key.plugin == key.plugin;
         if let Some(index) = idle.iter().position(|one| one.key == key) {
             dropped.push(idle.remove(index));
-        } else if idle.iter().filter(|one| same(one)).count() >= EACH {
-            dropped.extend(idle.iter().position(same).map(|oldest| idle.remove(oldest)));
+        } else if idle.iter().filter(|one| one.key.plugin == key.plugin).count() >= EACH {
+            let oldest = idle.iter().position(|one| one.key.plugin == key.plugin);
+            dropped.extend(oldest.map(|oldest| idle.remove(oldest)));
         } else if idle.len() >= KEPT {
             dropped.push(idle.remove(0));
         }
@@ -210,9 +211,9 @@ impl SessionInstances {
     /// Drops the instances that were idle for long. Returns when the next one will be.
     pub(crate) fn drop_idle(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state();
-        let stay = state.idle.iter().position(|one| one.since + IDLE > now);
-        let stay = stay.unwrap_or(state.idle.len());
-        let dropped: Vec<IdleInstance> = state.idle.drain(..stay).collect();
+        let first_kept = state.idle.iter().position(|one| one.since + IDLE > now);
+        let expired = first_kept.unwrap_or(state.idle.len());
+        let dropped: Vec<IdleInstance> = state.idle.drain(..expired).collect();
         let next = state.idle.first().map(|one| one.since + IDLE);
         drop(state);
         drop(dropped);
@@ -234,7 +235,7 @@ impl Turn {
     ///
     /// # Errors
     ///
-    /// Why it isn't kept.
+    /// The reason why the instance isn't kept.
     pub(crate) fn keep(&self, store: Store<CallState>, entry: Entry) -> Result<(), KeepError> {
         self.all.keep(self.key.clone(), store, entry, self.rules.clone())
     }

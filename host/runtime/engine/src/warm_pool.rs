@@ -40,7 +40,7 @@ pub(crate) const MEMORY: usize = 64 << 20;
 pub(crate) enum Entry {
     /// By the contract.
     Tool(CallTool),
-    /// By what a component exports that doesn't know Toolhold.
+    /// By the exports of a component that doesn't know Toolhold.
     Foreign(Instance),
     /// By its filters.
     Filter(FilterInstance),

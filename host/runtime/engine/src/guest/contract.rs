@@ -28,8 +28,8 @@ fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {
 /// The exports of a component for tools.
 pub(crate) struct ToolExports {
     indices: PluginIndices,
-    /// The export that calls a tool. A call looks up only that: the types of an export are compared
-    /// for each instance.
+    /// The export that calls a tool. A call looks up only this export: the types of an export are
+    /// compared for each instance.
     call_tool: ComponentExportIndex,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct CallTool(
 );
 
 impl ToolExports {
-    /// The exports for tools. `None`: it exports none.
+    /// The exports for tools. `None`: there are no such exports.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ pub(crate) struct FilterExports(FiltersIndices);
 pub(crate) struct FilterInstance(Filters);
 
 impl FilterExports {
-    /// The exports for filters. `None`: it exports none.
+    /// The exports for filters. `None`: there are no such exports.
     ///
     /// # Errors
     ///

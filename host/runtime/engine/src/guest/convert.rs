@@ -85,15 +85,16 @@ fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
     })
 }
 
-/// Whether a text may be a guest's code. A sentence is none, since models read codes outside of
-/// fences.
+/// Whether a text may be a guest's code. A sentence is not a code, since models read codes outside
+/// of fences.
 fn is_code(text: &str) -> bool {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
-    (1..=WORD).contains(&text.len()) && text.chars().all(fits) && !HOST_CODES.contains(&text)
+    (1..=WORD).contains(&text.len())
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter))
+        && !HOST_CODES.contains(&text)
 }
 
-/// Converts a part of an answer. It is neutralised later, when it leaves the host. `None`: it is of
-/// a kind that this host doesn't know.
+/// Converts a part of an answer. The part is neutralised later, when it leaves the host. `None`:
+/// this host doesn't know its kind.
 pub(crate) fn content(content: types::Content) -> Option<Content> {
     let body = match content.body {
         types::Body::Text(text) => Body::Text(text),
@@ -108,7 +109,7 @@ pub(crate) fn content(content: types::Content) -> Option<Content> {
         .and_then(|text| serde_json::from_str(&text).ok());
     let meta = meta.map(|meta| match meta {
         Value::Object(mut fields) => {
-            // The one claim of the host's that a plugin may make. It only makes an answer stricter.
+            // A plugin may make this one claim of the host's, which only makes an answer stricter.
             fields.retain(|key, value| {
                 !is_of_host(key) || key == Content::UNTRUSTED && *value == Value::Bool(true)
             });
@@ -123,15 +124,16 @@ pub(crate) fn content(content: types::Content) -> Option<Content> {
 /// Checks a media type. It may come from an untrusted server, but readers trust it, since it is
 /// next to the part and not inside. So only its two short words are kept, without parameters.
 fn media_type(written: &str) -> String {
-    let token = |text: &str| {
-        !text.is_empty()
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
-    };
     let essence = cut(written.split(';').next().unwrap_or_default().trim(), WORD);
     match essence.split_once('/') {
-        Some((top, sub)) if token(top) && token(sub) => essence.to_owned(),
+        Some((top, sub)) if is_token(top) && is_token(sub) => essence.to_owned(),
         _ => "application/octet-stream".to_owned(),
     }
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
 }
 
 /// Converts a part for a guest.
@@ -168,23 +170,24 @@ fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
 }
 
 fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
-    let parse = |text: String| {
-        if values(&text) > MAX_VALUES {
-            let message =
-                format!("the tool's {what} has more than {MAX_VALUES} values, which is the limit");
-            return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
-        }
-        serde_json::from_str(&text).map_err(|error| {
-            let message = format!("the tool's {what} isn't valid JSON: {error}");
-            Failure::new(Category::PermanentFailure, message).with_code("bad_answer")
-        })
-    };
-    text.map(parse).transpose()
+    let Some(text) = text else { return Ok(None) };
+    if values(&text) > MAX_VALUES {
+        let message =
+            format!("the tool's {what} has more than {MAX_VALUES} values, which is the limit");
+        return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
+    }
+    let value: Value = serde_json::from_str(&text).map_err(|error| {
+        let message = format!("the tool's {what} isn't valid JSON: {error}");
+        Failure::new(Category::PermanentFailure, message).with_code("bad_answer")
+    })?;
+    Ok(Some(value))
 }
 
-/// How many commas and brackets a JSON text has outside its strings.
+/// The number of commas and brackets outside the strings of a JSON text.
 fn values(text: &str) -> usize {
-    let (mut count, mut in_string, mut escaped) = (0, false, false);
+    let mut count = 0;
+    let mut in_string = false;
+    let mut escaped = false;
     for byte in text.bytes() {
         match byte {
             _ if escaped => escaped = false,
@@ -214,7 +217,7 @@ fn category(category: types::Category) -> Category {
     }
 }
 
-/// Why a function of the host did nothing, for a guest.
+/// The guest's error for a function of the host that did nothing.
 pub(crate) fn host_error(code: &str, message: impl Into<String>) -> Error {
     Error { code: code.to_owned(), message: message.into(), meta: None }
 }

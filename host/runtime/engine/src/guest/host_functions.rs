@@ -22,8 +22,8 @@ const PROGRESS_MESSAGE: usize = 200;
 /// Most bytes of a log message.
 const LOG_MESSAGE: usize = 4096;
 
-/// Bytes of an answer that emitted parts leave to the tool, so that one that was told to stop can
-/// say so.
+/// Bytes of an answer that emitted parts leave to the tool, so that a tool that was told to stop
+/// can report this.
 const LAST_WORDS: usize = 4096;
 
 impl call::Host for &mut CallState {
@@ -65,18 +65,18 @@ impl call::Host for &mut CallState {
     }
 
     fn emit(&mut self, part: types::Content) -> wasmtime::Result<bool> {
-        // The budget is checked before the part is converted. Even an empty part has a cost. What
-        // is left after a part that is too large is for the answer, which may come behind the
-        // emitted parts.
+        // The budget is checked before the part is converted. Even an empty part has a cost. The
+        // rest of the budget after a part that is too large is for the answer, which may come
+        // behind the emitted parts.
         let size = convert::part_size(&part);
-        let room = self.call.emit_budget.checked_sub(size).filter(|left| *left >= LAST_WORDS);
-        let Some(left) = room.filter(|_| !self.call.emitted_all) else {
+        let rest = self.call.emit_budget.checked_sub(size);
+        let Some(left) = rest.filter(|left| *left >= LAST_WORDS && !self.call.emitted_all) else {
             self.call.emitted_all = true;
             return Ok(false);
         };
         self.call.emit_budget = left;
-        // The receiver neutralises the part, as the host does the answer: what a terminal would not
-        // show is found only before.
+        // The receiver neutralises the part, as the host does with the answer. Text that a terminal
+        // would not show can only be found before that.
         let Some(mut part) = convert::content(part) else { return Ok(true) };
         if let Some(egress) = self.capabilities.http.egress() {
             part_without_secrets(&mut part, egress);
@@ -87,7 +87,7 @@ impl call::Host for &mut CallState {
     }
 
     async fn called_by(&mut self) -> wasmtime::Result<call::Caller> {
-        // A session on disk is read.
+        // A session on disk is read here.
         self.call.watch.may_block().await;
         let caller = self.call.caller.as_ref().map_or_else(nobody, |source| source.caller());
         let CallerInfo { user, project, session, front_end, agent, untrusted } = caller;
@@ -113,7 +113,7 @@ impl log::Host for &mut CallState {
         let call = &mut self.call;
         let Some(left) = call.log_budget.checked_sub(1) else { return Ok(()) };
         call.log_budget = left;
-        // Other people read the log than the answer, so it is always redacted.
+        // The log has other readers than the answer, so it is always redacted.
         let message = redaction::owned(
             neutral_line(cut_at_word(
                 &self.capabilities.http.without_secrets(message),
@@ -121,7 +121,8 @@ impl log::Host for &mut CallState {
             )),
             Keys::Text,
         );
-        let (plugin, id) = (&*call.plugin, &call.id);
+        let plugin = &*call.plugin;
+        let id = &call.id;
         match level {
             log::Level::Debug => {
                 tracing::debug!(target: "toolhold::guest", plugin, call = %id, "{message}");

@@ -41,7 +41,7 @@ pub(crate) struct CallState {
     printing: BTreeMap<u32, Capture>,
     pub(crate) memory: StoreLimiter,
     pub(crate) files: Files,
-    /// What the call has of its plugin's grants.
+    /// The capabilities of the call, out of its plugin's grants.
     pub(crate) capabilities: CallCapabilities,
     pub(crate) call: RunningCall,
 }
@@ -49,7 +49,7 @@ pub(crate) struct CallState {
 /// The call as `toolhold:host/call`, `log` and `search` see it.
 pub(crate) struct RunningCall {
     pub(crate) id: CallId,
-    /// Who makes the call. `None`: nobody yet.
+    /// The caller of the call. `None`: the instance has no call yet.
     pub(crate) caller: Option<Arc<dyn CallerSource>>,
     /// The plugin's name, for the log.
     pub(crate) plugin: Arc<str>,
@@ -100,7 +100,8 @@ impl CallState {
         watch: Arc<CallWatch>,
     ) -> Self {
         static NO_CALL: LazyLock<CallId> = LazyLock::new(|| CallId("none".into()));
-        let (stdout, stderr) = (Capture::new(limits.stdio), Capture::new(limits.stdio));
+        let stdout = Capture::new(limits.stdio);
+        let stderr = Capture::new(limits.stdio);
         let wasi = base_context(directory).build();
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
@@ -132,22 +133,21 @@ impl CallState {
         }
     }
 
-    /// Makes clocks stand still, and random numbers always the same. What a component offers then
-    /// follows from its bytes and its settings, so it can be approved once.
+    /// Makes clocks stand still, and random numbers always the same. The offer of a component then
+    /// follows from its bytes and its settings, so the offer can be approved once.
     pub(crate) fn stand_still(&mut self) {
-        let random = || Deterministic::new(vec![7, 19, 101, 43]);
         let mut wasi = base_context(None);
         wasi.wall_clock(StoppedClock)
             .monotonic_clock(StoppedClock)
-            .secure_random(random())
-            .insecure_random(random())
+            .secure_random(fixed_random())
+            .insecure_random(fixed_random())
             .insecure_random_seed(43);
         self.wasi = wasi.build();
         self.call.still = true;
     }
 
-    /// Gives the instance a call. The instance keeps its handles and its memory. What it has used
-    /// of memory, handles and printed bytes still counts.
+    /// Gives the instance a call. The instance keeps its handles and its memory. Memory, handles
+    /// and printed bytes that it has used still count.
     pub(crate) fn begin(
         &mut self,
         facts: &CallFacts<'_>,
@@ -195,12 +195,10 @@ impl CallState {
     /// Returns `false` if the guest has left something open, so that the instance can't serve
     /// another call.
     pub(crate) fn end_and_stay(&mut self) -> bool {
-        let is_granted = |entry: &(dyn Any + Send)| {
-            entry.downcast_ref::<Descriptor>().is_some_and(Descriptor::is_granted)
-        };
         let all = self.table.iter_mut().count();
         let open = self.table.iter_mut().filter(|entry| !is_granted(&**entry)).count();
-        // A library or two ask for them, and each time the host opens them anew.
+        // A library or two ask for the granted directories, and each time the host opens them
+        // again.
         let too_often = all - open > 2 * self.files.roots();
         let mut printing = 0;
         for (handle, capture) in &self.printing {
@@ -238,7 +236,7 @@ impl CallState {
         &mut self.table
     }
 
-    /// Both, borrowed at the same time.
+    /// The call and the table, borrowed at the same time.
     pub(crate) fn capabilities_and_table(&mut self) -> (&mut CallCapabilities, &mut ResourceTable) {
         (&mut self.capabilities, &mut self.table)
     }
@@ -246,6 +244,15 @@ impl CallState {
     pub(crate) fn files_view(&mut self) -> FilesView<'_> {
         FilesView { files: &mut self.files, table: &mut self.table, watch: &self.call.watch }
     }
+}
+
+fn fixed_random() -> Deterministic {
+    Deterministic::new(vec![7, 19, 101, 43])
+}
+
+/// Whether an entry of the table is a granted directory.
+fn is_granted(entry: &(dyn Any + Send)) -> bool {
+    entry.downcast_ref::<Descriptor>().is_some_and(Descriptor::is_granted)
 }
 
 /// The context of every instance. The builder's defaults are no environment, no arguments and no
@@ -277,7 +284,8 @@ impl HostMonotonicClock for StoppedClock {
         1
     }
 
-    /// Not zero: the runtime of Go takes that for a clock that fails, and ends the program.
+    /// The time is not zero: the runtime of Go takes zero for a clock that fails, and ends the
+    /// program.
     fn now(&self) -> u64 {
         1
     }

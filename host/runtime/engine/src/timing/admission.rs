@@ -2,8 +2,8 @@
 //!
 //! A plugin's calls run in the order in which they came. If calls of several plugins wait, the
 //! plugin with the fewest running calls is next. A plugin may run more calls than its share unless
-//! calls of another plugin wait. It may not take the reserved places, though: a running call isn't
-//! interrupted, so otherwise the next plugin could wait for minutes.
+//! calls of another plugin wait. The reserved places are not for such a plugin: a running call
+//! isn't interrupted, so otherwise the next plugin could wait for minutes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use toolhold_contract::Failure;
 use crate::timing::stop::{self, StopReason};
 use crate::timing::watch::CallWatch;
 
-/// Most calls that wait at a time. One more is refused at once.
+/// Most calls that wait at a time. Another call is refused at once.
 const WAITING: usize = 1024;
 
 /// The places of a host.
@@ -93,17 +93,12 @@ impl Admission {
         let mut state = self.state();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        let place = |plugin: &Arc<str>| CallPlace {
-            admission: Arc::clone(self),
-            plugin: Arc::clone(plugin),
-            ticket,
-        };
         let starts = state.plugins.get(plugin).is_none_or(|load| load.queue.is_empty())
             && self.may_start(&state, plugin);
         if starts {
             state.free -= 1;
             state.load(plugin).running += 1;
-            return Ok((place(plugin), None));
+            return Ok((self.place(plugin, ticket), None));
         }
         if state.waiting >= WAITING {
             return Err(stop::busy(Duration::ZERO));
@@ -111,15 +106,19 @@ impl Admission {
         let (sender, turn) = oneshot::channel();
         state.waiting += 1;
         state.load(plugin).queue.push_back((ticket, sender));
-        Ok((place(plugin), Some(turn)))
+        Ok((self.place(plugin, ticket), Some(turn)))
+    }
+
+    fn place(self: &Arc<Self>, plugin: &Arc<str>, ticket: u64) -> CallPlace {
+        CallPlace { admission: Arc::clone(self), plugin: Arc::clone(plugin), ticket }
     }
 
     /// Whether one more call of a plugin may run.
     fn may_start(&self, state: &State, plugin: &str) -> bool {
-        let running = state.plugins.get(plugin).map_or(0, |load| load.running);
-        let others_wait =
-            || state.waiting > state.plugins.get(plugin).map_or(0, |load| load.queue.len());
-        state.free > 0 && (running < self.share || state.free > self.reserve && !others_wait())
+        let load = state.plugins.get(plugin);
+        let running = load.map_or(0, |load| load.running);
+        let others_wait = state.waiting > load.map_or(0, |load| load.queue.len());
+        state.free > 0 && (running < self.share || state.free > self.reserve && !others_wait)
     }
 
     /// Gives free places to waiting calls.

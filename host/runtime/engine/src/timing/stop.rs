@@ -7,14 +7,14 @@ use std::time::Duration;
 use toolhold_contract::{Category, Failure};
 use toolhold_policy::OwnTable;
 
-/// Why the host stopped a guest.
+/// The reason why the host stopped a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// It took longer than its time.
+    /// The guest took longer than its time.
     Timeout = 1,
-    /// Its caller has cancelled it, or has gone.
+    /// The caller has cancelled the call, or has gone.
     Cancelled = 2,
-    /// It used more processor time than it may.
+    /// The guest used more processor time than it may.
     Cpu = 3,
 }
 
@@ -31,7 +31,7 @@ impl StopReason {
 }
 
 /// The failure of a guest that the host stopped. `waited`: the part of its time that it waited for
-/// its place. `table`: the one that raises the limits.
+/// its place. `table`: the table that raises the limits.
 pub(crate) fn failure(
     stop: StopReason,
     time: Duration,
@@ -57,20 +57,21 @@ pub(crate) fn failure(
     }
 }
 
-/// What to do about a limit, which `key` of `table` raises.
+/// The remedy for a limit that `key` of `table` raises.
 pub fn less_or_more(key: &str, table: &OwnTable) -> String {
     format!("Ask for less at once. To raise the limit, set `{key}` in {table}.")
 }
 
-/// The failure of a call that got no place. `waited`: how long it waited, zero if it was refused at
-/// once.
+/// The failure of a call that got no place. `waited`: the time that it waited, zero if the call was
+/// refused at once.
 pub fn busy(waited: Duration) -> Failure {
-    let message = match waited.is_zero() {
-        true => "too many calls are waiting; this one was not started".to_owned(),
-        false => format!(
+    let message = if waited.is_zero() {
+        "too many calls are waiting; this one was not started".to_owned()
+    } else {
+        format!(
             "too many calls are running; this one waited {:.1} s and was not started",
             waited.as_secs_f64()
-        ),
+        )
     };
     let mut failure = Failure::new(Category::RateLimited, message)
         .with_code("busy")

@@ -15,7 +15,7 @@ use toolhold_policy::OwnTable;
 
 use crate::timing::stop::{self, StopReason};
 
-/// What bounds a call beside its time.
+/// The bounds of a call in addition to its time.
 #[derive(Clone, Debug)]
 pub struct CallBounds {
     /// Time between the end of the call's time and its stop.
@@ -26,23 +26,23 @@ pub struct CallBounds {
     pub table: Arc<OwnTable>,
 }
 
-/// What a check of a running call says.
+/// The result of a check of a running call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchCheck {
-    /// It goes on.
+    /// The call goes on.
     Continue,
-    /// It goes on after it has left its thread.
+    /// The call goes on after it has left its thread.
     Yield,
-    /// It is stopped.
+    /// The call is stopped.
     Stop,
 }
 
 /// The time of a call that doesn't count.
 #[derive(Clone, Copy, Debug, Default)]
 struct Paused {
-    /// What is over of it.
+    /// The time of the pauses that are over.
     before: Duration,
-    /// The beginning of the pause that lasts.
+    /// The start of the pause that lasts.
     since: Option<Instant>,
 }
 
@@ -59,7 +59,7 @@ pub struct CallWatch {
     grace: Duration,
     /// The time that doesn't count.
     paused: Mutex<Paused>,
-    /// Why the guest was stopped, see [`StopReason`].
+    /// The reason why the guest was stopped, see [`StopReason`].
     stop: AtomicU8,
     /// Whether the guest runs on the caller's thread, which has other work.
     borrowed: AtomicBool,
@@ -76,19 +76,16 @@ impl CallWatch {
     /// Begins the time of a call.
     pub fn new(time: Duration, bounds: CallBounds, cancel: CancellationToken) -> Self {
         let CallBounds { grace, cpu, table } = bounds;
-        let deadline = Instant::now() + time;
-        let (stop, borrowed, waited) =
-            (AtomicU8::new(0), AtomicBool::new(false), AtomicU64::new(0));
         Self {
             meter: Meter::default(),
             cancel,
-            deadline,
+            deadline: Instant::now() + time,
             grace,
             paused: Mutex::default(),
-            stop,
-            borrowed,
+            stop: AtomicU8::new(0),
+            borrowed: AtomicBool::new(false),
             time,
-            waited,
+            waited: AtomicU64::new(0),
             cpu,
             table,
         }
@@ -169,7 +166,7 @@ impl CallWatch {
     ///
     /// # Errors
     ///
-    /// It doesn't come in the tool's time, or the call is cancelled.
+    /// The awaited thing doesn't come in the tool's time, or the call is cancelled.
     pub async fn in_time<F: Future>(&self, awaited: F) -> Result<F::Output, StopReason> {
         let mut awaited = pin!(awaited);
         let mut cancelled = pin!(self.cancel.cancelled());
@@ -186,7 +183,7 @@ impl CallWatch {
         .await
     }
 
-    /// Checks a running guest, on its thread. Whoever runs it calls this every few milliseconds.
+    /// Checks a running guest, on its thread. The ticks call this every few milliseconds.
     pub fn check(&self) -> WatchCheck {
         let stop = if self.cancel.is_cancelled() {
             StopReason::Cancelled

@@ -341,16 +341,20 @@ impl types::HostDescriptor for FilesView<'_> {
 
     async fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
         let descriptor = self.table.get(&fd)?;
-        let flag =
-            |set: bool, flag: DescriptorFlags| if set { flag } else { DescriptorFlags::empty() };
-        let readable = flag(descriptor.readable, DescriptorFlags::READ);
-        // A directory may have been opened before the call. The call decides whether its entries
-        // may be changed.
-        let changeable = descriptor.writable && !self.files.is_read_only();
-        Ok(match descriptor.directory {
-            true => readable | flag(changeable, DescriptorFlags::MUTATE_DIRECTORY),
-            false => readable | flag(descriptor.writable, DescriptorFlags::WRITE),
-        })
+        let mut flags = DescriptorFlags::empty();
+        if descriptor.readable {
+            flags |= DescriptorFlags::READ;
+        }
+        if descriptor.directory {
+            // A directory may have been opened before the call. The call decides whether its
+            // entries may be changed.
+            if descriptor.writable && !self.files.is_read_only() {
+                flags |= DescriptorFlags::MUTATE_DIRECTORY;
+            }
+        } else if descriptor.writable {
+            flags |= DescriptorFlags::WRITE;
+        }
+        Ok(flags)
     }
 
     async fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorType> {
@@ -412,8 +416,8 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    /// Waits until the metadata of an open object may be asked for. That of a file which is in
-    /// memory may be on any thread.
+    /// Waits until the metadata of an open object may be asked for. For a file in memory, any
+    /// thread may ask.
     async fn ready_to_ask(&mut self, fd: &Resource<Descriptor>) -> FsResult<()> {
         let descriptor = self.table.get(fd)?;
         if descriptor.directory || !descriptor.prompt {
@@ -470,47 +474,50 @@ fn descriptor_type(kind: FileType) -> DescriptorType {
 
 #[allow(clippy::useless_conversion, reason = "the count of links is narrower on arm64")]
 fn stat_record(stat: &Stat) -> DescriptorStat {
-    // WASI can't express times before 1970.
-    let time = |seconds: i64, nanoseconds: u64| {
-        Some(Datetime {
-            seconds: u64::try_from(seconds).ok()?,
-            nanoseconds: u32::try_from(nanoseconds).ok()?,
-        })
-    };
     DescriptorStat {
         type_: descriptor_type(FileType::from_raw_mode(stat.st_mode)),
         link_count: stat.st_nlink.into(),
         size: u64::try_from(stat.st_size).unwrap_or(0),
-        data_access_timestamp: time(stat.st_atime, stat.st_atime_nsec),
-        data_modification_timestamp: time(stat.st_mtime, stat.st_mtime_nsec),
-        status_change_timestamp: time(stat.st_ctime, stat.st_ctime_nsec),
+        data_access_timestamp: datetime(stat.st_atime, stat.st_atime_nsec),
+        data_modification_timestamp: datetime(stat.st_mtime, stat.st_mtime_nsec),
+        status_change_timestamp: datetime(stat.st_ctime, stat.st_ctime_nsec),
     }
+}
+
+/// A time for WASI, which can't express times before 1970.
+fn datetime(seconds: i64, nanoseconds: u64) -> Option<Datetime> {
+    Some(Datetime {
+        seconds: u64::try_from(seconds).ok()?,
+        nanoseconds: u32::try_from(nanoseconds).ok()?,
+    })
 }
 
 /// A hash of the file's identity. Guests use it as an inode number. It is stable while the host
 /// runs, and reveals nothing about the disk.
 fn identity(stat: &Stat) -> MetadataHashValue {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        (salt, stat.st_dev, stat.st_ino).hash(&mut hasher);
-        hasher.finish()
-    };
-    MetadataHashValue { lower: half(0), upper: half(1) }
+    MetadataHashValue { lower: half_identity(stat, 0), upper: half_identity(stat, 1) }
+}
+
+fn half_identity(stat: &Stat, salt: u8) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (salt, stat.st_dev, stat.st_ino).hash(&mut hasher);
+    hasher.finish()
 }
 
 fn timestamps(accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<Timestamps> {
-    let time = |new: NewTimestamp| -> FsResult<Timespec> {
-        Ok(match new {
-            NewTimestamp::NoChange => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-            NewTimestamp::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
-            NewTimestamp::Timestamp(at) if at.nanoseconds >= 1_000_000_000 => {
-                return Err(ErrorCode::Invalid.into());
-            }
-            NewTimestamp::Timestamp(at) => Timespec {
-                tv_sec: i64::try_from(at.seconds).map_err(|_| ErrorCode::Overflow)?,
-                tv_nsec: i64::from(at.nanoseconds),
-            },
-        })
-    };
-    Ok(Timestamps { last_access: time(accessed)?, last_modification: time(modified)? })
+    Ok(Timestamps { last_access: timespec(accessed)?, last_modification: timespec(modified)? })
+}
+
+fn timespec(new: NewTimestamp) -> FsResult<Timespec> {
+    Ok(match new {
+        NewTimestamp::NoChange => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        NewTimestamp::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        NewTimestamp::Timestamp(at) if at.nanoseconds >= 1_000_000_000 => {
+            return Err(ErrorCode::Invalid.into());
+        }
+        NewTimestamp::Timestamp(at) => Timespec {
+            tv_sec: i64::try_from(at.seconds).map_err(|_| ErrorCode::Overflow)?,
+            tv_nsec: i64::from(at.nanoseconds),
+        },
+    })
 }

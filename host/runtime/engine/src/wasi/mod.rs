@@ -35,7 +35,7 @@ pub struct Descriptor {
     handle: Arc<OwnedFd>,
     directory: bool,
     readable: bool,
-    /// Whether it is one of the granted directories. Libraries open them once for all calls.
+    /// Whether it is a granted directory. Libraries open these once for all calls.
     granted: bool,
     /// For a directory, this is only its grant. The rules decide on each change by its path.
     writable: bool,
@@ -224,8 +224,10 @@ struct WriteBudget {
 impl WriteBudget {
     /// Takes bytes before they are written. If fewer are left, it takes none.
     fn charge(&self, bytes: u64) -> Result<(), Errno> {
-        let take = |left: u64| left.checked_sub(bytes);
-        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
+        match taken {
             Ok(_) => Ok(()),
             Err(_) => {
                 self.refused.store(true, Ordering::Relaxed);

@@ -22,7 +22,7 @@ const MAX_TEXTS_OF_CALL: usize = 2048;
 /// Texts at once.
 const MAX_TEXTS: usize = 64;
 
-/// Bytes of a text. What is longer has no one meaning, and models cut it.
+/// Bytes of a text. A longer text has more than one meaning, and models cut it.
 const MAX_TEXT: usize = 8192;
 
 /// Numbers of a vector: as many as an index keeps.
@@ -121,30 +121,37 @@ impl CallState {
                 format!("the call sends more than {MAX_TEXTS_OF_CALL} texts, the limit"),
             )
         })?;
-        // An answer that was made of it can't be known to be still true.
+        // An answer that was made of vectors can't be known to be still true.
         access.report.mark_incomplete();
         let watch = Arc::clone(&self.call.watch);
         watch.may_block().await;
         let count = texts.len();
         let texts = texts.into_iter().map(|text| redaction::owned(text, Keys::Text)).collect();
         let name = model.name();
-        let failed = |why: &str| {
-            let why = neutral_line(cut(why, MAX_REASON));
-            tracing::warn!(plugin = &*self.call.plugin, "{name} made no vectors: {why}");
-            host_error("failed", format!("{name} made no vectors: {why}"))
-        };
+        let plugin = &*self.call.plugin;
         let texts_time = TIME_OF_TEXT.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
         let left = watch.deadline().saturating_duration_since(Instant::now());
         // The tool has to go on if the model doesn't answer.
         let time = (TIME + texts_time).min(MAX_TIME).min(left / 2);
-        let made = tokio::time::timeout(time, model.embed(texts));
-        let made = watch.cancel.run_until_cancelled(made).await;
-        let made = made.ok_or_else(|| failed("the call was cancelled"))?;
-        let made =
-            made.map_err(|_| failed(&format!("no answer within {:.1} s", time.as_secs_f64())))?;
-        let made = made.map_err(|why| failed(&why))?;
-        quantised_all(&made, count).map_err(|error| failed(&error.to_string()))
+        let embedding = tokio::time::timeout(time, model.embed(texts));
+        let Some(in_time) = watch.cancel.run_until_cancelled(embedding).await else {
+            return Err(model_failed(plugin, &name, "the call was cancelled"));
+        };
+        let Ok(answer) = in_time else {
+            let why = format!("no answer within {:.1} s", time.as_secs_f64());
+            return Err(model_failed(plugin, &name, &why));
+        };
+        let vectors = answer.map_err(|why| model_failed(plugin, &name, &why))?;
+        quantised_all(&vectors, count)
+            .map_err(|error| model_failed(plugin, &name, &error.to_string()))
     }
+}
+
+/// Logs the failure of a model, and returns the guest's error.
+fn model_failed(plugin: &str, model: &str, why: &str) -> Error {
+    let why = neutral_line(cut(why, MAX_REASON));
+    tracing::warn!(plugin, "{model} made no vectors: {why}");
+    host_error("failed", format!("{model} made no vectors: {why}"))
 }
 
 fn check(texts: &[String]) -> Result<(), Error> {
@@ -177,16 +184,19 @@ fn quantised_all(vectors: &[Vec<f32>], count: usize) -> Result<Vec<Vec<i8>>, Vec
     quantised.ok_or(VectorsError::NoDirection)
 }
 
-/// A vector as signed bytes: its direction counts, and its largest number becomes 127. `None`: it
-/// is empty, all of it is zero, or a number isn't finite.
+/// A vector as signed bytes. Only its direction matters, so its largest number becomes 127. `None`:
+/// the vector is empty, all numbers are zero, or a number isn't finite.
 fn quantised(vector: &[f32]) -> Option<Vec<i8>> {
     let largest = vector.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
     if !(largest > 0.0 && vector.iter().all(|number| number.is_finite())) {
         return None;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "it is at most 127 away from 0")]
-    let byte = |number: &f32| (number / largest * 127.0).round() as i8;
-    Some(vector.iter().map(byte).collect())
+    Some(vector.iter().map(|number| signed_byte(*number, largest)).collect())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "it is at most 127 away from 0")]
+fn signed_byte(number: f32, largest: f32) -> i8 {
+    (number / largest * 127.0).round() as i8
 }
 
 #[cfg(test)]

@@ -19,10 +19,10 @@ pub struct PluginGrants {
     pub working_directory: Option<PathBuf>,
     /// Whether all directories are read-only, even if their grants allow writing.
     pub read_only: bool,
-    /// Whether all of its calls only read, even those that its tools don't call so: it was granted
+    /// Whether all of its calls only read, whatever its tools promise: the plugin was granted
     /// nothing to act with.
     pub only_reads: bool,
-    /// What it is granted beside files.
+    /// The grants in addition to files.
     pub capabilities: CapabilityGrants,
     /// Whether an instance lasts for its session, and not only for one call.
     pub session: bool,
@@ -46,7 +46,10 @@ impl PluginGrants {
     /// The start of the plugin's relative paths: the working directory, whether it is granted or
     /// not. `None`: the plugin reaches no files.
     pub fn directory(&self) -> Option<&Path> {
-        let reaches = self.files.is_some() || self.capabilities.process.is_some();
-        self.working_directory.as_deref().filter(|_| reaches)
+        if self.files.is_some() || self.capabilities.process.is_some() {
+            self.working_directory.as_deref()
+        } else {
+            None
+        }
     }
 }

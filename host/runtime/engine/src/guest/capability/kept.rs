@@ -13,16 +13,16 @@ use crate::guest::convert::host_error;
 
 /// A kind of what plugins keep.
 pub(crate) trait KeptData: Sized {
-    /// Its capability.
+    /// The name of its capability.
     const NAME: &'static str;
     /// The keys of the configuration that bound it.
     const KEYS: &'static str;
 
-    /// That of a call. `None`: it has none.
+    /// The data of a call's plugin. `None`: the call has no grant for this kind.
     fn of_call(capabilities: &CallCapabilities) -> Option<&KeptAccess<Self>>;
 }
 
-/// What a call's plugin keeps between its calls, of one kind.
+/// The data of one kind that a call's plugin keeps between its calls.
 pub(crate) struct KeptAccess<D> {
     data: Arc<D>,
     /// Whether the call may not write. Read-only directories say nothing about it.
@@ -60,7 +60,7 @@ impl CallState {
             self.files.denials().remember(denial);
             return Err(host_error("denied", message));
         }
-        // An answer that was made of it can't be known to be still true.
+        // An answer that was made of kept data can't be known to be still true.
         access.report.mark_incomplete();
         let data = Arc::clone(&access.data);
         self.call.watch.may_block().await;

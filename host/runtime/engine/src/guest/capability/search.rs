@@ -78,7 +78,8 @@ impl wit::Host for &mut CallState {
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Lines, Error>> {
         self.call.watch.may_block().await;
-        let (scope, pattern) = (convert_scope(scope), convert_pattern(pattern));
+        let scope = convert_scope(scope);
+        let pattern = convert_pattern(pattern);
         let found = self.search(
             |found: &search::Lines| found.cpu,
             |view, control| search::grep(view, &scope, &pattern, limit, control),
@@ -108,7 +109,8 @@ impl wit::Host for &mut CallState {
         limit: u32,
     ) -> wasmtime::Result<Result<wit::Counts, Error>> {
         self.call.watch.may_block().await;
-        let (scope, pattern) = (convert_scope(scope), convert_pattern(pattern));
+        let scope = convert_scope(scope);
+        let pattern = convert_pattern(pattern);
         let found = self.search(
             |found: &search::SearchCounts| found.cpu,
             |view, control| search::count(view, &scope, &pattern, limit, control),

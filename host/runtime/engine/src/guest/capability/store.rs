@@ -52,10 +52,12 @@ impl wit::Host for &mut CallState {
                 store.list(&prefix, cursor.as_deref(), limit, stop)
             })
             .await;
-        let entry =
-            |entry: toolhold_store::Entry| wit::Entry { key: entry.key, value: entry.value };
         Ok(page.map(|page| wit::Page {
-            entries: page.entries.into_iter().map(entry).collect(),
+            entries: page
+                .entries
+                .into_iter()
+                .map(|entry| wit::Entry { key: entry.key, value: entry.value })
+                .collect(),
             cursor: page.cursor,
         }))
     }

@@ -33,11 +33,13 @@ impl secrets::Host for &mut CallState {
 /// another error type than its body streams return, so it never finds a reason.
 fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
-    let error_code = |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<IoError>,)| {
-        let error: &wasmtime::Error = store.data_mut().table().get(&error)?;
-        Ok((error.downcast_ref().map(body_error_code),))
-    };
-    linker.instance("wasi:http/types@0.2.12")?.func_wrap("http-error-code", error_code)?;
+    linker.instance("wasi:http/types@0.2.12")?.func_wrap(
+        "http-error-code",
+        |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<IoError>,)| {
+            let error: &wasmtime::Error = store.data_mut().table().get(&error)?;
+            Ok((error.downcast_ref().map(body_error_code),))
+        },
+    )?;
     linker.allow_shadowing(false);
     Ok(())
 }

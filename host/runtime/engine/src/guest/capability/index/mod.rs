@@ -131,9 +131,12 @@ impl wit::Host for &mut CallState {
         let page = self
             .in_index(false, |index, stop| index.list(&prefix, cursor.as_deref(), limit, stop))
             .await;
-        let entry = |DocumentEntry { key, tags, data }| wit::Entry { key, tags, data };
         Ok(page.map(|page| wit::Page {
-            entries: page.entries.into_iter().map(entry).collect(),
+            entries: page
+                .entries
+                .into_iter()
+                .map(|DocumentEntry { key, tags, data }| wit::Entry { key, tags, data })
+                .collect(),
             cursor: page.cursor,
         }))
     }
@@ -152,11 +155,12 @@ impl wit::Host for &mut CallState {
             limit: usize::try_from(query.limit).unwrap_or(usize::MAX),
         };
         let hits = self.in_index(false, |index, stop| index.search(&asked, stop)).await;
-        let hit = |IndexHit { key, score, by_words, by_vector }| {
-            let ways = [("words", by_words), ("vector", by_vector)].into_iter();
-            let found_by = ways.filter(|(_, is_why)| *is_why).map(|(why, _)| why.to_owned());
-            wit::Hit { key, score, found_by: found_by.collect(), meta: None }
-        };
-        Ok(hits.map(|hits| hits.into_iter().map(hit).collect()))
+        Ok(hits.map(|hits| hits.into_iter().map(convert_hit).collect()))
     }
+}
+
+fn convert_hit(IndexHit { key, score, by_words, by_vector }: IndexHit) -> wit::Hit {
+    let ways = [("words", by_words), ("vector", by_vector)].into_iter();
+    let found_by = ways.filter(|(_, is_why)| *is_why).map(|(why, _)| why.to_owned());
+    wit::Hit { key, score, found_by: found_by.collect(), meta: None }
 }

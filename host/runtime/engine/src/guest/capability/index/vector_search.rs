@@ -1,9 +1,9 @@
-//! Asks the database that the operator named which vectors are near, and sends it those that it
-//! doesn't have.
+//! Asks the database that the operator named which vectors are near, and sends it the vectors that
+//! it doesn't have.
 //!
-//! The index has all vectors too. The database only says which ones to compare: the index compares
-//! them itself, and decides on prefix and tags. So a wrong answer leaves out what is near, and adds
-//! nothing.
+//! The index has all vectors too. The database only says which vectors to compare: the index
+//! compares them itself, and decides on prefix and tags. So a wrong answer can leave out documents
+//! that are near, but can't add a document.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,10 +24,10 @@ const TIME: Duration = Duration::from_secs(5);
 /// Changes that are sent together.
 const BATCH: usize = 256;
 
-/// How many are near, at least: some of them may have other tags.
+/// Fewest vectors that the database is asked for: some of them may have other tags.
 const NEAR: usize = 200;
 
-/// Bytes of what is said of a failure.
+/// Bytes of the reason of a failure.
 const MAX_REASON: usize = 400;
 
 /// A reason why the database finds no vectors.
@@ -39,7 +39,7 @@ enum NearestError {
     Unsent(u64),
     #[error("{}", .0.message)]
     Index(Error),
-    /// In the database's own words.
+    /// The database's own message.
     #[error("{0}")]
     Database(String),
 }
@@ -47,7 +47,7 @@ enum NearestError {
 /// The database of a call's index.
 pub(super) struct Vectors {
     database: Arc<dyn VectorDatabase>,
-    /// Whether it has failed in this call. It would take as long to fail again.
+    /// Whether the database has failed in this call. To fail again would take as long.
     has_failed: bool,
     report: Arc<Report>,
 }
@@ -62,16 +62,17 @@ impl CallState {
     /// The documents whose vectors may be near that of a query. `None`: the index has to compare
     /// all. If the database fails, a notice says so.
     pub(crate) async fn near_by_database(&mut self, query: &wit::Query) -> Option<Vec<i64>> {
-        let vectors = self.capabilities.index.as_ref()?.vectors.as_ref();
-        let vectors = vectors.filter(|vectors| !vectors.has_failed)?;
+        let index = self.capabilities.index.as_ref()?;
+        let vectors = index.vectors.as_ref().filter(|vectors| !vectors.has_failed)?;
         let vector = query.vector.as_deref()?;
         // Without a group, the vectors of all groups would have to be sent.
         let group = group(&query.prefix)?.to_owned();
-        // The index refuses it.
+        // The index refuses such a vector.
         if !(1..=MAX_VECTOR).contains(&vector.len()) {
             return None;
         }
-        let (database, report) = (Arc::clone(&vectors.database), Arc::clone(&vectors.report));
+        let database = Arc::clone(&vectors.database);
+        let report = Arc::clone(&vectors.report);
         let limit = usize::try_from(query.limit).unwrap_or(usize::MAX).clamp(NEAR, MAX_HITS);
         let watch = Arc::clone(&self.call.watch);
         let time = TIME.min(watch.deadline().saturating_duration_since(Instant::now()) / 4);
@@ -106,7 +107,8 @@ impl CallState {
     ) -> Result<Vec<i64>, NearestError> {
         // Half of the time is for sending, in batches that need much less than the other half.
         let until = Instant::now() + time / 2;
-        let (numbers, place) = (vector.len(), database.place());
+        let numbers = vector.len();
+        let place = database.place();
         let set = self.bring_up_to_date(database, numbers, group, &place).await?;
         let group = &*set.group;
         loop {
@@ -126,8 +128,8 @@ impl CallState {
         }
     }
 
-    /// Begins anew if the database has fewer or more vectors than it got: it was wiped, or someone
-    /// changed it.
+    /// Starts again if the database has fewer or more vectors than it got: the database was wiped
+    /// or changed.
     async fn bring_up_to_date(
         &mut self,
         database: &dyn VectorDatabase,

@@ -24,7 +24,7 @@ const MAX_VARIABLE: usize = 32 * 1024;
 pub(super) enum Refusal {
     Denied(Box<Denial>),
     Invalid(String),
-    /// It isn't allowed as a command of `bash`.
+    /// The program isn't allowed as a command of `bash`.
     Judged(Box<Failure>),
 }
 
@@ -35,16 +35,21 @@ impl Refusal {
         place: impl Into<String>,
         remedy: String,
     ) -> Self {
-        let (capability, rule, place) = ("process".to_owned(), rule.into(), place.into());
-        Self::Denied(Box::new(Denial { capability, action, rule, place, remedy }))
+        Self::Denied(Box::new(Denial {
+            capability: "process".to_owned(),
+            action,
+            rule: rule.into(),
+            place: place.into(),
+            remedy,
+        }))
     }
 
     fn invalid(reason: impl Into<String>) -> Self {
         Self::Invalid(reason.into())
     }
 
-    /// Why an earlier command's directory can't be used. A program may have named it, so nothing
-    /// advises to grant it.
+    /// The reason why an earlier command's directory can't be used. The reason doesn't advise to
+    /// grant the directory, since a program may have named it.
     fn without_advice(self) -> String {
         match self {
             Self::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
@@ -71,8 +76,11 @@ impl Processes {
             }
             wit::Command::Shell(text) => (self.shell(text)?, false, self.commands.shell.clone()),
         };
-        let carried = shell.as_ref().filter(|_| options.directory.is_none());
-        let carried = carried.and_then(|shell| Some((shell, shell.directory()?)));
+        let carried = if options.directory.is_none() {
+            shell.as_ref().and_then(|shell| Some((shell, shell.directory()?)))
+        } else {
+            None
+        };
         let directory = match carried.map(|(shell, path)| (shell, self.carried_directory(path))) {
             Some((_, Ok(directory))) => directory,
             Some((shell, Err(refusal))) => {
@@ -97,7 +105,7 @@ impl Processes {
         Ok((command, line))
     }
 
-    /// What `bash` would be called with to run a program like this.
+    /// The command line with which `bash` would run a program like this.
     fn line(&self, words: &[String], directory: &Path, variables: &[(String, String)]) -> String {
         let mut line = String::new();
         if self.directory.as_deref() != Some(directory) {
@@ -157,14 +165,13 @@ impl Processes {
     }
 
     fn shell(&self, text: String) -> Result<Vec<String>, Refusal> {
-        let shown = || neutral_line(cut(&text, 512));
         if !self.policy.shell {
             let remedy = format!(
                 "To allow it, set `shell = true` in {}, which grants every command that the rules allow.",
                 self.policy.table
             );
             return Err(Refusal::denied(
-                format!("run {} in a shell", shown()),
+                format!("run {} in a shell", neutral_line(cut(&text, 512))),
                 "shell = false",
                 "the default of a plugin",
                 remedy,
@@ -172,7 +179,7 @@ impl Processes {
         }
         if !self.commands.lines.contains(&text) {
             return Err(Refusal::denied(
-                format!("run {} in a shell", shown()),
+                format!("run {} in a shell", neutral_line(cut(&text, 512))),
                 "a shell runs only the checked commands of its call",
                 "built in",
                 "The tool's author has to declare the argument that holds the command as a subject of kind `command`.".to_owned(),
@@ -207,17 +214,14 @@ impl Processes {
             return Err(Refusal::invalid("the working directory has to be an absolute path"));
         }
         let rules = self.policy.places.grants.rules();
-        let refuse = |path: &Path, refusal| {
-            Refusal::Denied(Box::new(rules.explain(refusal, path, Access::Read)))
-        };
         let real = toolhold_system::files::real_or_given(directory);
-        rules
-            .decide(&real, Kind::Directory, Access::Read)
-            .map_err(|refusal| refuse(&real, refusal))?;
+        rules.decide(&real, Kind::Directory, Access::Read).map_err(|refusal| {
+            Refusal::Denied(Box::new(rules.explain(refusal, &real, Access::Read)))
+        })?;
         if let Some(rules) = &self.path_rules {
-            let explain =
-                |refusal| Refusal::Denied(Box::new(rules.explain(refusal, &real, Access::Read)));
-            rules.decide(&real, Access::Read).map_err(explain)?;
+            rules.decide(&real, Access::Read).map_err(|refusal| {
+                Refusal::Denied(Box::new(rules.explain(refusal, &real, Access::Read)))
+            })?;
         }
         Ok(real)
     }
@@ -234,13 +238,12 @@ impl Processes {
             )));
         }
         let mut environment = self.policy.environment.clone();
-        let mut set = |name: &String, value: &String| {
-            environment.retain(|(known, _)| known != name);
-            environment.push((name.clone(), value.clone()));
-        };
-        self.commands.variables.iter().for_each(|(name, value)| set(name, value));
-        let carried = shell.map(ShellSession::variables).unwrap_or_default();
-        carried.iter().for_each(|(name, value)| set(name, value));
+        for (name, value) in &self.commands.variables {
+            set_variable(&mut environment, name, value);
+        }
+        for (name, value) in &shell.map(ShellSession::variables).unwrap_or_default() {
+            set_variable(&mut environment, name, value);
+        }
         for (name, value) in added {
             let shown = neutral_line(cut(name, 100));
             if !is_variable_name(name) || name.len() + value.len() > MAX_VARIABLE {
@@ -252,20 +255,30 @@ impl Processes {
             if value.contains('\0') {
                 return Err(Refusal::invalid(format!("the value of {shown} contains a NUL byte")));
             }
-            let refuse = |rule: &str, remedy: String| {
-                Refusal::denied(format!("set {shown}"), rule, "built in", remedy)
-            };
             if is_code_loading(name) {
-                let remedy = "No configuration key can change this.".to_owned();
-                return Err(refuse("variables that make programs load code are blocked", remedy));
+                return Err(Refusal::denied(
+                    format!("set {shown}"),
+                    "variables that make programs load code are blocked",
+                    "built in",
+                    "No configuration key can change this.".to_owned(),
+                ));
             }
             if redaction::field(name, value, Keys::Text) != *value {
-                let remedy =
-                    format!("To pass it on, the operator has to name it: `env = [\"{shown}\"]`.");
-                return Err(refuse("variables that look like credentials are blocked", remedy));
+                return Err(Refusal::denied(
+                    format!("set {shown}"),
+                    "variables that look like credentials are blocked",
+                    "built in",
+                    format!("To pass it on, the operator has to name it: `env = [\"{shown}\"]`."),
+                ));
             }
-            set(name, value);
+            set_variable(&mut environment, name, value);
         }
         Ok(environment)
     }
+}
+
+/// Sets a variable, which moves to the end.
+fn set_variable(environment: &mut Vec<(String, String)>, name: &str, value: &str) {
+    environment.retain(|(known, _)| known != name);
+    environment.push((name.to_owned(), value.to_owned()));
 }

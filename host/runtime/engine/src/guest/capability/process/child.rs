@@ -27,7 +27,8 @@ impl Child {
     }
 }
 
-/// Who shows the output of a process while it runs. `None`: nobody does, or it has ended.
+/// The recorder that shows the output of a process while the process runs. `None`: there is no
+/// recorder, or the output has ended.
 pub(super) struct LiveOutput(Option<Box<dyn OutputRecorder>>);
 
 impl LiveOutput {
@@ -41,8 +42,8 @@ impl LiveOutput {
     }
 }
 
-/// First and longest time between two looks at a process that the guest waits for beside other
-/// things. Somebody has to look again and again in any case, for the time limit of the process.
+/// First and longest time between two looks at a process that the guest waits for together with
+/// other things. The looks are needed in any case, for the time limit of the process.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_millis(10);
 

@@ -84,7 +84,7 @@ impl CallState {
         options: &wit::Options,
     ) -> Result<String, Error> {
         let (mut command, _, policy) = self.checked(command, options, self.may_judge())?;
-        // It may end long after other commands, so it leaves nothing for them.
+        // A job may end long after other commands, so it leaves nothing for them.
         command.shell = None;
         let processes = self.capabilities.process.as_ref();
         let Some(jobs) = processes.and_then(|processes| processes.commands.jobs.as_ref()) else {
@@ -112,14 +112,13 @@ impl CallState {
                 .iter()
                 .for_each(|notice| processes.report.notice(&neutral(cut(notice, 4096))));
         }
-        let (id, process) = (place.id().to_owned(), child.pid().as_raw_nonzero().get());
-        let run = move || {
+        let id = place.id().to_owned();
+        let process = child.pid().as_raw_nonzero().get();
+        let run = Box::new(move || {
             let finished = child.go_on();
             JobEnd { exit_code: finished.code, ending: ending(finished.ending) }
-        };
-        place
-            .run(process, Box::new(run))
-            .map_err(|error| host_error("failed", error.to_string()))?;
+        });
+        place.run(process, run).map_err(|error| host_error("failed", error.to_string()))?;
         Ok(id)
     }
 
@@ -134,8 +133,11 @@ impl CallState {
         let checked = self.processes().and_then(|processes| {
             let (mut command, line) = processes.command(command, options, may_judge)?;
             if let (Some(line), Some(approver)) = (&line, &processes.commands.approver) {
-                let judged = self.call.watch.paused_for(|| approver.judge(line));
-                let judged = judged.map_err(|failure| Refusal::Judged(Box::new(failure)))?;
+                let judged = self
+                    .call
+                    .watch
+                    .paused_for(|| approver.judge(line))
+                    .map_err(|failure| Refusal::Judged(Box::new(failure)))?;
                 (command.network, command.path_rules) = (judged.network, judged.path_rules);
             }
             if !command.network && processes.policy.places.sandbox != Sandbox::Off {
@@ -145,7 +147,7 @@ impl CallState {
         });
         match checked {
             Ok(checked) => Ok(checked),
-            // The call's journey remembers it.
+            // The call's journey remembers the refusal.
             Err(Refusal::Judged(failure)) => {
                 let Failure { message, suggestion, .. } = *failure;
                 let suggestion = suggestion.map(|text| format!(" {text}")).unwrap_or_default();
@@ -201,11 +203,8 @@ impl CallState {
         if let Some(processes) = &self.capabilities.process {
             processes.report.entries().exit_code = finished.code.or(Some(-1));
             if finished.code != Some(0) {
-                let tail = |bytes: &[u8]| {
-                    let start = bytes.len().saturating_sub(MAX_ADVISOR_OUTPUT);
-                    String::from_utf8_lossy(&bytes[start..]).into_owned()
-                };
-                let (stdout, stderr) = (tail(stdout), tail(stderr));
+                let stdout = tail(stdout);
+                let stderr = tail(stderr);
                 let path_rules = processes.path_rules.as_deref();
                 let network = processes.reaches_network();
                 let failed = FailedCommand {
@@ -245,6 +244,12 @@ pub(crate) fn ending(ending: Ending) -> &'static str {
     }
 }
 
+/// The end of an output, for the advisor.
+fn tail(bytes: &[u8]) -> String {
+    let start = bytes.len().saturating_sub(MAX_ADVISOR_OUTPUT);
+    String::from_utf8_lossy(&bytes[start..]).into_owned()
+}
+
 /// Notice about the parts of the sandbox that a process runs without.
 fn missing_notice(missing: &[String]) -> Option<String> {
     (!missing.is_empty()).then(|| {
@@ -267,7 +272,7 @@ fn left_notice(left: &[String], has_jobs: bool) -> Option<String> {
     Some(format!("Still running, and ended with the command: {}. {remedy}", names.join(", ")))
 }
 
-/// Why a process wasn't started.
+/// The error for a process that wasn't started.
 pub(crate) fn not_started(error: &StartError, policy: &PluginProcesses) -> Error {
     match error {
         StartError::Sandbox(reason) => {
@@ -290,9 +295,12 @@ fn add_missing(environment: &mut Vec<(String, String)>, variables: &[(&str, &str
 /// Whether the options ask for a job: `{"background": true}` among the fields of later versions. A
 /// host that doesn't know it runs the command in the foreground.
 fn is_job(options: &wit::Options) -> bool {
-    let meta = options.meta.as_deref().filter(|meta| meta.len() <= MAX_META);
-    let meta = meta.and_then(|meta| serde_json::from_str::<serde_json::Value>(meta).ok());
-    meta.is_some_and(|meta| meta["background"] == true)
+    options
+        .meta
+        .as_deref()
+        .filter(|meta| meta.len() <= MAX_META)
+        .and_then(|meta| serde_json::from_str::<serde_json::Value>(meta).ok())
+        .is_some_and(|meta| meta["background"] == true)
 }
 
 fn unavailable(reason: &str, file: &ConfigFile) -> String {

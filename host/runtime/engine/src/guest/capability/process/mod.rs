@@ -42,7 +42,7 @@ pub struct PluginProcesses {
 
 /// Applies the configuration to single commands.
 pub trait CommandAdvisor: Send + Sync {
-    /// The denial of a command line, which counts even if the command is granted.
+    /// The denial of a command line, which applies even if the command is granted.
     fn blocked(&self, line: &str) -> Option<Denial>;
 
     /// Advice after a failed command, the most likely first.
@@ -78,7 +78,7 @@ pub(crate) struct Processes {
     pub(crate) policy: Arc<PluginProcesses>,
     /// The default working directory of a process.
     pub(super) directory: Option<PathBuf>,
-    /// What the call may run, and what becomes of it.
+    /// The commands that the call may run, and where their results go.
     pub(super) commands: CallCommands,
     /// The rules of the call about the paths that it reaches.
     pub(super) path_rules: Option<Arc<dyn PathRules>>,

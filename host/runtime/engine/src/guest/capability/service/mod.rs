@@ -1,5 +1,6 @@
-//! `toolhold:host/service` for guests: programs that outlive a call. They are checked each time
-//! that somebody connects, as those of `process`, but by name alone: no gate sees what they read.
+//! `toolhold:host/service` for guests: programs that outlive a call. A program is checked each time
+//! that a guest connects, as `process` does, but by name alone: no gate sees what the program
+//! reads.
 
 pub(crate) mod connection;
 
@@ -27,7 +28,8 @@ use connection::{Connection, MAX_OUTPUT};
 /// Most bytes of a name.
 const MAX_NAME: usize = 64;
 
-/// How long one `write` waits for a program that doesn't read, and would hold its client.
+/// How long one `write` waits for a program that doesn't read. Without this limit, the program
+/// would hold its client.
 const WRITE_TIME: Duration = Duration::from_secs(4);
 
 /// How long a service may run in all.
@@ -36,14 +38,14 @@ const MAX_TIME: Duration = Duration::from_hours(24);
 /// The programs of a plugin that outlive a call.
 #[derive(Debug)]
 pub struct PluginServices {
-    /// How many it may have in one session.
+    /// Most programs in one session.
     pub most: usize,
     /// Whether a judged program may be one. The gates see its command line, and not what it reads
     /// from its standard input, so this is only for a plugin whose commands the operator wrote.
     pub judged: bool,
     /// Their sandbox, in which they can only read.
     pub places: Places,
-    /// No other policy has this number: a service of another one isn't used again.
+    /// No other policy has this number, so a service of another policy isn't used again.
     pub id: u64,
 }
 
@@ -105,7 +107,7 @@ impl CallState {
             let message = "this host keeps no services for its sessions";
             return Err(host_error("unavailable", message));
         };
-        // Nothing of the call outlives it, and what it changed couldn't be undone.
+        // Nothing of the call outlives it, and later changes couldn't be undone.
         let command = Command {
             network: false,
             shared_network: None,
@@ -123,7 +125,8 @@ impl CallState {
         let key = ServiceKey { plugin, name, rights, most: grant.most };
         let mut place =
             keeper.take(&key).map_err(|error| host_error("unavailable", error.to_string()))?;
-        let (end, cancel) = (call.watch.deadline(), &call.watch.cancel);
+        let end = call.watch.deadline();
+        let cancel = &call.watch.cancel;
         let (child, is_new) =
             match place.program().and_then(|program| running(program, end, cancel)) {
                 Some(child) => (child, false),
@@ -136,12 +139,16 @@ impl CallState {
         if let Some(processes) = &self.capabilities.process {
             processes.report.mark_incomplete();
         }
-        let (child, place) = (Some(child), Some(place));
-        Ok(Connection { child, place, is_new, errors: BoundedOutput::default() })
+        Ok(Connection {
+            child: Some(child),
+            place: Some(place),
+            is_new,
+            errors: BoundedOutput::default(),
+        })
     }
 }
 
-/// The program of an earlier connection, bound to this call. `None`: it has ended.
+/// The program of an earlier connection, bound to this call. `None`: the program has ended.
 fn running(
     program: ServiceProgram,
     end: Instant,
