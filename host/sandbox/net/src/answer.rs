@@ -44,9 +44,10 @@ impl Coding {
     fn from_headers(headers: &HeaderMap) -> Result<Self, Error> {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
-            return match headers.contains_key(CONTENT_ENCODING) {
-                true => Err(Error::Coding("there are several".to_owned())),
-                false => Ok(Self::Identity),
+            return if headers.contains_key(CONTENT_ENCODING) {
+                Err(Error::Coding("there are several".to_owned()))
+            } else {
+                Ok(Self::Identity)
             };
         };
         let name = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();

@@ -27,8 +27,8 @@ const HOST_HEADERS: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EX
 /// Headers that make some servers treat a request as one of another method.
 const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 
-/// The largest body that is scanned for secrets on the reactor's thread. That takes less time than
-/// moving it to another thread.
+/// The largest body that is scanned for secrets on the reactor's thread. The scan takes less time
+/// than moving the body to another thread.
 const MAX_INLINE_SCAN: usize = 32 * 1024;
 
 /// The call that makes requests.
@@ -40,7 +40,7 @@ pub struct Scope {
     pub read_only: bool,
     /// The origins that were approved for the call.
     pub origins: Vec<String>,
-    /// The servers that run as jobs of the call's session. `None`: it has no jobs.
+    /// The servers that run as jobs of the call's session. `None`: the session has no jobs.
     pub servers: Option<Arc<dyn JobServers>>,
 }
 
@@ -110,15 +110,10 @@ impl Check<'_> {
             ));
         }
         let from = self.redirects.source(&url);
-        let refuse = |mut denial: Denial| {
-            if let Some(from) = &from {
-                denial.action = format!("{} (a redirect from {from})", denial.action);
-            }
-            Error::Refused(Box::new(denial))
-        };
-        if let ReachStatus::Unlisted(missing) =
-            reach.status(&target, method.as_str(), &self.scope.origins).map_err(refuse)?
-        {
+        let status = reach
+            .status(&target, method.as_str(), &self.scope.origins)
+            .map_err(|denial| refusal(denial, from.as_deref()))?;
+        if let ReachStatus::Unlisted(missing) = status {
             let mut denial = reach.unlisted(&target, method.as_str(), missing);
             if from.is_some() && *asks {
                 denial.remedy.push_str(&format!(
@@ -126,11 +121,12 @@ impl Check<'_> {
                     redacted_url(&url)
                 ));
             }
-            return Err(refuse(denial));
+            return Err(refusal(denial, from.as_deref()));
         }
         let job_addresses = reach.job_addresses(&target);
         if job_addresses.is_some() {
-            self.check_origin_of_job(&target, &method, &url).map_err(refuse)?;
+            self.check_origin_of_job(&target, &method, &url)
+                .map_err(|denial| refusal(denial, from.as_deref()))?;
         }
         let mut headers = parts.headers;
         for name in HOST_HEADERS {
@@ -186,18 +182,26 @@ impl Check<'_> {
     }
 }
 
+/// The error for a denied request. `from`: the origin that redirected to it.
+fn refusal(mut denial: Denial, from: Option<&str>) -> Error {
+    if let Some(from) = from {
+        denial.action = format!("{} (a redirect from {from})", denial.action);
+    }
+    Error::Refused(Box::new(denial))
+}
+
 /// Refuses a request that contains a configured secret or text in the form of a secret. A guest
 /// never gets a configured secret from the host.
 fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
     let CheckedRequest { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;
     if let Some(echoes) = egress.echoes() {
-        let in_headers = || {
-            headers.iter().any(|(name, value)| {
+        if echoes.contains(url.as_str().as_bytes())
+            || headers.iter().any(|(name, value)| {
                 echoes.contains(value.as_bytes()) || echoes.contains(name.as_str().as_bytes())
             })
-        };
-        if echoes.contains(url.as_str().as_bytes()) || in_headers() || echoes.contains(body) {
+            || echoes.contains(body)
+        {
             return Err(refused(
                 method,
                 target,
@@ -244,7 +248,9 @@ fn kind_of_secret(text: Cow<'_, str>) -> Option<String> {
     let mut text = text;
     for _ in 0..=spelling::DEPTH {
         let marked = redaction::text(&text, Keys::Unknown);
-        if let Some(kind) = redaction::first_mark(&marked).filter(|_| marked != text) {
+        if marked != text
+            && let Some(kind) = redaction::first_mark(&marked)
+        {
             return Some(kind.to_owned());
         }
         text = Cow::Owned(spelling::decoded(&text)?);

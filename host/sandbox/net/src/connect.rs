@@ -28,7 +28,8 @@ pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// The time limit of one address, if the name has several.
 const ADDRESS_TIME: Duration = Duration::from_secs(4);
 
-/// The most connections of one plugin, including idle ones. One more waits until another closes.
+/// The most connections of one plugin, including idle ones. A further connection waits until
+/// another one closes.
 const MAX_CONNECTIONS: usize = 128;
 
 /// The most addresses of one name that are used.
@@ -66,8 +67,11 @@ impl Connector {
         };
         // A request to this machine doesn't use the proxy: the proxy would connect to itself, and
         // could read an unencrypted request.
-        let proxy = self.0.proxy.as_ref().filter(|_| !is_this_machine(&target.host));
-        let tcp = match proxy.and_then(|proxy| proxy.intercept(&uri)) {
+        let proxy = match &self.0.proxy {
+            Some(proxy) if !is_this_machine(&target.host) => proxy.intercept(&uri),
+            _ => None,
+        };
+        let tcp = match proxy {
             Some(proxy) => self.connect_through(&proxy, &target, until).await?,
             None => dial(&self.addresses(&target, until).await?, target.port, until).await?,
         };
@@ -82,13 +86,17 @@ impl Connector {
             TargetHost::Name(name) => look_up(network, name, until).await?,
         };
         for address in &addresses {
-            // If this program listens on all addresses of the machine, it listens on this one too,
-            // provided that it is one of the machine's.
-            let includes_address = |own: &&SocketAddr| {
-                own.ip().is_unspecified() && own.port() == target.port && is_own_address(*address)
-            };
-            let on_all = network.listening.iter().find(includes_address);
-            let on_all = on_all.map(|own| SocketAddr::new(*address, own.port()));
+            // If this program listens on all addresses of the machine, it also listens on this
+            // address, provided that the machine has this address.
+            let on_all = network
+                .listening
+                .iter()
+                .find(|own| {
+                    own.ip().is_unspecified()
+                        && own.port() == target.port
+                        && is_own_address(*address)
+                })
+                .map(|own| SocketAddr::new(*address, own.port()));
             let listening: Vec<SocketAddr> =
                 network.listening.iter().copied().chain(on_all).collect();
             reach
@@ -182,7 +190,8 @@ impl Network {
     ///
     /// [`Error::Setup`]: an authority can't be used.
     pub async fn tls(&self) -> Result<rustls::ClientConfig, Error> {
-        let (trust, own) = (Arc::clone(&self.trust), self.authorities.clone());
+        let trust = Arc::clone(&self.trust);
+        let own = self.authorities.clone();
         let tls = tokio::task::spawn_blocking(move || trust.config(&own)).await;
         tls.map_err(|error| Error::Setup(error.to_string()))?
             .map_err(|error| Error::Setup(error.to_string()))

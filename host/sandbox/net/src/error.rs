@@ -130,13 +130,15 @@ impl Error {
                 });
             }
             if let Some(hyper) = error.downcast_ref::<hyper::Error>() {
-                fallback = match () {
-                    () if hyper.is_parse_too_large() => Some(Self::Headers),
-                    () if hyper.is_parse() => Some(Self::Protocol(hyper.to_string())),
-                    () if hyper.is_incomplete_message() => Some(Self::Incomplete),
-                    () if hyper.is_timeout() => Some(Self::Timeout(None)),
-                    () => fallback,
-                };
+                if hyper.is_parse_too_large() {
+                    fallback = Some(Self::Headers);
+                } else if hyper.is_parse() {
+                    fallback = Some(Self::Protocol(hyper.to_string()));
+                } else if hyper.is_incomplete_message() {
+                    fallback = Some(Self::Incomplete);
+                } else if hyper.is_timeout() {
+                    fallback = Some(Self::Timeout(None));
+                }
             }
             if let Some(io) = error.downcast_ref::<io::Error>() {
                 // `source` of an I/O error skips its inner error, so look at that first.

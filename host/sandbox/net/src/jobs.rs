@@ -1,8 +1,7 @@
 //! Sends requests to servers that run as jobs of the call's session. No name is looked up, no proxy
-//! is used, and no connection is kept: each goes through a socket of the session's own network, so
-//! it reaches that loopback or nothing.
+//! is used, and no connection is kept. Each request goes through a socket of the session's own
+//! network, so it reaches that loopback or nothing.
 
-use std::io;
 use std::net::{IpAddr, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ impl Drop for Connection {
     }
 }
 
-/// What to do about a request to a job that isn't there, or doesn't listen yet.
+/// The remedy for a request to a job that isn't there, or doesn't listen yet.
 pub(super) const REPEAT: &str = "Start the server as a job, or wait until the one that was started listens. Repeat the call then, not before.";
 
 /// The server of a job at one of the addresses.
@@ -46,12 +45,12 @@ pub(super) async fn find(
 ) -> Result<JobServer, Error> {
     let port = target.port;
     let until = (Instant::now() + CONNECT_TIME).into_std();
-    let find = move || match servers {
+    let found = tokio::task::spawn_blocking(move || match servers {
         Some(servers) => servers.find(addresses, port, until),
         None => Err(NoJobServer::NotListening),
-    };
-    let found = tokio::task::spawn_blocking(find).await;
-    let found = found.unwrap_or_else(|error| Err(NoJobServer::Failed(error.to_string())));
+    })
+    .await
+    .unwrap_or_else(|error| Err(NoJobServer::Failed(error.to_string())));
     found.map_err(|reason| match reason {
         NoJobServer::NotListening => Error::NoJob(Box::new(Denial {
             capability: "http".to_owned(),
@@ -76,13 +75,13 @@ pub(super) async fn send(
     record: &Record,
 ) -> Result<(Response<Incoming>, Connection), Error> {
     record.set_job(&server.job, server.address.ip());
-    let failed = |error: io::Error| Error::from_connection(&error);
-    let socket = server.socket.downcast::<OwnedFd>();
-    let socket = socket.map_err(|_| Error::Connection("the socket isn't one".to_owned()))?;
-    let socket = TcpSocket::from_std_stream(StdStream::from(*socket));
+    let Ok(descriptor) = server.socket.downcast::<OwnedFd>() else {
+        return Err(Error::Connection("the socket isn't one".to_owned()));
+    };
+    let socket = TcpSocket::from_std_stream(StdStream::from(*descriptor));
     let until = Instant::now() + CONNECT_TIME;
     let tcp = match tokio::time::timeout_at(until, socket.connect(server.address)).await {
-        Ok(connected) => connected.map_err(failed)?,
+        Ok(connected) => connected.map_err(|error| Error::from_connection(&error))?,
         Err(_) => return Err(Error::ConnectionTimeout),
     };
     let _ = tcp.set_nodelay(true);
@@ -98,7 +97,7 @@ pub(super) async fn send(
     builder.max_buf_size(headers).max_headers(MAX_HEADERS);
     let shaken = builder.handshake(TokioIo::new(tcp)).await;
     let (mut sender, connection) = shaken.map_err(|error| Error::from_hyper(&error))?;
-    // What goes wrong with it is an error of the answer.
+    // A failure of the connection is an error of the answer.
     let task = tokio::spawn(async move { drop(connection.await) });
     let connection = Connection(task.abort_handle());
     let response = sender.send_request(request).await.map_err(|error| Error::from_hyper(&error))?;

@@ -107,48 +107,42 @@ impl Egress {
     /// The client. It is made when it is first needed, because reading the certificate authorities
     /// is slow and most processes make no request.
     async fn client(&self) -> Result<&HttpClient, Error> {
-        let make = || async {
-            let settings = Arc::clone(&self.settings);
-            let tls = settings.network.tls().await?;
-            let headers = settings.limits.headers.clamp(16 * 1024, 1 << 20);
-            let builder = hyper_rustls::HttpsConnectorBuilder::new()
-                .with_tls_config(tls)
-                .https_or_http()
-                .enable_all_versions();
-            let mut client = Client::builder(TokioExecutor::new());
-            client
-                .timer(TokioTimer::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(IDLE)
-                .pool_max_idle_per_host(IDLE_CONNECTIONS)
-                .http1_max_buf_size(headers)
-                .http1_max_headers(MAX_HEADERS)
-                .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX))
-                .http2_initial_stream_window_size(1 << 18)
-                .http2_initial_connection_window_size(1 << 20);
-            Ok(client.build(builder.wrap_connector(Connector::new(settings))))
-        };
-        self.client.get_or_try_init(make).await
+        self.client.get_or_try_init(|| self.new_client()).await
+    }
+
+    async fn new_client(&self) -> Result<HttpClient, Error> {
+        let settings = Arc::clone(&self.settings);
+        let tls = settings.network.tls().await?;
+        let headers = settings.limits.headers.clamp(16 * 1024, 1 << 20);
+        let builder = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_all_versions();
+        let mut client = Client::builder(TokioExecutor::new());
+        client
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .http1_max_buf_size(headers)
+            .http1_max_headers(MAX_HEADERS)
+            .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX))
+            .http2_initial_stream_window_size(1 << 18)
+            .http2_initial_connection_window_size(1 << 20);
+        Ok(client.build(builder.wrap_connector(Connector::new(settings))))
     }
 
     /// The value of a secret. It is read when it is first needed.
     async fn secret(&self, index: usize) -> Result<&str, Error> {
         let secret = &self.settings.secrets[index];
-        let read = || async {
-            let source = secret.source.clone();
-            let read = tokio::task::spawn_blocking(move || secret_sources::read(&source)).await;
-            let failed = |reason: String| Error::Secret(secret.rule.name.clone(), reason);
-            let read = read.map_err(|_| failed("reading it failed".to_owned()))?;
-            read.map_err(|error| failed(error.to_string()))
-        };
-        let value = self.values[index].get_or_try_init(read).await?;
+        let value = self.values[index].get_or_try_init(|| read_secret(secret)).await?;
         Ok(value.expose())
     }
 
     /// From now on, answers are searched for all secrets that were read so far.
     fn update_echoes(&self) {
-        // Locked before the secrets are counted, so that of two concurrent requests none restores
-        // an older list.
+        // The lock is taken before the secrets are counted, so that neither of two concurrent
+        // requests restores an older list.
         let mut echoes = self.echoes.write().unwrap_or_else(PoisonError::into_inner);
         // Secrets are only added, so an equal count means the same secrets.
         let count = self.values.iter().filter(|value| value.get().is_some()).count();
@@ -162,7 +156,7 @@ impl Egress {
     }
 
     /// The text without the secrets that were put into requests so far. `None` if it has none of
-    /// them. A guest can rewrite an answer so that a secret shows that the answer itself hid.
+    /// them. A guest can rewrite an answer so that a hidden secret shows.
     pub fn without_secrets(&self, text: &str) -> Option<String> {
         let without = self.without_secrets_in(text.as_bytes())?;
         Some(String::from_utf8_lossy(&without).into_owned())
@@ -182,4 +176,14 @@ impl Egress {
     fn echoes(&self) -> Option<Arc<Echoes>> {
         self.echoes.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+async fn read_secret(secret: &Secret) -> Result<Arc<SecretValue>, Error> {
+    let source = secret.source.clone();
+    let reason = match tokio::task::spawn_blocking(move || secret_sources::read(&source)).await {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "reading it failed".to_owned(),
+    };
+    Err(Error::Secret(secret.rule.name.clone(), reason))
 }

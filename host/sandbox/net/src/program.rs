@@ -45,12 +45,13 @@ pub(super) fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
     looked_for(name, path).pop().filter(|path| is_program(path))
 }
 
-/// Where it is looked for: all places up to the one where it is.
+/// The places where a program is looked for, up to the place where it is.
 pub(super) fn looked_for(name: &str, path: &OsStr) -> Vec<PathBuf> {
     let mut places = Vec::new();
-    let folders = match name.contains('/') {
-        true => vec![PathBuf::new()],
-        false => std::env::split_paths(path).collect(),
+    let folders = if name.contains('/') {
+        vec![PathBuf::new()]
+    } else {
+        std::env::split_paths(path).collect()
     };
     for place in folders.iter().map(|folder| folder.join(name)).filter(|path| path.is_absolute()) {
         let is_it = is_program(&place);
@@ -75,8 +76,8 @@ pub(super) fn output(
     most: usize,
 ) -> Result<Zeroizing<Vec<u8>>, SecretProgramError> {
     let mut command = Command::new(program);
-    // It gets its own process group, so that processes that it starts end with it. Its stderr is
-    // dropped, because an error message could contain the secret.
+    // The program gets its own process group, so that processes that it starts end with it. Its
+    // stderr is dropped, because an error message could contain the secret.
     command
         .args(arguments)
         .current_dir("/")
@@ -110,7 +111,8 @@ impl Group {
         rustix::fs::fcntl_setfl(&stdout, OFlags::NONBLOCK)?;
         // The buffer never grows, so no copy of the secret is left in memory.
         let mut bytes = Zeroizing::new(vec![0; most + 1]);
-        let (mut length, mut open) = (0, true);
+        let mut length = 0;
+        let mut open = true;
         loop {
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {

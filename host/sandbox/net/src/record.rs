@@ -45,9 +45,13 @@ impl Record {
             failed: None,
             refused: false,
         };
-        let (index, report, obstacle) =
-            (report.requested(requested), Arc::clone(report), Arc::clone(obstacle));
-        Self { report, obstacle, index, started_at: Instant::now(), received: 0 }
+        Self {
+            index: report.requested(requested),
+            report: Arc::clone(report),
+            obstacle: Arc::clone(obstacle),
+            started_at: Instant::now(),
+            received: 0,
+        }
     }
 
     fn update(&self, update: impl FnOnce(&mut RequestRecord)) {
@@ -93,8 +97,8 @@ impl Record {
         if let Some(obstacle) = error.obstacle() {
             *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = Some(obstacle);
         }
-        let (reason, refused) =
-            (neutral_line(cut(&error.record_text(), 1024)), error.denial().is_some());
+        let reason = neutral_line(cut(&error.record_text(), 1024));
+        let refused = error.denial().is_some();
         self.update(|requested| {
             requested.failed = Some(reason);
             requested.refused = refused;
@@ -104,7 +108,8 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let (received, time) = (self.received, self.started_at.elapsed());
+        let received = self.received;
+        let time = self.started_at.elapsed();
         self.update(|requested| {
             requested.received = received;
             requested.time = time;

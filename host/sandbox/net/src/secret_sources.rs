@@ -76,8 +76,8 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
-    /// Where the program that prints it is looked for, up to the place where it is: whoever puts
-    /// one there has it run.
+    /// The places where the program that prints it is looked for, up to the place where it is. A
+    /// program that is put there runs.
     pub fn program_places(&self) -> Vec<PathBuf> {
         let program = match self {
             Self::Command(words) => words.first().map_or("", String::as_str),
@@ -154,7 +154,7 @@ pub enum SecretFormError {
 ///
 /// # Errors
 ///
-/// Why the secret can't be read, without any of its content.
+/// The reason why the secret can't be read, without any of its content.
 pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, SecretError> {
     read_with(source, &path(), PROGRAM_TIME)
 }
@@ -164,7 +164,7 @@ pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, SecretError> {
 ///
 /// # Errors
 ///
-/// Why the source can't work.
+/// The reason why the source can't work.
 pub fn examine(source: &SecretSource) -> Result<Option<String>, SecretError> {
     match source {
         SecretSource::Variable { value: Some(_), .. } => Ok(None),
@@ -187,7 +187,6 @@ fn read_with(
     path: &OsStr,
     time: Duration,
 ) -> Result<Arc<SecretValue>, SecretError> {
-    let run = |program: &Path, arguments: &[String]| output(program, arguments, time, MAX_BYTES);
     match source {
         SecretSource::Variable { name, value } => {
             let value = value.as_ref().ok_or_else(|| SecretError::NoVariable(name.clone()))?;
@@ -212,7 +211,7 @@ fn read_with(
             let (name, arguments) = words.split_first().ok_or(SecretError::NoProgram)?;
             let program =
                 find(name, path).ok_or_else(|| SecretError::ProgramNotFound(name.clone()))?;
-            let bytes = run(&program, arguments)
+            let bytes = output(&program, arguments, time, MAX_BYTES)
                 .map_err(|error| SecretError::Program(name.clone(), error))?;
             parse_value(&bytes).map_err(|error| SecretError::Output(name.clone(), error))
         }
@@ -236,21 +235,23 @@ fn validate(bytes: &[u8]) -> Result<&str, SecretFormError> {
     let fits = bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
         && bytes.first() != Some(&b' ')
         && bytes.last() != Some(&b' ');
-    let text = std::str::from_utf8(bytes).ok().filter(|_| fits);
-    text.ok_or(SecretFormError::Characters)
+    match std::str::from_utf8(bytes) {
+        Ok(text) if fits => Ok(text),
+        _ => Err(SecretFormError::Characters),
+    }
 }
 
 /// Opens a file and returns its mode. The mode is that of the open file: the path could name
 /// another file by then.
 fn open_file(path: &Path) -> Result<(File, u32), SecretError> {
-    let failed = |source| SecretError::File { path: path.to_owned(), source };
     // Non-blocking, because opening a FIFO would wait for a writer.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
-        .open(path);
-    let file = file.map_err(failed)?;
-    let status = file.metadata().map_err(failed)?;
+        .open(path)
+        .map_err(|source| SecretError::File { path: path.to_owned(), source })?;
+    let status =
+        file.metadata().map_err(|source| SecretError::File { path: path.to_owned(), source })?;
     if !status.is_file() {
         return Err(SecretError::FileKind(path.to_owned()));
     }

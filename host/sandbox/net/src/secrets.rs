@@ -34,11 +34,13 @@ impl Egress {
             has_secrets = true;
             match &secret.rule.placement {
                 Placement::Header { name, prefix } => {
-                    let fail = |reason: String| Error::Secret(secret.rule.name.clone(), reason);
-                    let name =
-                        HeaderName::try_from(name).map_err(|error| fail(error.to_string()))?;
-                    let mut value = HeaderValue::try_from(format!("{prefix}{value}"))
-                        .map_err(|_| fail("it isn't valid in a header".to_owned()))?;
+                    let name = HeaderName::try_from(name).map_err(|error| {
+                        Error::Secret(secret.rule.name.clone(), error.to_string())
+                    })?;
+                    let Ok(mut value) = HeaderValue::try_from(format!("{prefix}{value}")) else {
+                        let reason = "it isn't valid in a header".to_owned();
+                        return Err(Error::Secret(secret.rule.name.clone(), reason));
+                    };
                     value.set_sensitive(true);
                     headers.insert(name, value);
                 }

@@ -45,9 +45,9 @@ pub struct Timeouts {
 pub struct Denials {
     /// The first denial.
     pub first: Option<Box<Denial>>,
-    /// What to do about it, if the same request may be allowed later without a change of the rules.
+    /// The remedy, if the same request may be allowed later without a change of the rules.
     pub suggestion: Option<&'static str>,
-    /// How many there were.
+    /// The number of denials.
     pub count: u64,
 }
 
@@ -175,7 +175,8 @@ impl Requests {
         };
         let (checked, body) = check.body(checked, body).await?;
         let checked_url = checked.url.clone();
-        let (hop, has_body) = (checked.hop, checked.method != Method::HEAD);
+        let hop = checked.hop;
+        let has_body = checked.method != Method::HEAD;
         let job =
             checked.job_addresses.map(|to| (to, checked.target.clone(), checked.method.clone()));
         let request = self.complete(checked, body, open_record).await?;
@@ -226,10 +227,8 @@ impl Requests {
         self.redirects.record(&checked_url, hop, response.status(), response.headers());
         let bounds = Bounds { bytes: limits.body, idle, end, timeout_texts, echoes };
         let peer = response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip());
-        open_record.set_answer(
-            response.status().as_u16(),
-            peer.filter(|_| self.egress.settings.network.proxy.is_none()),
-        );
+        let through_proxy = self.egress.settings.network.proxy.is_some();
+        open_record.set_answer(response.status().as_u16(), if through_proxy { None } else { peer });
         let record = record.take().ok_or(Error::Busy)?;
         guest_response(response, has_body, bounds, record, permit)
     }

@@ -36,7 +36,7 @@ pub struct Settings {
 pub struct Network {
     /// The proxy for requests.
     pub proxy: Option<Proxy>,
-    /// PEM files of certificate authorities that are trusted beside those of the system.
+    /// PEM files of certificate authorities that are trusted in addition to those of the system.
     pub authorities: Vec<PathBuf>,
     /// The resolver of names. `None` if the system resolves them.
     pub resolver: Option<Arc<dyn Resolve>>,

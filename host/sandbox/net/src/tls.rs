@@ -43,8 +43,8 @@ impl TrustStore {
     ///
     /// # Errors
     ///
-    /// Why one of the operator's own authorities can't be used. Requests then fail, because they
-    /// must not be made with other authorities than configured.
+    /// The reason why one of the operator's own authorities can't be used. Requests then fail,
+    /// because they must not be made with other authorities than configured.
     pub(super) fn config(&self, own: &[PathBuf]) -> Result<ClientConfig, Arc<TrustError>> {
         let config = self.config.get_or_init(|| read(own).map(Arc::new).map_err(Arc::new));
         config.clone().map(|config| (*config).clone())
@@ -55,7 +55,7 @@ impl TrustStore {
 ///
 /// # Errors
 ///
-/// Why the file can't be used.
+/// The reason why the file can't be used.
 pub fn examine_authority(path: &Path) -> Result<usize, AuthorityError> {
     let certificates = read_certificates(path)?;
     let mut roots = RootCertStore::empty();
@@ -79,10 +79,13 @@ fn read(own: &[PathBuf]) -> Result<ClientConfig, TrustError> {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
     for path in own {
-        let fail = |source| TrustError::Authority { path: path.clone(), source };
-        let certificates = read_certificates(path).map_err(fail)?;
+        let certificates = read_certificates(path)
+            .map_err(|source| TrustError::Authority { path: path.clone(), source })?;
         for certificate in certificates {
-            roots.add(certificate).map_err(|error| fail(error.into()))?;
+            roots.add(certificate).map_err(|error| TrustError::Authority {
+                path: path.clone(),
+                source: error.into(),
+            })?;
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use toolhold_policy::spelling::{REACH, Readings, is_escape};
 
-/// Finds secrets in what somebody sends who knows them: as they are, in base64 at any offset of the
+/// Finds secrets in data from a sender who knows them: as they are, in base64 at any offset of the
 /// encoded text, and in hexadecimal. Any character of these forms may be
 /// [escaped](toolhold_policy::spelling).
 #[derive(Debug)]
@@ -317,16 +317,19 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
     for before in 0..3 {
         let mut padded = vec![0; before];
         padded.extend_from_slice(bytes);
-        let (skipped, whole) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+        let skipped = (before * 8).div_ceil(6);
+        let whole = padded.len() * 8 / 6;
         for engine in [&STANDARD, &URL_SAFE] {
             let encoded = engine.encode(&padded);
             forms.extend(encoded.get(skipped..whole).map(str::to_owned));
         }
     }
-    let wide =
-        |order: fn(u16) -> [u8; 2]| secret.encode_utf16().flat_map(order).collect::<Vec<u8>>();
-    let wide = [wide(u16::to_le_bytes), wide(u16::to_be_bytes)];
+    let wide = [utf16(secret, u16::to_le_bytes), utf16(secret, u16::to_be_bytes)];
     forms.into_iter().map(String::into_bytes).chain(wide).collect()
+}
+
+fn utf16(text: &str, order: fn(u16) -> [u8; 2]) -> Vec<u8> {
+    text.encode_utf16().flat_map(order).collect()
 }
 
 #[cfg(test)]

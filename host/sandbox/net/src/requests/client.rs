@@ -1,5 +1,5 @@
-//! Makes a client for each origin, so that no connection serves a request under other rules than
-//! those that it was opened under.
+//! Makes a client for each origin, so that a connection only serves requests under the rules that
+//! it was opened under.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +32,6 @@ pub(crate) async fn build(
     target: &Target,
     is_named: bool,
 ) -> Result<reqwest::Client, OutboundError> {
-    let setup = |error: reqwest::Error| OutboundError::Setup(words(&error.to_string()));
     let tls = network.tls().await.map_err(from_egress)?;
     let proxy = network.proxy_for(target).map_err(from_egress)?;
     let resolver = Resolver {
@@ -61,13 +60,17 @@ pub(crate) async fn build(
         .tcp_nodelay(true)
         .user_agent(concat!("toolhold/", env!("CARGO_PKG_VERSION")));
     if let Some(ProxyServer { uri, authorization }) = proxy {
-        let mut proxy = reqwest::Proxy::all(uri.to_string()).map_err(setup)?;
+        let mut proxy = reqwest::Proxy::all(uri.to_string()).map_err(|error| setup(&error))?;
         if let Some(value) = authorization {
             proxy = proxy.custom_http_auth(value);
         }
         builder = builder.proxy(proxy);
     }
-    builder.build().map_err(setup)
+    builder.build().map_err(|error| setup(&error))
+}
+
+fn setup(error: &reqwest::Error) -> OutboundError {
+    OutboundError::Setup(words(&error.to_string()))
 }
 
 /// Checks the addresses of a host before a request through a proxy, which then resolves the name by
@@ -95,10 +98,10 @@ async fn checked(
     name: &str,
     is_named: bool,
 ) -> Result<Vec<SocketAddr>, OutboundError> {
-    let failed = |error: crate::Error| {
-        OutboundError::Name(target.host.to_string(), words(&error.to_string()))
-    };
-    let addresses = network.look_up(name).await.map_err(failed)?;
+    let addresses = network
+        .look_up(name)
+        .await
+        .map_err(|error| OutboundError::Name(target.host.to_string(), words(&error.to_string())))?;
     for address in &addresses {
         rules::check_address(target, *address, is_named)?;
     }
@@ -115,8 +118,9 @@ struct Resolver {
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (network, target, is_named) =
-            (self.network.clone(), self.target.clone(), self.is_named);
+        let network = self.network.clone();
+        let target = self.target.clone();
+        let is_named = self.is_named;
         let proxy = self.proxy.as_ref().and_then(|proxy| proxy.uri.host()).map(str::to_owned);
         Box::pin(async move {
             let asked = name.as_str();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, LOCATION};
@@ -32,9 +32,11 @@ pub struct OutboundClient(Arc<Inner>);
 struct Inner {
     network: Network,
     recorder: Arc<dyn Recorder>,
-    /// By origin, and whether the operator named it.
-    clients: Mutex<HashMap<(String, bool), reqwest::Client>>,
+    clients: Mutex<Clients>,
 }
+
+/// The clients, by origin and by whether the operator named it.
+type Clients = HashMap<(String, bool), reqwest::Client>;
 
 impl fmt::Debug for OutboundClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,7 +108,7 @@ impl OutboundClient {
                 .body(request.body.clone())
                 .build()
                 .map_err(|error| OutboundError::from_client(&origin, error))?;
-            // What is sent has to be what was checked.
+            // The sent request has to be the checked one.
             if built.url() != url {
                 return Err(OutboundError::Setup("the client changed the URL".to_owned()));
             }
@@ -126,16 +128,19 @@ impl OutboundClient {
         is_named: bool,
     ) -> Result<reqwest::Client, OutboundError> {
         let key = (target.origin(), is_named);
-        let lock = || self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = lock().get(&key) {
+        if let Some(client) = self.clients().get(&key) {
             return Ok(client.clone());
         }
         let client = client::build(&self.0.network, target, is_named).await?;
-        let mut clients = lock();
+        let mut clients = self.clients();
         if clients.len() >= MAX_CLIENTS {
             clients.clear();
         }
         Ok(clients.entry(key).or_insert(client).clone())
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,7 +161,7 @@ fn new_record(request: &Request, url: &Url, hop: usize) -> DoorRecord {
     }
 }
 
-/// Where an answer sends the request next. `None` if it isn't a redirect.
+/// The URL to which an answer redirects the request. `None` if it isn't a redirect.
 fn next(request: &Request, response: &Response) -> Result<Option<Url>, OutboundError> {
     let is_redirect = matches!(
         response.status(),
@@ -169,26 +174,32 @@ fn next(request: &Request, response: &Response) -> Result<Option<Url>, OutboundE
     if !is_redirect {
         return Ok(None);
     }
-    let from = || response.origin().to_owned();
-    let refused = |why: &str| OutboundError::Redirect { from: from(), why: why.to_owned() };
     if !request.follows {
-        return Err(refused("this request is for its own place alone"));
+        return Err(refused(response, "this request is for its own place alone"));
     }
     if !matches!(request.method, Method::GET | Method::HEAD) {
-        return Err(refused("only GET and HEAD are sent again elsewhere"));
+        return Err(refused(response, "only GET and HEAD are sent again elsewhere"));
     }
-    let location = response.headers().get(LOCATION).ok_or_else(|| refused("it names no place"))?;
-    let location = location.to_str().map_err(|_| refused("its place isn't a URL"))?;
-    let joined = response.url().join(location).map_err(|_| refused("its place isn't a URL"))?;
-    let next = rules::parse(joined.as_str())
-        .map_err(|error| OutboundError::Redirect { from: from(), why: error.to_string() })?;
+    let Some(place) = response.headers().get(LOCATION) else {
+        return Err(refused(response, "it names no place"));
+    };
+    let location = place.to_str().map_err(|_| refused(response, "its place isn't a URL"))?;
+    let joined =
+        response.url().join(location).map_err(|_| refused(response, "its place isn't a URL"))?;
+    let next =
+        rules::parse(joined.as_str()).map_err(|error| refused(response, error.to_string()))?;
     if response.url().scheme() == "https" && next.scheme() != "https" {
-        return Err(refused("it leads from https to another scheme"));
+        return Err(refused(response, "it leads from https to another scheme"));
     }
     Ok(Some(next))
 }
 
-/// An encoded answer is refused: nobody asked for one, and it could be any size when decoded.
+/// The error for a redirect that isn't followed.
+fn refused(response: &Response, why: impl Into<String>) -> OutboundError {
+    OutboundError::Redirect { from: response.origin().to_owned(), why: why.into() }
+}
+
+/// Refuses an encoded answer: the request didn't ask for it, and it could be any size when decoded.
 fn check_encoding(response: Response) -> Result<Response, OutboundError> {
     let encodings = response.headers().get_all(CONTENT_ENCODING).iter();
     let other = encodings

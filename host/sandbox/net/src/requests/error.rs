@@ -21,7 +21,7 @@ pub enum OutboundError {
         target: String,
         /// The rule.
         rule: String,
-        /// What to do.
+        /// The remedy.
         remedy: OutboundRemedy,
     },
     /// There were too many redirects.
@@ -32,7 +32,7 @@ pub enum OutboundError {
     Redirect {
         /// The origin that answered.
         from: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// Requests can't be made.

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use toolhold_contract::Failure;
 
-/// What became of a request, or of one hop of it. Each redirect has a record of its own.
+/// The record of a request, or of one hop of it. Each redirect has a record of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorRecord {
-    /// What the request was for, in Toolhold's own words: `plugin`, `oauth keys`, …
+    /// The purpose of the request, in Toolhold's own words: `plugin`, `oauth keys`, …
     pub purpose: &'static str,
-    /// When it began.
+    /// The start of the request.
     pub began: SystemTime,
     /// Its method.
     pub method: String,
@@ -18,7 +18,7 @@ pub struct DoorRecord {
     pub origin: String,
     /// The path without the query, which may hold a secret.
     pub path: String,
-    /// How many redirects led to it.
+    /// The number of redirects that led to it.
     pub hop: usize,
     /// The address that it was connected to. `None` without a connection, or through a proxy.
     pub address: Option<std::net::IpAddr>,
@@ -30,7 +30,7 @@ pub struct DoorRecord {
     pub time: Duration,
     /// Whether a rule refused it, so that it was not sent.
     pub refused: bool,
-    /// The rule that refused it, or what went wrong.
+    /// The rule that refused it, or the fault.
     pub failed: Option<String>,
 }
 
@@ -40,6 +40,6 @@ pub trait Recorder: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// It can't be kept, and the operator wants that nothing goes on without one.
+    /// The record can't be kept, and the operator wants no request without a record.
     fn record(&self, record: &DoorRecord) -> Result<(), Failure>;
 }

@@ -69,29 +69,35 @@ pub(crate) fn check_address(
     address: IpAddr,
     is_named: bool,
 ) -> Result<(), OutboundError> {
-    let blocked = |rule: String, remedy| {
-        let target = match &target.host {
-            TargetHost::Name(_) => format!("{target} (at {address})"),
-            TargetHost::Address(_) => target.to_string(),
-        };
-        Err(OutboundError::Blocked { target, rule, remedy })
-    };
-    // Without TLS, nothing else says that the answer comes from this machine.
+    // Without TLS, nothing else shows that the answer comes from this machine.
     if target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
         let rule = "without TLS, the host has to be this machine".to_owned();
-        return blocked(rule, OutboundRemedy::ResolveLocally);
+        return Err(blocked(target, address, rule, OutboundRemedy::ResolveLocally));
     }
     match forbidden(address) {
-        Some(found) if found.always => blocked(
-            format!("the address is {}, which is always blocked", found.kind),
-            OutboundRemedy::Nothing,
-        ),
-        Some(found) if !is_named => blocked(
-            format!("the address is {}, and private addresses are blocked", found.kind),
-            OutboundRemedy::NameIt,
-        ),
+        Some(found) if found.always => {
+            let rule = format!("the address is {}, which is always blocked", found.kind);
+            Err(blocked(target, address, rule, OutboundRemedy::Nothing))
+        }
+        Some(found) if !is_named => {
+            let rule = format!("the address is {}, and private addresses are blocked", found.kind);
+            Err(blocked(target, address, rule, OutboundRemedy::NameIt))
+        }
         _ => Ok(()),
     }
+}
+
+fn blocked(
+    target: &Target,
+    address: IpAddr,
+    rule: String,
+    remedy: OutboundRemedy,
+) -> OutboundError {
+    let target = match &target.host {
+        TargetHost::Name(_) => format!("{target} (at {address})"),
+        TargetHost::Address(_) => target.to_string(),
+    };
+    OutboundError::Blocked { target, rule, remedy }
 }
 
 /// Whether a host is this machine, by its name or address.
