@@ -87,12 +87,11 @@ impl<'e> Engine<'e> {
         view: &'e FileView,
         budget: &'e Budget<'e>,
     ) -> Self {
-        let context = |lines: u32| lines.min(MAX_CONTEXT) as usize;
         let searcher = SearcherBuilder::new()
             .line_number(true)
             .multi_line(pattern.multiline)
-            .before_context(context(pattern.before))
-            .after_context(context(pattern.after))
+            .before_context(pattern.before.min(MAX_CONTEXT) as usize)
+            .after_context(pattern.after.min(MAX_CONTEXT) as usize)
             .binary_detection(BinaryDetection::quit(0))
             // If a mapped file is truncated, reading it kills the process.
             .memory_map(MmapChoice::never())

@@ -30,7 +30,7 @@ pub(super) struct Filter {
     memory: Option<Arc<RuleMemory>>,
 }
 
-/// What the search does with an entry.
+/// The decision on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The entry is left out, with everything in it.
@@ -48,8 +48,8 @@ impl Filter {
     ///
     /// [`SearchError::InvalidPattern`] if a glob isn't valid, or if there are too many.
     pub(super) fn new(scope: &Scope, threads: usize) -> Result<Self, SearchError> {
-        let (count, bytes) =
-            (scope.globs.len(), scope.globs.iter().map(String::len).sum::<usize>());
+        let count = scope.globs.len();
+        let bytes = scope.globs.iter().map(String::len).sum::<usize>();
         if count > MAX_GLOBS || bytes > MAX_GLOB_BYTES {
             let limit = format!("the limit is {MAX_GLOBS} globs and {MAX_GLOB_BYTES} bytes");
             return Err(SearchError::InvalidPattern(format!(
@@ -61,14 +61,12 @@ impl Filter {
             let message = format!("a glob is {bytes} bytes; the limit is {MAX_GLOB}");
             return Err(SearchError::InvalidPattern(message));
         }
-        let invalid = |error: ignore::Error| SearchError::InvalidPattern(error.to_string());
         let mut globs = OverrideBuilder::new("");
         for glob in &scope.globs {
-            globs.add(glob).map_err(invalid)?;
+            globs.add(glob).map_err(|error| SearchError::InvalidPattern(error.to_string()))?;
         }
-        let globs = globs.build().map_err(invalid)?;
         Ok(Self {
-            globs,
+            globs: globs.build().map_err(|error| SearchError::InvalidPattern(error.to_string()))?,
             hidden: dotted_components(&scope.globs),
             memory: scope.ignore_rules.then(|| RuleMemory::new(threads)),
         })

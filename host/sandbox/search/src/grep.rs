@@ -110,7 +110,8 @@ struct FileLines<'f> {
 impl FileLines<'_> {
     /// Adds a line. Returns false if the budget doesn't allow it.
     fn push(&mut self, number: u64, line: &[u8], is_match: bool) -> bool {
-        let (root, rest) = (self.root, self.rest);
+        let root = self.root;
+        let rest = self.rest;
         let path = Arc::clone(self.path.get_or_insert_with(|| root.result_path(rest).into()));
         let text = display_line(line);
         let fits = self.budget.add_text(path.len() + text.len());
@@ -164,29 +165,29 @@ impl Sink for FileLines<'_> {
 
 /// The text of a line for the result: without its line end, valid UTF-8, cut at the limit.
 fn display_line(line: &[u8]) -> String {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let unterminated = line.strip_suffix(b"\n").unwrap_or(line);
+    let content = unterminated.strip_suffix(b"\r").unwrap_or(unterminated);
     // A character has at most four bytes, so this removes nothing that the cut below would keep.
-    let line = &line[..line.len().min(4 * MAX_LINE_CHARS)];
-    let mut text = String::from_utf8_lossy(line).into_owned();
+    let start = &content[..content.len().min(4 * MAX_LINE_CHARS)];
+    let mut text = String::from_utf8_lossy(start).into_owned();
     if let Some((end, _)) = text.char_indices().nth(MAX_LINE_CHARS) {
         text.truncate(trim_partial_word(&text.as_bytes()[..end], &text.as_bytes()[end..]));
     }
     text
 }
 
-/// The longest partial word that a cut removes. What is left of a longer word is enough to
-/// recognise a credential by.
+/// The longest partial word that a cut removes. The rest of a longer word is enough to recognise a
+/// credential.
 const MAX_WORD: usize = 128;
 
 /// The length of `text` without the word that the cut divides; `rest` is the text after the cut.
 /// The first part of a credential isn't recognised as a credential, but it can be most of it.
 fn trim_partial_word(text: &[u8], rest: &[u8]) -> usize {
-    let is_word_byte = |byte: &&u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~')
-    };
-    let word = text.iter().rev().take(MAX_WORD + 1).take_while(is_word_byte).count();
-    let is_whole = rest.first().is_some_and(|byte| !is_word_byte(&byte));
+    let word = text.iter().rev().take(MAX_WORD + 1).take_while(|byte| is_word_byte(**byte)).count();
+    let is_whole = rest.first().is_some_and(|byte| !is_word_byte(*byte));
     if is_whole || word > MAX_WORD { text.len() } else { text.len() - word }
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~')
 }

@@ -83,13 +83,13 @@ impl CompiledPattern {
     /// The matcher of trials: the pattern, or else the empty text. The engine skips a text that is
     /// shorter than the shortest match, so the pattern alone wouldn't show how slow it is.
     fn trial(&self) -> Option<&RegexMatcher> {
-        let build = || {
+        let trial = self.trial.get_or_init(|| {
             // A pattern with `(?x)` may end in a comment, and a line end closes the comment.
             let mut endings = ["", "\n"].iter();
             endings
                 .find_map(|end| self.builder.build(&format!(r"(?:{}{end})|\A\z", self.regex)).ok())
-        };
-        self.trial.get_or_init(build).as_ref()
+        });
+        trial.as_ref()
     }
 }
 
@@ -105,7 +105,7 @@ impl<'g> GuardedMatcher<'g> {
         Self { compiled, matcher, budget, repeats, passed_trial: Cell::new(false) }
     }
 
-    /// Resets what is known of the last file.
+    /// Forgets the trial of the last file.
     pub(super) fn begin_file(&self) {
         self.passed_trial.set(false);
     }
@@ -194,10 +194,12 @@ fn lines_up_to(text: &[u8], most: usize) -> usize {
     if text.len() <= most {
         return text.len();
     }
-    let ends_line = |byte: &u8| *byte == b'\n';
-    match text[..most].iter().rposition(ends_line) {
-        Some(end) => end + 1,
-        None => text[most..].iter().position(ends_line).map_or(text.len(), |end| most + end + 1),
+    if let Some(end) = text[..most].iter().rposition(|byte| *byte == b'\n') {
+        return end + 1;
+    }
+    match text[most..].iter().position(|byte| *byte == b'\n') {
+        Some(end) => most + end + 1,
+        None => text.len(),
     }
 }
 

@@ -6,9 +6,9 @@
 //! with a matching line decides. Ignore files are read by handle like all files, and only if the
 //! rules allow reading them. So no file outside of the grants affects a search.
 //!
-//! What they cost is bounded: a file that is too long or needs too much memory is left out, and so
-//! are the lines with wildcards of one that takes too much time. Then more is found. Each such file
-//! counts as one entry that couldn't be read.
+//! The cost of ignore files is bounded: a file that is too long or needs too much memory is left
+//! out, and so are the lines with wildcards of a file that takes too much time. Then the search
+//! finds more. Each such file counts as one entry that couldn't be read.
 
 use std::ffi::{CStr, OsStr};
 use std::io::Read;
@@ -36,15 +36,15 @@ const MAX_BYTES: u64 = 1 << 20;
 /// root down to the directories that its threads are in.
 const MAX_MEMORY: u64 = 64 << 20;
 
-/// The most lines with wildcards of one file that count.
+/// The most lines with wildcards of one file that apply.
 const MAX_WILD: usize = 1_000;
 
 /// The same, and the most bytes of a file, once the time of the search's rules is over.
 const MAX_WILD_LATE: usize = 50;
 const MAX_BYTES_LATE: usize = 4 << 10;
 
-/// The processor time that rules may take in one search, on all its threads, beside what is usual:
-/// for one name, and for compiling one file.
+/// The processor time that rules may take in one search, on all its threads, in addition to the
+/// usual time: for one name, and for compiling one file.
 const MAX_TIME: Duration = Duration::from_secs(1);
 const USUAL_MATCH: Duration = Duration::from_micros(50);
 const USUAL_COMPILATION: Duration = Duration::from_millis(2);
@@ -55,7 +55,7 @@ pub(super) struct RuleMemory {
     threads: usize,
     used: AtomicU64,
     left_out: AtomicU64,
-    /// Nanoseconds beyond what is usual.
+    /// Nanoseconds beyond the usual time.
     spent: AtomicU64,
 }
 
@@ -63,10 +63,10 @@ pub(super) struct RuleMemory {
 #[derive(Debug)]
 struct IgnoreFile {
     rules: Option<Rules>,
-    /// Whether its lines with wildcards count. They don't once they take too much time.
+    /// Whether its lines with wildcards apply. They don't apply once they take too much time.
     wild: AtomicBool,
-    /// Whether a name took long. To ask for the processor time of each would take longer than most
-    /// names do.
+    /// Whether a name took long. Asking for the processor time of each name would take longer than
+    /// most names do.
     is_measured: AtomicBool,
     /// The length of the path of its directory, with a slash.
     prefix: usize,
@@ -98,7 +98,7 @@ pub(super) struct IgnoreSource<'a> {
     pub(super) memory: &'a Arc<RuleMemory>,
 }
 
-/// Which of the names for ignore rules a directory has.
+/// The names for ignore rules that a directory has.
 #[derive(Clone, Copy, Debug, Default)]
 struct MarkerNames {
     ignore: bool,
@@ -110,7 +110,9 @@ impl Ignores {
     /// Whether the entry at the real path `path` is ignored. `Some(false)` if a line with `!` takes
     /// it back, `None` if no line matches it.
     pub(super) fn is_ignored(&self, path: &[u8], is_directory: bool) -> Option<bool> {
-        let (mut ignore, mut git_ignore, mut git_exclude) = (None, None, None);
+        let mut ignore = None;
+        let mut git_ignore = None;
+        let mut git_exclude = None;
         let mut in_repository = self.in_repository;
         let mut level = Some(self);
         while let Some(at) = level {
@@ -156,15 +158,10 @@ impl Ignores {
         source: IgnoreSource<'_>,
         above: Option<Arc<Self>>,
     ) -> Option<Arc<Self>> {
-        let exists = |name: &CStr| {
-            let is_present = directory::stat(source.dir, name).is_ok();
-            source.view.record_presence(&[source.prefix, name.to_bytes()].concat(), is_present);
-            is_present
-        };
         let present = MarkerNames {
-            ignore: exists(c".ignore"),
-            git_ignore: exists(c".gitignore"),
-            git: exists(c".git"),
+            ignore: source.has(c".ignore"),
+            git_ignore: source.has(c".gitignore"),
+            git: source.has(c".git"),
         };
         Self::load(source, present, above)
     }
@@ -177,11 +174,10 @@ impl Ignores {
         if !(present.ignore || present.git_ignore || present.git) {
             return above;
         }
-        let rules = |wanted: bool, path: &[&CStr]| if wanted { source.rules(path) } else { None };
         Some(Arc::new(Self {
-            ignore: rules(present.ignore, &[c".ignore"]),
-            git_ignore: rules(present.git_ignore, &[c".gitignore"]),
-            git_exclude: rules(present.git, &[c".git", c"info", c"exclude"]),
+            ignore: source.rules_if(present.ignore, &[c".ignore"]),
+            git_ignore: source.rules_if(present.git_ignore, &[c".gitignore"]),
+            git_exclude: source.rules_if(present.git, &[c".git", c"info", c"exclude"]),
             is_repository: present.git,
             in_repository: present.git || above.as_ref().is_some_and(|above| above.in_repository),
             above,
@@ -190,6 +186,17 @@ impl Ignores {
 }
 
 impl IgnoreSource<'_> {
+    /// Whether the directory has an entry of this name. The call's report records the answer.
+    fn has(&self, name: &CStr) -> bool {
+        let is_present = directory::stat(self.dir, name).is_ok();
+        self.view.record_presence(&[self.prefix, name.to_bytes()].concat(), is_present);
+        is_present
+    }
+
+    fn rules_if(&self, is_present: bool, path: &[&CStr]) -> Option<IgnoreFile> {
+        if is_present { self.rules(path) } else { None }
+    }
+
     /// The rules in the file at `path`. `None` if it isn't a regular file, can't be read, or
     /// doesn't fit into the memory. A file of which something is left out is counted.
     fn rules(&self, path: &[&CStr]) -> Option<IgnoreFile> {
@@ -279,12 +286,16 @@ impl IgnoreSource<'_> {
 impl RuleMemory {
     /// The memory for a search with `threads` threads.
     pub(super) fn new(threads: usize) -> Arc<Self> {
-        let (used, left_out, spent) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { threads, used, left_out, spent })
+        Arc::new(Self {
+            threads,
+            used: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
+            spent: AtomicU64::new(0),
+        })
     }
 
-    /// How many ignore files were left out, or their lines with wildcards, because they are too
-    /// long or need too much memory or time.
+    /// The number of ignore files that were left out, or whose lines with wildcards were, because
+    /// they are too long or need too much memory or time.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
@@ -293,12 +304,12 @@ impl RuleMemory {
         self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the time of this thread since `begun`, without what is usual. Returns whether this
-    /// was more than that, and more than is left.
+    /// Counts the time of this thread since `begun`, without the usual time. Returns whether the
+    /// time was more than usual, and more than is left.
     fn spend(&self, begun: Duration, usual: Duration) -> bool {
         let Some(more) = thread_cpu().checked_sub(begun + usual) else { return false };
         let more = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
-        // Nobody waits for so long that this overflows.
+        // No search is so long that this overflows.
         self.spent.fetch_add(more, Ordering::Relaxed);
         self.is_spent()
     }
@@ -308,8 +319,10 @@ impl RuleMemory {
     }
 
     fn reserve(&self, bytes: u64) -> bool {
-        let add = |used: u64| Some(used + bytes).filter(|sum| *sum <= MAX_MEMORY);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+        let reserved = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            Some(used + bytes).filter(|sum| *sum <= MAX_MEMORY)
+        });
+        reserved.is_ok()
     }
 }
 
@@ -322,7 +335,8 @@ impl Drop for IgnoreFile {
 /// Whether one ignore file ignores an entry.
 fn is_ignored_by(file: Option<&IgnoreFile>, path: &[u8], is_directory: bool) -> Option<bool> {
     let file = file?;
-    let (rules, rest) = (file.rules.as_ref()?, path.get(file.prefix..)?);
+    let rules = file.rules.as_ref()?;
+    let rest = path.get(file.prefix..)?;
     if !file.wild.load(Ordering::Relaxed) {
         return rules.is_ignored(rest, is_directory, false);
     }

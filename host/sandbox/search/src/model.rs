@@ -14,10 +14,10 @@ pub const MAX_CONTEXT: u32 = 100;
 /// The most characters of a line in a result.
 pub const MAX_LINE_CHARS: usize = 2_000;
 
-/// When a search has to end, and how many threads it may use.
+/// The time when a search has to end, and the number of its threads.
 #[derive(Clone, Debug)]
 pub struct Control {
-    /// When the search ends if it isn't complete.
+    /// The time when the search ends if it isn't complete.
     pub deadline: Instant,
     /// Cancels the search.
     pub cancel: CancellationToken,
@@ -26,7 +26,7 @@ pub struct Control {
     pub threads: usize,
 }
 
-/// Where to search, and what to leave out.
+/// The place of a search, and the entries that it leaves out.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     /// Absolute path of a file or a directory.

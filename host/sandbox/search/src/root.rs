@@ -40,16 +40,17 @@ pub(super) fn open(
 ) -> Result<(Root, Filter), SearchError> {
     let filter = Filter::new(scope, threads)?;
     let spelled = &scope.root;
-    let explain = |error| explain(error, spelled);
-    let found = view.find(Path::new(spelled)).map_err(explain)?;
+    let found = view.find(Path::new(spelled)).map_err(|error| explain(error, spelled))?;
     match found.kind {
         FileType::Directory => {
             let root = Root::directory(view, &found, scope, filter.memory())
-                .map_err(|errno| explain(errno.into()))?;
+                .map_err(|errno| explain(errno.into(), spelled))?;
             Ok((root, filter))
         }
         FileType::RegularFile => {
-            Ok((Root::file(view, &found, spelled).map_err(explain)?, Filter::everything()))
+            let root =
+                Root::file(view, &found, spelled).map_err(|error| explain(error, spelled))?;
+            Ok((root, Filter::everything()))
         }
         _ => Err(SearchError::Failed(format!("{spelled} is neither a file nor a directory"))),
     }

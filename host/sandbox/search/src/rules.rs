@@ -49,7 +49,7 @@ pub(super) struct Rules {
     pub(super) is_cut: bool,
 }
 
-/// What a line means for the entries that it matches.
+/// The effect of a line on the entries that it matches.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     is_whitelist: bool,
@@ -61,9 +61,12 @@ impl Rules {
     /// too long. A line that isn't a valid glob is skipped. If the automaton would be larger than
     /// its limit, all lines with wildcards are left out.
     pub(super) fn new(text: &[u8], most_wild: usize) -> Option<Self> {
-        let (mut names, mut names_lines) = (GlobSetBuilder::new(), Vec::new());
-        let (mut patterns, mut patterns_lines) = (Vec::new(), Vec::new());
-        let (mut lines, mut is_cut) = (Vec::new(), false);
+        let mut names = GlobSetBuilder::new();
+        let mut names_lines = Vec::new();
+        let mut patterns = Vec::new();
+        let mut patterns_lines = Vec::new();
+        let mut lines = Vec::new();
+        let mut is_cut = false;
         for (line, glob) in parse(text) {
             let is_plain = is_plain(&glob);
             if !is_plain && (patterns.len() >= most_wild || glob.len() > MAX_GLOB) {
@@ -104,7 +107,8 @@ impl Rules {
     /// The most memory, in bytes, that the rules in `text` use, with the caches of `threads`
     /// threads.
     pub(super) fn memory(text: &[u8], most_wild: usize, threads: usize) -> u64 {
-        let (mut sum, mut wild) = (0, 0);
+        let mut sum = 0;
+        let mut wild = 0;
         for (_, glob) in parse(text) {
             let is_plain = is_plain(&glob);
             if !is_plain && (wild >= most_wild || glob.len() > MAX_GLOB) {
@@ -122,10 +126,13 @@ impl Rules {
     pub(super) fn is_ignored(&self, rest: &[u8], is_directory: bool, wild: bool) -> Option<bool> {
         let path = Path::new(OsStr::from_bytes(rest));
         let names = self.names.matches(path).into_iter().map(|index| self.names_lines[index]);
-        let patterns = wild.then(|| self.patterns.matches(rest));
-        let patterns = patterns.iter().flatten().map(|index| self.patterns_lines[index]);
-        let applies = |line: &usize| is_directory || !self.lines[*line].only_directories;
-        names.chain(patterns).filter(applies).max().map(|line| !self.lines[line].is_whitelist)
+        let matches = wild.then(|| self.patterns.matches(rest));
+        let patterns = matches.iter().flatten().map(|index| self.patterns_lines[index]);
+        names
+            .chain(patterns)
+            .filter(|line| is_directory || !self.lines[*line].only_directories)
+            .max()
+            .map(|line| !self.lines[line].is_whitelist)
     }
 
     /// Whether there are lines with wildcards.
@@ -143,10 +150,10 @@ fn cache(lines: usize) -> usize {
 /// glob needs the automaton.
 fn is_plain(glob: &str) -> bool {
     let (anywhere, name) = glob.strip_prefix("**/").map_or((false, glob), |name| (true, name));
-    let (name, is_extension) = name
-        .strip_prefix("*.")
-        .filter(|_| anywhere)
-        .map_or((name, false), |extension| (extension, true));
+    let (name, is_extension) = match name.strip_prefix("*.") {
+        Some(extension) if anywhere => (extension, true),
+        _ => (name, false),
+    };
     !(name.is_empty() || name.contains(WILDCARDS) || is_extension && name.contains(['.', '/']))
 }
 

@@ -88,14 +88,12 @@ impl Walk<'_> {
             let mut start_others = || {
                 for _ in 1..self.budget.threads() {
                     queue.add_worker();
-                    let other = || {
+                    let builder = thread::Builder::new().name("search".to_owned());
+                    let other = builder.spawn_scoped(scope, || {
                         let worker = Worker::new(self, &queue, visitor(), None);
                         (worker.run(None), thread_cpu())
-                    };
-                    match thread::Builder::new()
-                        .name("search".to_owned())
-                        .spawn_scoped(scope, other)
-                    {
+                    });
+                    match other {
                         Ok(other) => others.push(other),
                         // The search goes on with the threads that run.
                         Err(_) => return queue.remove_worker(),
