@@ -66,6 +66,19 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
+    /// Parses a line of the table.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        let kind =
+            words.iter().position(|word| *word == b"-").and_then(|dash| words.get(dash + 1))?;
+        Some(Self {
+            device: String::from_utf8_lossy(words.get(2)?).into_owned(),
+            part: unescaped(words.get(3)?),
+            point: unescaped(words.get(4)?),
+            kind: String::from_utf8_lossy(kind).into_owned(),
+        })
+    }
+
     /// Whether it is one of the kernel's own.
     pub(crate) fn is_kernels(&self) -> bool {
         KERNEL.iter().any(|(name, _)| *name == self.kind)
@@ -112,19 +125,7 @@ impl Mounts {
 
     /// `36 35 98:0 /part /point rw,noatime master:1 - ext3 /dev/root rw`
     fn parse(table: &[u8]) -> Self {
-        let mount = |line: &[u8]| {
-            let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-            let kind =
-                words.iter().position(|word| *word == b"-").and_then(|dash| words.get(dash + 1))?;
-            let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-            Some(Mount {
-                device: text(words.get(2)?),
-                part: unescaped(words.get(3)?),
-                point: unescaped(words.get(4)?),
-                kind: text(kind),
-            })
-        };
-        Self(table.split(|byte| *byte == b'\n').filter_map(mount).collect())
+        Self(table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect())
     }
 
     /// The mounts at a folder or below it.
@@ -144,12 +145,14 @@ impl Mounts {
         let Some(around) = self.mount_of(path) else { return Vec::new() };
         let rest = path.strip_prefix(&around.point).unwrap_or(path);
         let part = joined(&around.part, rest);
-        let name = |mount: &Mount| match part.strip_prefix(&mount.part) {
-            Ok(rest) => Some(joined(&mount.point, rest)),
-            Err(_) => mount.part.starts_with(&part).then(|| mount.point.clone()),
-        };
         let of_the_same = self.0.iter().filter(|mount| mount.device == around.device);
-        of_the_same.filter_map(name).filter(|name| name != path).collect()
+        of_the_same
+            .filter_map(|mount| match part.strip_prefix(&mount.part) {
+                Ok(rest) => Some(joined(&mount.point, rest)),
+                Err(_) => mount.part.starts_with(&part).then(|| mount.point.clone()),
+            })
+            .filter(|name| name != path)
+            .collect()
     }
 }
 

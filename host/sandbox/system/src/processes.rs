@@ -49,12 +49,11 @@ fn field(stat: &str, number: usize) -> u64 {
 fn look_at(pid: i32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let field = |number: usize| field(&stat, number);
     let parent = fields.get(1)?.parse().ok()?;
-    let ticks = field(14) + field(15) + field(16) + field(17);
+    let ticks = field(&stat, 14) + field(&stat, 15) + field(&stat, 16) + field(&stat, 17);
     let ended = matches!(fields.first(), Some(&("Z" | "X")));
     let is_busy = matches!(fields.first(), Some(&("R" | "D")));
-    let (threads, pages) = if ended { (0, 0) } else { (field(20), field(24)) };
+    let (threads, pages) = if ended { (0, 0) } else { (field(&stat, 20), field(&stat, 24)) };
     Some(Process { pid, parent, ended, is_busy, threads, ticks, pages })
 }
 
@@ -91,11 +90,11 @@ pub(crate) fn end_below(pid: Pid) {
             for process in &found {
                 let handle = Pid::from_raw(process.pid)
                     .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-                // The number may belong to another process by now: only one that still has the same
-                // parent is ended.
-                if let Some(handle) = handle.filter(|_| {
-                    look_at(process.pid).is_some_and(|now| now.parent == process.parent)
-                }) {
+                // The number may belong to another process by now: only a process that still has
+                // the same parent is ended.
+                if let Some(handle) = handle
+                    && look_at(process.pid).is_some_and(|now| now.parent == process.parent)
+                {
                     let _ = pidfd_send_signal(&handle, signal);
                 }
             }

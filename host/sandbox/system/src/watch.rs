@@ -153,8 +153,10 @@ impl FolderWatch {
             // until the next step.
             let watched = self.first.is_none().then_some(&self.changes);
             descriptors.extend(watched.map(|changes| PollFd::new(changes, PollFlags::IN)));
-            let left = self.due.map(|due| due.saturating_duration_since(now));
-            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let left = self
+                .due
+                .map(|due| due.saturating_duration_since(now))
+                .and_then(|left| Timespec::try_from(left).ok());
             match poll(&mut descriptors, left.as_ref()) {
                 Err(Errno::INTR) => continue,
                 polled => polled?,

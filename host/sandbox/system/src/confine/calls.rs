@@ -1,8 +1,8 @@
 //! Blocks system calls of commands (seccomp) that reach the kernel, other processes or other
 //! sandboxes.
 //!
-//! They fail, and the program goes on. The filter is a deny list: an ordinary program may make any
-//! other call.
+//! A blocked call fails, and the program goes on. The filter is a deny list: an ordinary program
+//! may make any other call.
 
 use std::collections::BTreeMap;
 
@@ -131,8 +131,8 @@ const OPENS: &[(libc::c_long, u8)] = &[
 /// The flags that create a file, with a name and without.
 const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-/// Whoever runs a file with one of these bits gets the rights of its owner or group, also outside
-/// of the sandbox.
+/// A user who runs a file with one of these bits gets the rights of its owner or group, also
+/// outside of the sandbox.
 const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
 /// The bit that marks system calls with 32-bit pointers on x86-64, which have their own numbers.
@@ -178,30 +178,22 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, BackendError> 
         rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(vec![request])?);
     }
     for bit in SET_ID.map(u64::from) {
-        let has = |argument, bit| {
-            SeccompCondition::new(
-                argument,
-                SeccompCmpArgLen::Dword,
-                SeccompCmpOp::MaskedEq(bit),
-                bit,
-            )
-        };
         for (call, mode) in MODES {
-            rules.entry(*call).or_default().push(SeccompRule::new(vec![has(*mode, bit)?])?);
+            rules.entry(*call).or_default().push(SeccompRule::new(vec![has_bit(*mode, bit)?])?);
         }
         for (call, mode) in OPENS {
             for flag in MAKES {
-                let made = has(mode - 1, flag as u64)?;
+                let made = has_bit(mode - 1, flag as u64)?;
                 rules
                     .entry(*call)
                     .or_default()
-                    .push(SeccompRule::new(vec![made, has(*mode, bit)?])?);
+                    .push(SeccompRule::new(vec![made, has_bit(*mode, bit)?])?);
             }
         }
     }
-    // Kinds of sockets. With a view, sockets with a path lead only where files lead; with a network
-    // namespace of its own, network sockets and those without a path lead nowhere. In the machine's
-    // network, a filter can't tell those without a path from others.
+    // Kinds of sockets. With a view, sockets with a path lead only where files lead. With a network
+    // namespace of its own, network sockets and sockets without a path lead nowhere. In the
+    // machine's network, a filter can't tell sockets without a path from others.
     let mut known = Vec::new();
     if view && (!network || landlock_version() >= Some(COVERS_SOCKETS)) {
         known.push(libc::AF_UNIX);
@@ -209,18 +201,18 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, BackendError> 
     if view || network {
         known.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
-    let is = |argument, operator, value: i32| {
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
-    };
-    let others = known.iter().map(|family| is(0, SeccompCmpOp::Ne, *family));
-    let others: Vec<_> = others.collect::<Result<_, _>>()?;
+    let others: Vec<_> = known
+        .iter()
+        .map(|family| compares(0, SeccompCmpOp::Ne, *family))
+        .collect::<Result<_, _>>()?;
     let sockets = rules.entry(libc::SYS_socket).or_default();
     if !others.is_empty() {
         sockets.push(SeccompRule::new(others)?);
-        // Of the kernel's own, only the list of network interfaces, which nobody here may change.
+        // Of the kernel's own sockets, only the list of network interfaces, which is read-only
+        // here.
         sockets.push(SeccompRule::new(vec![
-            is(0, SeccompCmpOp::Eq, libc::AF_NETLINK)?,
-            is(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
+            compares(0, SeccompCmpOp::Eq, libc::AF_NETLINK)?,
+            compares(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
         ])?);
     }
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
@@ -234,12 +226,29 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, BackendError> 
     Ok(vec![refused, missing()])
 }
 
+/// Whether an argument of a call has a bit.
+fn has_bit(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
+}
+
+/// Compares an argument of a call with a value.
+fn compares(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: i32,
+) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
+}
+
 /// Reports some system calls as missing, like an older kernel; libraries have another way then. The
 /// flags of `clone3` and the mode of `openat2` are in memory, which a filter can't read. Files in
 /// memory without a name aren't counted as anyone's memory. And a second numbering of all calls
 /// would bypass every filter.
 fn missing() -> BpfProgram {
-    let (load, equal, at_least, answer) = (0x20, 0x15, 0x35, 0x06);
+    let load = 0x20;
+    let equal = 0x15;
+    let at_least = 0x35;
+    let answer = 0x06;
     let missing = 0x0005_0000 | libc::ENOSYS as u32;
     let allowed = 0x7fff_0000;
     let clone3 = libc::SYS_clone3 as u32;

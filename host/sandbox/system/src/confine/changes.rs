@@ -8,20 +8,22 @@ use libc::sock_filter;
 
 use super::raw;
 
-/// A way in which a system call names what it changes. Numbers are indexes of arguments.
+/// A way in which a system call names the objects that it changes. Numbers are indexes of
+/// arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Opens a path. `directory`: the descriptor that the path is relative to.
     Open { directory: Option<usize>, path: usize, flags: usize },
-    /// Changes what a path leads to. `nofollow`: the argument with `AT_SYMLINK_NOFOLLOW`.
+    /// Changes the object that a path leads to. `nofollow`: the argument with
+    /// `AT_SYMLINK_NOFOLLOW`.
     Object { directory: Option<usize>, path: usize, nofollow: Option<usize> },
     /// The same, of a path whose last component isn't followed; also creates or removes it.
     Name { directory: Option<usize>, path: usize },
-    /// Changes what a descriptor stands for.
+    /// Changes the object of a descriptor.
     Descriptor(usize),
     /// Creates a socket by the path in an address.
     Socket { address: usize, length: usize },
-    /// Gives what the first path names a second name.
+    /// Gives the object of the first path a second name.
     Link { directories: Option<[usize; 2]>, paths: [usize; 2], flags: Option<usize> },
     /// Renames the first path to the second one.
     Rename { directories: Option<[usize; 2]>, paths: [usize; 2], flags: Option<usize> },
@@ -96,8 +98,11 @@ pub(super) fn listen() -> io::Result<OwnedFd> {
 }
 
 fn program() -> Vec<sock_filter> {
-    let (load, jump, equal, and, answer) = (0x20, 0x05, 0x15, 0x54, 0x06);
-    let line = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let load = 0x20;
+    let jump = 0x05;
+    let equal = 0x15;
+    let and = 0x54;
+    let answer = 0x06;
     let opens: Vec<(u32, usize)> = CALLS
         .iter()
         .filter_map(|(call, target)| match target {
@@ -117,7 +122,6 @@ fn program() -> Vec<sock_filter> {
     let opened = allow + 1;
     let flags = opened + 2 * opens.len();
     let notify = flags + 3;
-    let distance = |from: usize, to: usize| u8::try_from(to - from - 1).unwrap_or(u8::MAX);
     for call in others {
         lines.push(line(equal, distance(lines.len(), notify), 0, call));
     }
@@ -134,4 +138,13 @@ fn program() -> Vec<sock_filter> {
     lines.push(line(answer, 0, 0, libc::SECCOMP_RET_ALLOW));
     lines.push(line(answer, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
     lines
+}
+
+fn line(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+/// The lines that a jump skips.
+fn distance(from: usize, to: usize) -> u8 {
+    u8::try_from(to - from - 1).unwrap_or(u8::MAX)
 }

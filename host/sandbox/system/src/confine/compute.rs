@@ -80,7 +80,7 @@ pub enum FilterCheckError {
     /// The kernel doesn't take the filter.
     #[error(transparent)]
     Install(#[from] seccompiler::Error),
-    /// The kernel permits what the filter refuses.
+    /// The kernel permits a call that the filter refuses.
     #[error("the kernel took the filter and does not enforce it")]
     Unenforced,
     /// The thread panicked.
@@ -95,15 +95,17 @@ pub enum FilterCheckError {
 ///
 /// The reason why it doesn't.
 pub fn filter_works() -> Result<(), FilterCheckError> {
-    let attempt = || {
-        seccompiler::apply_filter(&filter()?)?;
-        match std::os::unix::net::UnixStream::pair() {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            _ => Err(FilterCheckError::Unenforced),
-        }
-    };
-    let thread = std::thread::Builder::new().name("filtered".to_owned()).spawn(attempt)?;
+    let thread = std::thread::Builder::new().name("filtered".to_owned()).spawn(try_filter)?;
     thread.join().unwrap_or(Err(FilterCheckError::Panicked))
+}
+
+/// Filters this thread for good, and makes a call that the filter refuses.
+fn try_filter() -> Result<(), FilterCheckError> {
+    seccompiler::apply_filter(&filter()?)?;
+    match std::os::unix::net::UnixStream::pair() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(FilterCheckError::Unenforced),
+    }
 }
 
 /// System calls that reach beyond the process. They fail as not permitted, which libraries that try

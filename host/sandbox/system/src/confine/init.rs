@@ -84,9 +84,8 @@ pub(super) fn watch(
 /// The limit that all processes together have reached.
 fn reached(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     let processes = find(whose);
-    let sum = |what: fn(&Process) -> u64| processes.iter().map(what).sum::<u64>();
     // A zombie still has its processor time and its process number, but no thread and no memory.
-    if sum(|process| process.threads) > limits.processes + 1 {
+    if sum(&processes, |process| process.threads) > limits.processes + 1 {
         return Some(Bound::Processes);
     }
     if processor_time(&processes) >= limits.cpu {
@@ -94,9 +93,18 @@ fn reached(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     }
     // Shared memory was counted for each process. Only if the sum is too large is an exact count
     // worth its time.
-    let resident = sum(|process| process.pages).saturating_mul(page_size());
-    let much = resident.saturating_add(sum(|process| elsewhere(process.pid))) > limits.memory;
-    (much && sum(|process| share(process.pid)) > limits.memory).then_some(Bound::Memory)
+    let resident = sum(&processes, |process| process.pages).saturating_mul(page_size());
+    let not_resident = sum(&processes, |process| elsewhere(process.pid));
+    if resident.saturating_add(not_resident) > limits.memory
+        && sum(&processes, |process| share(process.pid)) > limits.memory
+    {
+        return Some(Bound::Memory);
+    }
+    None
+}
+
+fn sum(processes: &[Process], what: fn(&Process) -> u64) -> u64 {
+    processes.iter().map(what).sum()
 }
 
 fn find(whose: ProcessScope) -> Vec<Process> {
@@ -112,7 +120,7 @@ const MAX_NAMES: usize = 3;
 /// Time in which a process that is about to end anyway ends, such as one that a shell writes to.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Longest time for those that are busy, which is theirs to finish what they were given.
+/// Longest time for busy processes to finish their work.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The names of the processes that go on after the program.
@@ -124,8 +132,8 @@ fn left_behind(whose: ProcessScope) -> Vec<String> {
         let before: Vec<i32> = left.iter().map(|process| process.pid).collect();
         left = running(whose);
         // A shell that waits for a program that it has just started isn't busy itself.
-        let goes_on = |process: &Process| process.is_busy || !before.contains(&process.pid);
-        let is_over = !left.iter().any(goes_on) || Instant::now() >= end;
+        let goes_on = left.iter().any(|process| process.is_busy || !before.contains(&process.pid));
+        let is_over = !goes_on || Instant::now() >= end;
         left.retain(|process| before.contains(&process.pid));
         if is_over {
             break;
@@ -150,7 +158,8 @@ fn running(whose: ProcessScope) -> Vec<Process> {
     others
 }
 
-/// Seconds of processor time of these processes, and of those that this one has waited for.
+/// Seconds of processor time of these processes, and of the processes that this process has waited
+/// for.
 fn processor_time(processes: &[Process]) -> u64 {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let others = processes.iter().filter(|process| process.pid != own);

@@ -9,8 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::PipeFlags;
 
-/// What `bash` runs first. The directory and the exported variables, each with a NUL byte at its
-/// end. What the command does to it harms the command alone: the host trusts no record.
+/// The script that `bash` runs first. Its record is the directory and the exported variables, each
+/// with a NUL byte at its end. A command that changes the script harms itself alone: the host
+/// trusts no record.
 const PRELUDE: &str = r#"unset BASH_ENV
 exec @PRELUDE@<&-
 __toolhold_leave() {

@@ -14,7 +14,8 @@ pub(super) fn enter_outer() -> io::Result<()> {
 
 /// Enters new namespaces, one of users among them, with a single user.
 pub(super) fn enter_users(flags: UnshareFlags) -> io::Result<()> {
-    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
     raw::unshare(flags)?;
     // Without this, only root may map groups.
     std::fs::write("/proc/self/setgroups", "deny")?;

@@ -28,7 +28,7 @@ pub(crate) enum NetworkAnswer {
 
 /// Makes a network, answers with its namespaces, of users and of the network, and ends.
 pub(super) fn serve(control: &UnixStream) -> ! {
-    // If an answer can't be sent, nobody waits for it.
+    // If an answer can't be sent, no process waits for it.
     let _ = match make() {
         Ok(made) => made.into_iter().try_for_each(|made| answer(control, Ok(made))),
         Err(error) => answer(control, Err(error)),
@@ -39,18 +39,20 @@ pub(super) fn serve(control: &UnixStream) -> ! {
 /// Enters a network, and answers with what it opened there: for each version of the protocol, a
 /// socket, and the kernel's list of the sockets there. Then it ends.
 pub(super) fn serve_sockets(control: &UnixStream) -> ! {
-    let open = |(family, list)| {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        answer(control, Ok(socket_with(family, SocketType::STREAM, flags, None)?))?;
-        answer(control, File::open(format!("/proc/self/net/{list}")).map(OwnedFd::from))
-    };
-    let sides = [(AddressFamily::INET, "tcp"), (AddressFamily::INET6, "tcp6")];
     // Nothing is opened outside of the network.
     let _ = match enter(control) {
-        Ok(()) => sides.into_iter().try_for_each(open),
+        Ok(()) => send_side(control, AddressFamily::INET, "tcp")
+            .and_then(|()| send_side(control, AddressFamily::INET6, "tcp6")),
         Err(error) => answer(control, Err(error)),
     };
     exit(0)
+}
+
+/// Opens a socket of one version of the protocol and its list, and sends both.
+fn send_side(control: &UnixStream, family: AddressFamily, list: &str) -> io::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    answer(control, Ok(socket_with(family, SocketType::STREAM, flags, None)?))?;
+    answer(control, File::open(format!("/proc/self/net/{list}")).map(OwnedFd::from))
 }
 
 fn answer(control: &UnixStream, opened: io::Result<OwnedFd>) -> io::Result<()> {

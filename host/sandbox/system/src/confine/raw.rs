@@ -125,34 +125,31 @@ pub fn landlock_version() -> Option<u32> {
 ///
 /// The kernel's.
 pub(super) fn seccomp_listener(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
-    let program = libc::sock_fprog {
-        len: u16::try_from(filter.len()).map_err(io::Error::other)?,
-        filter: filter.as_ptr().cast_mut(),
-    };
-    let install = |flags: libc::c_ulong| {
-        // SAFETY: the kernel only reads the program, which is valid and has the stated length.
-        #[expect(unsafe_code, reason = "no crate offers a filter with a listener")]
-        let answer = unsafe {
-            libc::syscall(
-                libc::SYS_seccomp,
-                libc::SECCOMP_SET_MODE_FILTER,
-                flags,
-                &raw const program,
-            )
-        };
-        answer
-    };
     // With the second flag, from 5.19 on, signals don't interrupt a call that waits.
     let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    let mut answer = install(listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+    let mut answer = install(filter, listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)?;
     if answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
-        answer = install(listener);
+        answer = install(filter, listener)?;
     }
     let descriptor = i32::try_from(answer).ok().filter(|descriptor| *descriptor >= 0);
     let Some(descriptor) = descriptor else { return Err(io::Error::last_os_error()) };
     // SAFETY: the kernel has just created this descriptor, and nothing else has it.
     #[expect(unsafe_code, reason = "a new descriptor of the kernel's")]
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Makes the system call that installs a filter, and returns its answer.
+fn install(filter: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_long> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(io::Error::other)?,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel only reads the program, which is valid and has the stated length.
+    #[expect(unsafe_code, reason = "no crate offers a filter with a listener")]
+    let answer = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
+    };
+    Ok(answer)
 }
 
 /// A system call that waits for its listener.

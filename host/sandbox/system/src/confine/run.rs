@@ -63,7 +63,7 @@ fn fail(control: &UnixStream, error: &ConfineError) -> ! {
     let reason = error.to_string();
     let status =
         if error.is_moved() { HelperStatus::Moved(reason) } else { HelperStatus::Failed(reason) };
-    // If it can't be sent, nobody waits for it.
+    // If it can't be sent, no process waits for it.
     let _ = messages::send(control, &status, None);
     exit(FAILED)
 }
@@ -205,8 +205,9 @@ fn outside(
         Fork::Parent(program) => {
             close_streams();
             let scope = init::ProcessScope::Below(own);
-            let end_all = || processes::end_below(own);
-            watch(program, control, &[host.handle.as_fd()], preparation, scope, end_all)
+            watch(program, control, &[host.handle.as_fd()], preparation, scope, || {
+                processes::end_below(own)
+            })
         }
     }
 }
@@ -230,18 +231,15 @@ fn confined(
     state: Option<&TreeState>,
     covered: Option<&OwnedFd>,
 ) -> Result<Never, ConfineError> {
-    let best_effort = preparation.sandbox == Sandbox::BestEffort;
-    let mut put_on = |part: Result<(), ConfineError>| match part {
-        Err(error) if best_effort && !error.is_moved() => {
-            missing.push(error.to_string());
-            Ok(())
-        }
-        part => part,
-    };
-    put_on(limits::bound(&preparation.limits))?;
-    put_on(trees::restrict(preparation, state).map_err(ConfineError::Landlock))?;
-    put_on(limits::drop_capabilities().map_err(ConfineError::Capabilities))?;
-    put_on(calls::filter(state.is_none(), preparation.network).map_err(ConfineError::Filter))?;
+    let sandbox = preparation.sandbox;
+    tolerate(limits::bound(&preparation.limits), sandbox, &mut missing)?;
+    let restricted = trees::restrict(preparation, state).map_err(ConfineError::Landlock);
+    tolerate(restricted, sandbox, &mut missing)?;
+    let dropped = limits::drop_capabilities().map_err(ConfineError::Capabilities);
+    tolerate(dropped, sandbox, &mut missing)?;
+    let filtered =
+        calls::filter(state.is_none(), preparation.network).map_err(ConfineError::Filter);
+    tolerate(filtered, sandbox, &mut missing)?;
     let (listener, unrecorded) =
         unrecorded(preparation.recorded, || changes::listen().map_err(RecordingError::Filter))?;
     if let Some(covered) = covered
@@ -253,8 +251,23 @@ fn confined(
     start(control, missing, unrecorded, listener)
 }
 
-/// The listener that gets the program's changes in files, or why the host can't learn of them, if
-/// it wanted to.
+/// Adds a part of the sandbox that failed to `missing`, if the sandbox may lack it.
+fn tolerate(
+    part: Result<(), ConfineError>,
+    sandbox: Sandbox,
+    missing: &mut Vec<String>,
+) -> Result<(), ConfineError> {
+    match part {
+        Err(error) if sandbox == Sandbox::BestEffort && !error.is_moved() => {
+            missing.push(error.to_string());
+            Ok(())
+        }
+        part => part,
+    }
+}
+
+/// The listener that gets the program's changes in files, or the reason why the host can't learn of
+/// them, if it wanted to.
 fn unrecorded(
     recorded: Recorded,
     listen: impl FnOnce() -> Result<OwnedFd, RecordingError>,
@@ -293,15 +306,9 @@ fn start(
     become_program(&program, state)
 }
 
-/// What can't be hidden from a program without a view of its own, although it is in its trees.
+/// Paths that can't be hidden from a program without a view of its own, although they are in its
+/// trees.
 fn uncovered(trees: &[Tree], state: &TreeState) -> Vec<String> {
-    let some = |paths: &[String]| {
-        let mut shown = paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-        if paths.len() > 3 {
-            shown.push_str(", …");
-        }
-        shown
-    };
     let inner = trees.iter().enumerate().filter(|(at, tree)| {
         let around =
             trees[..*at].iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
@@ -317,8 +324,16 @@ fn uncovered(trees: &[Tree], state: &TreeState) -> Vec<String> {
     kinds
         .iter()
         .filter(|(_, paths)| !paths.is_empty())
-        .map(|(kind, paths)| format!("{kind}: {}", some(paths)))
+        .map(|(kind, paths)| format!("{kind}: {}", first_three(paths)))
         .collect()
+}
+
+fn first_three(paths: &[String]) -> String {
+    let mut shown = paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    if paths.len() > 3 {
+        shown.push_str(", …");
+    }
+    shown
 }
 
 /// Becomes the program. If that fails, it is the program's own failure, reported in a shell's way.

@@ -76,7 +76,7 @@ impl Default for Limits {
     }
 }
 
-/// What a helper sets up before it knows the command.
+/// The parts of the sandbox that a helper sets up before it knows the command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Preparation {
     /// The process that waits for the command: if it ends, everything ends.
@@ -95,7 +95,7 @@ pub(crate) struct Preparation {
     pub(crate) recorded: Recorded,
     /// Its trees, the outer before the inner.
     pub(crate) trees: Vec<Tree>,
-    /// A private empty directory that it may write to, beside `/tmp`: `$HOME`.
+    /// A private empty directory that it may write to, in addition to `/tmp`: `$HOME`.
     pub(crate) home: Option<String>,
     /// Its limits.
     pub(crate) limits: Limits,
@@ -109,7 +109,8 @@ impl Preparation {
     }
 }
 
-/// What has a path: the same when the helper prepared itself and when the command starts.
+/// The object of a path, which has to be the same when the helper prepares itself and when the
+/// command starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Identity {
     /// A file or a directory, by the numbers that it has as long as a view holds it.
@@ -121,7 +122,7 @@ pub(crate) enum Identity {
 /// The state of the trees when the command starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TreeState {
-    /// What has the path of each tree of the preparation. `None`: nothing.
+    /// The object of the path of each tree of the preparation. `None`: the path doesn't exist.
     pub(crate) found: Vec<Option<Identity>>,
     /// Directories in the trees that keep their names and places, the outer before the inner: if
     /// they moved, what is covered in them would become visible.
@@ -146,7 +147,7 @@ pub(crate) struct Program {
     pub(crate) leaves_state: bool,
 }
 
-/// What the helper reports to the host.
+/// The reports of the helper to the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HelperStatus {
     /// The program starts now. If its changes are recorded, the listener comes with this message.

@@ -39,7 +39,7 @@ pub(super) enum LandlockError {
 ///
 /// # Errors
 ///
-/// What isn't enforced.
+/// The part that isn't enforced.
 pub(super) fn restrict(
     preparation: &Preparation,
     state: Option<&TreeState>,
@@ -85,7 +85,7 @@ pub(super) fn restrict(
     }
     let mut rules = ruleset.create()?;
     for (at, (path, access)) in paths.into_iter().enumerate() {
-        // What can't be opened needs no rule, as what doesn't exist.
+        // A path that can't be opened needs no rule, like a path that doesn't exist.
         let opened = match open_itself(path) {
             Err(ViewError::Moved(path)) => return Err(LandlockError::Moved(path)),
             opened => opened.ok().flatten(),
@@ -98,7 +98,7 @@ pub(super) fn restrict(
         let Some((handle, kind, _)) = opened else { continue };
         let access = match kind {
             FileType::Directory => access,
-            // What it leads to is a tree by its own path, or isn't granted.
+            // The target of the link is a tree by its own path, or isn't granted.
             FileType::Symlink => continue,
             _ => access & AccessFs::from_file(abi),
         };

@@ -85,7 +85,7 @@ type Step<T> = Result<T, ViewError>;
 /// The view of a process that is in it.
 pub(super) struct View {
     root: Root,
-    /// What had the paths of the trees.
+    /// The objects of the paths of the trees.
     found: Vec<Option<Identity>>,
     /// The trees inside of others, which would disappear with their mount points, and their mounts.
     inner: Vec<(String, u64)>,
@@ -168,8 +168,10 @@ impl View {
     pub(super) fn cover(&self, trees: &[Tree], state: &TreeState) -> Step<()> {
         if self.found != state.found {
             let mut pairs = self.found.iter().zip(&state.found);
-            let moved = pairs.position(|(found, now)| found != now).and_then(|at| trees.get(at));
-            let moved = moved.map_or("a tree", |tree| &tree.path);
+            let moved = pairs
+                .position(|(found, now)| found != now)
+                .and_then(|at| trees.get(at))
+                .map_or("a tree", |tree| &tree.path);
             return Err(ViewError::Moved(moved.to_owned()));
         }
         for (path, mount) in &self.inner {
@@ -193,15 +195,19 @@ impl View {
 /// The directories in private ones that lead to trees, the outer before the inner. They keep their
 /// names: what is changed in a tree is saved for undo by its path.
 fn leading(preparation: &Preparation) -> BTreeSet<&str> {
-    let own = || OWN_WRITABLE.into_iter().chain(preparation.home.as_deref());
     let mut found = BTreeSet::new();
     for tree in &preparation.trees {
         let above = Path::new(&tree.path).ancestors().skip(1);
-        let private = above
-            .filter(|above| own().any(|own| *above != Path::new(own) && above.starts_with(own)));
+        let private = above.filter(|above| {
+            own_writable(preparation).any(|own| *above != Path::new(own) && above.starts_with(own))
+        });
         found.extend(private.filter_map(Path::to_str));
     }
     found
+}
+
+fn own_writable(preparation: &Preparation) -> impl Iterator<Item = &str> {
+    OWN_WRITABLE.into_iter().chain(preparation.home.as_deref())
 }
 
 /// The trees inside of other trees.
@@ -224,39 +230,46 @@ fn failed(step: &'static str) -> impl Fn(Errno) -> ViewError {
     move |errno| ViewError::Step(step, errno.into())
 }
 
-/// A file system in which neither devices nor set-user-ID bits count.
+/// A file system in which neither devices nor set-user-ID bits have an effect.
 const PRIVATE: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
 /// A new file system of its own, without a place yet.
 fn mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Step<OwnedFd> {
-    let mount = || {
-        let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-        for (key, value) in options {
-            fsconfig_set_string(context.as_fd(), *key, *value)?;
-        }
-        fsconfig_create(context.as_fd())?;
-        fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-    };
-    mount().map_err(|errno| ViewError::Mount(kind.to_owned(), errno))
+    new_mount(kind, options, attributes).map_err(|errno| ViewError::Mount(kind.to_owned(), errno))
 }
 
-/// Opens what has a real path, and says what that is. `None`: nothing. No link is followed: a
-/// component that has become a link isn't the one that was meant, so the path has moved.
+fn new_mount(
+    kind: &str,
+    options: &[(&str, &str)],
+    attributes: MountAttrFlags,
+) -> Result<OwnedFd, Errno> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        fsconfig_set_string(context.as_fd(), *key, *value)?;
+    }
+    fsconfig_create(context.as_fd())?;
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// Opens the object of a real path, and returns its kind and identity. `None`: the path doesn't
+/// exist. No link is followed: a component that has become a link isn't the meant one, so the path
+/// has moved.
 pub(crate) fn open_itself(path: &str) -> Step<Option<(OwnedFd, FileType, Identity)>> {
-    let opened = |errno: Errno| ViewError::Open(path.to_owned(), errno);
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let handle = match openat2(CWD, path, flags, Mode::empty(), resolve) {
         Ok(handle) => handle,
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP | Errno::NOTDIR) => return Err(ViewError::Moved(path.to_owned())),
-        Err(errno) => return Err(opened(errno)),
+        Err(errno) => return Err(ViewError::Open(path.to_owned(), errno)),
     };
-    let stat = rustix::fs::fstat(&handle).map_err(opened)?;
+    let stat =
+        rustix::fs::fstat(&handle).map_err(|errno| ViewError::Open(path.to_owned(), errno))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     let identity = if kind == FileType::Symlink {
-        let target = rustix::fs::readlinkat(&handle, c"", Vec::new()).map_err(opened)?;
+        let target = rustix::fs::readlinkat(&handle, c"", Vec::new())
+            .map_err(|errno| ViewError::Open(path.to_owned(), errno))?;
         Identity::Link(target.to_string_lossy().into_owned())
     } else {
         Identity::Object { device: stat.st_dev, inode: stat.st_ino }
@@ -271,7 +284,7 @@ enum Source {
 }
 
 impl Source {
-    /// Opens what has a path, and says what that is. `None`: the path doesn't exist.
+    /// Opens the object of a path, and returns its identity. `None`: the path doesn't exist.
     fn open(path: &str, writable: bool) -> Step<Option<(Self, Identity)>> {
         let Some((handle, kind, identity)) = open_itself(path)? else { return Ok(None) };
         if let Identity::Link(target) = &identity {
@@ -368,25 +381,22 @@ impl Root {
     fn file(&self, path: &str) -> Step<()> {
         let (above, leaf) = split(path);
         self.directory(above)?;
-        let make = || {
-            let above = self.find(above)?;
-            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(above, leaf, flags, Mode::from_raw_mode(0o644)).map(drop)
-        };
-        match self.find(path) {
-            Ok(_) => Ok(()),
-            Err(_) => make().map_err(|errno| ViewError::Make(path.to_owned(), errno)),
+        if self.find(path).is_ok() {
+            return Ok(());
         }
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        self.find(above)
+            .and_then(|above| rustix::fs::openat(above, leaf, flags, Mode::from_raw_mode(0o644)))
+            .map(drop)
+            .map_err(|errno| ViewError::Make(path.to_owned(), errno))
     }
 
     fn attach(&self, mount: &OwnedFd, path: &str) -> Step<()> {
-        let attach = || {
-            let target = self.find(path)?;
-            let flags =
-                MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-            move_mount(mount, c"", target, c"", flags)
-        };
-        attach().map_err(|errno| ViewError::Mount(path.to_owned(), errno))
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        self.find(path)
+            .and_then(|target| move_mount(mount, c"", target, c"", flags))
+            .map_err(|errno| ViewError::Mount(path.to_owned(), errno))
     }
 
     /// The kind of file that was found at a path before.
@@ -407,15 +417,15 @@ impl Root {
 
     /// Makes a path read-only.
     fn freeze(&self, path: &str) -> Step<()> {
-        let failed = |errno: Errno| ViewError::Protect(path.to_owned(), errno.into());
         let target = self.known(path)?;
-        if FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode)
-            == FileType::Symlink
-        {
-            // A link has nothing to write; where it leads is decided on by its own path.
+        let stat = rustix::fs::fstat(&target)
+            .map_err(|errno| ViewError::Protect(path.to_owned(), errno.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            // A link has nothing to write. Its target is decided on by its own path.
             return self.pin(path);
         }
-        let clone = clone(&target).map_err(failed)?;
+        let clone =
+            clone(&target).map_err(|errno| ViewError::Protect(path.to_owned(), errno.into()))?;
         let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into();
         raw::mount_attributes(&clone, attributes)
             .map_err(|error| ViewError::Protect(path.to_owned(), error))?;
@@ -437,41 +447,38 @@ impl Covers {
     fn make(root: &Root) -> Step<Self> {
         let mount = mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], PRIVATE)?;
         root.attach(&mount, COVERS)?;
-        let make = || {
-            mkdirat(&mount, "directory", Mode::empty())?;
-            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-            rustix::fs::openat(&mount, "file", flags, Mode::empty())?;
-            let open = |name: &str| {
-                openat2(
-                    &mount,
-                    name,
-                    OFlags::PATH | OFlags::CLOEXEC,
-                    Mode::empty(),
-                    ResolveFlags::BENEATH,
-                )
-            };
-            Ok(Self { file: open("file")?, directory: open("directory")? })
-        };
-        let covers = make().map_err(failed("making what hides files"))?;
+        let covers = Self::make_in(&mount).map_err(failed("making what hides files"))?;
         // Their clones are read-only too.
         raw::mount_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
             .map_err(|error| ViewError::Step("making what hides files", error))?;
         Ok(covers)
     }
 
+    fn make_in(mount: &OwnedFd) -> Result<Self, Errno> {
+        mkdirat(mount, "directory", Mode::empty())?;
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(mount, "file", flags, Mode::empty())?;
+        Ok(Self { file: open_cover(mount, "file")?, directory: open_cover(mount, "directory")? })
+    }
+
     /// Covers a path.
     fn hide(&self, root: &Root, path: &str) -> Step<()> {
         let target = root.known(path)?;
-        let failed = |errno: Errno| ViewError::Hide(path.to_owned(), errno);
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode);
+        let stat =
+            rustix::fs::fstat(&target).map_err(|errno| ViewError::Hide(path.to_owned(), errno))?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Symlink {
-            // Where it leads is covered itself, or isn't in the view.
+            // The target of the link is covered itself, or isn't in the view.
             return root.pin(path);
         }
         let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file })
-            .map_err(failed)?;
+            .map_err(|errno| ViewError::Hide(path.to_owned(), errno))?;
         root.attach(&cover, path)
     }
+}
+
+fn open_cover(mount: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    openat2(mount, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH)
 }
 
 fn split(path: &str) -> (&str, &str) {

@@ -40,7 +40,8 @@ impl FileView {
             if kind == FileType::Symlink {
                 unless_gone(self.check_moved_link(handle.as_fd(), &name, old, new))?;
             }
-            let (old, new) = (old.join(&name), new.join(&name));
+            let old = old.join(&name);
+            let new = new.join(&name);
             for path in [&old, &new] {
                 self.check(path, kind, Access::Write)?;
                 self.check(path, kind, Access::Read)?;

@@ -277,7 +277,8 @@ impl FileView {
         let text = PathBuf::from(OsString::from_vec(
             rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes(),
         ));
-        let (before, after) = (lexical_join(old, &text), lexical_join(new, &text));
+        let before = lexical_join(old, &text);
+        let after = lexical_join(new, &text);
         match self.decide(&after, Kind::Directory, Access::Read) {
             Err(refusal)
                 if before != after

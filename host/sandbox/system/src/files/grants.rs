@@ -11,8 +11,6 @@ use toolhold_contract::Access;
 use toolhold_data_dir::Way;
 use toolhold_policy::files::{FileRules, Grant, OwnFolder};
 
-use rustix::io::Errno;
-
 use super::kernel;
 use crate::mounts::{self, Mounts};
 
@@ -55,7 +53,7 @@ pub struct Root {
 /// Why a directory can't be granted.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
-    /// It can't be opened.
+    /// The directory can't be opened.
     #[error("{path} can't be granted: {source}")]
     Open {
         /// Its real path.
@@ -86,20 +84,20 @@ impl Grants {
         let mut roots = Vec::new();
         let mut devices = Vec::new();
         for grant in &grants {
-            let failed = |source: io::Error| GrantError::Open { path: grant.path.clone(), source };
-            let dir = Dir::open_ambient_dir(&grant.path, ambient_authority()).map_err(failed)?;
+            let dir = Dir::open_ambient_dir(&grant.path, ambient_authority())
+                .map_err(|error| not_opened(grant, error))?;
             let path = kernel::real_path(dir.as_fd()).map_err(|errno| match errno {
                 kernel::NO_PROC => GrantError::NoProc,
-                other => failed(other.into()),
+                other => not_opened(grant, other),
             })?;
-            // Whoever exchanges a part of it for a link means another directory.
+            // A path with a part that was exchanged for a link means another directory.
             if path != grant.path {
-                return Err(failed(io::Error::other("a link has taken its place")));
+                return Err(not_opened(grant, io::Error::other("a link has taken its place")));
             }
-            let failed = |errno: Errno| failed(errno.into());
-            let kind = rustix::fs::fstatfs(&dir).map_err(failed)?.f_type;
+            let kind = rustix::fs::fstatfs(&dir).map_err(|errno| not_opened(grant, errno))?.f_type;
             if kind != mounts::PROC {
-                devices.push(rustix::fs::fstat(&dir).map_err(failed)?.st_dev);
+                let stat = rustix::fs::fstat(&dir).map_err(|errno| not_opened(grant, errno))?;
+                devices.push(stat.st_dev);
             }
             let prompt = PROMPT.contains(&kind);
             roots.push(Root { dir, path, access: grant.access, prompt });
@@ -121,18 +119,18 @@ impl Grants {
         let mut known = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(mounts) = Mounts::current() else { return Arc::clone(&known.own) };
         if known.mounts.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &mounts)) {
-            let names = |own: &OwnFolder| {
-                mounts
-                    .other_names(&own.path)
-                    .into_iter()
-                    .map(move |path| (path, own.secret))
-                    .collect::<Vec<_>>()
-            };
             // Each procfs is recognised by its type.
-            let own = self.rules.own().iter().filter(|own| own.path != Path::new("/proc"));
-            let own = own.filter(|own| !own.path.ends_with(".."));
-            let own =
-                own.flat_map(names).map(|(path, secret)| OwnFolder { path, secret }).collect();
+            let named = self
+                .rules
+                .own()
+                .iter()
+                .filter(|own| own.path != Path::new("/proc") && !own.path.ends_with(".."));
+            let own = named
+                .flat_map(|own| {
+                    let names = mounts.other_names(&own.path).into_iter();
+                    names.map(|path| OwnFolder { path, secret: own.secret })
+                })
+                .collect();
             *known = Aliases { mounts: Some(mounts), own };
         }
         Arc::clone(&known.own)
@@ -162,13 +160,19 @@ impl Grants {
     }
 }
 
+fn not_opened(grant: &Grant, source: impl Into<io::Error>) -> GrantError {
+    GrantError::Open { path: grant.path.clone(), source: source.into() }
+}
+
 /// The paths that must not change for a path to lead where it does: where it leads, each link on
 /// the way, which could be exchanged, and each folder that `..` leaves, which a link could replace.
 pub fn with_its_links(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
     let Way { real, links, left } = Way::as_far_as_it_exists(&own.path);
-    // What a link says is no secret, and what else it leads to isn't Toolhold's.
-    let kept = links.into_iter().chain(left.into_iter().map(|folder| folder.join("..")));
-    let kept = kept.map(|path| OwnFolder { path, secret: false });
+    // The text of a link is no secret, and its other targets aren't Toolhold's.
+    let kept = links
+        .into_iter()
+        .chain(left.into_iter().map(|folder| folder.join("..")))
+        .map(|path| OwnFolder { path, secret: false });
     std::iter::once(OwnFolder { path: real, ..own }).chain(kept)
 }
 

@@ -29,7 +29,7 @@ pub struct ListingEntry {
 }
 
 impl FileView {
-    /// Starts to read the entries of an open directory. The rules decide anew, since it may have
+    /// Starts to read the entries of an open directory. The rules decide again, since it may have
     /// moved since it was opened.
     ///
     /// # Errors

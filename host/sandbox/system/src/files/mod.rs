@@ -48,16 +48,15 @@ const MAX_LINKS: u32 = 40;
 /// The path has no last component of its own, such as `.`, where one is needed.
 const NO_LEAF: Errno = Errno::INVAL;
 
-/// What one call may do with files: the grants of its plugin, all of them read-only for a reading
-/// call.
+/// The files of one call: the grants of its plugin, all of them read-only for a reading call.
 #[derive(Clone, Debug)]
 pub struct FileView {
     grants: Arc<Grants>,
     read_only: bool,
     /// Toolhold's own folders under the other names that mounts inside a grant give them.
     aliases: Arc<[OwnFolder]>,
-    /// The file systems seen beside those of the grants, by device, and whether each is one of the
-    /// kernel's own.
+    /// The file systems seen in addition to those of the grants, by device, and whether each is one
+    /// of the kernel's own.
     devices: Arc<Mutex<Vec<(u64, bool)>>>,
     made: Arc<Mutex<Made>>,
     /// Receives everything that the call reads, if set.
@@ -65,13 +64,13 @@ pub struct FileView {
     /// The rules about calls, if they concern paths, and the report for what listings leave out
     /// because of them.
     call: Option<(Arc<dyn PathRules>, Arc<Report>)>,
-    /// Who saves what changes, if anybody does.
+    /// Saves the objects that change. `None`: nothing saves them.
     changes: Option<Arc<dyn ChangeRecorder>>,
     /// Whether only the kernel's cache is used to resolve names.
     cached: bool,
 }
 
-/// What a call has created, as far as that matters later.
+/// The objects that a call has created, as far as they matter later.
 #[derive(Debug, Default)]
 struct Made {
     /// Device and inode of its files.
@@ -136,7 +135,7 @@ impl From<Errno> for FileError {
     }
 }
 
-/// What changes could not be saved.
+/// The error for an object that could not be saved before its change.
 fn not_saved(error: std::io::Error) -> FileError {
     FileError::Errno(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
@@ -194,7 +193,7 @@ impl FileView {
         Self { changes: changes.map(Arc::clone), ..self }
     }
 
-    /// What has a name, or will have it, is about to change.
+    /// Has the object saved that has a name, or will have it, and is about to change.
     fn before_change(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
         let object = match kernel::resolve(place.dir.as_fd(), place.leaf, false) {
@@ -209,7 +208,7 @@ impl FileView {
         changes.before_change(&changed).map_err(not_saved)
     }
 
-    /// What was found is about to change.
+    /// Has a found object saved that is about to change.
     fn before_change_of(&self, found: &ResolvedObject) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
         let object = Some(found.handle.as_fd());
@@ -241,20 +240,21 @@ impl FileView {
         if self.read_only && access == Access::Write {
             return Err(Refusal::ReadOnlyCall);
         }
-        let of = |own: &OwnFolder| {
-            (own.secret || access == Access::Write) && path.starts_with(&own.path)
-        };
-        if self.aliases.iter().any(of) {
+        if self
+            .aliases
+            .iter()
+            .any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
+        {
             return Err(Refusal::Own);
         }
         if let Err(refusal) = self.rules().decide(path, kind, access) {
             self.decide_temporary(path, kind, access).unwrap_or(Err(refusal))?;
         }
         let Some((rules, _)) = &self.call else { return Ok(()) };
-        // A temporary file beside its place is decided on as its final path.
+        // A temporary file next to its place is decided on as its final path.
         let place = temporary::outermost(path).and_then(|built| {
-            let (place, rest) =
-                (rules.written_in(built.parent()?)?, path.strip_prefix(built).ok()?);
+            let place = rules.written_in(built.parent()?)?;
+            let rest = path.strip_prefix(built).ok()?;
             Some(if rest.as_os_str().is_empty() { place.to_owned() } else { place.join(rest) })
         });
         rules.decide(place.as_deref().unwrap_or(path), access).map_err(Refusal::OfCall)
@@ -299,7 +299,7 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// Those of [`find`](Self::find) and of [`open_at`](Self::open_at).
+    /// The errors of [`find`](Self::find) and of [`open_at`](Self::open_at).
     pub fn open(&self, path: &Path, how: OpenOptions) -> Result<OpenObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
@@ -312,7 +312,7 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// Those of [`find`](Self::find).
+    /// The errors of [`find`](Self::find).
     pub fn find_at(
         &self,
         dir: BorrowedFd<'_>,
@@ -410,14 +410,17 @@ impl FileView {
         last: LastLink,
         links: u32,
     ) -> Result<ResolvedPath, FileError> {
-        let outside = || self.denied(Refusal::Outside, path, access);
-        let (root, rest) = self.grants.covering(path).ok_or_else(outside)?;
+        let Some((root, rest)) = self.grants.covering(path) else {
+            return Err(self.denied(Refusal::Outside, path, access));
+        };
         if self.cached && !root.prompt {
             return Err(Errno::AGAIN.into());
         }
         let given =
             if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(rest) };
-        let rest = rest.to_str().ok_or_else(outside)?;
+        let Some(rest) = rest.to_str() else {
+            return Err(self.denied(Refusal::Outside, path, access));
+        };
         let mut there = rest;
         loop {
             let follow = last == LastLink::Followed || there.len() < rest.len();
@@ -430,13 +433,15 @@ impl FileView {
                 Ok(found) => {
                     let missing = Path::new(rest[there.len()..].trim_start_matches('/'));
                     if missing.components().any(|part| part == Component::ParentDir) {
-                        return Err(outside());
+                        return Err(self.denied(Refusal::Outside, path, access));
                     }
                     let mut parts = missing.components();
                     let link = parts.next().and_then(|first| {
                         rustix::fs::readlinkat(&found.handle, first.as_os_str(), Vec::new()).ok()
                     });
-                    if let Some(target) = link.filter(|_| links > 0) {
+                    if links > 0
+                        && let Some(target) = link
+                    {
                         // A link to a missing target: writing through it creates the target.
                         let target = found
                             .path
@@ -447,9 +452,10 @@ impl FileView {
                             .real;
                         return Ok(ResolvedPath { given, real });
                     }
-                    let (path, kind) = match missing.as_os_str().is_empty() {
-                        true => (found.path, found.kind),
-                        false => (found.path.join(missing), FileType::Unknown),
+                    let (path, kind) = if missing.as_os_str().is_empty() {
+                        (found.path, found.kind)
+                    } else {
+                        (found.path.join(missing), FileType::Unknown)
                     };
                     if last == LastLink::Meant
                         && let Err(refusal) = self.rules().decide_name(&path)

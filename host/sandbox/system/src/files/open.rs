@@ -13,7 +13,8 @@ use super::{FileError, FileView, ResolvedObject, kernel};
 /// race.
 const ATTEMPTS: usize = 4;
 
-/// What to open and how. By default it opens for neither reading nor writing, and follows links.
+/// The options of an open. By default, an object is opened for neither reading nor writing, and
+/// links are followed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     /// Data can be read.

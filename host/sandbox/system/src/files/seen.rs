@@ -88,13 +88,14 @@ impl FileView {
     /// The same with a known state. Without a handle, its device must have been seen before.
     pub fn record(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
         if let Some(watcher) = &self.watcher {
-            match watcher.is_local(stat, handle) {
-                true => watcher.tell(
+            if watcher.is_local(stat, handle) {
+                watcher.tell(
                     Lookup::Real,
                     Path::new(OsStr::from_bytes(path)),
                     PathState::File(state(stat)),
-                ),
-                false => watcher.report.mark_incomplete(),
+                );
+            } else {
+                watcher.report.mark_incomplete();
             }
         }
     }
@@ -223,27 +224,22 @@ impl Watcher {
 pub struct FileDependencies(Vec<ReadFile>);
 
 impl FileDependencies {
-    /// What a call has read that started at `began`, in seconds and nanoseconds since 1970. `None`
-    /// if a change might go unnoticed: something changed while the call read it, or so shortly
-    /// before that a later change may have the same time.
+    /// The files that a call has read that started at `began`, in seconds and nanoseconds since
+    /// 1970. `None` if a change might go unnoticed: a file changed while the call read it, or so
+    /// shortly before that a later change may have the same time.
     pub fn new(mut seen: Vec<ReadFile>, began: (i64, u64)) -> Option<Self> {
-        let settled = |seen: &ReadFile| match seen.sight {
-            PathState::File(state) => is_settled(state, began),
-            PathState::Nothing | PathState::Something => true,
-        };
-        if !seen.iter().all(settled) {
-            return None;
+        for seen in &seen {
+            if let PathState::File(state) = seen.sight
+                && !is_settled(state, began)
+            {
+                return None;
+            }
         }
         seen.sort_unstable_by(|a, b| {
             (a.lookup, split(&a.path), a.sight).cmp(&(b.lookup, split(&b.path), b.sight))
         });
         seen.dedup();
-        let differ = |pair: &[ReadFile]| {
-            let [a, b] = pair else { return false };
-            (a.lookup, &a.path) == (b.lookup, &b.path)
-                && !(a.sight == PathState::Something && b.sight != PathState::Nothing)
-        };
-        if seen.windows(2).any(differ) {
+        if seen.windows(2).any(has_differing_sights) {
             return None;
         }
         seen.shrink_to_fit();
@@ -266,9 +262,15 @@ impl FileDependencies {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        let each = |seen: &ReadFile| size_of::<ReadFile>() + seen.path.capacity();
-        self.0.iter().map(each).sum()
+        self.0.iter().map(|seen| size_of::<ReadFile>() + seen.path.capacity()).sum()
     }
+}
+
+/// Whether a call has seen two states of a path.
+fn has_differing_sights(pair: &[ReadFile]) -> bool {
+    let [a, b] = pair else { return false };
+    (a.lookup, &a.path) == (b.lookup, &b.path)
+        && !(a.sight == PathState::Something && b.sight != PathState::Nothing)
 }
 
 fn is(sight: PathState, stat: &Stat) -> bool {

@@ -57,7 +57,8 @@ impl FileView {
     }
 
     pub(super) fn remember_read(&self, found: &ResolvedObject) {
-        let (mut made, mode) = (self.made(), Mode::from_raw_mode(found.stat.st_mode & 0o777));
+        let mut made = self.made();
+        let mode = Mode::from_raw_mode(found.stat.st_mode & 0o777);
         match found.kind {
             FileType::Directory => made.read.directory = Some(mode),
             _ => made.read.file = Some(mode),
@@ -78,9 +79,9 @@ impl FileView {
         read.map_or(Mode::from_raw_mode(0o777), |mode| mode | Mode::RWXU)
     }
 
-    /// What the rules say of a path under a temporary name of this call, without that name: the
-    /// operator's globs are about the final name, which is decided on when the object gets it.
-    /// `None` for every other path.
+    /// Decides on a path under a temporary name of this call, without that name: the operator's
+    /// globs are about the final name, which is decided on when the object gets it. `None` for
+    /// every other path.
     pub(super) fn decide_temporary(
         &self,
         path: &Path,
@@ -89,12 +90,12 @@ impl FileView {
     ) -> Option<Result<(), Refusal>> {
         let built = outermost(path)?;
         let folder = built.parent()?;
-        let is_free = || {
+        if !self.is_made_by_call(built) {
             let found = rustix::fs::statat(CWD, built, AtFlags::SYMLINK_NOFOLLOW);
-            access == Access::Write && matches!(found, Err(Errno::NOENT))
-        };
-        if !self.is_made_by_call(built) && !is_free() {
-            return None;
+            let is_free = access == Access::Write && matches!(found, Err(Errno::NOENT));
+            if !is_free {
+                return None;
+            }
         }
         let below = path.strip_prefix(built).ok()?;
         Some(if below.as_os_str().is_empty() {
@@ -109,23 +110,22 @@ impl FileView {
     }
 
     fn is_made_by_call(&self, built: &Path) -> bool {
-        let is_built = |made: &Arc<Temporary>| {
+        self.made().temporary.iter().any(|made| {
             built.file_name().is_some_and(|name| name == made.name.as_str())
                 && kernel::real_path(made.parent.as_fd()).ok().as_deref() == built.parent()
                 && made.has_its_name()
-        };
-        self.made().temporary.iter().any(is_built)
+        })
     }
 
     /// Removes what the call has left under temporary names. For the end of a call, however it
     /// ends.
     ///
-    /// What can't be removed stays under its temporary name.
+    /// A file that can't be removed stays under its temporary name.
     pub fn remove_temporary(&self) {
-        // The rules have to know that they are the call's own until they are gone.
+        // The rules have to know the files as the call's own until they are gone.
         let left = self.made().temporary.clone();
         for temporary in left.iter().filter(|left| left.has_its_name()) {
-            // Nobody can be told, and nothing else can be done.
+            // An error can't be reported, and has no other remedy.
             let _ = self.remove_tree(temporary);
         }
         self.made().temporary.clear();
@@ -225,11 +225,9 @@ pub(super) fn may_get_to(from: &Path, to: &Path) -> bool {
 
 /// The path up to its first temporary name.
 pub(super) fn outermost(path: &Path) -> Option<&Path> {
-    let temporary =
-        |part: &Path| part.file_name().and_then(|name| name.to_str()).is_some_and(is_temporary);
     let mut found = None;
     for above in path.ancestors() {
-        if temporary(above) {
+        if above.file_name().and_then(|name| name.to_str()).is_some_and(is_temporary) {
             found = Some(above);
         }
     }

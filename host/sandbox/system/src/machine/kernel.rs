@@ -1,4 +1,4 @@
-//! What this kernel supports: namespaces, and limits on watching files.
+//! The abilities of this kernel: namespaces, and limits on watching files.
 
 use std::io;
 use std::path::Path;
@@ -59,10 +59,9 @@ pub struct WatchLimits {
 
 /// See [`WatchLimits`]. `None` if the kernel doesn't say.
 pub fn watch_limits() -> Option<WatchLimits> {
-    let limit = |name: &str| number(&format!("/proc/sys/fs/inotify/{name}"));
     Some(WatchLimits {
-        instances: limit("max_user_instances")?,
-        watches: limit("max_user_watches")?,
+        instances: number("/proc/sys/fs/inotify/max_user_instances")?,
+        watches: number("/proc/sys/fs/inotify/max_user_watches")?,
     })
 }
 

@@ -21,12 +21,11 @@ pub struct Bounds {
 
 /// See [`Bounds`].
 pub fn bounds() -> Bounds {
-    let bound = |resource| getrlimit(resource).current;
     Bounds {
-        open_files: bound(Resource::Nofile),
-        processes: bound(Resource::Nproc),
-        stack: bound(Resource::Stack),
-        address_space: bound(Resource::As),
+        open_files: getrlimit(Resource::Nofile).current,
+        processes: getrlimit(Resource::Nproc).current,
+        stack: getrlimit(Resource::Stack).current,
+        address_space: getrlimit(Resource::As).current,
     }
 }
 
@@ -41,11 +40,15 @@ pub fn memory() -> Option<(u64, String)> {
     let machine =
         kibibytes("/proc/meminfo", "MemTotal:").map(|bytes| (bytes, "the machine".to_owned()));
     let groups = text("/proc/self/cgroup").unwrap_or_default();
-    let groups = groups.lines().filter_map(read_limits).flatten();
-    let groups = groups.filter_map(|file| {
-        Some((number(&file.display().to_string())?, format!("{}", file.display())))
-    });
-    groups.chain(machine).min()
+    groups
+        .lines()
+        .filter_map(read_limits)
+        .flatten()
+        .filter_map(|file| {
+            Some((number(&file.display().to_string())?, format!("{}", file.display())))
+        })
+        .chain(machine)
+        .min()
 }
 
 /// Whether the kernel promises more memory than it has, which is usual. `None` if the kernel

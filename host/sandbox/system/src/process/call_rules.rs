@@ -46,10 +46,12 @@ pub(super) fn look(
     for anchor in call.anchors() {
         for tree in trees {
             let path = PathBuf::from(&tree.path);
-            let start = match () {
-                () if anchor.starts_with(&path) => &anchor,
-                () if path.starts_with(&anchor) => &path,
-                () => continue,
+            let start = if anchor.starts_with(&path) {
+                &anchor
+            } else if path.starts_with(&anchor) {
+                &path
+            } else {
+                continue;
             };
             let Ok(metadata) = std::fs::symlink_metadata(start) else { continue };
             if is_granted(start) || metadata.is_symlink() {

@@ -87,7 +87,7 @@ struct Watch {
     recorder: Arc<dyn ChangeRecorder>,
     /// The trees that the command may write.
     writable: Vec<PathBuf>,
-    /// What the host put there.
+    /// The objects that the host put there.
     pinned: Vec<PathBuf>,
     /// The last rename, until it is known whether it was made.
     rename: Option<PendingRename>,
@@ -111,7 +111,7 @@ struct Found {
 impl Found {
     /// The object alone, if there is one.
     fn without_its_name(self) -> Self {
-        let parent = self.parent.filter(|_| self.object.is_none());
+        let parent = if self.object.is_none() { self.parent } else { None };
         Self { parent, ..self }
     }
 
@@ -159,62 +159,61 @@ impl Watch {
         }
     }
 
-    /// Has the recorder save what the call changes. An error fails the call.
+    /// Has the recorder save the objects that the call changes. An error fails the call.
     fn handle(&mut self, notification: &Notification) -> Result<(), Errno> {
         self.wait_for_rename(notification);
         let Some((_, target)) = CALLS.iter().find(|(call, _)| *call == notification.call) else {
             return Ok(());
         };
         let process = Process { thread: notification.thread };
-        let argument = |index: usize| notification.arguments[index];
-        let path = |directory: Option<usize>, path: usize| {
-            process.path(directory.map(argument), argument(path))
-        };
+        let arguments = &notification.arguments;
         let found = match *target {
-            Target::Descriptor(index) => process.descriptor(argument(index)),
-            Target::Open { directory, path: at, flags } => {
-                let flags = argument(flags) as libc::c_int;
+            Target::Descriptor(index) => process.descriptor(arguments[index]),
+            Target::Open { directory, path, flags } => {
+                let flags = arguments[flags] as libc::c_int;
                 let creates_only = libc::O_CREAT | libc::O_EXCL;
                 let follow = flags & libc::O_NOFOLLOW == 0 && flags & creates_only != creates_only;
                 if flags & libc::O_TMPFILE == libc::O_TMPFILE {
                     // It has no name yet.
                     return Ok(());
                 }
-                path(directory, at)?.map_or(Ok(None), |path| process.find(&path, follow))
+                process
+                    .argument_path(arguments, directory, path)?
+                    .map_or(Ok(None), |path| process.find(&path, follow))
             }
-            Target::Object { directory, path: at, nofollow } => {
+            Target::Object { directory, path, nofollow } => {
                 let flag = libc::AT_SYMLINK_NOFOLLOW as u64;
-                let follow = nofollow.is_none_or(|index| argument(index) & flag == 0);
-                match path(directory, at)? {
-                    // The name of what is there stays, so its directory doesn't matter.
+                let follow = nofollow.is_none_or(|index| arguments[index] & flag == 0);
+                match process.argument_path(arguments, directory, path)? {
+                    // The name of the object stays, so its directory doesn't matter.
                     Some(path) => process
                         .find(&path, follow || path.as_os_str().as_bytes().ends_with(b"/"))
                         .map(|found| found.map(Found::without_its_name)),
                     // Without a path, the descriptor is meant.
                     None => directory
-                        .map_or(Ok(None), |directory| process.descriptor(argument(directory))),
+                        .map_or(Ok(None), |directory| process.descriptor(arguments[directory])),
                 }
             }
-            Target::Name { directory, path: at } => {
-                path(directory, at)?.map_or(Ok(None), |path| process.find(&path, false))
-            }
+            Target::Name { directory, path } => process
+                .argument_path(arguments, directory, path)?
+                .map_or(Ok(None), |path| process.find(&path, false)),
             Target::Socket { address, length } => process
-                .socket(argument(address), argument(length))?
+                .socket(arguments[address], arguments[length])?
                 .map_or(Ok(None), |path| process.find(&path, false)),
             Target::Link { directories, paths, flags } => {
                 let [old, new] = [0, 1].map(|side| {
                     let directory = directories.map(|directories| directories[side]);
                     let follow = side == 0
                         && flags.is_some_and(|index| {
-                            argument(index) & libc::AT_SYMLINK_FOLLOW as u64 != 0
+                            arguments[index] & libc::AT_SYMLINK_FOLLOW as u64 != 0
                         });
-                    path(directory, paths[side])?
+                    process
+                        .argument_path(arguments, directory, paths[side])?
                         .map_or(Ok(None), |path| process.find(&path, follow))
                 });
                 // A file without a name is new.
                 // The old name stays.
-                let old = old?.map(Found::without_its_name);
-                let old = old.filter(|old| self.covers(old));
+                let old = old?.map(Found::without_its_name).filter(|old| self.covers(old));
                 let new = new?.filter(|new| self.covers(new));
                 if let (Some(old), Some(new)) = (&old, &new) {
                     return saved(self.recorder.before_link(&old.changed(), &new.changed()));
@@ -223,16 +222,18 @@ impl Watch {
             }
             Target::Rename { directories, paths, flags } => {
                 let exchange = u64::from(libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT);
-                if flags.is_some_and(|index| argument(index) & exchange != 0) {
+                if flags.is_some_and(|index| arguments[index] & exchange != 0) {
                     // As on a file system that can't; programs then rename in steps.
                     return Err(Errno::INVAL);
                 }
                 let [from, to] = [0, 1].map(|side| {
                     let directory = directories.map(|directories| directories[side]);
-                    path(directory, paths[side])?
+                    process
+                        .argument_path(arguments, directory, paths[side])?
                         .map_or(Ok(None), |path| process.find(&path, false))
                 });
-                let (from, to) = (from?, to?);
+                let from = from?;
+                let to = to?;
                 raw::is_waiting(&self.listener, notification.id)
                     .then_some(())
                     .ok_or(Errno::CANCELED)?;
@@ -264,8 +265,11 @@ impl Watch {
         match (from, to) {
             (Some(from), Some(to)) if from.object.is_some() => {
                 saved(self.recorder.before_rename(&from.changed(), &to.changed()))?;
-                let (thread, call) = (notification.thread, notification.call);
-                self.rename = Some(PendingRename { thread, call, from: from.path });
+                self.rename = Some(PendingRename {
+                    thread: notification.thread,
+                    call: notification.call,
+                    from: from.path,
+                });
                 Ok(())
             }
             // From a private folder into a tree, or the other way: not one file system,
@@ -276,7 +280,8 @@ impl Watch {
         }
     }
 
-    /// Waits until the last rename was made or failed: it runs beside the next notification.
+    /// Waits until the last rename was made or failed: it runs at the same time as the next
+    /// notification.
     fn wait_for_rename(&mut self, next: &Notification) {
         let Some(PendingRename { thread, call, from }) = self.rename.take() else { return };
         if thread == next.thread {
@@ -309,7 +314,7 @@ impl Watch {
     }
 }
 
-/// What the recorder said, as the command hears it.
+/// The recorder's answer, as the command's error.
 fn saved(said: io::Result<()>) -> Result<(), Errno> {
     said.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
@@ -329,12 +334,22 @@ impl Process {
         self.absolute(directory, self.text(address)?)
     }
 
+    /// The same for a path among the arguments of a call. `directory` and `path`: their indexes.
+    fn argument_path(
+        &self,
+        arguments: &[u64],
+        directory: Option<usize>,
+        path: usize,
+    ) -> Result<Option<PathBuf>, Errno> {
+        self.path(directory.map(|index| arguments[index]), arguments[path])
+    }
+
     /// The path in the address of a socket. `None`: it isn't in a file system.
     fn socket(&self, address: u64, length: u64) -> Result<Option<PathBuf>, Errno> {
         let mut bytes = [0; size_of::<libc::sockaddr_un>()];
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
-        let read = self.memory()?.read_at(&mut bytes[..length], address);
-        let read = read.map_err(|_| Errno::FAULT)?;
+        let read =
+            self.memory()?.read_at(&mut bytes[..length], address).map_err(|_| Errno::FAULT)?;
         let Some((family, path)) = bytes[..read].split_first_chunk() else { return Ok(None) };
         let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
         if i32::from(u16::from_ne_bytes(*family)) != libc::AF_UNIX || path.is_empty() {
@@ -354,7 +369,7 @@ impl Process {
             format!("/proc/{}/fd/{descriptor}", self.thread)
         };
         let base = target_of(&base)?;
-        // An empty path with `AT_EMPTY_PATH` stands for the descriptor itself.
+        // An empty path with `AT_EMPTY_PATH` means the descriptor itself.
         let path = if text.as_os_str().is_empty() { base } else { base.join(text) };
         Ok(path.is_absolute().then_some(path))
     }
@@ -363,9 +378,9 @@ impl Process {
         File::open(format!("/proc/{}/mem", self.thread)).map_err(|_| Errno::FAULT)
     }
 
-    fn text(&self, address: u64) -> Result<PathBuf, Errno> {
+    fn text(&self, mut address: u64) -> Result<PathBuf, Errno> {
         let memory = self.memory()?;
-        let (mut text, mut address) = (Vec::new(), address);
+        let mut text = Vec::new();
         while text.len() < MAX_PATH {
             let mut chunk = [0; 256];
             let in_page = usize::try_from(PAGE - address % PAGE).unwrap_or(1).min(chunk.len());
@@ -385,7 +400,7 @@ impl Process {
         Err(Errno::NAMETOOLONG)
     }
 
-    /// What a descriptor stands for.
+    /// The object of a descriptor.
     fn descriptor(&self, descriptor: u64) -> Result<Option<Found>, Errno> {
         let link = format!("/proc/{}/fd/{}", self.thread, descriptor as i32);
         let path = target_of(&link)?;
@@ -393,8 +408,8 @@ impl Process {
         Ok(host_object(path, object))
     }
 
-    /// What has a path in the command's root directory, or the place where it would be created.
-    /// `None`: the host doesn't have it by this path.
+    /// The object of a path in the command's root directory, or the place where it would be
+    /// created. `None`: the host doesn't have the object by this path.
     ///
     /// # Errors
     ///
@@ -484,35 +499,28 @@ fn special(path: &Path) -> Option<Special> {
             _ => None,
         })
         .collect();
-    let number = |text: &str| text.parse().ok().map(Special::Descriptor);
-    // `before`: the components that lead to the folder, with the root directory.
-    let below = |folder: String, before: usize| {
-        Some(Special::Below { rest: path.components().skip(before).collect(), folder })
-    };
     match &names[..] {
         ["dev", "stdin"] => Some(Special::Descriptor(0)),
         ["dev", "stdout"] => Some(Special::Descriptor(1)),
         ["dev", "stderr"] => Some(Special::Descriptor(2)),
-        ["dev", "fd", descriptor] => number(descriptor).or(Some(Special::Unfollowed)),
+        ["dev", "fd", descriptor] => Some(special_descriptor(descriptor)),
         ["dev", name @ ("stdin" | "stdout" | "stderr"), ..] => {
             let descriptor = ["stdin", "stdout", "stderr"].iter().position(|it| it == name);
-            below(format!("fd/{}", descriptor.unwrap_or_default()), 3)
+            Some(special_below(path, format!("fd/{}", descriptor.unwrap_or_default()), 3))
         }
         ["dev", "fd", descriptor, ..] if descriptor.parse::<u32>().is_ok() => {
-            below(format!("fd/{descriptor}"), 4)
+            Some(special_below(path, format!("fd/{descriptor}"), 4))
         }
         ["dev", "shm", ..] => None,
         ["dev", rest @ ..] if !rest.contains(&"..") => Some(Special::Device),
-        ["proc", "self" | "thread-self", "fd", descriptor] => {
-            number(descriptor).or(Some(Special::Unfollowed))
-        }
+        ["proc", "self" | "thread-self", "fd", descriptor] => Some(special_descriptor(descriptor)),
         ["proc", "self" | "thread-self", folder @ ("cwd" | "root"), ..] => {
-            below((*folder).to_owned(), 4)
+            Some(special_below(path, (*folder).to_owned(), 4))
         }
         ["proc", "self" | "thread-self", "fd", descriptor, ..]
             if descriptor.parse::<u32>().is_ok() =>
         {
-            below(format!("fd/{descriptor}"), 5)
+            Some(special_below(path, format!("fd/{descriptor}"), 5))
         }
         ["proc", rest @ ..]
             if rest.iter().any(|name| {
@@ -524,6 +532,16 @@ fn special(path: &Path) -> Option<Special> {
         ["proc", ..] => Some(Special::Device),
         _ => None,
     }
+}
+
+fn special_descriptor(name: &str) -> Special {
+    name.parse().map_or(Special::Unfollowed, Special::Descriptor)
+}
+
+/// A path below a folder. `before`: the components that lead to the folder, with the root
+/// directory.
+fn special_below(path: &Path, folder: String, before: usize) -> Special {
+    Special::Below { rest: path.components().skip(before).collect(), folder }
 }
 
 /// Resolves a path in the command's root directory without leaving it.

@@ -35,7 +35,7 @@ const BEGIN: Duration = Duration::from_secs(10);
 /// How often the sandbox is set up again if something in it is moved meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// Bytes that are kept of what a helper writes before it fails.
+/// Bytes that are kept of a helper's output before it fails.
 const MAX_COMPLAINT: u64 = 16 * 1024;
 
 /// Time between two checks whether the call still waits.
@@ -54,15 +54,15 @@ const MAX_WRITTEN: u64 = 256 << 20;
 /// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It ended by itself.
+    /// The command ended by itself.
     Exited,
-    /// Its time limit was reached.
+    /// The command reached its time limit.
     Timeout,
     /// The call no longer waits for it, or its caller ended it.
     Cancelled,
-    /// It reached a limit on all its processes.
+    /// The command reached a limit on all its processes.
     Bound(Bound),
-    /// It wrote more than the limit.
+    /// The command wrote more than the limit.
     Output,
 }
 
@@ -160,20 +160,19 @@ impl Child {
         end: Instant,
         cancel: &CancellationToken,
     ) -> Result<Self, StartError> {
-        let begin = |namespaces: bool| Self::begin(places, command, namespaces, limit, end, cancel);
         let namespaces = places.tries_namespaces();
-        // Moved paths are searched anew.
-        let mut begun = begin(namespaces);
+        // Moved paths are searched again.
+        let mut begun = Self::begin(places, command, namespaces, limit, end, cancel);
         for _ in 1..ATTEMPTS {
             if matches!(begun, Err(StartError::Moved(_))) {
-                begun = begin(namespaces);
+                begun = Self::begin(places, command, namespaces, limit, end, cancel);
             }
         }
         match begun {
             Err(StartError::Sandbox(reason))
                 if namespaces && places.sandbox == Sandbox::BestEffort =>
             {
-                let mut child = begin(false)?;
+                let mut child = Self::begin(places, command, false, limit, end, cancel)?;
                 places.known.without_namespaces.store(true, Ordering::Relaxed);
                 child.missing.insert(0, reason);
                 Ok(child)
@@ -235,8 +234,13 @@ impl Child {
             }
         };
         child.held = held;
-        let (program, slot) = (helper.clone(), places.known.warm.clone());
-        child.next = Some(NextHelper { program, preparation, mounts, network, slot });
+        child.next = Some(NextHelper {
+            program: helper.clone(),
+            preparation,
+            mounts,
+            network,
+            slot: places.known.warm.clone(),
+        });
         Ok(child)
     }
 
@@ -244,7 +248,8 @@ impl Child {
     fn tell(helper: ConfineHelper, task: &Task<'_>) -> Result<Self, StartError> {
         let ConfineHelper { mut process, control } = helper;
         let pid = Pid::from_child(&process);
-        let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+        let stdout = process.stdout.take();
+        let stderr = process.stderr.take();
         let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
             .and_then(|pipe| Ok((pipe, pidfd_open(pid, PidfdFlags::empty())?)));
         let ((input, stdin), handle) = match pipe {
@@ -521,20 +526,20 @@ impl Child {
                 return self.end(Ending::Output);
             }
             let next = until.map_or(self.end, |until| until.min(self.end));
-            let next = next.saturating_duration_since(now).min(self.look);
-            let timeout = Timespec::try_from(next).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+            let wait = next.saturating_duration_since(now).min(self.look);
+            let timeout = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
             let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
             fds.extend(self.control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));
             fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
             fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
-            let feeding = self.stdin.as_ref().filter(|_| !fed);
+            let feeding = if fed { None } else { self.stdin.as_ref() };
             fds.extend(feeding.map(|stream| PollFd::new(stream, PollFlags::OUT)));
             let polled = poll(&mut fds, Some(&timeout));
             let ended = !fds[0].revents().is_empty();
             let reported = self.control.is_some() && !fds[1].revents().is_empty();
             drop(fds);
             looked = true;
-            if polled == Ok(0) && !next.is_zero() {
+            if polled == Ok(0) && !wait.is_zero() {
                 // It takes its time, so the next helper doesn't disturb it.
                 hand_over(self.next.take(), None);
             }
@@ -542,12 +547,13 @@ impl Child {
                 self.feed(left);
             }
             self.take(&mut buffer, see);
-            // Perhaps what there is goes on now: a program may write a line and work for long.
+            // Perhaps the output goes on now: a program may write a line and work for long.
             see(OutputStream::Stdout, &[]);
             if let Some(result) = self.result(reported, ended) {
                 self.drain(&mut buffer, see);
                 self.changes = None;
-                if let Some(leaves) = self.leaves.take().filter(|_| result.ending == Ending::Exited)
+                if let Some(leaves) = self.leaves.take()
+                    && result.ending == Ending::Exited
                 {
                     leaves.finish();
                 }
@@ -573,18 +579,19 @@ impl Child {
     fn take(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(OutputStream, &[u8])) {
         let Self { stdout, stderr, output, recorder, .. } = self;
         let Output { stdout: kept_out, stderr: kept_err, written, limit } = output;
-        let mut pass = |stream, bytes: &[u8], shown| {
-            recorder.iter().for_each(|recorder| recorder.write(stream, bytes));
-            see(stream, &bytes[..shown]);
-        };
-        let mut out = |bytes: &[u8], shown| pass(OutputStream::Stdout, bytes, shown);
-        take_from(stdout, kept_out, *limit, written, buffer, &mut out);
-        let mut err = |bytes: &[u8], shown| pass(OutputStream::Stderr, bytes, shown);
-        take_from(stderr, kept_err, *limit, written, buffer, &mut err);
+        let recorder = recorder.as_deref();
+        take_from(stdout, kept_out, *limit, written, buffer, &mut |bytes, shown| {
+            record(recorder, OutputStream::Stdout, bytes);
+            see(OutputStream::Stdout, &bytes[..shown]);
+        });
+        take_from(stderr, kept_err, *limit, written, buffer, &mut |bytes, shown| {
+            record(recorder, OutputStream::Stderr, bytes);
+            see(OutputStream::Stderr, &bytes[..shown]);
+        });
     }
 
-    /// Reads what is still in the pipes after its end. In a namespace, no other process has them
-    /// open then.
+    /// Reads the bytes that are still in the pipes after its end. In a namespace, no other process
+    /// has the pipes open then.
     fn drain(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(OutputStream, &[u8])) {
         let until = Instant::now() + DRAIN;
         while (self.stdout.is_some() || self.stderr.is_some())
@@ -612,7 +619,14 @@ impl Drop for Child {
     }
 }
 
-/// Reads what a pipe holds now, and closes it at its end. `pass` gets it, and how much is shown.
+fn record(recorder: Option<&dyn OutputRecorder>, stream: OutputStream, bytes: &[u8]) {
+    if let Some(recorder) = recorder {
+        recorder.write(stream, bytes);
+    }
+}
+
+/// Reads the bytes that a pipe holds now, and closes the pipe at its end. `pass` gets the bytes,
+/// and how many are shown.
 fn take_from(
     stream: &mut Option<impl Read>,
     kept: &mut BoundedOutput,

@@ -11,7 +11,7 @@ use toolhold_data_dir::Way;
 use super::limits::PlacesError;
 use super::network::SharedNetwork;
 
-/// What to start. The program is searched on the `PATH` of `environment`.
+/// A command to start. The program is searched on the `PATH` of `environment`.
 #[derive(Clone, Debug)]
 pub struct Command {
     /// The program and its arguments.
@@ -40,12 +40,8 @@ impl Command {
     /// The folders where programs are searched, by their real paths: those that hold programs and
     /// nothing else. Not those that a tool could have led elsewhere.
     pub(crate) fn path_folders(&self) -> Vec<String> {
-        let value = |wanted: &str| {
-            let found = self.environment.iter().find(|(name, _)| name == wanted);
-            found.map(|(_, value)| value.as_str())
-        };
-        let home = value("HOME").map(Path::new);
-        let folders = value("PATH").unwrap_or_default().split(':').map(Path::new);
+        let home = self.variable("HOME").map(Path::new);
+        let folders = self.variable("PATH").unwrap_or_default().split(':').map(Path::new);
         folders
             .filter(|path| path.is_absolute())
             .filter_map(|path| Way::follow(path).ok())
@@ -56,9 +52,14 @@ impl Command {
             .filter_map(|path| path.into_os_string().into_string().ok())
             .collect()
     }
+
+    fn variable(&self, wanted: &str) -> Option<&str> {
+        let found = self.environment.iter().find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.as_str())
+    }
 }
 
-/// Why it wasn't started.
+/// The reason why a command wasn't started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The sandbox isn't available here.
@@ -67,7 +68,7 @@ pub enum StartError {
     /// A path that it may not see was moved each time while the sandbox was set up.
     #[error("{0}; what may not be read has to stay where it is while a command starts")]
     Moved(String),
-    /// What it may see can't be determined.
+    /// The paths that it may see can't be determined.
     #[error("{0}")]
     Places(#[from] PlacesError),
     /// The system's answer.

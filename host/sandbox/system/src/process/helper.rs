@@ -1,6 +1,6 @@
 //! Starts helper processes, with an empty environment and within limits.
 //!
-//! They are Toolhold's own helpers: the program itself, started again with one task, which confines
+//! A helper is Toolhold's own: the program itself, started again with one task, which confines
 //! itself before it reads its input.
 
 use std::io::{Read, Write};
@@ -31,22 +31,22 @@ pub struct HelperBounds {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HelperError {
-    /// It can't be started, or the communication failed.
+    /// The helper can't be started, or the communication failed.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// It reported an error.
+    /// The helper reported an error.
     #[error("{0}")]
     Failed(String),
-    /// It reported an error in its input.
+    /// The helper reported an error in its input.
     #[error("{0}")]
     Input(String),
-    /// It crashed.
+    /// The helper crashed.
     #[error("{0}")]
     Crashed(String),
-    /// It used more processor time than allowed.
+    /// The helper used more processor time than allowed.
     #[error("it took more processor time than it may")]
     ProcessorTime,
-    /// It took too long and was ended.
+    /// The helper took too long and was ended.
     #[error("it took longer than {} s", .0.as_secs())]
     Timeout(Duration),
     /// Its answer is too large.

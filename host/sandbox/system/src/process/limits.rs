@@ -39,7 +39,7 @@ pub enum PlacesError {
          what programs need of the system, they see anyway"
     )]
     Root,
-    /// What a command must not make could be made by one.
+    /// A command could make a file or folder that must stay missing.
     #[error(transparent)]
     NotKept(#[from] NotKept),
     /// A folder that can't be read.

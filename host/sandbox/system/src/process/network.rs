@@ -50,14 +50,11 @@ impl SharedNetwork {
     pub fn loopback(&self) -> io::Result<(LoopbackSide, Option<LoopbackSide>)> {
         helper::ask_about_network(&self.helper, SOCKETS, |control| {
             self.namespaces.send(control)?;
-            let side = || {
-                io::Result::Ok(LoopbackSide { socket: answer(control)?, list: answer(control)? })
-            };
-            Ok((side()?, side().ok()))
+            Ok((receive_side(control)?, receive_side(control).ok()))
         })
     }
 
-    /// What a helper needs to enter it.
+    /// The namespaces that a helper enters.
     pub(super) fn namespaces(&self) -> &NetworkNamespaces {
         &self.namespaces
     }
@@ -70,6 +67,10 @@ pub struct LoopbackSide {
     pub socket: OwnedFd,
     /// The file `/proc/net/tcp` or `tcp6` of the network: sockets that listen come first in it.
     pub list: OwnedFd,
+}
+
+fn receive_side(control: &UnixStream) -> io::Result<LoopbackSide> {
+    Ok(LoopbackSide { socket: answer(control)?, list: answer(control)? })
 }
 
 fn answer(control: &UnixStream) -> io::Result<OwnedFd> {

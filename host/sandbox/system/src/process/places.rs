@@ -25,8 +25,8 @@ use crate::confine::{
 use crate::files::Grants;
 use crate::mounts::{Mount, Mounts};
 
-/// What programs need of the system, read-only: programs and libraries, public settings, and
-/// information about processors.
+/// The parts of the system that programs need, read-only: programs and libraries, public settings,
+/// and information about processors.
 const SYSTEM: [&str; 12] = [
     "/usr",
     "/bin",
@@ -81,7 +81,7 @@ pub struct RememberedPlaces {
     pub(super) without_namespaces: AtomicBool,
     /// A helper that is prepared and waits for its command.
     pub(super) warm: WarmSlot,
-    /// What the last search for sockets found.
+    /// The result of the last search for sockets.
     pub(super) sockets: RememberedScan,
 }
 
@@ -106,7 +106,8 @@ impl Places {
         }
         let (denied, held) = self.denied(command, namespaces, &mut trees, &mounts)?;
         let state = tree_state(&trees, &denied);
-        let network = command.shared_network.clone().filter(|_| namespaces && !command.network);
+        let network =
+            if namespaces && !command.network { command.shared_network.clone() } else { None };
         let preparation = Preparation {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             sandbox: self.sandbox,
@@ -185,13 +186,12 @@ impl Places {
         mounts: &Arc<Mounts>,
     ) -> Result<(DeniedPaths, Vec<PinnedDirectory>), PlacesError> {
         let call = command.path_rules.as_deref();
-        let is_granted = |path: &Path| self.is_granted(path);
         let mut denied = DeniedPaths {
             hidden: self.also_hidden.iter().cloned().collect(),
             ..DeniedPaths::default()
         };
         if let Some(call) = call {
-            call_rules::bound(call, trees, is_granted, &mut denied);
+            call_rules::bound(call, trees, |path| self.is_granted(path), &mut denied);
         }
         let held = self.own(trees, namespaces, &mut denied)?;
         let kernels = kernel_mounts(trees, mounts);
@@ -200,12 +200,12 @@ impl Places {
         // Recognised by their names: they may not exist, or be outside of the trees. Those below
         // the trees are found later.
         retain_existing(&mut denied, trees);
-        // Without a view of their own, they can't create such a socket.
+        // Without a view of their own, commands can't create such a socket.
         let pipes =
             if namespaces { self.deny_sockets(&mut denied, kernels, mounts)? } else { Vec::new() };
         self.deny_by_rules(&mut denied, call)?;
         if let Some(call) = call {
-            call_rules::look(call, trees, is_granted, &mut denied)?;
+            call_rules::look(call, trees, |path| self.is_granted(path), &mut denied)?;
         }
         hide_pipes(pipes, trees, &mut denied)?;
         remove_covered(&mut denied);
@@ -241,14 +241,19 @@ impl Places {
 
     /// The granted directories that aren't inside of another one, and what has their paths.
     fn outer_grants(&self) -> Vec<(PathBuf, Option<Identity>)> {
-        let grants = || self.grants.rules().grants().iter().map(|grant| grant.path.as_path());
-        grants()
-            .filter(|path| !grants().any(|around| *path != around && path.starts_with(around)))
-            .map(|path| (path.to_owned(), identity(path)))
+        let grants = self.grants.rules().grants();
+        grants
+            .iter()
+            .map(|grant| &grant.path)
+            .filter(|path| {
+                !grants.iter().any(|around| **path != around.path && path.starts_with(&around.path))
+            })
+            .map(|path| (path.clone(), identity(path)))
             .collect()
     }
 
-    /// Denies what the globs and the rules about the call deny in the granted directories.
+    /// Denies the paths that the globs and the rules about the call deny in the granted
+    /// directories.
     fn deny_by_rules(
         &self,
         denied: &mut DeniedPaths,
@@ -266,19 +271,20 @@ impl Places {
         Ok(())
     }
 
-    /// The network of a session's commands, which is made if there is none. `None`: this machine
-    /// has none, and need not. Blocks.
+    /// The network of a session's commands, which is made if it is missing. `None`: this machine
+    /// can't make a network, and the sandbox may lack it. Blocks.
     ///
     /// # Errors
     ///
-    /// This machine has none, but the sandbox has to be complete.
+    /// This machine can't make a network, but the sandbox has to be complete.
     pub fn shared_network(
         &self,
         session: &SessionNetwork,
     ) -> Result<Option<Arc<SharedNetwork>>, StartError> {
-        let Some(helper) = self.helper.as_deref().filter(|_| self.tries_namespaces()) else {
+        let Some(helper) = self.helper.as_deref() else { return Ok(None) };
+        if !self.tries_namespaces() {
             return Ok(None);
-        };
+        }
         match session.get_or_make(|| SharedNetwork::make(helper)) {
             Ok(network) => Ok(Some(network)),
             Err(_) if self.sandbox == Sandbox::BestEffort => Ok(None),
@@ -308,19 +314,22 @@ impl Places {
             let access = around.map(|tree| tree.access == TreeAccess::Write).max();
             // A link in the place of the folder that it leaves would lead elsewhere.
             if own.path.ends_with("..") {
-                if let Some(folder) = own.path.parent().filter(|_| access == Some(true)) {
+                if access == Some(true)
+                    && let Some(folder) = own.path.parent()
+                {
                     held.extend(PinnedDirectory::keep_free(folder)?);
                 }
                 denied.left.insert(own.path.clone());
                 continue;
             }
             let Some(writable) = access else { continue };
-            // A missing folder or file could be made, with a configuration in it that counts from
-            // then on. What lies in another one is kept with that.
-            let is_inner = || {
-                all.iter().any(|outer| outer.path != own.path && own.path.starts_with(&outer.path))
-            };
-            if writable && !is_inner() {
+            // A missing folder or file could be made, with a configuration in it that applies from
+            // then on. A path inside another one is kept with that one.
+            if writable
+                && !all
+                    .iter()
+                    .any(|outer| outer.path != own.path && own.path.starts_with(&outer.path))
+            {
                 held.extend(PinnedDirectory::keep_free(&own.path)?);
             }
             let add = if own.secret { DeniedPaths::hide } else { DeniedPaths::freeze };
@@ -328,44 +337,44 @@ impl Places {
         }
         let roots: Vec<&Path> =
             self.grants.roots().iter().map(|root| root.path.as_path()).collect();
-        let writable = |path: &Path| {
-            view && trees
-                .iter()
-                .rfind(|tree| path.starts_with(&tree.path))
-                .is_some_and(|tree| tree.access == TreeAccess::Write)
-        };
+        let writable = if view { trees } else { &[] };
         for root in &roots {
-            // A new one only narrows, and the answer tells of it. Something in its place would be
-            // seen by every program that lists the directory.
+            // A new file of this name only narrows, and the answer tells of it. Every program that
+            // lists the directory would see something in its place.
             denied
                 .frozen
                 .extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
             let repository = Repository::find(root);
             denied.left.extend(repository.left.iter().map(|folder| folder.join("..")));
-            // The command could create what is missing, where something leads to it.
-            for folder in repository.left.iter().filter(|path| writable(path)) {
+            // The command could create a missing folder, where something leads to it.
+            for folder in repository.left.iter().filter(|path| is_writable(writable, path)) {
                 held.extend(PinnedDirectory::keep_free(folder)?);
             }
             let folder = &*repository.folder;
             let is_named = !repository.names.is_empty();
-            let kept = match is_named && writable(folder) {
-                true => PinnedDirectory::keep_free(folder)?,
-                false => None,
+            let kept = if is_named && is_writable(writable, folder) {
+                PinnedDirectory::keep_free(folder)?
+            } else {
+                None
             };
-            let part = |name| repository.part(name).filter(|path| writable(path));
             if let Some(kept) = kept {
                 denied.frozen.insert(folder.to_owned());
                 held.push(kept);
             } else {
-                if let Some(hooks) = part("hooks") {
+                if let Some(hooks) = repository.part("hooks")
+                    && is_writable(writable, hooks)
+                {
                     held.extend(PinnedDirectory::keep_free(hooks)?);
                 }
                 let is_one = is_named || folder.join("HEAD").symlink_metadata().is_ok();
-                let is_missing = |path: &&Path| is_one && path.symlink_metadata().is_err();
-                if let Some(config) = part("config").filter(is_missing) {
+                if let Some(config) = repository.part("config")
+                    && is_writable(writable, config)
+                    && is_one
+                    && config.symlink_metadata().is_err()
+                {
                     toolhold_data_dir::keep_empty(config)?;
                 }
-                if writable(folder) {
+                if is_writable(writable, folder) {
                     for hooks in repository.inner_hooks() {
                         held.extend(PinnedDirectory::keep_free(&hooks)?);
                     }
@@ -373,15 +382,25 @@ impl Places {
                 }
             }
             denied.frozen.extend(repository.names.iter().cloned());
-            let by_itself = |path: &Path| {
+            for path in repository.later.iter().filter(|path| path.exists()) {
                 let mut others = roots.iter().filter(|other| *other != root);
-                others.any(|other| other.starts_with(folder) && path.starts_with(other))
-            };
-            let later = repository.later.iter().cloned();
-            denied.frozen.extend(later.filter(|path| path.exists() && !by_itself(path)));
+                let by_itself =
+                    others.any(|other| other.starts_with(folder) && path.starts_with(other));
+                if !by_itself {
+                    denied.frozen.insert(path.clone());
+                }
+            }
         }
         Ok(held)
     }
+}
+
+/// Whether the innermost tree around a path is writable.
+fn is_writable(trees: &[Tree], path: &Path) -> bool {
+    trees
+        .iter()
+        .rfind(|tree| path.starts_with(&tree.path))
+        .is_some_and(|tree| tree.access == TreeAccess::Write)
 }
 
 fn text(path: &Path) -> String {
@@ -414,17 +433,17 @@ fn system_settings(namespaces: bool) -> Vec<PathBuf> {
 
 /// Leaves only paths that are in the trees and exist.
 fn retain_existing(denied: &mut DeniedPaths, trees: &[Tree]) {
-    let exists = |path: &PathBuf| {
-        trees.iter().any(|tree| path.starts_with(&tree.path))
-            && std::fs::symlink_metadata(path).is_ok()
-    };
-    denied.hidden.retain(exists);
-    denied.frozen.retain(exists);
+    denied.hidden.retain(|path| exists_in(trees, path));
+    denied.frozen.retain(|path| exists_in(trees, path));
     denied.left.retain(|path| path.exists());
 }
 
+fn exists_in(trees: &[Tree], path: &Path) -> bool {
+    trees.iter().any(|tree| path.starts_with(&tree.path)) && std::fs::symlink_metadata(path).is_ok()
+}
+
 /// Hides the pipes that a command may not use. Mounts don't keep a pipe from being written to, and
-/// reading from it takes what it holds.
+/// reading from a pipe empties it.
 fn hide_pipes(
     pipes: Vec<PathBuf>,
     trees: &[Tree],
@@ -444,12 +463,15 @@ fn hide_pipes(
 /// Removes paths below a hidden one, where nothing is visible.
 fn remove_covered(denied: &mut DeniedPaths) {
     let covers = denied.hidden.clone();
-    let is_visible = |path: &PathBuf| !path.ancestors().skip(1).any(|above| covers.contains(above));
-    denied.hidden.retain(is_visible);
-    denied.frozen.retain(is_visible);
+    denied.hidden.retain(|path| !is_covered(&covers, path));
+    denied.frozen.retain(|path| !is_covered(&covers, path));
 }
 
-/// What has to be as it is when the command starts.
+fn is_covered(covers: &BTreeSet<PathBuf>, path: &Path) -> bool {
+    path.ancestors().skip(1).any(|above| covers.contains(above))
+}
+
+/// The state of the trees that has to be the same when the command starts.
 fn tree_state(trees: &[Tree], denied: &DeniedPaths) -> TreeState {
     let DeniedPaths { hidden, frozen, left } = denied;
     TreeState {
@@ -460,12 +482,12 @@ fn tree_state(trees: &[Tree], denied: &DeniedPaths) -> TreeState {
     }
 }
 
-/// What has a real path now, without following a link.
+/// The object of a real path now, without following a link.
 pub(super) fn identity(path: &Path) -> Option<Identity> {
     open_itself(path.to_str()?).ok().flatten().map(|(_, _, identity)| identity)
 }
 
-/// The directories between a writable tree and what is denied in it, the outer before the inner.
+/// The directories between a writable tree and denied paths in it, the outer before the inner.
 fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> {
     let mut found = BTreeSet::new();
     // Also a tree that is granted read-only: in another place it would be writable with its

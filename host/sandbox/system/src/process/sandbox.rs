@@ -10,14 +10,14 @@ use crate::mounts::Mounts;
 
 /// The sandbox of a command.
 pub(super) struct CommandSandbox {
-    /// What a helper can set up before the command is known.
+    /// The parts that a helper can set up before the command is known.
     pub(super) preparation: Preparation,
     /// The mounts for which this holds.
     pub(super) mounts: Arc<Mounts>,
     /// The network that it shares with other commands.
     pub(super) network: Option<Arc<SharedNetwork>>,
-    /// What has to be as it is when the command starts.
+    /// The state that has to be the same when the command starts.
     pub(super) state: TreeState,
-    /// What must be held until it ends.
+    /// Directories that must be held until the command ends.
     pub(super) held: Vec<PinnedDirectory>,
 }

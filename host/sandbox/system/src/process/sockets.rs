@@ -54,16 +54,16 @@ pub(super) struct SocketScan {
     pub(super) own_names: Vec<PathBuf>,
 }
 
-/// What a search found, for the next one.
+/// The result of a search, for the next search.
 #[derive(Debug, Default)]
 pub(super) struct RememberedScan(Mutex<Option<Box<Walk>>>);
 
-/// What is searched, and what is left out.
+/// The directories of a search, and the paths that it leaves out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scope {
-    /// The directories, and what had their paths.
+    /// The directories, and the objects of their paths.
     pub(super) roots: Vec<(PathBuf, Option<Identity>)>,
-    /// What is left out: paths, with everything below them.
+    /// The paths that are left out, with everything below them.
     pub(super) passed: BTreeSet<PathBuf>,
 }
 
@@ -184,26 +184,27 @@ struct Walk {
 
 impl Walk {
     fn result(&self) -> SocketScan {
-        let listens = |path: &&PathBuf| has_listener(path);
-        let sockets = self.found.sockets.iter().filter(listens).cloned().collect();
+        let sockets =
+            self.found.sockets.iter().filter(|path| has_listener(path)).cloned().collect();
         SocketScan { sockets, ..self.found.clone() }
     }
 
     fn forget_if_unsure(&mut self) {
         let SocketScan { sockets, pipes, unreadable, own_names } = &self.found;
-        // Perhaps its directory can't be read any more, and has to be found.
-        let is_refused = |path: &PathBuf| {
-            rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::ACCESS)
-        };
+        // Perhaps the directory of a socket can't be read any more, and has to be found.
         if sockets.len() + pipes.len() + own_names.len() > MAX_NAMES
             || !unreadable.is_empty()
-            || sockets.iter().any(is_refused)
+            || sockets.iter().any(|path| {
+                rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err()
+                    == Some(Errno::ACCESS)
+            })
         {
             self.watches = None;
         }
     }
 
-    /// Looks at what the kernel says has changed. `None`: everything has to be looked through.
+    /// Looks at the names whose changes the kernel reports. `None`: everything has to be looked
+    /// through.
     fn again(&mut self) -> Option<SocketScan> {
         for path in self.watches.as_mut()?.changed()? {
             self.name(path).ok()?;
@@ -240,8 +241,12 @@ impl Walk {
         }
         let name = path.file_name().and_then(|name| CString::new(name.as_bytes()).ok());
         let (Some(folder), Some(name)) = (path.parent(), name) else { return Ok(()) };
-        let depth = self.scope.roots.iter().find_map(|(root, _)| folder.strip_prefix(root).ok());
-        let depth = depth.map_or(0, |rest| rest.components().count());
+        let depth = self
+            .scope
+            .roots
+            .iter()
+            .find_map(|(root, _)| folder.strip_prefix(root).ok())
+            .map_or(0, |rest| rest.components().count());
         let folder = match openat2(CWD, folder, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS)
         {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
@@ -262,13 +267,18 @@ impl Walk {
 
     /// Remembers a file if it is a socket or a pipe, or has one of Toolhold's own names.
     fn file(&mut self, kind: FileType, folder: &Path, name: &CStr) {
-        let path = || folder.join(OsStr::from_bytes(name.to_bytes()));
-        let is_own =
-            || OWN_NAMES.iter().any(|own| name.to_bytes().eq_ignore_ascii_case(own.as_bytes()));
+        let name = OsStr::from_bytes(name.to_bytes());
         match kind {
-            FileType::Socket if !self.scope.passes(&path()) => self.found.sockets.push(path()),
-            FileType::Fifo => self.found.pipes.push(path()),
-            FileType::RegularFile if is_own() => self.found.own_names.push(path()),
+            FileType::Socket => {
+                let path = folder.join(name);
+                if !self.scope.passes(&path) {
+                    self.found.sockets.push(path);
+                }
+            }
+            FileType::Fifo => self.found.pipes.push(folder.join(name)),
+            FileType::RegularFile if OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)) => {
+                self.found.own_names.push(folder.join(name));
+            }
             _ => {}
         }
     }
@@ -361,24 +371,25 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 /// No program notices this: connecting a datagram socket sends nothing, and it can't connect to
 /// another kind.
 fn has_listener(path: &Path) -> bool {
-    let ask = || {
-        let socket = rustix::fs::openat(
-            CWD,
-            path,
-            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        // Its name may be longer than an address.
-        let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd()))?;
-        let asking = rustix::net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None,
-        )?;
-        rustix::net::connect(&asking, &address)
-    };
-    !matches!(ask(), Err(Errno::CONNREFUSED | Errno::NOENT))
+    !matches!(connect(path), Err(Errno::CONNREFUSED | Errno::NOENT))
+}
+
+fn connect(path: &Path) -> Result<(), Errno> {
+    let socket = rustix::fs::openat(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    // The path of the socket may be longer than an address.
+    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd()))?;
+    let asking = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    rustix::net::connect(&asking, &address)
 }
 
 #[cfg(test)]

@@ -61,13 +61,14 @@ impl WarmHelper {
     }
 
     fn fits_but_for_network(&self, sandbox: &CommandSandbox) -> bool {
-        let fits = |preparation: &Preparation| {
-            *preparation == sandbox.preparation && Arc::ptr_eq(&self.mounts, &sandbox.mounts)
-        };
+        if !Arc::ptr_eq(&self.mounts, &sandbox.mounts) {
+            return false;
+        }
         let shared_network = sandbox.preparation.shared_network;
-        match self.preparation.shared_network == shared_network {
-            true => fits(&self.preparation),
-            false => fits(&Preparation { shared_network, ..self.preparation.clone() }),
+        if self.preparation.shared_network == shared_network {
+            self.preparation == sandbox.preparation
+        } else {
+            Preparation { shared_network, ..self.preparation.clone() } == sandbox.preparation
         }
     }
 }
@@ -103,19 +104,19 @@ impl NextHelper {
 }
 
 /// Starts the `next` helper and waits for the end of the one that has `ended`, on a thread of its
-/// own: nobody waits for either.
+/// own: no call waits for either.
 pub(super) fn hand_over(next: Option<NextHelper>, mut ended: Option<Child>) {
     let pid = ended.as_ref().map(Pid::from_child);
     if next.is_none() && pid.is_none() {
         return;
     }
-    let work = move || {
+    let builder = std::thread::Builder::new().name("toolhold-helper".to_owned());
+    let thread = builder.spawn(move || {
         if let Some(next) = next {
             next.start();
         }
         let _ = ended.as_mut().map(Child::wait);
-    };
-    let thread = std::thread::Builder::new().name("toolhold-helper".to_owned()).spawn(work);
+    });
     // Without a thread, the next command starts its own helper.
     if thread.is_err() && pid.is_some() {
         let _ = waitpid(pid, WaitOptions::empty());
