@@ -37,14 +37,19 @@ impl Chunk {
 /// The chunks of a text. Lines without words may be in none.
 pub fn chunks(text: &str, definitions: &[Definition]) -> Vec<Chunk> {
     let lines: Vec<&str> = text.lines().collect();
-    let number = |line: usize| u32::try_from(line).unwrap_or(u32::MAX);
-    let with_words = |(first, last): (usize, usize)| Chunk {
-        first: number(first + 1),
-        last: number(last),
-        words: words::of_lines(lines[first..last].iter().copied()),
-    };
-    let all = ranges(lines.len(), definitions).into_iter().map(with_words);
-    all.filter(|chunk| !chunk.words.is_empty()).collect()
+    ranges(lines.len(), definitions)
+        .into_iter()
+        .map(|(first, last)| Chunk {
+            first: line_number(first + 1),
+            last: line_number(last),
+            words: words::of_lines(lines[first..last].iter().copied()),
+        })
+        .filter(|chunk| !chunk.words.is_empty())
+        .collect()
+}
+
+fn line_number(line: usize) -> u32 {
+    u32::try_from(line).unwrap_or(u32::MAX)
 }
 
 /// Where the chunks begin and end: ranges of lines, from 0.
@@ -53,7 +58,8 @@ fn ranges(lines: usize, definitions: &[Definition]) -> Vec<(usize, usize)> {
         definitions.iter().map(|one| (one.start as usize).saturating_sub(1)).collect();
     begins.sort_unstable();
     let mut begins = begins.into_iter().peekable();
-    let (mut ranges, mut first) = (Vec::new(), 0);
+    let mut ranges = Vec::new();
+    let mut first = 0;
     while first < lines {
         let earliest = first + MIN_LINES;
         while begins.next_if(|begin| *begin < earliest).is_some() {}

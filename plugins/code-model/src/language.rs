@@ -56,7 +56,7 @@ const PROGRAMS: [(&str, Language); 9] = [
     ("deno", Language::TypeScript),
 ];
 
-/// What only a header of C++ has, at the beginning of a line.
+/// Words that only a header of C++ has, at the beginning of a line.
 const CPP_WORDS: [&[u8]; 8] = [
     b"class ",
     b"namespace ",
@@ -68,8 +68,8 @@ const CPP_WORDS: [&[u8]; 8] = [
     b"protected:",
 ];
 
-/// What only a header of Objective-C has, at the beginning of a line. No parser reads it: that of C
-/// would find things that aren't there.
+/// Words that only a header of Objective-C has, at the beginning of a line. No parser reads such a
+/// header: the parser of C would find things that aren't there.
 const OBJECTIVE_C_WORDS: [&[u8]; 5] =
     [b"#import ", b"@class ", b"@interface ", b"@protocol ", b"@end"];
 
@@ -165,7 +165,7 @@ impl Language {
 
     /// The language of a file with this name or path and this content, or the beginning of it: a
     /// header may be one of C++ or Objective-C, JavaScript may have types as TypeScript has, and a
-    /// script may say in its first line what runs it.
+    /// script may name its program in its first line.
     pub fn detect(path: &str, content: &[u8]) -> Option<Self> {
         match Self::from_file_name(path) {
             Some(Self::C) if path.ends_with(".h") => match content {
@@ -198,14 +198,17 @@ fn from_first_line(content: &[u8]) -> Option<Language> {
     let line = content.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line.get(..line.len().min(256))?).ok()?;
     let mut words = line.split_ascii_whitespace();
-    let name = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
-    let mut program = name(words.next()?);
+    let mut program = file_name(words.next()?);
     if program == "env" {
-        // Options and variables stand before the program.
-        program = name(words.find(|word| !word.starts_with('-') && !word.contains('='))?);
+        // Options and variables come before the program.
+        program = file_name(words.find(|word| !word.starts_with('-') && !word.contains('='))?);
     }
     let program = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     PROGRAMS.iter().find(|(known, _)| *known == program).map(|(_, language)| *language)
+}
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a parser finds in a source: definitions, references, and the words of its lines.
+//! The results of a parser for a source: definitions, references, and the words of its lines.
 //!
 //! The parsers are parts, components of their own. The plugin that searches code asks them. Both
 //! know these types, and the bytes of a question and its answer. No I/O.
@@ -24,7 +24,7 @@ pub const MAX_REFERENCES: usize = 200_000;
 /// Most bytes of a name, and of the path of a container. Longer names are left out.
 pub const MAX_NAME: usize = 256;
 
-/// What is asked of a parser beside the definitions of a source.
+/// A question to a parser, in addition to the definitions of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParserQuestion {
     /// The chunks, for an index.
@@ -33,7 +33,7 @@ pub enum ParserQuestion {
     References,
 }
 
-/// What was found in one source.
+/// The results for one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// In the order of the source.
@@ -42,7 +42,7 @@ pub struct Parsed {
     pub references: Vec<Reference>,
     /// In the order of the source. Empty unless the [`ParserQuestion`] was for them.
     pub chunks: Vec<Chunk>,
-    /// Whether a part of the source isn't valid in the language. What surrounds it was read.
+    /// Whether a part of the source isn't valid in the language. The text around it was read.
     pub has_errors: bool,
     /// Whether something was left out, since a limit was reached.
     pub limited: bool,
@@ -53,10 +53,10 @@ pub struct Parsed {
 pub struct Definition {
     /// Its own name, without that of its container.
     pub name: String,
-    /// What it is.
+    /// The kind of the definition.
     pub kind: Kind,
-    /// The names of what it stands in, from the outside in, with `.` between them. Empty: it stands
-    /// in none.
+    /// The names of its containers, from the outside in, with `.` between them. Empty: the
+    /// definition has no container.
     pub container: String,
     /// Its first line, from 1: with the attributes and modifiers that belong to it in the grammar,
     /// without the comment before it.
@@ -80,7 +80,7 @@ pub struct Reference {
     pub column: u32,
 }
 
-/// What a definition is. Languages that call it otherwise use the nearest of these.
+/// The kind of a definition. Languages with other kinds use the nearest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {

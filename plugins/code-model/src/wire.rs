@@ -41,11 +41,11 @@ impl ParserQuestion {
         input
     }
 
-    /// What a question asks for, and the source.
+    /// Reads a question and the source.
     ///
     /// # Errors
     ///
-    /// It isn't one of [`encode`](Self::encode).
+    /// The bytes aren't from [`encode`](Self::encode).
     pub fn decode(input: &[u8]) -> Result<(Self, &[u8]), String> {
         let last = input.split_last();
         let (wanted, source) =
@@ -59,13 +59,11 @@ impl ParserQuestion {
 }
 
 impl Parsed {
-    /// As bytes. What is beyond a limit is left out, and said to be.
+    /// Returns the bytes. Items beyond a limit are left out, and the bytes say so.
     pub fn encode(&self) -> Vec<u8> {
         let mut strings = Strings::default();
         let mut limited = self.limited;
         let mut items = Vec::new();
-        let fits = |text: &str| text.len() <= MAX_NAME;
-
         let definitions: Vec<&Definition> = self
             .definitions
             .iter()
@@ -127,22 +125,21 @@ impl Parsed {
     ///
     /// # Errors
     ///
-    /// They have another form, or exceed a limit.
+    /// The bytes have another form, or exceed a limit.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut bytes = Reader(bytes);
         let (flags, strings) = bytes.begin()?;
-        let string = |place: u64| string_at(&strings, place);
-
         let count = bytes.count(MAX_DEFINITIONS, 7)?;
         let mut definitions = Vec::with_capacity(count);
         let mut last = 0;
         for _ in 0..count {
-            let name = string(bytes.number()?)?.to_owned();
+            let name = string_at(&strings, bytes.number()?)?.to_owned();
             let kind = Kind::ALL.get(usize::from(bytes.byte()?));
             let kind = *kind.ok_or(Malformed("it has a kind that isn't known"))?;
-            let container = string(bytes.number()?)?.to_owned();
+            let container = string_at(&strings, bytes.number()?)?.to_owned();
             let start = bytes.distance(&mut last)?;
-            let (mut end, mut line) = (start, start);
+            let mut end = start;
+            let mut line = start;
             bytes.distance(&mut end)?;
             bytes.distance(&mut line)?;
             let column = bytes.small()?;
@@ -153,7 +150,7 @@ impl Parsed {
         let mut references = Vec::with_capacity(count);
         let mut last = 0;
         for _ in 0..count {
-            let name = string(bytes.number()?)?.to_owned();
+            let name = string_at(&strings, bytes.number()?)?.to_owned();
             let line = bytes.distance(&mut last)?;
             references.push(Reference { name, line, column: bytes.small()? });
         }
@@ -162,8 +159,11 @@ impl Parsed {
         let mut chunks = Vec::with_capacity(count);
         let mut last = 0;
         for _ in 0..count {
-            let (first, last) = (bytes.distance(&mut last)?, bytes.distance(&mut last)?);
-            let chunk = Chunk { first, last, words: bytes.string(usize::MAX)?.to_owned() };
+            let chunk = Chunk {
+                first: bytes.distance(&mut last)?,
+                last: bytes.distance(&mut last)?,
+                words: bytes.string(usize::MAX)?.to_owned(),
+            };
             if !chunk.is_valid() {
                 return Err(Malformed("a chunk is too large"));
             }
@@ -172,17 +172,21 @@ impl Parsed {
         if !bytes.0.is_empty() {
             return Err(Malformed("something follows its end"));
         }
-        let has = |flag| flags & flag != 0;
-        let (has_errors, limited) = (has(HAS_ERRORS), has(LIMITED));
-        Ok(Self { definitions, references, chunks, has_errors, limited })
+        Ok(Self {
+            definitions,
+            references,
+            chunks,
+            has_errors: flags & HAS_ERRORS != 0,
+            limited: flags & LIMITED != 0,
+        })
     }
 
-    /// The names of the definitions in these bytes, without copying anything. What stands behind
-    /// the definitions isn't read.
+    /// The names of the definitions in these bytes, without copying anything. The bytes behind the
+    /// definitions aren't read.
     ///
     /// # Errors
     ///
-    /// Those of [`decode`](Self::decode).
+    /// The errors of [`decode`](Self::decode).
     pub fn decode_names(bytes: &[u8]) -> Result<Vec<&str>, Malformed> {
         let mut bytes = Reader(bytes);
         let (_, strings) = bytes.begin()?;
@@ -197,6 +201,10 @@ impl Parsed {
         }
         Ok(names)
     }
+}
+
+fn fits(name: &str) -> bool {
+    name.len() <= MAX_NAME
 }
 
 fn string_at<'a>(strings: &[&'a str], place: u64) -> Result<&'a str, Malformed> {

@@ -70,7 +70,7 @@ pub fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|char: char| !char.is_alphanumeric() && char != '_').filter(|word| !word.is_empty())
 }
 
-/// The words of a part of a file, each once: what is put into the index.
+/// The words of a part of a file, each once, for the index.
 pub fn of_lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let mut seen = HashSet::new();
     let mut text = String::new();
@@ -85,8 +85,8 @@ pub fn of_lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     text
 }
 
-/// An identifier, or the pieces of what is longer than a word can be. Scripts without spaces
-/// between words have such: the index finds what is in them.
+/// An identifier, or the pieces of a text that is longer than a word can be. Scripts without spaces
+/// between words have such texts, and the index finds their pieces.
 fn pieces(identifier: &str) -> impl Iterator<Item = &str> {
     let mut rest = identifier;
     std::iter::from_fn(move || {
