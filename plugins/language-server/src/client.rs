@@ -44,7 +44,7 @@ pub struct Client<T> {
     last: u64,
     messages: usize,
     read: usize,
-    /// What the server is busy with.
+    /// The tasks that the server is busy with.
     tasks: BTreeSet<String>,
     /// Whether it has loaded its project, if it says that itself.
     is_quiescent: Option<bool>,
@@ -90,7 +90,7 @@ impl<T: Transport> Client<T> {
     ///
     /// # Errors
     ///
-    /// Those of every request: the server has ended, takes too long, or can't be understood.
+    /// The errors of every request: the server has ended, takes too long, or can't be understood.
     pub fn initialize(&mut self, root: &str, options: &Value) -> Result<(), LspError> {
         let root = uri(root);
         let parameters = json!({
@@ -121,8 +121,9 @@ impl<T: Transport> Client<T> {
     /// As [`initialize`](Self::initialize).
     pub fn settle(&mut self, grace: Duration, time: Duration) -> Result<bool, LspError> {
         let now = Instant::now();
-        let (grace, end) = (now + grace, (now + time).min(self.deadline));
-        while self.next_message(if self.is_loading() { end } else { grace })?.is_some() {}
+        let grace_end = now + grace;
+        let end = (now + time).min(self.deadline);
+        while self.next_message(if self.is_loading() { end } else { grace_end })?.is_some() {}
         Ok(!self.is_loading())
     }
 
@@ -137,13 +138,15 @@ impl<T: Transport> Client<T> {
     ///
     /// The server has ended.
     pub fn files_changed(&mut self, paths: &[String]) -> Result<(), LspError> {
-        // Made, and changed: it isn't known which.
-        let events = |path: &String| [1, 2].map(|kind| json!({ "uri": uri(path), "type": kind }));
-        let changes: Vec<Value> = paths.iter().flat_map(events).collect();
-        match changes.is_empty() {
-            true => Ok(()),
-            false => self.notify("workspace/didChangeWatchedFiles", json!({ "changes": changes })),
+        // The client doesn't know whether a file was made or changed, so it reports both.
+        let changes: Vec<Value> = paths
+            .iter()
+            .flat_map(|path| [1, 2].map(|kind| json!({ "uri": uri(path), "type": kind })))
+            .collect();
+        if changes.is_empty() {
+            return Ok(());
         }
+        self.notify("workspace/didChangeWatchedFiles", json!({ "changes": changes }))
     }
 
     /// Gives the server the text of a file as it is on disk, once. `language`: its name in the
@@ -157,7 +160,8 @@ impl<T: Transport> Client<T> {
             return Ok(());
         }
         if text.len() > MAX_FILE || self.open.len() >= MAX_OPEN {
-            let (size, count) = (text.len(), self.open.len());
+            let size = text.len();
+            let count = self.open.len();
             return Err(LspError::Refused(format!(
                 "{path} is {size} bytes, and {count} files are open; the limits are {MAX_FILE} and {MAX_OPEN}"
             )));
@@ -169,7 +173,7 @@ impl<T: Transport> Client<T> {
         Ok(())
     }
 
-    /// Where what stands at a position is defined.
+    /// The places where the symbol at a position is defined.
     ///
     /// # Errors
     ///
@@ -178,7 +182,7 @@ impl<T: Transport> Client<T> {
         self.request("textDocument/definition", position(path, at)).map(|answer| places(&answer))
     }
 
-    /// Where what stands at a position is used.
+    /// The places where the symbol at a position is used.
     ///
     /// # Errors
     ///
@@ -189,7 +193,7 @@ impl<T: Transport> Client<T> {
         self.request("textDocument/references", parameters).map(|answer| places(&answer))
     }
 
-    /// What stands at a position: its type and its documentation.
+    /// The type and the documentation of the symbol at a position.
     ///
     /// # Errors
     ///
@@ -223,7 +227,8 @@ impl<T: Transport> Client<T> {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": parameters }))
     }
 
-    /// Writes a message, until the client's time is over. Nobody can go on after a part of it.
+    /// Writes a message, until the client's time is over. After a part of a message, no client can
+    /// go on.
     fn send(&mut self, message: &Value) -> Result<(), LspError> {
         if self.is_half_written {
             return Err(LspError::Timeout);
@@ -271,13 +276,13 @@ impl<T: Transport> Client<T> {
     /// Waits for the next message, and heeds it if it is no answer. `None`: there was none until
     /// then.
     fn next_message(&mut self, until: Instant) -> Result<Option<Value>, LspError> {
-        let too_much = |what: String| LspError::Protocol(format!("it wrote {what}"));
         let mut has_looked = false;
         loop {
             if let Some(message) = self.frames.next()? {
                 self.messages += 1;
                 if self.messages > MAX_MESSAGES {
-                    return Err(too_much(format!("more than {MAX_MESSAGES} messages")));
+                    let reason = format!("it wrote more than {MAX_MESSAGES} messages");
+                    return Err(LspError::Protocol(reason));
                 }
                 if message.get("method").is_some() {
                     self.heed(&message)?;
@@ -292,13 +297,14 @@ impl<T: Transport> Client<T> {
             let bytes = self.transport.read(left)?;
             self.read += bytes.len();
             if self.read > MAX_READ {
-                return Err(too_much(format!("more than {} MiB", MAX_READ >> 20)));
+                let reason = format!("it wrote more than {} MiB", MAX_READ >> 20);
+                return Err(LspError::Protocol(reason));
             }
             self.frames.push(&bytes);
         }
     }
 
-    /// Notes what the server says of its work, and refuses what it asks of the client: it would
+    /// Notes the server's reports on its work, and refuses its requests to the client, which would
     /// change files, or show something.
     fn heed(&mut self, message: &Value) -> Result<(), LspError> {
         let parameters = &message["params"];

@@ -11,7 +11,7 @@ const MAX_HEADERS: usize = 4_096;
 /// Most bytes of one message.
 const MAX_MESSAGE: usize = 16 << 20;
 
-/// Splits what a server writes. The reader of JSON refuses more than 128 levels.
+/// Splits the output of a server. The reader of JSON refuses more than 128 levels.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     buffer: Vec<u8>,
@@ -23,7 +23,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Adds what was read.
+    /// Adds bytes that were read.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.taken);
         self.taken = 0;
@@ -34,7 +34,7 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// [`LspError::Protocol`]: what was read is no frame, too large, or not JSON.
+    /// [`LspError::Protocol`]: the output isn't a frame, is too large, or isn't JSON.
     pub(crate) fn next(&mut self) -> Result<Option<Value>, LspError> {
         if self.length.is_none() {
             let rest = &self.buffer[self.taken..];

@@ -58,7 +58,7 @@ pub struct Symbol {
     pub name: String,
     /// The symbol that contains it.
     pub container: Option<String>,
-    /// What it is, as a number of the protocol's list `SymbolKind`.
+    /// The kind of the symbol, as a number of the protocol's list `SymbolKind`.
     pub kind: u32,
     /// Where it is.
     pub place: Place,
@@ -68,13 +68,16 @@ pub struct Symbol {
 pub(crate) fn places(answer: &Value) -> Vec<Place> {
     let all = answer.as_array().map_or_else(|| std::slice::from_ref(answer), Vec::as_slice);
     let read = all.iter().filter_map(|place| {
-        let link = || place_at(place.get("targetUri")?, place.get("targetSelectionRange")?);
-        link().or_else(|| place_at(place.get("uri")?, place.get("range")?))
+        link_target(place).or_else(|| place_at(place.get("uri")?, place.get("range")?))
     });
     read.take(MAX_ANSWERS).collect()
 }
 
-/// The symbols in an answer: a list, or a tree of those of one file.
+fn link_target(link: &Value) -> Option<Place> {
+    place_at(link.get("targetUri")?, link.get("targetSelectionRange")?)
+}
+
+/// The symbols in an answer: a list, or a tree of the symbols of one file.
 pub(crate) fn symbols(answer: &Value, path: Option<&str>) -> Vec<Symbol> {
     let mut found = Vec::new();
     add_symbols(answer, path, None, 0, &mut found);
@@ -136,11 +139,13 @@ fn place_at(uri: &Value, range: &Value) -> Option<Place> {
 }
 
 fn in_file(path: &str, range: &Value) -> Option<Place> {
-    let position = |at: &Value| {
-        Some(Position { line: number(&at["line"])?, character: number(&at["character"])? })
-    };
-    let (start, end) = (position(&range["start"])?, position(&range["end"])?);
+    let start = position(&range["start"])?;
+    let end = position(&range["end"])?;
     Some(Place { path: path.to_owned(), start, end })
+}
+
+fn position(at: &Value) -> Option<Position> {
+    Some(Position { line: number(&at["line"])?, character: number(&at["character"])? })
 }
 
 fn number(value: &Value) -> Option<u32> {
@@ -165,10 +170,11 @@ pub(crate) fn uri(path: &str) -> String {
     uri
 }
 
-/// The absolute path of a URI. `None`: it is of no file of this machine.
+/// The absolute path of a URI. `None`: the URI isn't of a file of this machine.
 fn path(uri: &str) -> Option<String> {
     let encoded = uri.strip_prefix("file://").filter(|path| path.starts_with('/'))?;
-    let (mut bytes, mut rest) = (Vec::new(), encoded.bytes());
+    let mut bytes = Vec::new();
+    let mut rest = encoded.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
             b'%' => {

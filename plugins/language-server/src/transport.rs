@@ -8,7 +8,7 @@ use toolhold_sdk::service::Connection;
 
 /// The standard input and output of a server.
 pub trait Transport {
-    /// Waits for output, at most this long. Empty: there is none yet.
+    /// Waits for output, at most this long. Empty: there is no output yet.
     ///
     /// # Errors
     ///
@@ -36,23 +36,23 @@ impl Transport for Connection {
         let written = usize::try_from(Self::write(self, bytes)).unwrap_or(usize::MAX);
         // The host gives up after seconds, or else at once: the server has closed its standard
         // input.
-        let is_closed = || begun.elapsed() < Duration::from_secs(1);
-        let is_over = written < bytes.len() && (is_closed() || self.has_ended());
+        let is_over =
+            written < bytes.len() && (begun.elapsed() < Duration::from_secs(1) || self.has_ended());
         if is_over { Err(LspError::Ended) } else { Ok(written) }
     }
 }
 
-/// Why a server didn't answer.
+/// The reason why a server didn't answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LspError {
-    /// It has ended.
+    /// The server has ended.
     Ended,
-    /// It took too long.
+    /// The server took too long.
     Timeout,
-    /// It doesn't keep to the protocol, or wrote too much. Nothing that it says can be used any
-    /// more.
+    /// The server doesn't keep to the protocol, or wrote too much. Its further output can't be
+    /// used.
     Protocol(String),
-    /// It refused the request, with this message.
+    /// The server refused the request, with this message.
     Refused(String),
 }
 
