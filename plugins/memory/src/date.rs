@@ -21,7 +21,8 @@ pub(crate) fn day(seconds: i64) -> String {
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * of_year + 2) / 153;
-    let (day, month) = (of_year - (153 * shifted + 2) / 5 + 1, (shifted + 2) % 12 + 1);
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = (shifted + 2) % 12 + 1;
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
 }
@@ -30,7 +31,7 @@ pub(crate) fn day(seconds: i64) -> String {
 ///
 /// # Errors
 ///
-/// It is neither.
+/// The text has another form.
 pub(crate) fn parse(name: &str, text: &str, ends: bool) -> Result<i64, Failure> {
     parse_text(text.trim(), ends).ok_or_else(|| {
         Failure::invalid(format!(
@@ -46,8 +47,9 @@ fn parse_text(text: &str, ends: bool) -> Option<i64> {
         None => (text, None),
     };
     let mut parts = date.splitn(3, '-');
-    let (year, month, day) =
-        (number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?);
+    let year = number(parts.next()?, 4)?;
+    let month = number(parts.next()?, 2)?;
+    let day = number(parts.next()?, 2)?;
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
@@ -67,7 +69,8 @@ fn parse_text(text: &str, ends: bool) -> Option<i64> {
     // Parts of a second make no difference.
     let clock = clock.split('.').next()?;
     let mut parts = clock.splitn(3, ':');
-    let (hour, minute) = (number(parts.next()?, 2)?, number(parts.next()?, 2)?);
+    let hour = number(parts.next()?, 2)?;
+    let minute = number(parts.next()?, 2)?;
     let second = parts.next().map_or(Some(0), |part| number(part, 2))?;
     let offset = match offset.split_at_checked(1)? {
         ("Z" | "z", "") => 0,

@@ -12,7 +12,7 @@ pub(crate) const MAX_CONTENT: usize = 4096;
 /// Most characters of a key.
 const MAX_KEY: usize = 64;
 
-/// What keys begin with that are made of the content, and how many digits follow.
+/// The beginning of keys that are made of the content, and the number of digits that follow.
 const MADE: &str = "m-";
 const MADE_DIGITS: usize = 12;
 
@@ -23,7 +23,7 @@ pub(crate) struct Origin {
     pub(crate) time: i64,
     /// The ID of the call, as in the audit.
     pub(crate) call: String,
-    /// What the caller came by.
+    /// The front end of the caller.
     pub(crate) front_end: String,
     /// The agent that called, unless it was the primary one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,10 @@ impl Entry {
 
 /// The content in the text of a document.
 pub(crate) fn content(text: &str, keyed: bool) -> &str {
-    text.split_once('\n').filter(|_| keyed).map_or(text, |(_, content)| content)
+    match text.split_once('\n') {
+        Some((_, content)) if keyed => content,
+        _ => text,
+    }
 }
 
 /// The text of a document.
@@ -118,15 +121,14 @@ pub(crate) fn is_chosen(key: &str) -> bool {
     !digits.is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
-/// Checks a key. It has no spaces, so that it is no sentence in an answer.
+/// Checks a key. A key has no spaces, so that it can't be a sentence in an answer.
 ///
 /// # Errors
 ///
-/// It is empty, too long, or has other characters.
+/// The key is empty, too long, or has other characters.
 pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
-    let is_valid = |c: &char| c.is_ascii_alphanumeric() || "._-/".contains(*c);
     let length = key.chars().count();
-    let wrong = match key.chars().find(|c| !is_valid(c)) {
+    let wrong = match key.chars().find(|c| !(c.is_ascii_alphanumeric() || "._-/".contains(*c))) {
         // The host has removed a secret before.
         Some('[') if key.contains("[REDACTED:") => "looks like a secret".to_owned(),
         Some(wrong) => format!("has {wrong:?}"),
@@ -141,8 +143,8 @@ pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
 
 /// A short name of a content, the same for the same content.
 pub(crate) fn digest(content: &str) -> String {
-    // FNV-1a of 128 bits: nobody gains anything by two contents with one name, since each stays in
-    // its own scope.
+    // FNV-1a of 128 bits is enough: an attacker gains nothing from two contents with one name,
+    // since each stays in its own scope.
     let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
     for byte in content.bytes() {
         hash = (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);

@@ -74,14 +74,12 @@ impl Tool for Save {
         };
         check_key(&key)?;
         let whole = format!("{prefix}{key}");
-        // Who has untrusted text and saves the same changes no trusted entry.
-        let trusted = |whole: &str| match caller.untrusted {
-            true => trusted_origin(whole, content),
-            false => Ok(None),
-        };
-        let kept = trusted(&whole)?;
-        let is_other = |own: &Category| known_category.flatten().is_some_and(|one| one != *own);
-        let stays_in = kept.as_ref().map(|kept| kept.category).filter(is_other);
+        // A caller with untrusted text that saves the same content changes no trusted entry.
+        let kept = if caller.untrusted { trusted_origin(&whole, content)? } else { None };
+        let stays_in = kept
+            .as_ref()
+            .map(|kept| kept.category)
+            .filter(|own| known_category.flatten().is_some_and(|one| one != *own));
         let origin = kept.unwrap_or_else(|| Origin {
             time: date::now(),
             call: call.id(),
@@ -104,7 +102,8 @@ impl Tool for Save {
         let mut text = format!("Stored memory: {key}");
         for other in known.into_iter().filter(|known| *known != whole) {
             let name = other.strip_prefix(&prefix).unwrap_or(&other);
-            let notice = match trusted(&other)? {
+            let trusted = if caller.untrusted { trusted_origin(&other, content)? } else { None };
+            let notice = match trusted {
                 Some(_) => {
                     format!("`{name}` has the same content, and stays, since it is trusted.")
                 }
@@ -147,16 +146,17 @@ impl Tool for Save {
 fn full(error: HostError) -> Failure {
     let is_full = error.code == "limit";
     let failure = Failure::from(error);
-    match is_full {
-        true => failure.with_suggestion(
+    if is_full {
+        failure.with_suggestion(
             "Forget what no longer counts with memory_forget. A person does that with `toolhold memory delete`.",
-        ),
-        false => failure,
+        )
+    } else {
+        failure
     }
 }
 
 /// The origin of an entry, if it has this very content and is trusted, perhaps since a person has
-/// vouched for it. Who says the same again, by any name, doesn't change that.
+/// vouched for it. A second entry with the same content, by any name, doesn't change that.
 fn trusted_origin(whole: &str, content: &str) -> Result<Option<Origin>, HostError> {
     let Some(known) = index::get(&[whole.to_owned()])?.pop().flatten() else { return Ok(None) };
     let origin: Option<Origin> = serde_json::from_slice(&known.data).ok();

@@ -1,4 +1,4 @@
-//! Who finds an entry of the memory again, by the beginning of its key.
+//! The callers that find an entry of the memory again, by the beginning of its key.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,7 +29,7 @@ impl Scope {
         }
     }
 
-    /// What the keys of its entries begin with. The user stands in each, so that two principals
+    /// The beginning of the keys of its entries. Each key contains the user, so that two principals
     /// share nothing.
     pub(crate) fn prefix(self, caller: &Caller) -> String {
         let Caller { user, project, session, .. } = caller;

@@ -57,11 +57,8 @@ impl Tool for Search {
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
         let limit = arguments.limit.unwrap_or(5).clamp(1, MAX_LIMIT) as usize;
-        let time = |name: &str, text: &Option<String>, ends: bool| {
-            text.as_deref().map(|text| date::parse(name, text, ends)).transpose()
-        };
-        let since = time("since", &arguments.since, false)?;
-        let until = time("until", &arguments.until, true)?;
+        let since = time("since", arguments.since.as_deref(), false)?;
+        let until = time("until", arguments.until.as_deref(), true)?;
         let is_dated = since.is_some() || until.is_some();
         let category = match arguments.category.as_deref().map(str::trim) {
             None | Some("") => None,
@@ -104,18 +101,16 @@ impl Tool for Search {
         if vector.is_some() {
             hits = vectors::merged(hits, near);
         }
-        let is_in_time = |entry: &Entry| {
-            since.is_none_or(|since| entry.origin.time >= since)
-                && until.is_none_or(|until| entry.origin.time <= until)
-        };
         let mut found = Vec::new();
         for batch in hits.chunks(BATCH) {
             let keys: Vec<String> = batch.iter().map(|(_, hit)| hit.key.clone()).collect();
             for ((scope, hit), document) in batch.iter().zip(index::get(&keys)?) {
-                // An entry that was deleted meanwhile is none.
+                // A missing entry was deleted meanwhile.
                 let Some(document) = document else { continue };
                 let entry = Entry::read(document, *scope, &scope.prefix(&caller));
-                if is_in_time(&entry) && found.len() < limit {
+                let is_in_time = since.is_none_or(|since| entry.origin.time >= since)
+                    && until.is_none_or(|until| entry.origin.time <= until);
+                if is_in_time && found.len() < limit {
                     found.push((entry, hit.clone()));
                 }
             }
@@ -129,6 +124,10 @@ impl Tool for Search {
             None => output,
         })
     }
+}
+
+fn time(name: &str, text: Option<&str>, ends: bool) -> Result<Option<i64>, Failure> {
+    text.map(|text| date::parse(name, text, ends)).transpose()
 }
 
 /// The beginning of a query, as long as the host takes one.
@@ -151,7 +150,8 @@ fn shown(found: &[(Entry, Hit)]) -> Output {
             (true, false) => "found by words",
             (false, false) => "found by time",
         };
-        let (day, category) = (date::day(origin.time), origin.category.as_str());
+        let day = date::day(origin.time);
+        let category = origin.category.as_str();
         let scope = scope.as_str();
         let number = number + 1;
         if origin.untrusted {

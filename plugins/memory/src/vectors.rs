@@ -20,7 +20,8 @@ const LATER: usize = 32;
 /// Entries that are looked through for such ones, in each scope.
 const LISTED: usize = 20_000;
 
-/// How near an entry has to be at least, as a cosine. What is farther has nothing to do with it.
+/// The least nearness of an entry, as a cosine. An entry that is farther away is about something
+/// else.
 const LEAST: f64 = 0.2;
 
 /// Reciprocal rank fusion: an entry gets `1 / (RANK + its place)` from each ranking.
@@ -74,7 +75,10 @@ pub(crate) fn make_later_ones(caller: &Caller) -> Result<usize, HostError> {
 /// The vector of a query, with the tag of the entries that it can be compared with. `Ok(None)`:
 /// there is no model, or nothing is asked.
 pub(crate) fn of_query(words: &str) -> Result<Option<(Vec<i8>, String)>, String> {
-    let Some(model) = embeddings::model().filter(|_| !words.is_empty()) else { return Ok(None) };
+    let Some(model) = embeddings::model() else { return Ok(None) };
+    if words.is_empty() {
+        return Ok(None);
+    }
     let vectors = embeddings::embed(&[cut(words)]).map_err(|error| error.message)?;
     Ok(vectors.into_iter().next().map(|vector| (vector, tag(&model))))
 }
