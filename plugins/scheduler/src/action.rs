@@ -17,7 +17,7 @@ pub(crate) const ARGUMENTS: (&str, &[&str]) = ("arguments", &["args", "input"]);
 /// The tool that runs a command.
 const SHELL: &str = "bash";
 
-/// What is asked for. Exactly one of `tool`, `prompt` and `command` is given.
+/// The work that a caller asks for. Exactly one of `tool`, `prompt` and `command` is given.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) tool: Option<String>,
@@ -37,7 +37,7 @@ impl Wanted {
     ///
     /// # Errors
     ///
-    /// It is neither one call nor one prompt.
+    /// The work is neither one call nor one prompt.
     pub(crate) fn action(self) -> Result<Action, Failure> {
         match (self.tool, self.prompt, self.command) {
             (Some(tool), None, None) => {

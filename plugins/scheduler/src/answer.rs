@@ -1,4 +1,4 @@
-//! Describes tasks and runs in answers. What was kept is untrusted text.
+//! Describes tasks and runs in answers. Kept texts are untrusted.
 
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ const SHOWN: usize = 500;
 /// Missed times of a run that are counted for certain; there may be more.
 const ALL_COUNTED: u32 = 99;
 
-/// An answer of what was kept. A run's output may be a page, and a prompt what a model wrote after
-/// it had read one: nobody may take it for the host's or the user's words.
+/// An answer of kept texts. A run's output may be a page, and a prompt may be the text of a model
+/// that has read a page. So the answer must not look like the host's or the user's words.
 pub(crate) fn stored(text: String) -> Output {
     Output::from(Content::untrusted(text))
 }

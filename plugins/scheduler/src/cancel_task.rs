@@ -39,10 +39,10 @@ impl Tool for CancelTask {
 ///
 /// There is no such task, or it can't be removed.
 pub(crate) fn cancel(name: &str) -> Result<Output, Failure> {
-    match schedule::remove(name)? {
-        true => Ok(Output::text(format!("The task {name:?} is removed.\n"))),
-        false => Err(unknown(name)),
+    if !schedule::remove(name)? {
+        return Err(unknown(name));
     }
+    Ok(Output::text(format!("The task {name:?} is removed.\n")))
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use crate::answer;
 use crate::schedule_periodic::Missed;
 use crate::times::{Given, Times};
 
-/// Bytes of a call's ID in the name of a task that got none.
+/// Bytes of a call's ID in the name of a task without a name.
 const NAME: usize = 32;
 
-/// What a task is made of.
+/// The inputs of a new task.
 pub(crate) struct NewTask {
-    /// `None`: it gets one.
+    /// `None`: the task gets a name.
     pub(crate) name: Option<String>,
     pub(crate) given: Given,
     pub(crate) zone: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct NewTask {
     pub(crate) wanted: Wanted,
 }
 
-/// What kind of work a task is.
+/// The kind of work of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum JobType {
@@ -99,7 +99,7 @@ pub(crate) fn change(name: &str, change: Change) -> Result<Output, Failure> {
         return Err(Failure::invalid("the patch changes nothing"));
     }
     // A task that replaces another one isn't paused.
-    let enabled = enabled.or(Some(false).filter(|_| paused && is_changed));
+    let enabled = if enabled.is_none() && paused && is_changed { Some(false) } else { enabled };
     if let Some(enabled) = enabled {
         schedule::pause(name, !enabled)?;
     }

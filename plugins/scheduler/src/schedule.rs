@@ -86,7 +86,7 @@ enum Action {
 }
 
 impl Arguments {
-    /// What is meant. `cron_add`, `cron_update` and `cron_run` have no action.
+    /// The action of a call. `cron_add`, `cron_update` and `cron_run` don't name it.
     fn action(&self, is_new: bool) -> Action {
         match self.action {
             Some(action) => action,
@@ -94,6 +94,12 @@ impl Arguments {
             None if is_new => Action::Create,
             None => Action::Run,
         }
+    }
+
+    fn required_name(&self) -> Result<&str, Failure> {
+        self.name.as_deref().ok_or_else(|| {
+            Failure::invalid("name is missing").with_suggestion("list_tasks lists the names.")
+        })
     }
 }
 
@@ -131,7 +137,7 @@ impl Tool for Schedule {
         let action = arguments.action(is_new);
         let makes = matches!(action, Action::Create | Action::Add | Action::Once);
         if is_new && !makes || arguments.patch.is_some() && action != Action::Update {
-            // What it doesn't use must not be approved as if it counted.
+            // A person must not approve arguments that have no effect.
             return Err(Failure::invalid(
                 "run, pause, resume, list and cancel take no more than a name",
             )
@@ -146,27 +152,23 @@ impl Tool for Schedule {
             let Arguments { name, zone, missed, job_type, .. } = arguments;
             return make(NewTask { name, given, zone, missed, job_type, wanted }, call);
         }
-        let name = || {
-            arguments.name.as_deref().ok_or_else(|| {
-                Failure::invalid("name is missing").with_suggestion("list_tasks lists the names.")
-            })
-        };
         let (known, now) = match action {
             Action::List => return list(arguments.name.as_deref(), None),
-            Action::Cancel => return cancel(name()?),
-            Action::Pause => (schedule::pause(name()?, true)?, "is paused"),
-            Action::Resume => (schedule::pause(name()?, false)?, "is resumed"),
+            Action::Cancel => return cancel(arguments.required_name()?),
+            Action::Pause => (schedule::pause(arguments.required_name()?, true)?, "is paused"),
+            Action::Resume => (schedule::pause(arguments.required_name()?, false)?, "is resumed"),
             Action::Update => {
                 let patch = arguments.patch.take().unwrap_or_default();
                 let name = arguments.name.take().unwrap_or_default();
                 return change(&name, patch);
             }
-            _ => (schedule::run_soon(name()?)?, "runs as soon as possible"),
+            _ => (schedule::run_soon(arguments.required_name()?)?, "runs as soon as possible"),
         };
-        match known {
-            true => Ok(Output::text(format!("The task {:?} {now}.\n", name()?))),
-            false => Err(unknown(name()?)),
+        let name = arguments.required_name()?;
+        if !known {
+            return Err(unknown(name));
         }
+        Ok(Output::text(format!("The task {name:?} {now}.\n")))
     }
 }
 

@@ -59,40 +59,44 @@ impl Given {
 
     /// # Errors
     ///
-    /// It isn't a cron expression.
+    /// The time isn't a cron expression.
     pub(crate) fn check_repeats(&self) -> Result<(), Failure> {
-        match self.run_at.is_some() || self.delay.is_some() {
-            false => Ok(()),
-            true => Err(Failure::invalid("add makes a task that repeats")
-                .with_suggestion("Give expression, or use the action once.")),
+        if self.run_at.is_some() || self.delay.is_some() {
+            return Err(Failure::invalid("add makes a task that repeats")
+                .with_suggestion("Give expression, or use the action once."));
         }
+        Ok(())
     }
 
     /// # Errors
     ///
-    /// It isn't a time or a duration.
+    /// The time isn't a time or a duration.
     pub(crate) fn check_once(&self) -> Result<(), Failure> {
-        let repeats = |form: &Value| !matches!(form["kind"].as_str(), Some("at" | "after"));
-        match self.cron.is_some() || self.schedule.as_ref().is_some_and(repeats) {
-            false => Ok(()),
-            true => Err(Failure::invalid("once makes a task that runs once")
-                .with_suggestion("Give run_at or delay, or use the action add.")),
+        let repeats = self
+            .schedule
+            .as_ref()
+            .is_some_and(|form| !matches!(form["kind"].as_str(), Some("at" | "after")));
+        if self.cron.is_some() || repeats {
+            return Err(Failure::invalid("once makes a task that runs once")
+                .with_suggestion("Give run_at or delay, or use the action add."));
         }
+        Ok(())
     }
 
     /// # Errors
     ///
-    /// There is none or more than one, or it has another form.
+    /// There is no time or more than one, or the time has another form.
     pub(crate) fn times(self) -> Result<Times, Failure> {
         if self.count() > 1 {
             return Err(Failure::invalid("more than one time is given")
                 .with_suggestion("Give one of expression, run_at, delay and schedule."));
         }
-        let times = |kind, when| Ok(Times { kind, when, zone: None });
         match (self.schedule, self.cron, self.run_at.or(self.delay)) {
-            (Some(Value::String(cron)), ..) | (None, Some(cron), _) => times("cron", cron),
+            (Some(Value::String(cron)), ..) | (None, Some(cron), _) => {
+                Ok(Times { kind: "cron", when: cron, zone: None })
+            }
             (Some(form), ..) => read(form),
-            (None, None, Some(when)) => times("once", when),
+            (None, None, Some(when)) => Ok(Times { kind: "once", when, zone: None }),
             (None, None, None) => Err(Failure::invalid("it isn't said when it runs")
                 .with_suggestion("Give a cron expression, a time or a duration.")),
         }
