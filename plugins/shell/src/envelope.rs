@@ -18,7 +18,7 @@ const BACKSPACE: char = '\u{8}';
 const BELL: char = '\u{7}';
 const STRING_END: char = '\u{9c}';
 
-/// The control characters that stay beside those of lines.
+/// The control characters that stay in addition to those of lines.
 const STEERING: [char; 4] = [ESCAPE, BACKSPACE, BELL, STRING_END];
 
 /// The result of a command, for programs. It is stable: fields may be added, but never change.
@@ -42,8 +42,13 @@ pub(crate) struct Envelope {
 impl Envelope {
     /// A command that goes on as a job.
     pub(crate) fn of_job(id: String) -> Self {
-        let (stdout, stderr) = (String::new(), String::new());
-        Self { stdout, stderr, exit_code: 0, truncated: false, job: Some(id) }
+        Self {
+            stdout: String::new(),
+            stderr: String::new(),
+            exit_code: 0,
+            truncated: false,
+            job: Some(id),
+        }
     }
 
     pub(crate) fn new(finished: &Finished) -> Self {
@@ -83,9 +88,7 @@ fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
     let mut text = String::with_capacity(bytes.len());
     let mut chunks = bytes.utf8_chunks().peekable();
     while let Some(chunk) = chunks.next() {
-        let kept =
-            |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t') || STEERING.contains(&c);
-        text.extend(chunk.valid().chars().map(|c| if kept(c) { c } else { '\u{fffd}' }));
+        text.extend(chunk.valid().chars().map(|c| if is_kept(c) { c } else { '\u{fffd}' }));
         // A character of which only a part was kept is left out.
         let invalid = chunk.invalid();
         let cut_through = truncated
@@ -102,6 +105,10 @@ fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
     let cut = text.len() > MAX_OUTPUT;
     text.truncate(text.floor_char_boundary(MAX_OUTPUT));
     (text, truncated || cut)
+}
+
+fn is_kept(c: char) -> bool {
+    !c.is_control() || matches!(c, '\n' | '\r' | '\t') || STEERING.contains(&c)
 }
 
 #[cfg(test)]
