@@ -48,12 +48,10 @@ impl Tool for CreateDirectory {
 /// Creates a directory and its missing parent directories.
 pub(crate) fn make_with_parents(path: &str) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| {
-        let in_the_way = || {
-            std::path::Path::new(path)
-                .ancestors()
-                .find(|above| fs::symlink_metadata(above).is_ok_and(|meta| !meta.is_dir()))
-        };
-        match in_the_way() {
+        let in_the_way = std::path::Path::new(path)
+            .ancestors()
+            .find(|above| fs::symlink_metadata(above).is_ok_and(|meta| !meta.is_dir()));
+        match in_the_way {
             Some(file)
                 if matches!(
                     error.kind(),

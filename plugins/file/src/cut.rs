@@ -7,13 +7,14 @@ const MAX_WORD: usize = 128;
 /// The length of `shown` without a last word that continues in `rest`. The beginning of a
 /// credential isn't recognised as a secret, but reveals most of it.
 pub(crate) fn without_unfinished(shown: &[u8], rest: &[u8]) -> usize {
-    let of_word = |byte: &&u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~')
-    };
-    let word = shown.iter().rev().take(MAX_WORD + 1).take_while(of_word).count();
-    let ends = rest.first().is_some_and(|byte| !of_word(&byte));
+    let word =
+        shown.iter().rev().take(MAX_WORD + 1).take_while(|byte| is_word_byte(**byte)).count();
+    let ends = rest.first().is_some_and(|byte| !is_word_byte(*byte));
     if ends || word > MAX_WORD { shown.len() } else { shown.len() - word }
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~')
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `delete_path`: deletes a file, a link, or a directory with everything in it.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,17 +50,15 @@ impl Tool for DeletePath {
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
         let Arguments { path, recursive } = arguments;
-        let deleting =
-            |error| nearby::suggest_names(Failure::io(format!("deleting {path}"), &error), &path);
-        let meta = fs::symlink_metadata(&path).map_err(deleting)?;
+        let meta = fs::symlink_metadata(&path).map_err(|error| not_deleted(&path, &error))?;
         if !meta.is_dir() {
-            fs::remove_file(&path).map_err(deleting)?;
+            fs::remove_file(&path).map_err(|error| not_deleted(&path, &error))?;
             let what = if meta.is_symlink() { "the link " } else { "" };
             return Output::text(format!("Deleted {what}{path}."))
                 .with_structured(&Answer { deleted: 1 });
         }
         if recursive != Some(true) {
-            return match fs::remove_dir(&path).map_err(deleting) {
+            return match fs::remove_dir(&path).map_err(|error| not_deleted(&path, &error)) {
                 Err(failure) if failure.code.as_deref() == Some("not-empty") => {
                     Err(not_empty_failure(&path))
                 }
@@ -71,7 +69,7 @@ impl Tool for DeletePath {
                 }
             };
         }
-        check(&path).map_err(deleting)?;
+        check(&path).map_err(|error| not_deleted(&path, &error))?;
         let deleted = remove(&path, call)?;
         let below = entries(deleted - 1);
         Output::text(format!("Deleted {path} and the {below} in it."))
@@ -85,9 +83,14 @@ pub(crate) fn check(path: &str) -> std::io::Result<()> {
     fs::rename(path, path)
 }
 
+fn not_deleted(path: &str, error: &io::Error) -> Failure {
+    nearby::suggest_names(Failure::io(format!("deleting {path}"), error), path)
+}
+
 /// Deletes a directory with everything in it. Returns the number of deleted entries.
 pub(crate) fn remove(path: &str, call: &Call) -> Result<u64, Failure> {
-    let (mut deleted, mut reported) = (0, 0);
+    let mut deleted = 0;
+    let mut reported = 0;
     let removed = tree::remove(Path::new(path), &mut |count| {
         deleted = count;
         if count >= reported + STRIDE {

@@ -69,8 +69,8 @@ impl Tool for FindPath {
             files_only: true,
             max_depth: None,
         };
-        let found = search::find(&scope, limit.or(max_results).unwrap_or(DEFAULT_LIMIT).max(1));
-        let found = found.map_err(|error| nearby::suggest_names(error.into(), &root))?;
+        let found = search::find(&scope, limit.or(max_results).unwrap_or(DEFAULT_LIMIT).max(1))
+            .map_err(|error| nearby::suggest_names(error.into(), &root))?;
         let paths = PathShortener::new();
         let mut text: String =
             found.items.iter().flat_map(|entry| [paths.show(&entry.path), "\n".into()]).collect();

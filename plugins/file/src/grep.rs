@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope, SearchError};
+use toolhold_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope};
 use toolhold_sdk::{Call, Failure, Output, Promises, Subject, Tool, add_notice};
 
 use crate::hidden;
@@ -91,8 +91,10 @@ impl Tool for Grep {
                 .with_suggestion("Use find_path to list files, or read to see one."));
         }
         let root = paths::or_working_directory(arguments.path)?;
-        let include = arguments.include.as_deref();
-        let include = include.map(|glob| glob.strip_prefix("./").unwrap_or(glob).to_owned());
+        let include = arguments
+            .include
+            .as_deref()
+            .map(|glob| glob.strip_prefix("./").unwrap_or(glob).to_owned());
         let hidden = arguments.hidden.unwrap_or(false);
         let scope = Scope {
             root: root.clone(),
@@ -115,11 +117,11 @@ impl Tool for Grep {
         };
         let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT).max(1);
         let paths = PathShortener::new();
-        let failed = |error: SearchError| nearby::suggest_names(error.into(), &root);
         let (mut text, found, ending, skipped, searched) =
             match arguments.mode.unwrap_or(Mode::Content) {
                 Mode::Content => {
-                    let lines = search::grep(&scope, &pattern, limit).map_err(failed)?;
+                    let lines = search::grep(&scope, &pattern, limit)
+                        .map_err(|error| nearby::suggest_names(error.into(), &root))?;
                     let matches = lines.items.iter().filter(|line| line.is_match).count() as u64;
                     let found = Answer {
                         matches,
@@ -135,7 +137,8 @@ impl Tool for Grep {
                     )
                 }
                 mode => {
-                    let counts = search::count(&scope, &pattern, limit).map_err(failed)?;
+                    let counts = search::count(&scope, &pattern, limit)
+                        .map_err(|error| nearby::suggest_names(error.into(), &root))?;
                     let matches = counts.items.iter().map(|(_, count)| count).sum();
                     let found = Answer {
                         matches,

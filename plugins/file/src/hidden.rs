@@ -15,7 +15,7 @@ pub(crate) fn with_hidden(glob: Option<String>) -> Vec<String> {
     globs
 }
 
-/// What to try when nothing was found.
+/// Advice for a search that found nothing.
 pub(crate) fn not_searched(hidden: bool) -> &'static str {
     if hidden {
         "What .gitignore excludes was left out."

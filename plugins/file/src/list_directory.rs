@@ -63,20 +63,21 @@ fn listing(root: &str, entries: &[Entry]) -> String {
     if entries.is_empty() {
         return format!("{root} is empty.\n");
     }
-    let name = |entry: &Entry| {
-        one_line(paths::below(root, &entry.path).unwrap_or(&entry.path)).into_owned()
-    };
     let mut lines: Vec<(u8, String)> = entries
         .iter()
         .map(|entry| match entry.kind {
-            Kind::Directory => (0, format!("[dir] {}/\n", name(entry))),
-            Kind::File => (1, format!("[file] {}  {}\n", name(entry), size(entry.size))),
-            Kind::Symlink => (2, format!("[symlink] {}\n", name(entry))),
-            Kind::Other => (3, format!("[other] {}\n", name(entry))),
+            Kind::Directory => (0, format!("[dir] {}/\n", name(root, entry))),
+            Kind::File => (1, format!("[file] {}  {}\n", name(root, entry), size(entry.size))),
+            Kind::Symlink => (2, format!("[symlink] {}\n", name(root, entry))),
+            Kind::Other => (3, format!("[other] {}\n", name(root, entry))),
         })
         .collect();
     lines.sort_by_key(|line| line.0);
     lines.into_iter().map(|line| line.1).collect()
+}
+
+fn name(root: &str, entry: &Entry) -> String {
+    one_line(paths::below(root, &entry.path).unwrap_or(&entry.path)).into_owned()
 }
 
 #[cfg(test)]

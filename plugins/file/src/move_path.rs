@@ -52,10 +52,9 @@ impl Tool for MovePath {
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
         let Arguments { source, destination, overwrite } = arguments;
-        let failed =
-            |error: &io::Error| Failure::io(format!("moving {source} to {destination}"), error);
-        let meta = fs::symlink_metadata(&source)
-            .map_err(|error| nearby::suggest_names(failed(&error), &source))?;
+        let meta = fs::symlink_metadata(&source).map_err(|error| {
+            nearby::suggest_names(not_moved(&source, &destination, &error), &source)
+        })?;
         let replaced = transfer::prepare_destination(
             &source,
             meta.is_dir(),
@@ -72,7 +71,7 @@ impl Tool for MovePath {
             Err(error) if meta.is_dir() && error.kind() == ErrorKind::InvalidInput => {
                 return Err(transfer::into_itself_failure(&source, &destination));
             }
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(not_moved(&source, &destination, &error)),
         };
         let how = if replaced { ", which it replaced" } else { "" };
         Output::text(format!("Moved {source} to {destination}{how}."))
@@ -89,8 +88,6 @@ fn copy_and_delete(
     destination: &str,
     call: &Call,
 ) -> Result<(), Failure> {
-    let failed =
-        |error: io::Error| Failure::io(format!("moving {source} to {destination}"), &error);
     let temporary = if meta.is_dir() {
         let (temporary, copied) =
             transfer::copy_directory(source, destination, &Survey::new(source)?, true, call)?;
@@ -105,13 +102,16 @@ fn copy_and_delete(
         }
         temporary
     } else if meta.is_symlink() {
-        let points_to =
-            rustix::fs::readlink(source, Vec::new()).map_err(|errno| failed(errno.into()))?;
-        Temporary::link(Path::new(destination), &points_to).map_err(failed)?
+        let points_to = rustix::fs::readlink(source, Vec::new())
+            .map_err(|errno| not_moved(source, destination, &errno.into()))?;
+        Temporary::link(Path::new(destination), &points_to)
+            .map_err(|error| not_moved(source, destination, &error))?
     } else {
         transfer::copy_file(source, destination, true)?.0
     };
-    temporary.name(Path::new(destination)).map_err(failed)?;
+    temporary
+        .name(Path::new(destination))
+        .map_err(|error| not_moved(source, destination, &error))?;
     let removed = if meta.is_dir() {
         delete_path::remove(source, call).map(|_| ())
     } else {
@@ -124,6 +124,10 @@ fn copy_and_delete(
         );
         Failure { message, ..failure }
     })
+}
+
+fn not_moved(source: &str, destination: &str, error: &io::Error) -> Failure {
+    Failure::io(format!("moving {source} to {destination}"), error)
 }
 
 #[cfg(test)]

@@ -33,9 +33,10 @@ fn suggestion(path: &str) -> String {
         return format!("Its directory {parent} is missing too. Use find_path to find it.");
     };
     let base = parent.trim_end_matches('/');
-    let itself =
-        |path: &str| path.strip_prefix(base).and_then(|path| path.strip_prefix('/')) == Some(name);
-    if found.items.iter().any(|entry| entry.kind == Kind::Symlink && itself(&entry.path)) {
+    if found.items.iter().any(|entry| {
+        entry.kind == Kind::Symlink
+            && entry.path.strip_prefix(base).and_then(|path| path.strip_prefix('/')) == Some(name)
+    }) {
         return "It is a symbolic link, and its target is missing.".to_owned();
     }
     let names =
@@ -54,7 +55,6 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str>
     if wanted.len() > MAX_LENGTH {
         return Vec::new();
     }
-    let stem = |name: &str| name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_lowercase();
     let mut near: Vec<(usize, &str)> = names
         .filter_map(|other| {
             let letters: Vec<char> = other.to_lowercase().chars().take(MAX_LENGTH + 1).collect();
@@ -74,6 +74,10 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str>
         .take(MAX_NAMES)
         .map(|(_, name)| name)
         .collect()
+}
+
+fn stem(name: &str) -> String {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_lowercase()
 }
 
 /// The number of letters that have to be inserted, deleted or changed (Levenshtein).

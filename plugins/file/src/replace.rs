@@ -17,10 +17,10 @@ const MAX_LINKS: usize = 8;
 /// is removed. The directory has to exist. A file with several names is written over, since a
 /// rename would leave the others with the old content.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let is_shared = |stat: rustix::fs::Stat| {
+    let is_shared = rustix::fs::lstat(path).is_ok_and(|stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1
-    };
-    if rustix::fs::lstat(path).is_ok_and(is_shared) {
+    });
+    if is_shared {
         let mut file = OpenOptions::new().write(true).open(path)?;
         file.write_all(bytes)?;
         file.set_len(bytes.len() as u64)?;

@@ -25,7 +25,8 @@ pub(crate) fn prepare_destination(
     destination: &str,
     overwrite: bool,
 ) -> Result<bool, Failure> {
-    let (from, to) = (Path::new(source), Path::new(destination));
+    let from = Path::new(source);
+    let to = Path::new(destination);
     if to != from && to.starts_with(from) {
         return Err(into_itself_failure(source, destination));
     }
@@ -39,14 +40,10 @@ pub(crate) fn prepare_destination(
         }
         meta => meta.map_err(|error| open_failure("checking", destination, &error))?,
     };
-    let same = |a, b| match (
-        statat(CWD, a, AtFlags::SYMLINK_NOFOLLOW),
-        statat(CWD, b, AtFlags::SYMLINK_NOFOLLOW),
-    ) {
-        (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
-        _ => false,
-    };
-    if same(from, to) {
+    if let (Ok(a), Ok(b)) =
+        (statat(CWD, from, AtFlags::SYMLINK_NOFOLLOW), statat(CWD, to, AtFlags::SYMLINK_NOFOLLOW))
+        && (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+    {
         return Err(Failure::invalid(format!("{source} and {destination} are the same file")));
     }
     if meta.is_dir() {
@@ -101,30 +98,37 @@ pub(crate) fn copy_directory(
     durable: bool,
     call: &Call,
 ) -> Result<(Temporary, CopyCounts), Failure> {
-    let failed = |error: io::Error| match error.kind() {
+    // The source is opened first: the host gives the copy the mode of the file or directory that
+    // was opened last.
+    let from = File::open(source).map_err(|error| not_copied(source, destination, &error))?;
+    let temporary = Temporary::directory(Path::new(destination))
+        .map_err(|error| not_copied(source, destination, &error))?;
+    let mut reported = 0;
+    let mut options = CopyOptions {
+        own_name: temporary.path().file_name().unwrap_or_default().as_encoded_bytes(),
+        durable,
+        progress: &mut |copied| {
+            if copied.files >= reported + STRIDE {
+                reported = copied.files;
+                #[expect(clippy::cast_precision_loss, reason = "a fraction for people")]
+                let fraction = (copied.files as f64 / survey.files.max(1) as f64).min(1.0);
+                call.progress(
+                    fraction,
+                    &format!("copied {} of {}", copied.files, plural(survey.files, "file")),
+                );
+            }
+        },
+    };
+    let copied = tree::copy(from.into(), temporary.path(), &mut options)
+        .map_err(|error| not_copied(source, destination, &error))?;
+    Ok((temporary, copied))
+}
+
+fn not_copied(source: &str, destination: &str, error: &io::Error) -> Failure {
+    match error.kind() {
         io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
             Failure::invalid(format!("copying {source} to {destination}: {error}"))
         }
-        _ => Failure::io(format!("copying {source} to {destination}"), &error),
-    };
-    // The source is opened first: the host gives the copy the mode of the file or directory that
-    // was opened last.
-    let from = File::open(source).map_err(failed)?;
-    let temporary = Temporary::directory(Path::new(destination)).map_err(failed)?;
-    let mut reported = 0;
-    let mut progress = |copied: &CopyCounts| {
-        if copied.files >= reported + STRIDE {
-            reported = copied.files;
-            #[expect(clippy::cast_precision_loss, reason = "a fraction for people")]
-            let fraction = (copied.files as f64 / survey.files.max(1) as f64).min(1.0);
-            call.progress(
-                fraction,
-                &format!("copied {} of {}", copied.files, plural(survey.files, "file")),
-            );
-        }
-    };
-    let own_name = temporary.path().file_name().unwrap_or_default().as_encoded_bytes();
-    let mut options = CopyOptions { own_name, durable, progress: &mut progress };
-    let copied = tree::copy(from.into(), temporary.path(), &mut options).map_err(failed)?;
-    Ok((temporary, copied))
+        _ => Failure::io(format!("copying {source} to {destination}"), error),
+    }
 }

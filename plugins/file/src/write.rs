@@ -68,7 +68,8 @@ impl Tool for Write {
         replace(&target, content.as_bytes())
             .map_err(|error| Failure::io(format!("writing {path}"), &error))?;
 
-        let (bytes, lines) = (content.len() as u64, count_lines(content.as_bytes()));
+        let bytes = content.len() as u64;
+        let lines = count_lines(content.as_bytes());
         let now = format!("{}, {}", plural(lines, "line"), size(bytes));
         let created = matches!(old, OldContent::Missing);
         let text = match old {

@@ -65,28 +65,25 @@ fn without_white_space(lines: &[&str], wanted: &[&str]) -> Option<usize> {
 
 /// A line with plain quotes and dashes, single blanks, and nothing invisible.
 fn plain(line: &str) -> String {
-    let plain = |c: char| match c {
+    let line: String = line.chars().filter_map(plain_character).collect();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn plain_character(c: char) -> Option<char> {
+    match c {
         '\u{2018}'..='\u{201b}' | '\u{2032}' => Some('\''),
         '\u{201c}'..='\u{201f}' | '\u{2033}' => Some('"'),
         '\u{2010}'..='\u{2015}' | '\u{2212}' => Some('-'),
         '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{ad}' => None,
         c => Some(c),
-    };
-    let line: String = line.chars().filter_map(plain).collect();
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// The first character in which lines of the file differ from the wanted ones.
 fn first_difference(lines: &[&str], wanted: &[&str]) -> Option<String> {
-    let name = |c: Option<char>| match c {
-        None => "the line's end".to_owned(),
-        Some('\t') => "a tab".to_owned(),
-        Some(' ') => "a blank".to_owned(),
-        Some(c) if c.is_ascii_graphic() => format!("`{c}`"),
-        Some(c) => format!("U+{:04X}", u32::from(c)),
-    };
     let (line, wanted) = lines.iter().zip(wanted).find(|(line, wanted)| line != wanted)?;
-    let (mut there, mut asked) = (line.chars(), wanted.chars());
+    let mut there = line.chars();
+    let mut asked = wanted.chars();
     let mut column = 1;
     loop {
         match (there.next(), asked.next()) {
@@ -94,11 +91,21 @@ fn first_difference(lines: &[&str], wanted: &[&str]) -> Option<String> {
             (one, other) => {
                 return Some(format!(
                     "At character {column} the file has {}, and the old text has {}.",
-                    name(one),
-                    name(other)
+                    describe_character(one),
+                    describe_character(other)
                 ));
             }
         }
+    }
+}
+
+fn describe_character(c: Option<char>) -> String {
+    match c {
+        None => "the line's end".to_owned(),
+        Some('\t') => "a tab".to_owned(),
+        Some(' ') => "a blank".to_owned(),
+        Some(c) if c.is_ascii_graphic() => format!("`{c}`"),
+        Some(c) => format!("U+{:04X}", u32::from(c)),
     }
 }
 

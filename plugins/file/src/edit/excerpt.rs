@@ -67,17 +67,19 @@ struct Hunk {
 /// The changes, without equal lines at their edges. Changes in the same line become one.
 fn hunks(old: &str, new: &str, found: &Substitution, before: &[&str], after: &[&str]) -> Vec<Hunk> {
     let mut hunks: Vec<Hunk> = Vec::new();
-    let (mut old_at, mut new_at) = (Position::default(), Position::default());
+    let mut old_at = Position::default();
+    let mut new_at = Position::default();
     let mut shift = 0_isize;
     for place in &found.places {
-        let (replacement, place) = (found.replacement(place), &place.range);
-        let start = place.start.saturating_add_signed(shift).min(new.len());
+        let replacement = found.replacement(place);
+        let range = &place.range;
+        let start = range.start.saturating_add_signed(shift).min(new.len());
         let end = (start + replacement.len()).min(new.len());
         let mut hunk = Hunk {
-            before: (old_at.line(old, place.start), old_at.line(old, place.end) + 1),
+            before: (old_at.line(old, range.start), old_at.line(old, range.end) + 1),
             after: (new_at.line(new, start), new_at.line(new, end) + 1),
         };
-        shift += replacement.len() as isize - place.len() as isize;
+        shift += replacement.len() as isize - range.len() as isize;
         hunk.before.1 = hunk.before.1.min(before.len());
         hunk.after.1 = hunk.after.1.min(after.len());
         match hunks.last_mut() {
@@ -89,7 +91,8 @@ fn hunks(old: &str, new: &str, found: &Substitution, before: &[&str], after: &[&
         }
     }
     for hunk in &mut hunks {
-        let (b, a) = (&mut hunk.before, &mut hunk.after);
+        let b = &mut hunk.before;
+        let a = &mut hunk.after;
         while b.0 < b.1 && a.0 < a.1 && before[b.0] == after[a.0] {
             b.0 += 1;
             a.0 += 1;

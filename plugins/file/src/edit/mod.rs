@@ -144,17 +144,18 @@ fn ambiguous(text: &str, found: &Substitution, path: &str) -> Failure {
 }
 
 fn load(target: &Path, path: &str) -> Result<String, Failure> {
-    let reading = |error| Failure::io(format!("reading {path}"), &error);
     let file = File::open(target)
         .map_err(|error| nearby::suggest_names(open_failure("reading", path, &error), path))?;
-    let meta = file.metadata().map_err(reading)?;
+    let meta = file.metadata().map_err(|error| Failure::io(format!("reading {path}"), &error))?;
     if meta.is_dir() {
         return Err(Failure::permanent("is-a-directory", format!("{path} is a directory"))
             .with_suggestion("Name a file in the directory."));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(MAX_FILE)).unwrap_or(0) + 1);
     // One byte more than the limit shows whether the file is too long.
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(reading)?;
+    file.take(MAX_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::io(format!("reading {path}"), &error))?;
     if bytes.len() as u64 > MAX_FILE {
         let failure = Failure::permanent(
             "too-large",

@@ -4,7 +4,7 @@ mod kind;
 mod window;
 
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,19 +72,12 @@ impl Tool for Read {
         if meta.is_dir() {
             return Err(directory_failure(&path));
         }
-        let reading = |error| {
-            if is_directory(&error) {
-                directory_failure(&path)
-            } else {
-                Failure::io(format!("reading {path}"), &error)
-            }
-        };
         let mut buffer = vec![0; window::buffer(meta.len())];
-        let filled = file.read(&mut buffer).map_err(reading)?;
+        let filled = file.read(&mut buffer).map_err(|error| not_read(&path, &error))?;
         match kind::detect(&buffer[..filled]) {
             Kind::Text => {
                 let window = window::read(&mut buffer, filled, &mut file, meta.len(), range)
-                    .map_err(reading)?;
+                    .map_err(|error| not_read(&path, &error))?;
                 describe_window(window, range)
             }
             Kind::Image(media_type) => {
@@ -141,15 +134,8 @@ fn image(
     media_type: &str,
     path: &str,
 ) -> Result<Output, Failure> {
-    let too_large = || {
-        let failure = Failure::permanent(
-            "too-large",
-            format!("{path} is an image of {}; the limit is 4 MiB", size(length)),
-        );
-        failure.with_suggestion("Reduce its size first.")
-    };
     if length > MAX_IMAGE {
-        return Err(too_large());
+        return Err(large_image_failure(path, length));
     }
     // One byte more than the limit shows whether the file has grown since its size was read.
     (&mut file)
@@ -157,10 +143,26 @@ fn image(
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::io(format!("reading {path}"), &error))?;
     if bytes.len() as u64 > MAX_IMAGE {
-        return Err(too_large());
+        return Err(large_image_failure(path, length));
     }
     let caption = Content::text(format!("{path}: {media_type}, {}", size(bytes.len() as u64)));
     Ok(Output::from(caption).with(Content::bytes(bytes, media_type)))
+}
+
+fn large_image_failure(path: &str, length: u64) -> Failure {
+    let failure = Failure::permanent(
+        "too-large",
+        format!("{path} is an image of {}; the limit is 4 MiB", size(length)),
+    );
+    failure.with_suggestion("Reduce its size first.")
+}
+
+fn not_read(path: &str, error: &io::Error) -> Failure {
+    if is_directory(error) {
+        directory_failure(path)
+    } else {
+        Failure::io(format!("reading {path}"), error)
+    }
 }
 
 fn open(path: &str) -> Result<File, Failure> {
