@@ -43,22 +43,22 @@ const ROUNDS: usize = 3;
 /// The time for the answer after the servers.
 const RESERVE: Duration = Duration::from_secs(5);
 
-/// The time for what a server says before it ends.
+/// The time for the last output of a server before it ends.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Lines of what a server says about a name.
+/// Lines of a server's text about a name.
 const MAX_HOVER_LINES: usize = 30;
 
 /// Bytes at the end of its standard error that say why a server ended.
 const MAX_ERRORS: usize = 400;
 
-/// What the servers said.
+/// The answers of the servers.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) hits: Vec<Hit>,
-    /// What a server says about the name: its type and its documentation.
+    /// A server's text about the name: its type and its documentation.
     pub(crate) hover: Option<String>,
-    /// What has to be known of the answer.
+    /// The notices about the answer.
     pub(crate) notices: Vec<String>,
     /// Whether a server that fits said less than it could, or nothing.
     pub(crate) is_incomplete: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Said {
     pub(crate) is_asked: bool,
 }
 
-/// What is asked.
+/// A question to the servers.
 pub(crate) struct Question<'q> {
     pub(crate) name: &'q str,
     /// The file and the line whose name is meant. `None`: any that was found.
@@ -86,7 +86,7 @@ struct Spot {
     position: Position,
 }
 
-/// Asks the servers that fit. `hits`: what was found without them.
+/// Asks the servers that fit. `hits`: the hits that were found without them.
 ///
 /// # Errors
 ///
@@ -156,10 +156,10 @@ fn spot_at(path: &str, line: u32, name: &str) -> Result<Spot, Failure> {
     })
 }
 
-/// Where the name is defined, by its exact spelling, or else where it is used.
+/// The places where the name is defined, by its exact spelling, or else where it is used.
 fn spots_of(search: &mut Search<'_>, name: &str, hits: &[Hit]) -> Result<Vec<Spot>, Failure> {
-    let is_meant = |hit: &&Hit| hit.name.as_deref() == Some(name);
-    let mut spots = spots_in(search, hits.iter().filter(is_meant), name);
+    let defined = hits.iter().filter(|hit| hit.name.as_deref() == Some(name));
+    let mut spots = spots_in(search, defined, name);
     if spots.is_empty() {
         search.references = true;
         let uses = search.references()?;
@@ -189,12 +189,15 @@ fn spot(path: String, text: Rc<Text>, line: u32, column: usize) -> Option<Spot> 
 
 /// The byte of a line where a name stands as a whole word.
 fn column_of(line: &str, name: &str) -> Option<usize> {
-    let is_part = |char: char| char.is_alphanumeric() || char == '_';
-    let is_whole = |(start, found): &(usize, &str)| {
-        let (before, after) = (&line[..*start], &line[start + found.len()..]);
-        !before.ends_with(is_part) && !after.starts_with(is_part)
-    };
-    line.match_indices(name).find(is_whole).map(|(start, _)| start)
+    line.match_indices(name).map(|(start, _)| start).find(|start| {
+        let before = &line[..*start];
+        let after = &line[start + name.len()..];
+        !before.ends_with(is_word_part) && !after.starts_with(is_word_part)
+    })
+}
+
+fn is_word_part(char: char) -> bool {
+    char.is_alphanumeric() || char == '_'
 }
 
 /// The servers for most files of the search.
@@ -241,7 +244,8 @@ impl Asker<'_, '_> {
 
     /// Asks one server about the places of the name in its languages.
     fn ask(&mut self, server: Server, spots: &[&Spot]) -> Result<(), Failure> {
-        let (key, root) = (server.key(), &self.search.project.root);
+        let key = server.key();
+        let root = &self.search.project.root;
         let Some(command) = server.command(self.question.settings, root) else {
             self.tell(format!("`{key}` in [tools.code.lsp.servers] names none."));
             return Ok(());
@@ -271,7 +275,9 @@ impl Asker<'_, '_> {
             }
             if is_loading {
                 self.tell(format!("{program} still loads the project. Repeat the call."));
-            } else if let Some(why) = self.refusal.take().filter(|_| self.said.hits.is_empty()) {
+            } else if let Some(why) = self.refusal.take()
+                && self.said.hits.is_empty()
+            {
                 self.tell(format!("{program} refused: {}", first_lines(&why)));
             }
         } else if let Err(error) = talked {
@@ -363,8 +369,9 @@ impl Asker<'_, '_> {
         let number = start.line.saturating_add(1);
         let key = (path.clone(), number, found_by.name());
         // Some servers count a definition among its uses.
-        let is_known = |way: FoundBy| self.seen.contains(&(path.clone(), number, way.name()));
-        let is_known = is_known(found_by) || is_known(FoundBy::ServerDefinition);
+        let is_known = [found_by, FoundBy::ServerDefinition]
+            .iter()
+            .any(|way| self.seen.contains(&(path.clone(), number, way.name())));
         if self.said.hits.len() >= 4 * self.search.most || is_known {
             return;
         }
@@ -444,7 +451,7 @@ fn own_name(symbol: &str) -> &str {
 
 /// Why a server gave no answer.
 fn explain(error: &LspError, server: Server, mut connection: Connection) -> String {
-    // What it said before it ended may still be on its way.
+    // The last output of the server may still be on its way.
     if *error == LspError::Ended {
         connection.read(Some(LAST_WORDS));
     }
@@ -457,11 +464,12 @@ fn explain(error: &LspError, server: Server, mut connection: Connection) -> Stri
             server.key()
         );
     }
-    let (error, said) = (first_lines(&error.to_string()), first_lines(&said));
+    let error = first_lines(&error.to_string());
+    let said = first_lines(&said);
     if said.is_empty() { format!("{error}.") } else { format!("{error}: {said}") }
 }
 
-/// The begin of a text, as one line: what comes later is a backtrace.
+/// The first lines of a text, as one line: the later lines are a backtrace.
 fn first_lines(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut line = lines.collect::<Vec<_>>().join(" ");
@@ -472,7 +480,7 @@ fn first_lines(text: &str) -> String {
     one_line(&line).into_owned()
 }
 
-/// What a server says about a name, bounded as lines of files are.
+/// A server's text about a name, bounded as lines of files are.
 fn hover_text(text: &str) -> String {
     let lines: Vec<String> = text.trim().lines().take(MAX_HOVER_LINES).map(shown).collect();
     lines.join("\n")

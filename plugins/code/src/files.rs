@@ -67,7 +67,7 @@ impl Files {
 ///
 /// # Errors
 ///
-/// Those of opening and reading it.
+/// The errors of opening and reading the file.
 pub(crate) fn begin_of(path: &str) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_FILE as u64).read_to_end(&mut bytes)?;

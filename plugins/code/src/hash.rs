@@ -1,7 +1,7 @@
 //! Hashes paths and contents to short names.
 
 /// A hash of 64 bits (FNV-1a over words of eight bytes). It tells contents apart that differ by
-/// accident; whoever builds two contents with one hash only misleads searches in his own files.
+/// accident. A user who builds two contents with one hash only misleads searches in his own files.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut state = 0xcbf2_9ce4_8422_2325_u64 ^ bytes.len() as u64;

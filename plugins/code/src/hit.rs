@@ -126,9 +126,9 @@ impl Hit {
 
     /// Whether a language server named it.
     fn is_confirmed(&self) -> bool {
-        let is_server =
-            |one: &FoundBy| matches!(one, FoundBy::ServerDefinition | FoundBy::ServerReference);
-        self.found_by.iter().any(is_server)
+        self.found_by
+            .iter()
+            .any(|one| matches!(one, FoundBy::ServerDefinition | FoundBy::ServerReference))
     }
 
     /// The hit of a line, inside of the innermost of `definitions`.
@@ -183,8 +183,9 @@ pub(crate) fn ranked(hits: Vec<Hit>, most: usize) -> Vec<Hit> {
     sorted.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut ranked: Vec<Hit> = Vec::new();
     for hit in sorted {
-        let is_same = |known: &Hit| (&known.path, known.line) == (&hit.path, hit.line);
-        let Some(place) = ranked.iter().position(is_same) else {
+        let place =
+            ranked.iter().position(|known| (&known.path, known.line) == (&hit.path, hit.line));
+        let Some(place) = place else {
             if ranked.len() < most {
                 ranked.push(hit);
             }
@@ -197,7 +198,7 @@ pub(crate) fn ranked(hits: Vec<Hit>, most: usize) -> Vec<Hit> {
             }
         }
     }
-    // Of equally sure hits, those first that a server knows too.
+    // Of equally sure hits, the hits that a server knows too come first.
     ranked
         .sort_by(|a, b| b.score.total_cmp(&a.score).then(b.is_confirmed().cmp(&a.is_confirmed())));
     ranked
@@ -221,11 +222,12 @@ fn text_or_none(text: &str) -> Option<String> {
 
 /// A text without control characters and without those that change the direction of text.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
-    let steers = |char: char| {
-        char.is_control() && char != '\t'
-            || matches!(char, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     if text.contains(steers) { text.replace(steers, "\u{fffd}").into() } else { text.into() }
+}
+
+fn steers(char: char) -> bool {
+    char.is_control() && char != '\t'
+        || matches!(char, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -12,14 +12,14 @@ use crate::hash::hex;
 use crate::parse::Pace;
 use crate::table::{File, Table};
 
-/// The form of the index. An index of another form is made anew.
+/// The form of the index. An index of another form is made again.
 const FORM: u32 = 2;
 
-/// Documents, and their bytes, in one transaction: what the host takes.
+/// Most documents, and most bytes of them, in one transaction of the host.
 const MOST_DOCUMENTS: usize = 1000;
 const MOST_BYTES: usize = 7 << 20;
 
-/// Milliseconds after which the use of a project is noted anew.
+/// Milliseconds after which the use of a project is noted again.
 const USE_NOTED: u64 = 3_600_000;
 
 /// A project of the index.
@@ -36,7 +36,7 @@ pub(crate) struct Project {
     pub(crate) pace: Pace,
 }
 
-/// What is kept of a project beside its files.
+/// The data that is kept of a project in addition to its files.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Info {
     root: String,
@@ -86,7 +86,7 @@ impl Project {
         Ok(project)
     }
 
-    /// Forgets what is known of files, so that the next update reads them.
+    /// Forgets the states of files, so that the next update reads them.
     pub(crate) fn forget(&mut self, paths: &BTreeSet<String>) {
         paths.iter().for_each(|path| self.table.remove(path));
     }
@@ -101,10 +101,12 @@ impl Project {
         format!("c/{}/{}/{:016x}/", self.id, hex(file.path.as_bytes()), file.content)
     }
 
-    /// The file that a document is of. `None`: the document is of a content that no longer counts.
+    /// The file of a document. `None`: the document is of an outdated content.
     pub(crate) fn file_of(&self, key: &str) -> Option<&File> {
         let mut parts = key.strip_prefix("c/")?.split('/');
-        let (project, path, content) = (parts.next()?, parts.next()?, parts.next()?);
+        let project = parts.next()?;
+        let path = parts.next()?;
+        let content = parts.next()?;
         let file = self.table.with_hash(u64::from_str_radix(path, 16).ok()?)?;
         let same = project == self.id && u64::from_str_radix(content, 16) == Ok(file.content);
         same.then_some(file)
@@ -133,7 +135,8 @@ impl Project {
             ..Document::default()
         });
         all.extend(shards);
-        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut batch = Vec::new();
+        let mut bytes = 0;
         for document in all {
             let size = document.text.len()
                 + document.data.len()
@@ -198,7 +201,8 @@ fn remove_oldest_project(own: &str) -> Result<bool, HostError> {
     Ok(true)
 }
 
-/// Takes a project out of the index: first the table, without which nothing of it counts.
+/// Takes a project out of the index: first the table, without which the index has none of its
+/// files.
 fn remove_project(id: &str) -> Result<(), HostError> {
     index::delete_prefix(&format!("t/{id}/"))?;
     index::delete_prefix(&format!("c/{id}/"))?;

@@ -10,7 +10,6 @@ use crate::chunks;
 use crate::files::Files;
 use crate::indexed_project::Project;
 use crate::sources::Filter;
-use crate::table::File;
 
 /// Names that are suggested.
 const MOST: usize = 3;
@@ -41,16 +40,16 @@ pub(crate) fn names(
     }
     for entry in index::list(&project.prefix()).take(MAX_DOCUMENTS) {
         let entry = entry?;
-        let is_wanted = |file: &&File| filter.allows_file(&file.path);
-        let file = project.file_of(&entry.key).filter(is_wanted);
-        let Some(file) = file.filter(|_| chunks::is_definitions(&entry.key)) else { continue };
+        let file = project.file_of(&entry.key).filter(|file| filter.allows_file(&file.path));
+        let Some(file) = file else { continue };
+        if !chunks::is_definitions(&entry.key) {
+            continue;
+        }
         if Instant::now() > until {
             break;
         }
         // Its text isn't kept: there may be very many files.
         let mut is_there = None;
-        let mut is_there =
-            || *is_there.get_or_insert_with(|| Files::default().text(project, file).is_some());
         for name in Parsed::decode_names(&entry.data).unwrap_or_default() {
             // Most are too short for a closer look.
             if name.len() * 3 < wanted.len() * 2 {
@@ -65,7 +64,7 @@ pub(crate) fn names(
             if is_near
                 && near.iter().all(|(_, one)| *one != name)
                 && is_of_kind(&entry.data, name, filter.kind)
-                && is_there()
+                && *is_there.get_or_insert_with(|| Files::default().text(project, file).is_some())
             {
                 near.push((distance, name.to_owned()));
             }

@@ -1,4 +1,4 @@
-//! Lists what a file defines, in its order (the outline).
+//! Lists the definitions of a file, in its order (the outline).
 
 use std::path::Path;
 use std::time::Instant;
@@ -25,9 +25,10 @@ pub(crate) fn of_file(
     until: Instant,
 ) -> Result<Output, Failure> {
     let bytes = files::begin_of(path).map_err(|error| {
-        let advice = match Path::new(path).is_dir() {
-            true => "An outline is of one file. Use query or symbol, with this as path.",
-            false => "Use find_path to find the file.",
+        let advice = if Path::new(path).is_dir() {
+            "An outline is of one file. Use query or symbol, with this as path."
+        } else {
+            "Use find_path to find the file."
         };
         Failure::io(format!("reading {path}"), &error).with_suggestion(advice)
     })?;
@@ -67,7 +68,7 @@ pub(crate) fn of_file(
 fn describe(path: &str, parsed: &Parsed, text: &Text, cut: bool) -> Result<Output, Failure> {
     let mut answer = String::new();
     let mut found = Found { complete: !cut && !parsed.limited, ..Found::default() };
-    // Those around the next one: where they end, and their names with what they stand in.
+    // The definitions around the next one: their last lines, and their names with their containers.
     let mut around: Vec<(u32, String)> = Vec::new();
     for definition in parsed.definitions.iter().take(MOST) {
         let hit =
@@ -76,9 +77,10 @@ fn describe(path: &str, parsed: &Parsed, text: &Text, cut: bool) -> Result<Outpu
         let range = format!("{}-{}", definition.start, definition.end);
         let name = hit.name.as_deref().unwrap_or_default();
         let container = &definition.container;
-        let whole = match container.is_empty() {
-            true => name.to_owned(),
-            false => one_line(&format!("{container}.{name}")).into_owned(),
+        let whole = if container.is_empty() {
+            name.to_owned()
+        } else {
+            one_line(&format!("{container}.{name}")).into_owned()
         };
         let (depth, shown) = match around.iter().rposition(|(_, outer)| outer == container) {
             Some(outer) => (outer + 1, name),

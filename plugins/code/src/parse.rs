@@ -19,15 +19,15 @@ pub(crate) const PARSERS: &str = "Run `toolhold doctor` to see which parsers are
 /// A call of the host that takes longer is followed by one with few sources.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How many sources are parsed in one call of the host. Each may take seconds where somebody made
-/// them to be slow, and a call of the host that doesn't end in time has no answers at all.
+/// The number of sources that are parsed in one call of the host. A hostile source may take
+/// seconds, and a call of the host that doesn't end in time has no answers at all.
 #[derive(Debug)]
 pub(crate) struct Pace(usize);
 
-/// What is known of one source.
+/// The result for one source.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// What its parser found.
+    /// The results of its parser.
     Parsed(Parsed),
     /// The parser failed on it, and why.
     Failed(String),
@@ -60,7 +60,7 @@ pub(crate) fn is_available(language: Language) -> bool {
 ///
 /// # Errors
 ///
-/// What is wrong with the parser, for people.
+/// The fault of the parser, for people.
 pub(crate) fn availability(language: Language) -> Result<(), String> {
     match parts::run(language.part(), vec![Vec::new()]).pop() {
         // A parser that fails is there.
@@ -81,10 +81,9 @@ pub(crate) fn parse_all(
 ) -> Vec<Answer> {
     let mut answers = vec![Answer::Unknown; sources.len()];
     for language in Language::ALL {
-        let of_language =
-            |source: &Option<(Language, &[u8])>| source.is_some_and(|(one, _)| one == language);
-        let places: Vec<usize> =
-            (0..sources.len()).filter(|place| of_language(&sources[*place])).collect();
+        let places: Vec<usize> = (0..sources.len())
+            .filter(|place| sources[*place].is_some_and(|(one, _)| one == language))
+            .collect();
         let mut rest = &places[..];
         while !rest.is_empty() {
             let mut bytes = 0;

@@ -39,10 +39,10 @@ const TIME_TO_ANSWER: Duration = Duration::from_secs(5);
 /// The time in which names like a missing one are looked for.
 const TIME_FOR_NAMES: Duration = Duration::from_millis(500);
 
-/// How often a search begins anew because a file changed under it.
+/// How often a search starts again because a file changed under it.
 const ROUNDS: usize = 3;
 
-/// What to do about a path that can't be searched.
+/// The remedy for a path that can't be searched.
 const OTHER_PATH: &str = "Use find_path to find it, or leave path out to search everything.";
 
 /// Searches in code by names and words.
@@ -195,7 +195,7 @@ impl Tool for SearchCode {
             let report = project.update(&walk, first, call, index_until);
             if round == 1 {
                 vectors = project.make_vectors(call, index_until);
-                let query = wanted.query.as_deref().filter(|_| filter.kind.is_none());
+                let query = if filter.kind.is_none() { wanted.query.as_deref() } else { None };
                 vector = vectors.of_query(query);
             }
             let mut search = Search {
@@ -212,7 +212,7 @@ impl Tool for SearchCode {
                 until,
             };
             let mut hits = search.run()?;
-            // What it stands in may be a module, which is a file in some languages.
+            // The container may be a module, which is a file in some languages.
             let mut elsewhere =
                 !search.containers.is_empty() && !hits.iter().any(Hit::is_definition);
             if elsewhere {
@@ -288,7 +288,7 @@ fn ask_servers(
     ask::ask(search, &question, hits, call)
 }
 
-/// What the arguments ask for.
+/// The symbol or the words that the arguments ask for.
 struct Wanted {
     query: Option<String>,
     name: Option<String>,
@@ -298,19 +298,8 @@ struct Wanted {
 
 impl Wanted {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
-        let given = |text: &Option<String>, what: &str| {
-            let text = text.as_deref().map(str::trim).filter(|text| !text.is_empty());
-            match text {
-                Some(text) if text.len() > MAX_QUERY => Err(Failure::invalid(format!(
-                    "{what} is {} bytes; the limit is {MAX_QUERY}",
-                    text.len()
-                ))
-                .with_suggestion("Give the rarest words of it, or use grep for exact text.")),
-                text => Ok(text.map(str::to_owned)),
-            }
-        };
-        let query = given(&arguments.query, "query")?;
-        let symbol = given(&arguments.symbol, "symbol")?;
+        let query = given(arguments.query.as_deref(), "query")?;
+        let symbol = given(arguments.symbol.as_deref(), "symbol")?;
         if query.is_none() && symbol.is_none() {
             return Err(Failure::invalid(
                 "query, symbol and outline are missing; one of them is needed",
@@ -335,7 +324,10 @@ impl Wanted {
         if let (true, None, Some(query)) = (references, &name, &query) {
             // The uses of a query are those of its only word.
             let mut identifiers = words::identifiers(query);
-            name = identifiers.next().filter(|_| identifiers.next().is_none()).map(str::to_owned);
+            name = match (identifiers.next(), identifiers.next()) {
+                (Some(only), None) => Some(only.to_owned()),
+                _ => None,
+            };
         }
         Ok(Self { query, name, containers, references })
     }
@@ -347,7 +339,19 @@ impl Wanted {
     }
 }
 
-/// What an answer is made of, beside its hits.
+/// An argument without blanks around it. `None`: it is missing or empty.
+fn given(text: Option<&str>, what: &str) -> Result<Option<String>, Failure> {
+    match text.map(str::trim).filter(|text| !text.is_empty()) {
+        Some(text) if text.len() > MAX_QUERY => Err(Failure::invalid(format!(
+            "{what} is {} bytes; the limit is {MAX_QUERY}",
+            text.len()
+        ))
+        .with_suggestion("Give the rarest words of it, or use grep for exact text.")),
+        text => Ok(text.map(str::to_owned)),
+    }
+}
+
+/// The inputs of an answer, in addition to its hits.
 struct Answer<'a> {
     wanted: &'a Wanted,
     path: &'a str,
@@ -355,7 +359,7 @@ struct Answer<'a> {
     report: &'a Report,
     vectors: &'a vectors::Report,
     said: Said,
-    /// Whether nothing of the name stands in what was named, so that it was looked for anywhere.
+    /// Whether the named containers have no such name, so that it was looked for anywhere.
     elsewhere: bool,
 }
 
@@ -374,7 +378,7 @@ impl Answer<'_> {
             let mut ways = hit.found_by.iter();
             ways.any(|way| matches!(way, FoundBy::Definition | FoundBy::ServerDefinition))
         });
-        if let Some(name) = self.wanted.name.as_ref().filter(|_| !is_defined) {
+        if !is_defined && let Some(name) = &self.wanted.name {
             let until = Instant::now() + TIME_FOR_NAMES;
             did_you_mean = near::names(project, name, filter, until)?
                 .into_iter()
@@ -389,18 +393,20 @@ impl Answer<'_> {
         let mut text: String = hits.iter().map(Hit::describe).collect();
         if hits.is_empty() {
             text = format!("Nothing found for {}.\n", self.wanted.describe());
-        } else if let Some(name) = self.wanted.name.as_ref().filter(|_| !is_defined) {
-            let place = match is_of_lines {
-                true => {
-                    " in files that are parsed. These lines are of other files: ignored ones, links, or large ones. With `outline`, a file is parsed"
-                }
-                false => "",
+        } else if !is_defined && let Some(name) = &self.wanted.name {
+            let place = if is_of_lines {
+                " in files that are parsed. These lines are of other files: ignored ones, links, or large ones. With `outline`, a file is parsed"
+            } else {
+                ""
             };
             let name = hit::one_line(name);
             add_notice(&mut text, &format!("No definition of `{name}` was found{place}."));
-        } else if let Some(name) = self.wanted.name.as_ref().filter(|_| self.elsewhere) {
-            let outer = self.wanted.containers.join("::");
-            let (name, outer) = (hit::one_line(name), hit::one_line(&outer));
+        } else if self.elsewhere
+            && let Some(name) = &self.wanted.name
+        {
+            let containers = self.wanted.containers.join("::");
+            let name = hit::one_line(name);
+            let outer = hit::one_line(&containers);
             add_notice(&mut text, &format!("`{name}` of `{outer}` isn't known; these are others."));
         }
         if !did_you_mean.is_empty() {
@@ -456,10 +462,10 @@ impl Answer<'_> {
         }
         let files = self.walk.files.len();
         let searched = Path::new(self.path);
-        let is_near = |folder: &&String| {
+        let crowded = self.walk.crowded.as_ref().filter(|folder| {
             searched.starts_with(folder) || Path::new(folder).starts_with(searched)
-        };
-        match self.walk.crowded.as_ref().filter(is_near) {
+        });
+        match crowded {
             Some(folder) => {
                 let folder = shortener.show(folder);
                 let folder = hit::one_line(&folder);
@@ -497,7 +503,7 @@ impl Answer<'_> {
     }
 }
 
-/// Lines with the text itself, for what no index has.
+/// Lines with the text itself, for files that no index has.
 fn grep(
     wanted: &Wanted,
     path: &str,
@@ -521,13 +527,16 @@ fn grep(
     let pattern = Pattern { regex, case_sensitive, ..Pattern::default() };
     let limit = if filter.language.is_some() { 1_000 } else { most };
     let lines = search::grep(&scope, &pattern, u32::try_from(limit).unwrap_or(u32::MAX))?;
-    let in_language = |path: &str| {
-        filter.language.as_ref().is_none_or(|wanted| {
-            Language::from_file_name(path).is_some_and(|language| language.name() == *wanted)
-        })
-    };
-    let lines = lines.items.iter().filter(|line| in_language(&line.path)).take(most);
     Ok(lines
+        .items
+        .iter()
+        .filter(|line| {
+            filter.language.as_ref().is_none_or(|wanted| {
+                Language::from_file_name(&line.path)
+                    .is_some_and(|language| language.name() == *wanted)
+            })
+        })
+        .take(most)
         .map(|line| {
             let number = u32::try_from(line.number).unwrap_or(u32::MAX);
             Hit::of_line(&shortener.show(&line.path), number, &line.text, FoundBy::Text, &[])

@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// What it is told when it starts.
+    /// The options that it gets when it starts.
     pub(crate) fn options(self) -> Value {
         match self {
             // While a project loads, its second server would answer from the open files alone.
@@ -96,8 +96,8 @@ impl Server {
         }
     }
 
-    /// Its command in a project. `None`: the operator wants none. A program that the project brings
-    /// along is preferred: it knows what the project uses.
+    /// Its command in a project. `None`: the operator wants no server. A program that the project
+    /// brings along is preferred: it has the version that the project uses.
     pub(crate) fn command(self, settings: &ServerSettings, root: &str) -> Option<Vec<String>> {
         let commands = &settings.servers;
         let mut command = match self {

@@ -39,11 +39,11 @@ pub(crate) struct Search<'s> {
     pub(crate) project: &'s Project,
     pub(crate) files: Files,
     pub(crate) filter: Filter,
-    /// What is looked for by words.
+    /// The text that is looked for by words.
     pub(crate) query: Option<String>,
-    /// The name that is looked for, without what it stands in.
+    /// The name that is looked for, without its containers.
     pub(crate) name: Option<String>,
-    /// What the name has to stand in, outermost first.
+    /// The containers that the name has to be in, the outermost first.
     pub(crate) containers: Vec<String>,
     pub(crate) references: bool,
     /// The vector of the query, with the tag of the chunks that it can be compared with.
@@ -54,7 +54,7 @@ pub(crate) struct Search<'s> {
     pub(crate) until: Instant,
 }
 
-/// What a hit has to be.
+/// The conditions for a hit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     /// Where it has to be: a path below the project. Empty: anywhere.
@@ -144,9 +144,9 @@ impl Search<'_> {
                 }
                 let Some(text) = self.files.text(self.project, &file) else { continue };
                 let Some(line) = text.line(definition.line) else { continue };
-                let is_declared =
-                    || declares(&file.path, &text.content, &definition.container, &self.containers);
-                if standing == Standing::Declared && !is_declared() {
+                if standing == Standing::Declared
+                    && !declares(&file.path, &text.content, &definition.container, &self.containers)
+                {
                     continue;
                 }
                 hits.push(Hit::of_definition(&self.show(&file), &definition, line));
@@ -206,11 +206,9 @@ impl Search<'_> {
             "java" | "cs" | "php" => words::whole(stem) != words::whole(outermost),
             _ => true,
         };
-        let stem = Some(stem).filter(|_| is_module);
-        let is_named = |part: &&str| {
+        let modules = folders.split('/').chain(is_module.then_some(stem)).filter(|part| {
             !OF_FOLDER.contains(part) || self.containers.contains(&words::whole(part))
-        };
-        let modules = folders.split('/').chain(stem).filter(is_named);
+        });
         let outer = definition.container.split('.').filter(|outer| !outer.is_empty());
         let mut outer: Vec<String> = modules.chain(outer).map(words::whole).collect();
         self.containers.iter().rev().all(|wanted| outer.pop().is_some_and(|one| one == *wanted))
@@ -218,9 +216,10 @@ impl Search<'_> {
 
     /// Uses of the name, as the parsers see them: no comments, no texts.
     pub(crate) fn references(&mut self) -> Result<Vec<Hit>, HostError> {
-        let Some(name) = self.name.clone().filter(|_| self.references) else {
+        if !self.references {
             return Ok(Vec::new());
-        };
+        }
+        let Some(name) = self.name.clone() else { return Ok(Vec::new()) };
         let mut seen = BTreeSet::new();
         let keys = self.search(&words::whole(&name), MANY)?;
         let files: Vec<File> = keys
@@ -230,7 +229,8 @@ impl Search<'_> {
             .take(MAX_FILES)
             .cloned()
             .collect();
-        let (mut hits, mut pace) = (Vec::new(), Pace::default());
+        let mut hits = Vec::new();
+        let mut pace = Pace::default();
         for files in files.chunks(PARSE_TOGETHER) {
             if hits.len() >= self.most || Instant::now() > self.until {
                 break;
@@ -463,10 +463,12 @@ fn count(line: &str, words: &[String]) -> usize {
     let of_line = words::of_lines(std::iter::once(line));
     let of_line: BTreeSet<&str> = of_line.split(' ').map(stem).collect();
     // A text without spaces is one word.
-    let has = |word: &&String| {
-        of_line.contains(stem(word)) || !word.is_ascii() && line.contains(word.as_str())
-    };
-    words.iter().filter(has).count()
+    words
+        .iter()
+        .filter(|word| {
+            of_line.contains(stem(word)) || !word.is_ascii() && line.contains(word.as_str())
+        })
+        .count()
 }
 
 /// How many pairs of letters of the words a line has, where a script has no spaces between words:
@@ -480,7 +482,7 @@ fn pairs(line: &str, words: &[String]) -> usize {
     pairs.filter(|pair| !pair.is_ascii() && line.contains(pair)).count()
 }
 
-/// What the usual forms of an English word have in common: the index finds `retries` by `retry`.
+/// The common part of the usual forms of an English word: the index finds `retries` by `retry`.
 fn stem(word: &str) -> &str {
     let ends = ["ing", "ed", "es", "s"].into_iter();
     let mut without = ends.filter_map(|end| word.strip_suffix(end));

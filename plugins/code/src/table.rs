@@ -1,8 +1,8 @@
 //! The table of a project's indexed files, in shards of which only changed ones are written.
 //!
-//! It decides what the index holds: documents of a content that isn't in the table are never
-//! answered. So an update that was cut off, or two processes that update one project at once, can
-//! leave documents behind, but no wrong answer.
+//! The table decides on the documents of the index: documents of a content that isn't in the table
+//! are never answered. So an update that was cut off, or two processes that update one project at
+//! once, can leave documents behind, but no wrong answer.
 //!
 //! The table is kept in shards, documents without words. A file stays in its shard, so a changed
 //! file rewrites one shard, and a first index writes each shard once.
@@ -31,11 +31,11 @@ pub(crate) struct File {
     pub(crate) modified_ms: u64,
     /// The hash of its content.
     pub(crate) content: u64,
-    /// What the index has of it.
+    /// The state of the file in the index.
     pub(crate) state: State,
 }
 
-/// What the index has of a file.
+/// The state of a file in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Definitions and words.
@@ -44,10 +44,10 @@ pub(crate) enum State {
     Words,
     /// Words. The parser of the language was missing.
     NoParser,
-    /// Nothing: it is binary.
+    /// Nothing: the file is binary.
     Nothing,
-    /// It couldn't be read, or was read so soon after its last change that a later change may have
-    /// left its time as it was. It is read again.
+    /// The file couldn't be read, or was read so soon after its last change that a later change may
+    /// have left its time as it was. The file is read again.
     TooNew,
 }
 
@@ -66,7 +66,7 @@ impl State {
 
     fn from_text(text: &str) -> Option<Self> {
         let mut letters = text.chars();
-        let letter = letters.next().filter(|_| letters.next().is_none())?;
+        let (Some(letter), None) = (letters.next(), letters.next()) else { return None };
         Self::ALL.into_iter().find(|(_, known)| *known == letter).map(|(state, _)| state)
     }
 }
@@ -79,7 +79,6 @@ impl File {
 
     /// The bytes of its line, with the end.
     fn bytes(&self) -> usize {
-        let digits = |number: u64| (number.max(1).ilog2() / 4 + 1) as usize;
         // The letter, 16 digits of the hash, four spaces and the end.
         22 + digits(self.size) + digits(self.modified_ms) + self.path.len()
     }
@@ -87,11 +86,21 @@ impl File {
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.splitn(5, ' ');
         let state = State::from_text(fields.next()?)?;
-        let mut number = || u64::from_str_radix(fields.next()?, 16).ok();
-        let (size, modified_ms, content) = (number()?, number()?, number()?);
+        let size = hexadecimal(fields.next()?)?;
+        let modified_ms = hexadecimal(fields.next()?)?;
+        let content = hexadecimal(fields.next()?)?;
         let path = fields.next()?.to_owned();
         Some(Self { path, size, modified_ms, content, state })
     }
+}
+
+/// The hexadecimal digits of a number.
+fn digits(number: u64) -> usize {
+    (number.max(1).ilog2() / 4 + 1) as usize
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
 }
 
 /// The files of a project.
@@ -99,7 +108,7 @@ impl File {
 pub(crate) struct Table {
     shards: Vec<Shard>,
     /// By the hash of the path, which is also its name in the keys of documents: the shard and the
-    /// place in it. Of two paths with one hash, only the later one counts.
+    /// place in it. Of two paths with one hash, only the later one is kept.
     places: HashMap<u64, (usize, usize)>,
 }
 
@@ -166,9 +175,10 @@ impl Table {
             return;
         }
         let size = file.bytes();
-        let has_room =
-            |shard: &Shard| shard.files.len() < SHARD_FILES && shard.bytes + size <= SHARD_BYTES;
-        let place = self.shards.iter().rposition(has_room).unwrap_or_else(|| {
+        let with_room = self.shards.iter().rposition(|shard| {
+            shard.files.len() < SHARD_FILES && shard.bytes + size <= SHARD_BYTES
+        });
+        let place = with_room.unwrap_or_else(|| {
             self.shards.push(Shard::default());
             self.shards.len() - 1
         });

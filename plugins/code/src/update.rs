@@ -35,7 +35,7 @@ const SAME_TIME: u64 = 20;
 /// The same, where the file system keeps only seconds, or two of them.
 const SAME_SECOND: u64 = 2_100;
 
-/// What an update did.
+/// The result of an update.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// Files that the index doesn't have yet, or not as they are now.
@@ -58,8 +58,8 @@ struct Source<'w> {
 }
 
 impl Project {
-    /// Updates the index to what the walk found, until `until`. Files whose paths begin with
-    /// `first` go first. If the index can't be written, what it holds can still be searched.
+    /// Updates the index to the files of the walk, until `until`. Files whose paths begin with
+    /// `first` go first. If the index can't be written, its documents can still be searched.
     pub(crate) fn update(
         &mut self,
         walk: &Walk,
@@ -178,7 +178,9 @@ impl Project {
         sources.retain(|source| !self.keeps_documents(source, now));
         let to_parse: Vec<_> = sources.iter().map(Source::to_parse).collect();
         let parsed = parse::parse_all(&to_parse, ParserQuestion::Chunks, until, &mut self.pace);
-        let (mut documents, mut outdated, mut unreached) = (Vec::new(), Vec::new(), 0);
+        let mut documents = Vec::new();
+        let mut outdated = Vec::new();
+        let mut unreached = 0;
         for (source, parsed) in sources.iter().zip(parsed) {
             let Entry { size, modified_ms, .. } = *source.entry;
             let (parsed, state) = match parsed {
@@ -226,19 +228,20 @@ impl Project {
 
     /// Whether the documents of a file stay: it only got a new time.
     fn keeps_documents(&mut self, source: &Source<'_>, now: u64) -> bool {
-        let settled = |old: &&File| {
+        if source.is_unreadable || is_too_new(source.entry, now) {
+            return false;
+        }
+        let unchanged = self.table.get(&source.entry.path).filter(|old| {
             old.content == source.content
                 && matches!(old.state, State::Parsed | State::Words | State::Nothing)
-        };
-        let old = self.table.get(&source.entry.path).filter(settled).cloned();
-        let keeps = !source.is_unreadable && !is_too_new(source.entry, now);
-        let Some(old) = old.filter(|_| keeps) else { return false };
+        });
+        let Some(old) = unchanged.cloned() else { return false };
         let Entry { size, modified_ms, .. } = *source.entry;
         self.table.insert(File { size, modified_ms, ..old });
         true
     }
 
-    /// Reads a file. What can't be read counts as empty, and is tried again.
+    /// Reads a file. A file that can't be read counts as empty, and is tried again.
     fn read<'e>(&self, entry: &'e Entry) -> Source<'e> {
         let read = begin_of(&self.absolute(&entry.path));
         let is_unreadable = read.is_err();
@@ -253,15 +256,14 @@ impl Source<'_> {
         memchr::memchr(0, &self.bytes).is_none()
     }
 
-    /// What a parser gets: a whole file of text.
+    /// The input of a parser: a whole file of text.
     fn to_parse(&self) -> Option<(Language, &[u8])> {
-        let whole = self.bytes.len() as u64 >= self.entry.size;
-        self.language
-            .filter(|_| whole && self.is_text())
-            .map(|language| (language, self.bytes.as_slice()))
+        let language = self.language?;
+        let is_whole = self.bytes.len() as u64 >= self.entry.size;
+        (is_whole && self.is_text()).then_some((language, self.bytes.as_slice()))
     }
 
-    /// What the index gets of it without a parser.
+    /// The words of the file, for the index, without a parser.
     fn words(&self) -> Parsed {
         if !self.is_text() {
             return Parsed::default();

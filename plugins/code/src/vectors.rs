@@ -1,7 +1,7 @@
 //! Makes and compares vectors of chunks, where the operator chose a model that makes them.
 //!
-//! A chunk has a tag that names the model of its vector, or says that it has none. So vectors of
-//! another model are never compared, and each call makes some of those that are missing.
+//! A chunk has a tag that names the model of its vector, or says that it has no vector. So vectors
+//! of another model are never compared, and each call makes some of the missing vectors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use crate::chunks::{self, NO_VECTOR};
 use crate::files::Files;
 use crate::indexed_project::Project;
 
-/// How near a chunk has to be at least, as a cosine. What is farther has nothing to do with it.
+/// The least nearness of a chunk, as a cosine. A chunk that is farther away is about something
+/// else.
 pub(crate) const LEAST: f64 = 0.2;
 
 /// Texts of one request: few, since a model without a graphics card takes seconds for them.
@@ -29,22 +30,25 @@ const MANY: u32 = 1_000;
 /// Documents that are read together.
 const READ_TOGETHER: usize = 100;
 
-/// What was done about vectors.
+/// The result of making vectors.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// `None`: there is no model.
     model: Option<String>,
     /// Chunks that have no vector yet, as far as they were looked for.
     left: usize,
-    /// What went wrong.
+    /// The reason of a failure.
     failed: Option<String>,
 }
 
 impl Report {
     /// The vector of a query, with the tag of the chunks that it can be compared with.
     pub(crate) fn of_query(&mut self, query: Option<&str>) -> Option<(Vec<i8>, String)> {
-        // It would take as long to fail again.
-        let model = self.model.as_ref().filter(|_| self.failed.is_none())?;
+        // Failing again would take as long.
+        if self.failed.is_some() {
+            return None;
+        }
+        let model = self.model.as_ref()?;
         match embeddings::embed(&[query?.to_owned()]) {
             Ok(vectors) => Some((vectors.into_iter().next()?, tag(model))),
             Err(error) => {
@@ -54,7 +58,7 @@ impl Report {
         }
     }
 
-    /// What the caller should know.
+    /// The notice for the caller.
     pub(crate) fn notice(&self) -> Option<String> {
         let left = match self.left {
             0 => return self.failed.as_ref().map(|why| format!("Searched by words alone: {why}")),
@@ -105,7 +109,7 @@ pub(crate) fn keep(
 }
 
 impl Project {
-    /// Makes vectors of chunks that have none, until `until` and for some seconds at most.
+    /// Makes vectors of chunks without one, until `until` and for some seconds at most.
     pub(crate) fn make_vectors(&mut self, call: &Call, until: Instant) -> Report {
         let Some(model) = embeddings::model() else { return Report::default() };
         let mut report = Report { model: Some(model.clone()), ..Report::default() };
