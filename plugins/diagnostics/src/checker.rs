@@ -50,7 +50,7 @@ impl Level {
     }
 }
 
-/// What a project is written in.
+/// The language of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     Rust,
@@ -87,7 +87,7 @@ const ESLINT: &[&str] = &[
     ".eslintrc.yaml",
 ];
 
-/// What programs write, in lower case, if they don't find or may not use something.
+/// Words that programs write, in lower case, if they don't find or may not use something.
 const MISSING: &[&str] = &[
     "not found",
     "no such file",
@@ -118,7 +118,7 @@ impl Checker {
         }
     }
 
-    /// What it looks for in a folder, for a person.
+    /// The files that it looks for in a folder, for a person.
     pub(crate) const fn looks_for(self) -> &'static str {
         match self {
             Self::Cargo => "Cargo.toml",
@@ -138,7 +138,7 @@ impl Checker {
         }
     }
 
-    /// How it is installed.
+    /// The way to install it.
     pub(crate) const fn install(self) -> &'static str {
         match self {
             Self::Cargo => "Install Rust from rustup.rs.",
@@ -169,30 +169,26 @@ impl Checker {
         }
     }
 
-    /// What to do about the failure that its output tells of, if that is known.
+    /// The remedy for the failure that its output tells of, if the remedy is known.
     pub(crate) fn hint(self, said: &str) -> Option<&'static str> {
         let said = said.to_ascii_lowercase();
-        let has = |parts: &[&str]| parts.iter().any(|part| said.contains(part));
         let is_cargo = self == Self::Cargo;
-        if is_cargo && has(&["offline"]) {
+        if is_cargo && said.contains("offline") {
             return Some("It has no network here: run `cargo fetch` with bash first.");
         }
-        if has(&["read-only file system"]) {
-            return Some(match is_cargo {
-                true => {
-                    "It has to write there: grant the folder to commands without `access = \"read\"`, or set CARGO_TARGET_DIR to one that they may write, and name that variable in `env` of [tools.shell]."
-                }
-                false => {
-                    "It has to write there: grant the folder to commands without `access = \"read\"`."
-                }
+        if said.contains("read-only file system") {
+            return Some(if is_cargo {
+                "It has to write there: grant the folder to commands without `access = \"read\"`, or set CARGO_TARGET_DIR to one that they may write, and name that variable in `env` of [tools.shell]."
+            } else {
+                "It has to write there: grant the folder to commands without `access = \"read\"`."
             });
         }
-        if is_cargo && has(&["no default is configured"]) {
+        if is_cargo && said.contains("no default is configured") {
             return Some(
                 "If rustup has no default toolchain, `rustup default stable` in a terminal of yours sets one. If it has, commands don't see it: `presets = [\"cargo\"]` in [tools.shell] grants the toolchains of rustup.",
             );
         }
-        has(MISSING).then(|| self.grant())
+        MISSING.iter().any(|part| said.contains(part)).then(|| self.grant())
     }
 
     pub(crate) const fn parser(self) -> Parser {
@@ -231,8 +227,9 @@ impl Checker {
 
     /// The nearest folder from `folder` up to `top` that it fits.
     pub(crate) fn root(self, folder: &Path, top: &Path) -> Option<PathBuf> {
-        let has_name = |folder: &&Path| self.files().any(|name| folder.join(name).is_file());
-        let above = up(folder, top).find(has_name).map(Path::to_owned);
+        let above = up(folder, top)
+            .find(|folder| self.files().any(|name| folder.join(name).is_file()))
+            .map(Path::to_owned);
         let is_python = self.language() == Language::Python;
         above.or_else(|| (is_python && has_ending(folder, ".py")).then(|| folder.to_owned()))
     }
@@ -240,8 +237,6 @@ impl Checker {
     /// The command, for the folder that it runs in. A program that the project brings along is
     /// preferred: it has the version that the project wants.
     pub(crate) fn command(self, level: Level, folder: &Path, more: &[String]) -> Vec<String> {
-        let node = || brought(folder, &["node_modules/.bin"], self.name());
-        let python = || brought(folder, &[".venv/bin", "venv/bin"], self.name());
         match self {
             Self::Cargo => {
                 let command = match level {
@@ -262,14 +257,20 @@ impl Checker {
             Self::Tsc => {
                 let arguments = ["--noEmit", "--pretty", "false"];
                 let nowhere = ["--incremental", "--tsBuildInfoFile", "/dev/null"];
-                words(node(), &[arguments, nowhere].concat(), more, &[])
+                let program = brought(folder, &NODE_FOLDERS, self.name());
+                words(program, &[arguments, nowhere].concat(), more, &[])
             }
-            Self::Eslint => words(node(), &["--format", "json"], more, &["."]),
+            Self::Eslint => {
+                let program = brought(folder, &NODE_FOLDERS, self.name());
+                words(program, &["--format", "json"], more, &["."])
+            }
             Self::Ruff => {
+                let program = brought(folder, &PYTHON_FOLDERS, self.name());
                 let arguments = ["check", "--output-format", "json", "--no-cache"];
-                words(python(), &arguments, more, &["."])
+                words(program, &arguments, more, &["."])
             }
             Self::Mypy => {
+                let program = brought(folder, &PYTHON_FOLDERS, self.name());
                 let arguments = [
                     "--show-column-numbers",
                     "--show-error-codes",
@@ -277,12 +278,16 @@ impl Checker {
                     "--no-color-output",
                     "--no-pretty",
                 ];
-                words(python(), &arguments, more, &["."])
+                words(program, &arguments, more, &["."])
             }
             Self::Go => words("go".to_owned(), &["vet", "-json"], more, &["./..."]),
         }
     }
 }
+
+/// The folders of a project in which npm and Python put programs.
+const NODE_FOLDERS: [&str; 1] = ["node_modules/.bin"];
+const PYTHON_FOLDERS: [&str; 2] = [".venv/bin", "venv/bin"];
 
 fn words(program: String, arguments: &[&str], more: &[String], last: &[&str]) -> Vec<String> {
     let own = arguments.iter().map(|word| (*word).to_owned());

@@ -108,17 +108,23 @@ impl Tool for Diagnostics {
             return Err(Failure::permanent("off", format!("{} is off", off.name()))
                 .with_suggestion("The operator can add it to `checkers` in [tools.diagnostics]."));
         }
-        let is_tried = |checker: &Checker| allowed.contains(checker) && wanted.contains(checker);
-        let tried: Vec<Checker> = Checker::ALL.into_iter().filter(is_tried).collect();
+        let tried: Vec<Checker> = Checker::ALL
+            .into_iter()
+            .filter(|checker| allowed.contains(checker) && wanted.contains(checker))
+            .collect();
         let fitting = match checkers {
-            // What is named runs, whatever the nearest project is.
+            // A named checker runs, whatever the nearest project is.
             Some(_) => project::roots(&folder, &top, &tried),
             None => project::fitting(&folder, &top, &tried),
         };
-        let runs = |checker: &Checker| fitting.iter().any(|(fits, _)| fits == checker);
         // A module of Go below another one isn't checked with it.
-        let is_apart = |checker: &Checker| !runs(checker) || *checker == Checker::Go;
-        let apart: Vec<Checker> = tried.iter().copied().filter(is_apart).collect();
+        let apart: Vec<Checker> = tried
+            .iter()
+            .copied()
+            .filter(|checker| {
+                !fitting.iter().any(|(fits, _)| fits == checker) || *checker == Checker::Go
+            })
+            .collect();
         let others = project::others(&folder, &top, &apart);
         if fitting.is_empty() {
             return Err(nothing_fits(&folder, &top, &tried, &others));
@@ -158,27 +164,31 @@ fn folder(path: PathBuf) -> Result<PathBuf, Failure> {
 
 /// Runs `tsc` for each configuration of a project.
 fn run_tsc(level: Level, root: &Path, top: &Path, more: &[String], time: &Time<'_>) -> Ran {
-    let is_project =
-        |word: &String| ["-p", "--project"].iter().any(|name| word.eq_ignore_ascii_case(name));
-    if more.iter().any(is_project) {
-        // The operator names what is checked.
+    let names_project = more
+        .iter()
+        .any(|word| ["-p", "--project"].iter().any(|name| word.eq_ignore_ascii_case(name)));
+    if names_project {
+        // The operator names the project to check.
         return run::run(Checker::Tsc, &[Checker::Tsc.command(level, root, more)], root, top, time);
     }
     let Configs { checked, left_out } = references::configs(root);
     let has_one = checked == [references::CONFIG];
-    let with = |config: &String| {
-        let chosen = ["-p".to_owned(), config.clone()];
-        let more = if has_one { more.to_vec() } else { [&chosen, more].concat() };
-        Checker::Tsc.command(level, root, &more)
-    };
-    let commands: Vec<Vec<String>> = checked.iter().map(with).collect();
+    let commands: Vec<Vec<String>> = checked
+        .iter()
+        .map(|config| {
+            let chosen = ["-p".to_owned(), config.clone()];
+            let more = if has_one { more.to_vec() } else { [&chosen, more].concat() };
+            Checker::Tsc.command(level, root, &more)
+        })
+        .collect();
     let mut ran = run::run(Checker::Tsc, &commands, root, top, time);
     let names = one_line(&left_out.join(", "), MAX_NAMES);
     if checked.is_empty() {
         ran.state = State::Failed;
-        let others = match left_out.is_empty() {
-            true => "it refers to no other configuration".to_owned(),
-            false => format!("these aren't in its folder: {names}"),
+        let others = if left_out.is_empty() {
+            "it refers to no other configuration".to_owned()
+        } else {
+            format!("these aren't in its folder: {names}")
         };
         ran.detail = Some(format!("tsconfig.json has no files, and {others}"));
     } else if !left_out.is_empty() && ran.state == State::Ran {
@@ -195,37 +205,37 @@ fn nothing_fits(
     others: &(Vec<Other>, bool),
 ) -> Failure {
     let languages = project::languages(folder, top, tried);
-    let counts =
-        |checker: &&Checker| languages.is_empty() || languages.contains(&checker.language());
-    let looked_for: Vec<String> = tried
+    let files: Vec<String> = tried
         .iter()
-        .filter(counts)
+        .filter(|checker| languages.is_empty() || languages.contains(&checker.language()))
         .map(|checker| format!("{} ({})", checker.looks_for(), checker.name()))
         .collect();
-    let looked_for = match looked_for.is_empty() {
-        true => "no checker is on".to_owned(),
-        false => format!("it has none of: {}", looked_for.join(", ")),
+    let looked_for = if files.is_empty() {
+        "no checker is on".to_owned()
+    } else {
+        format!("it has none of: {}", files.join(", "))
     };
     let failure = Failure::permanent(
         "nothing-fits",
         format!("no checker fits {}: {looked_for}", folder.display()),
     )
     .with_suggestion("Set path to the folder of a project.");
-    // Others chose the names.
-    match others.0.is_empty() {
-        true => failure,
-        false => {
-            let named = project::named(others);
-            failure.with_content(Content::untrusted(format!("Projects below: {named}.\n")))
-        }
+    if others.0.is_empty() {
+        return failure;
     }
+    // The names are untrusted.
+    let named = project::named(others);
+    failure.with_content(Content::untrusted(format!("Projects below: {named}.\n")))
 }
 
-/// The failure if no checker could check anything. What a checker wrote is a part that is marked.
+/// The failure if no checker could check anything. The output of a checker is a part that is
+/// marked.
 fn failure(ran: &[report::Ran]) -> Failure {
-    let (mut details, mut written) = (Vec::new(), String::new());
+    let mut details = Vec::new();
+    let mut written = String::new();
     for ran in ran {
-        let (name, detail) = (ran.checker.name(), ran.detail.as_deref().unwrap_or_default());
+        let name = ran.checker.name();
+        let detail = ran.detail.as_deref().unwrap_or_default();
         let what = match ran.state {
             State::Missing => "isn't installed",
             State::Refused => "was not run",
@@ -240,10 +250,8 @@ fn failure(ran: &[report::Ran]) -> Failure {
         let hint = ran.hint.map(|hint| format!(" {hint}")).unwrap_or_default();
         details.push(format!("{name} {what}: {detail}{hint}"));
     }
-    let code = match ran.iter().any(|ran| ran.state == State::Refused) {
-        true => "not-permitted",
-        false => "not-checked",
-    };
+    let is_refused = ran.iter().any(|ran| ran.state == State::Refused);
+    let code = if is_refused { "not-permitted" } else { "not-checked" };
     let failure = Failure::permanent(code, details.join("\n"));
     if written.is_empty() { failure } else { failure.with_content(Content::untrusted(written)) }
 }

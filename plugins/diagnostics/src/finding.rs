@@ -72,7 +72,7 @@ pub(crate) struct Written<'a> {
     pub(crate) suggestion: Option<String>,
 }
 
-/// Collects what one checker finds.
+/// Collects the findings of one checker.
 #[derive(Debug)]
 pub(crate) struct Collector {
     /// The checker's name.
@@ -109,7 +109,6 @@ impl Collector {
             self.left_out += 1;
             return;
         }
-        let short = |text: &str, most| Some(one_line(text, most)).filter(|text| !text.is_empty());
         let finding = Finding {
             path: written.path.map(|path| one_line(&self.shown(Path::new(path)), MAX_NAME)),
             line: written.line.filter(|line| *line > 0),
@@ -129,6 +128,11 @@ impl Collector {
         let path = plain(&self.folder.join(path));
         path.strip_prefix(&self.shown_from).unwrap_or(&path).to_string_lossy().into_owned()
     }
+}
+
+/// A text as one line. `None`: the line is empty.
+fn short(text: &str, most: usize) -> Option<String> {
+    Some(one_line(text, most)).filter(|text| !text.is_empty())
 }
 
 /// A path without `.` and `..`, by its spelling.

@@ -20,7 +20,7 @@ const MAX_IGNORED: u64 = 64 << 10;
 const MAX_NAMED: usize = 8;
 const MAX_NAME: usize = 200;
 
-/// Folders with what others made, or what a build made.
+/// Folders with third-party files, or with files of a build.
 const FOREIGN: &[&str] =
     &["node_modules", "target", "dist", "build", "out", "vendor", "venv", "__pycache__"];
 
@@ -43,24 +43,31 @@ pub(crate) fn roots(folder: &Path, top: &Path, wanted: &[Checker]) -> Vec<(Check
 /// so that a project within another one isn't checked with what is outside.
 pub(crate) fn fitting(folder: &Path, top: &Path, wanted: &[Checker]) -> Vec<(Checker, PathBuf)> {
     let languages = languages(folder, top, wanted);
-    // Files of a language in the folder itself count in any case.
-    let is_here = |(checker, root): &(Checker, PathBuf)| {
-        languages.is_empty() || languages.contains(&checker.language()) || root == folder
-    };
-    roots(folder, top, wanted).into_iter().filter(is_here).collect()
+    // Files of a language in the folder itself fit in any case.
+    roots(folder, top, wanted)
+        .into_iter()
+        .filter(|(checker, root)| {
+            languages.is_empty() || languages.contains(&checker.language()) || root == folder
+        })
+        .collect()
 }
 
 /// The languages of the nearest folder with a project for which a checker is wanted.
 pub(crate) fn languages(folder: &Path, top: &Path, wanted: &[Checker]) -> Vec<Language> {
-    let of = |at: &Path| -> Vec<Language> {
-        let has = |language: &Language| {
-            language.files().any(|name| at.join(name).is_file())
-                || *language == Language::Python && at == folder && is_of_python(at)
-        };
-        let is_wanted = |language: &Language| wanted.iter().any(|one| one.language() == *language);
-        Language::ALL.into_iter().filter(is_wanted).filter(has).collect()
-    };
-    up(folder, top).map(of).find(|languages| !languages.is_empty()).unwrap_or_default()
+    for at in up(folder, top) {
+        let languages: Vec<Language> = Language::ALL
+            .into_iter()
+            .filter(|language| wanted.iter().any(|one| one.language() == *language))
+            .filter(|language| {
+                language.files().any(|name| at.join(name).is_file())
+                    || *language == Language::Python && at == folder && is_of_python(at)
+            })
+            .collect();
+        if !languages.is_empty() {
+            return languages;
+        }
+    }
+    Vec::new()
 }
 
 /// Whether a folder has sources of Python, and of no other language. It needs no file that marks
@@ -77,9 +84,6 @@ pub(crate) fn others(folder: &Path, top: &Path, checkers: &[Checker]) -> (Vec<Ot
         return (others, false);
     }
     let ignored = ignored(folder);
-    let is_foreign = |name: &str| {
-        name.starts_with('.') || FOREIGN.contains(&name) || ignored.iter().any(|one| one == name)
-    };
     let mut waiting = VecDeque::from([(folder.to_owned(), 0)]);
     let mut left = MAX_FOLDERS;
     while let Some((at, level)) = waiting.pop_front() {
@@ -87,7 +91,8 @@ pub(crate) fn others(folder: &Path, top: &Path, checkers: &[Checker]) -> (Vec<Ot
             break;
         }
         left -= 1;
-        let (mut names, mut folders) = (Vec::new(), Vec::new());
+        let mut names = Vec::new();
+        let mut folders = Vec::new();
         for entry in fs::read_dir(&at).into_iter().flatten().take(MAX_ENTRIES).flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             // A link isn't followed.
@@ -96,10 +101,13 @@ pub(crate) fn others(folder: &Path, top: &Path, checkers: &[Checker]) -> (Vec<Ot
                 _ => names.push(name),
             }
         }
-        let fits = |checker: &&Checker| names.iter().any(|name| checker.is_marked_by(name));
         let fitting: Vec<&str> = match level {
             0 => Vec::new(),
-            _ => checkers.iter().filter(fits).map(|checker| checker.name()).collect(),
+            _ => checkers
+                .iter()
+                .filter(|checker| names.iter().any(|name| checker.is_marked_by(name)))
+                .map(|checker| checker.name())
+                .collect(),
         };
         if !fitting.is_empty() {
             if others.len() == MAX_NAMED {
@@ -108,7 +116,9 @@ pub(crate) fn others(folder: &Path, top: &Path, checkers: &[Checker]) -> (Vec<Ot
             let path = at.strip_prefix(top).unwrap_or(&at).to_string_lossy();
             others.push(Other { path: one_line(&path, MAX_NAME), checkers: fitting });
         } else if level < MAX_LEVELS {
-            folders.retain(|name| !is_foreign(name));
+            folders.retain(|name| {
+                !name.starts_with('.') && !FOREIGN.contains(&&**name) && !ignored.contains(name)
+            });
             folders.sort();
             // More can't be looked at.
             folders.truncate(left);
@@ -120,8 +130,10 @@ pub(crate) fn others(folder: &Path, top: &Path, checkers: &[Checker]) -> (Vec<Ot
 
 /// `front (tsc, eslint), tools (go) and others`.
 pub(crate) fn named((others, has_more): &(Vec<Other>, bool)) -> String {
-    let one = |other: &Other| format!("{} ({})", other.path, other.checkers.join(", "));
-    let names: Vec<String> = others.iter().map(one).collect();
+    let names: Vec<String> = others
+        .iter()
+        .map(|other| format!("{} ({})", other.path, other.checkers.join(", ")))
+        .collect();
     names.join(", ") + if *has_more { " and others" } else { "" }
 }
 

@@ -22,33 +22,33 @@ const MAX_NAME: usize = 200;
 /// Most spaces in it. A sentence has more.
 const MAX_SPACES: usize = 3;
 
-/// The file that a folder stands for.
+/// The configuration of a folder.
 pub(crate) const CONFIG: &str = "tsconfig.json";
 
 /// The configurations of a project.
 #[derive(Debug, Default)]
 pub(crate) struct Configs {
-    /// Those to check, in order, relative to its folder.
+    /// The configurations to check, in order, relative to its folder.
     pub(crate) checked: Vec<String>,
-    /// Those that its configurations name and that aren't checked with it.
+    /// The configurations that others name and that aren't checked with it.
     pub(crate) left_out: Vec<String>,
 }
 
-/// The configuration in `folder`, and those in it or below that it refers to. What lies beside it
-/// is another project, and is left out without a word unless this one has no files of its own.
+/// The configuration in `folder`, and the configurations in it or below that it refers to. A
+/// configuration next to the folder is of another project, and is left out without a word unless
+/// this project has no files of its own.
 pub(crate) fn configs(folder: &Path) -> Configs {
     let first = folder.join(CONFIG);
     let mut configs = Configs::default();
     let mut seen = HashSet::from([first.clone()]);
     let mut waiting = VecDeque::from([first]);
     while let Some(config) = waiting.pop_front() {
-        let shown = |path: &Path| path.strip_prefix(folder).unwrap_or(path).display().to_string();
         let Config { references, has_files } = read(&config).unwrap_or_else(|| {
-            configs.left_out.push(format!("what {} refers to", shown(&config)));
+            configs.left_out.push(format!("what {} refers to", shown(folder, &config)));
             Config { references: Vec::new(), has_files: true }
         });
         if has_files {
-            configs.checked.push(shown(&config));
+            configs.checked.push(shown(folder, &config));
         }
         for reference in references {
             let mut path = plain(&config.with_file_name(reference));
@@ -59,53 +59,66 @@ pub(crate) fn configs(folder: &Path) -> Configs {
                 continue;
             }
             let is_below = path.starts_with(folder);
-            if is_below && seen.len() <= MAX_CONFIGS && is_plain(&shown(&path)) {
+            if is_below && seen.len() <= MAX_CONFIGS && is_plain(&shown(folder, &path)) {
                 waiting.push_back(path.clone());
                 seen.insert(path);
             } else if (is_below || !has_files) && configs.left_out.len() < MAX_CONFIGS {
-                configs.left_out.push(shown(&path).chars().take(MAX_NAME).collect());
+                configs.left_out.push(shown(folder, &path).chars().take(MAX_NAME).collect());
             }
         }
     }
     configs
 }
 
+fn shown(folder: &Path, path: &Path) -> String {
+    path.strip_prefix(folder).unwrap_or(path).display().to_string()
+}
+
 /// Whether a name can stand in a command that is shown: a project must not write sentences there. A
 /// few spaces are allowed, since such a name is quoted wherever it is shown.
 fn is_plain(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/@+".contains(&byte);
-    let is_name =
-        |name: &str| name.split(' ').all(|word| !word.is_empty() && word.bytes().all(is_plain));
     name.len() <= MAX_NAME
         && name.matches(' ').count() <= MAX_SPACES
-        && name.split('/').all(is_name)
+        && name.split(['/', ' ']).all(is_plain_word)
+}
+
+fn is_plain_word(word: &str) -> bool {
+    !word.is_empty()
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/@+".contains(&byte))
 }
 
 struct Config {
     references: Vec<String>,
-    /// Whether it may name files to check, beside its references.
+    /// Whether it may name files to check, in addition to its references.
     has_files: bool,
 }
 
-/// Reads a configuration. Nothing: it is too long. What isn't valid, `tsc` reports.
+/// Reads a configuration. `None`: it is too long. An invalid one is reported by `tsc`.
 fn read(path: &Path) -> Option<Config> {
     let mut text = String::new();
     if let Ok(file) = File::open(path) {
-        // What isn't text, `tsc` reports.
+        // A file that isn't text is reported by `tsc`.
         let _ = file.take(MAX_CONFIG + 1).read_to_string(&mut text);
     }
     if text.len() as u64 > MAX_CONFIG {
         return None;
     }
     let value: Value = serde_json::from_str(&plain_json(&text)).unwrap_or_default();
-    let references = value["references"].as_array().into_iter().flatten();
-    let references = references.filter_map(|one| Some(one["path"].as_str()?.to_owned())).collect();
-    let is_empty = |key: &str| value[key].as_array().is_some_and(Vec::is_empty);
-    // What it extends may say what it includes.
-    let includes_none =
-        is_empty("include") || value["include"].is_null() && value["extends"].is_null();
-    let names_no_files = is_empty("files") && includes_none;
+    let references = value["references"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| Some(one["path"].as_str()?.to_owned()))
+        .collect();
+    // A configuration that it extends may name the included files.
+    let includes_none = is_empty_list(&value["include"])
+        || value["include"].is_null() && value["extends"].is_null();
+    let names_no_files = is_empty_list(&value["files"]) && includes_none;
     Some(Config { references, has_files: !names_no_files })
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
 }
 
 /// JSON without the comments and last commas that a configuration may have.

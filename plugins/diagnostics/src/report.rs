@@ -18,7 +18,7 @@ pub(crate) struct Ran {
     command: String,
     pub(crate) state: State,
     pub(crate) detail: Option<String>,
-    /// What to do about it.
+    /// The remedy.
     pub(crate) hint: Option<&'static str>,
     /// The findings, each with whether it is new.
     pub(crate) findings: Vec<(Finding, bool)>,
@@ -66,12 +66,10 @@ impl Ran {
     ) -> Self {
         let left_out = collector.left_out;
         let findings = collector.findings.into_iter().map(|finding| (finding, true)).collect();
-        let quoted = |word: &String| match word.contains(' ') {
-            true => format!("'{}'", word.replace('\'', r"'\''")),
-            false => word.clone(),
-        };
-        let command = |words: &Vec<String>| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
-        let commands: Vec<String> = commands.iter().map(command).collect();
+        let commands: Vec<String> = commands
+            .iter()
+            .map(|words| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+            .collect();
         let Ended { state, detail, hint } = ended;
         Self { checker, command: commands.join("; "), state, detail, hint, findings, left_out }
     }
@@ -80,10 +78,14 @@ impl Ran {
     pub(crate) fn has_checked(&self) -> bool {
         match self.state {
             State::Ran => true,
-            // What it didn't come to may have any number of errors.
+            // The unchecked files may have any number of errors.
             _ => !self.findings.is_empty(),
         }
     }
+}
+
+fn quoted(word: &str) -> String {
+    if word.contains(' ') { format!("'{}'", word.replace('\'', r"'\''")) } else { word.to_owned() }
 }
 
 /// The answer for programs.
@@ -132,7 +134,9 @@ pub(crate) fn answer(
     gone: Option<usize>,
     others: (Vec<Other>, bool),
 ) -> (Content, Answer) {
-    let (mut findings, mut left_out, mut checkers) = (Vec::new(), 0, Vec::new());
+    let mut findings = Vec::new();
+    let mut left_out = 0;
+    let mut checkers = Vec::new();
     for ran in ran {
         left_out += ran.left_out;
         let has_checked = ran.has_checked();
@@ -147,17 +151,19 @@ pub(crate) fn answer(
         checkers.push(CheckerAnswer { name, command, state, detail, has_checked });
     }
     findings.sort_by(|one, other| order(one).cmp(&order(other)));
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let errors = count(&findings, Severity::Error);
+    let warnings = count(&findings, Severity::Warning);
     let total = findings.len() + left_out;
     findings.truncate(most);
     let named = project::named(&others);
-    let (diagnostics, unchecked) = (findings, others.0);
-    let answer = Answer { diagnostics, total, errors, warnings, gone, checkers, unchecked };
-    // The project's sources and names, and programs that they configure, write what a checker says.
-    let quotes = |checker: &CheckerAnswer| match checker.state {
-        State::Ran => checker.detail.is_some(),
-        state => matches!(state, State::Failed | State::Refused),
+    let answer = Answer {
+        diagnostics: findings,
+        total,
+        errors,
+        warnings,
+        gone,
+        checkers,
+        unchecked: others.0,
     };
     let says_something = !answer.diagnostics.is_empty()
         || !answer.unchecked.is_empty()
@@ -170,10 +176,23 @@ pub(crate) fn answer(
     (if says_something { Content::untrusted(text) } else { Content::text(text) }, answer)
 }
 
-/// What findings are sorted by.
+fn count(findings: &[Finding], severity: Severity) -> usize {
+    findings.iter().filter(|finding| finding.severity == severity).count()
+}
+
+/// Whether the answer quotes the output of a checker. The project's sources and names, and programs
+/// that they configure, decide on this output.
+fn quotes(checker: &CheckerAnswer) -> bool {
+    match checker.state {
+        State::Ran => checker.detail.is_some(),
+        state => matches!(state, State::Failed | State::Refused),
+    }
+}
+
+/// The key by which findings are sorted.
 fn order(finding: &Finding) -> impl Ord + '_ {
     let Finding { severity, path, line, column, .. } = finding;
-    // What belongs to no file concerns all.
+    // A finding without a file concerns all files.
     (*severity, path.as_deref(), *line, *column, &*finding.message)
 }
 

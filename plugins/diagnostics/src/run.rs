@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The time that all checkers of a call have together.
 pub(crate) struct Time<'c> {
     call: &'c Call,
-    /// What the call had left at its begin.
+    /// The time that the call had left at its start.
     begin: Duration,
     limit: Duration,
     /// Whether the operator lets no call take as long as this one asks for.
@@ -50,11 +50,12 @@ impl<'c> Time<'c> {
 
     fn over(&self) -> String {
         let seconds = self.limit.as_millis().div_ceil(1_000);
-        match self.is_capped {
-            true => format!(
+        if self.is_capped {
+            format!(
                 "it was stopped {seconds} s after the begin, the longest time of a call: `max_call` in [tools]"
-            ),
-            false => format!("it was stopped {seconds} s after the begin; set a higher `timeout`"),
+            )
+        } else {
+            format!("it was stopped {seconds} s after the begin; set a higher `timeout`")
         }
     }
 }
@@ -192,7 +193,7 @@ fn run_one(
 struct Reader {
     parser: Parser,
     pieces: Pieces,
-    /// What is read from its standard error.
+    /// The text that is read from its standard error.
     text: Pieces,
     /// The begin of the standard output.
     begin: Vec<u8>,
@@ -202,11 +203,11 @@ struct Reader {
 }
 
 impl Reader {
-    /// Takes output. False: it is too much.
+    /// Takes output. `false`: the output is too large.
     fn take(&mut self, collector: &mut Collector, output: &Output) -> bool {
         let parser = self.parser;
         self.pieces.push(&output.stdout, |piece| parse(parser, collector, piece));
-        // `go vet` writes what the compiler says there, and cargo what build scripts say.
+        // `go vet` writes the compiler's output there, and cargo the output of build scripts.
         if [Checker::Go, Checker::Cargo].map(Checker::name).contains(&collector.checker) {
             self.text.push(&output.stderr, |piece| parse(parser, collector, piece));
         }
@@ -233,18 +234,21 @@ fn explain(said: &str, code: Option<i32>) -> String {
     format!("exit code {}: {}", code.unwrap_or(-1), one_line(&useful(said), MAX_DETAIL))
 }
 
-/// What a program says from its first error on, without a backtrace and without the advice of
-/// rustup, which would install what is only not granted.
+/// A program's output from its first error on, without a backtrace and without the advice of
+/// rustup, which would install a toolchain that is only not granted.
 fn useful(said: &str) -> String {
-    let is_error = |line: &&str| line.trim_start().to_ascii_lowercase().starts_with("error");
-    let from = said.lines().position(|line| is_error(&line)).unwrap_or(0);
-    let is_noise = |line: &str| {
-        let line = line.trim().to_ascii_lowercase();
-        line.starts_with("stack backtrace") || line.starts_with("help: run 'rustup")
-    };
-    let lines = said.lines().skip(from).take_while(|line| !is_noise(line));
-    let lines = lines.collect::<Vec<_>>().join("\n");
-    if lines.trim().is_empty() { said.to_owned() } else { lines }
+    let from = said
+        .lines()
+        .position(|line| line.trim_start().to_ascii_lowercase().starts_with("error"))
+        .unwrap_or(0);
+    let lines: Vec<&str> = said.lines().skip(from).take_while(|line| !is_noise(line)).collect();
+    let text = lines.join("\n");
+    if text.trim().is_empty() { said.to_owned() } else { text }
+}
+
+fn is_noise(line: &str) -> bool {
+    let line = line.trim().to_ascii_lowercase();
+    line.starts_with("stack backtrace") || line.starts_with("help: run 'rustup")
 }
 
 fn limit(what: &str, key: &str) -> String {

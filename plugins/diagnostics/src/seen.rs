@@ -1,4 +1,4 @@
-//! Remembers what earlier calls found, so that a call can show only what is new.
+//! Remembers the findings of earlier calls, so that a call can show only new findings.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,20 +13,17 @@ use crate::report::{Ran, State};
 /// How often each finding was there, by checker.
 type Seen = BTreeMap<String, BTreeMap<String, u32>>;
 
-/// Marks the findings of this call that the last one in the same folder didn't have, and remembers
-/// those of this call. Returns also how many of the last one are gone. A checker that didn't finish
-/// keeps what is known of it. Each level is compared with itself, and its first call with the other
-/// one: clippy finds more than a check.
+/// Marks the findings of this call that the last call in the same folder didn't have, and remembers
+/// the findings of this call. Returns also how many findings of the last call are gone. A checker
+/// that didn't finish keeps its known findings. Each level is compared with itself, and its first
+/// call with the other level: clippy finds more than a check.
 ///
 /// # Errors
 ///
 /// The store can't be used.
 pub(crate) fn compare(folder: &Path, level: Level, ran: &mut [Ran]) -> Result<usize, Failure> {
-    let key = |level: Level| format!("seen/{:016x}", hash(&(folder, level.as_str())));
-    // What an older version wrote, or a damaged value, counts as nothing.
-    let read = |level: Level| store::get_json::<Seen>(&key(level)).unwrap_or_default();
-    let mut seen = read(level).unwrap_or_default();
-    let other = read(level.other()).unwrap_or_default();
+    let mut seen = read(folder, level);
+    let other = read(folder, level.other());
     let mut gone = 0;
     for ran in ran {
         let known = seen.get(ran.checker.name()).or_else(|| other.get(ran.checker.name()));
@@ -48,11 +45,20 @@ pub(crate) fn compare(folder: &Path, level: Level, ran: &mut [Ran]) -> Result<us
             seen.insert(ran.checker.name().to_owned(), now);
         }
     }
-    store::put(&key(level), serde_json::to_vec(&seen)?)?;
+    store::put(&key(folder, level), serde_json::to_vec(&seen)?)?;
     Ok(gone)
 }
 
-/// What stays the same if lines are added above it.
+/// The findings of the last call. A value of an older version, or a damaged one, counts as empty.
+fn read(folder: &Path, level: Level) -> Seen {
+    store::get_json(&key(folder, level)).unwrap_or_default().unwrap_or_default()
+}
+
+fn key(folder: &Path, level: Level) -> String {
+    format!("seen/{:016x}", hash(&(folder, level.as_str())))
+}
+
+/// The identity of a finding, which stays the same if lines are added above it.
 fn identity(finding: &Finding) -> String {
     let Finding { path, severity, code, message, .. } = finding;
     format!("{:016x}", hash(&(path, severity, code, message)))

@@ -80,7 +80,8 @@ fn object(collector: &mut Collector, object: &[u8]) {
     });
 }
 
-/// What a build script says, which is only in cargo's own text: `warning: NAME@VERSION: MESSAGE`.
+/// The output of a build script, which is only in cargo's own text: `warning: NAME@VERSION:
+/// MESSAGE`.
 fn line(collector: &mut Collector, line: &str) {
     let Some((word, message)) = line.split_once(": ") else { return };
     let severity = match word {
@@ -110,7 +111,7 @@ fn in_workspace(manifest: &Path, file: &str) -> String {
     found.map_or_else(|| file.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
-/// What the compiler would write instead, or its other advice.
+/// The replacement that the compiler would write, or its other advice.
 fn suggestion(children: &[Child]) -> Option<String> {
     let replacement = children.iter().find_map(|child| {
         let texts = child.spans.iter().filter_map(|span| span.suggested_replacement.as_deref());
@@ -123,8 +124,10 @@ fn suggestion(children: &[Child]) -> Option<String> {
             (false, false) => Some(format!("{}: {}", child.message, shown.join(", "))),
         }
     });
-    let advice = || children.iter().find(|child| child.level == "help");
-    replacement.or_else(|| advice().map(|child| child.message.clone()))
+    replacement.or_else(|| {
+        let advice = children.iter().find(|child| child.level == "help")?;
+        Some(advice.message.clone())
+    })
 }
 
 #[cfg(test)]

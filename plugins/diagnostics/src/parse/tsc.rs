@@ -8,11 +8,14 @@ pub(crate) const PARSER: Parser = Parser { object: |_, _| {}, line };
 
 fn line(collector: &mut Collector, line: &str) {
     let Some(at) = line.find("error TS") else { return };
-    let (before, rest) = (&line[..at], &line[at + "error ".len()..]);
+    let before = &line[..at];
+    let rest = &line[at + "error ".len()..];
     let Some((code, message)) = rest.split_once(": ") else { return };
-    let place = before.strip_suffix(": ").and_then(|place| place.strip_suffix(')'));
-    let place = place.and_then(|place| place.rsplit_once('('));
-    let place = place.and_then(|(path, position)| Some((path, position.split_once(',')?)));
+    let place = before
+        .strip_suffix(": ")
+        .and_then(|place| place.strip_suffix(')'))
+        .and_then(|place| place.rsplit_once('('))
+        .and_then(|(path, position)| Some((path, position.split_once(',')?)));
     if place.is_none() && !before.is_empty() {
         return;
     }
