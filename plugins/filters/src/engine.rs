@@ -61,8 +61,10 @@ impl Rule {
     }
 
     fn steps(&self) -> Result<&Branches, String> {
-        let built_in = || strategy::from_json(self.source).map(Branches::from);
-        self.steps.get_or_init(built_in).as_ref().map_err(Clone::clone)
+        self.steps
+            .get_or_init(|| strategy::from_json(self.source).map(Branches::from))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 }
 
@@ -114,7 +116,8 @@ impl Filters for Engine {
         }
         // If other commands wrote to the output too, unknown lines stay.
         let failed = !input.passed() || !alone;
-        let steps = rule.steps()?.steps(failed, input.exit_code.filter(|_| alone));
+        let code = if alone { input.exit_code } else { None };
+        let steps = rule.steps()?.steps(failed, code);
         let steps: Vec<&Step> = steps.iter().filter(|step| step.is_for(command)).collect();
         let mut worst = Confidence::Full;
         let content = input.map_texts(|text| {
@@ -123,14 +126,14 @@ impl Filters for Engine {
             Some(shorter)
         });
         // A text of marks only would be useless.
-        let has_text = |part: &Content| {
-            part.as_text().is_none_or(|text| {
-                text.lines().any(|line| !is_blank(line) && parse_mark(line).is_none())
-            })
-        };
         let content = content.filter(|content| content.iter().any(has_text));
         Ok(content.map_or(Verdict::Keep, |content| Replacement::new(content, worst).into()))
     }
+}
+
+fn has_text(part: &Content) -> bool {
+    part.as_text()
+        .is_none_or(|text| text.lines().any(|line| !is_blank(line) && parse_mark(line).is_none()))
 }
 
 #[cfg(test)]

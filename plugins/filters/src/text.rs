@@ -22,7 +22,7 @@ pub fn indent(line: &str) -> usize {
 }
 
 const MARK_START: &str = "... (";
-/// What follows the number in the mark of folded lines.
+/// The text after the number in the mark of folded lines.
 pub const FOLD_MARK: &str = " more like ";
 const MARK_ENDS: [&str; 2] = [" lines left out) ...", " line left out) ..."];
 
@@ -74,7 +74,8 @@ pub fn assemble(lines: &[&str], keep: &[bool]) -> String {
 
 fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
     let mut mark = String::new();
-    let (mut left_out, mut bytes) = (0, 0);
+    let mut left_out = 0;
+    let mut bytes = 0;
     for (line, keep) in lines.iter().zip(keep) {
         if !is_blank(line) {
             left_out =
@@ -147,7 +148,8 @@ pub fn share(budget: usize, wanted: &[usize]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| wanted[*at]);
     let mut shares = vec![0; wanted.len()];
-    let (mut left, mut waiting) = (budget, wanted.len());
+    let mut left = budget;
+    let mut waiting = wanted.len();
     for at in order {
         shares[at] = wanted[at].min(left.div_ceil(waiting));
         left -= shares[at];

@@ -67,7 +67,8 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
     let depth = indent(line);
     let traceback = line.contains("Traceback (most");
     let panic = line.contains("panicked at") || line.starts_with("panic:");
-    let (mut frames, mut blanks) = (0, 0);
+    let mut frames = 0;
+    let mut blanks = 0;
     for at in error + 1..lines.len().min(error + 1 + MOST) {
         let next = body(lines[at]);
         if is_blank(next) {

@@ -78,7 +78,8 @@ fn by_start(line: &str, failed: bool) -> Level {
         // ✕ ✖ ✗ ✘ ❌ ⨯ ×, and jest's ● if a test failed.
         0xc2..=0xef => {
             let mut characters = trimmed.chars();
-            let (mark, next) = (characters.next(), characters.next());
+            let mark = characters.next();
+            let next = characters.next();
             matches!(mark, Some('✕' | '✖' | '✗' | '✘' | '❌' | '⨯' | '×'))
                 && next.is_none_or(|next| !next.is_alphanumeric())
                 || failed && mark == Some('●') && next == Some(' ')

@@ -3,17 +3,24 @@
 /// Whether the line only reports that a test passed, was skipped or starts.
 pub fn is_passing(line: &str) -> bool {
     let trimmed = line.trim();
-    let starts = |starts: &[&str]| starts.iter().any(|start| trimmed.starts_with(start));
     let Some(&first) = trimmed.as_bytes().first() else { return false };
     match first {
         // ✓ ✔ √ ✅, and the marks of skipped tests.
-        0xe2 => return starts(&["✓ ", "✔ ", "√ ", "✅ ", "○ ", "↓ ", "✓\u{a0}"]),
-        b'=' if starts(&["=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME "]) => return true,
-        b'-' if starts(&["--- PASS: ", "--- SKIP: "]) => return true,
-        b'o' if starts(&["ok ", "ok\t"]) => return !trimmed.contains("FAIL"),
-        b'P' if starts(&["PASS ", "PASS [", "PASS\t", "PASSED ", "Passed "]) => return true,
-        b'S' if starts(&["SKIP ", "SKIP [", "SKIPPED ", "Skipped "]) => return true,
-        b'[' if starts(&["[       OK ]", "[ RUN      ]", "[  PASSED  ]", "[ OK ]"]) => return true,
+        0xe2 => {
+            return starts(trimmed, &["✓ ", "✔ ", "√ ", "✅ ", "○ ", "↓ ", "✓\u{a0}"]);
+        }
+        b'=' if starts(trimmed, &["=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME "]) => {
+            return true;
+        }
+        b'-' if starts(trimmed, &["--- PASS: ", "--- SKIP: "]) => return true,
+        b'o' if starts(trimmed, &["ok ", "ok\t"]) => return !trimmed.contains("FAIL"),
+        b'P' if starts(trimmed, &["PASS ", "PASS [", "PASS\t", "PASSED ", "Passed "]) => {
+            return true;
+        }
+        b'S' if starts(trimmed, &["SKIP ", "SKIP [", "SKIPPED ", "Skipped "]) => return true,
+        b'[' if starts(trimmed, &["[       OK ]", "[ RUN      ]", "[  PASSED  ]", "[ OK ]"]) => {
+            return true;
+        }
         b'T' if trimmed.starts_with("Test Case ") || trimmed.starts_with("Test Suite ") => {
             return trimmed.contains(" passed") || trimmed.contains(" started");
         }
@@ -37,4 +44,8 @@ pub fn is_passing(line: &str) -> bool {
     });
     ["PASSED", "SKIPPED", "XFAIL"].iter().any(|word| name.ends_with(word))
         && (trimmed.contains("::") || trimmed.contains(" > "))
+}
+
+fn starts(text: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| text.starts_with(start))
 }

@@ -8,13 +8,13 @@ use Kind::{
 /// The meaning of a word in its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
-    /// It reports a failure.
+    /// The word reports a failure.
     Strong,
-    /// It reports a failure if the command failed.
+    /// The word reports a failure if the command failed.
     Weak,
-    /// It reports a warning.
+    /// The word reports a warning.
     Warning,
-    /// It reports nothing.
+    /// The word reports nothing.
     Nothing,
 }
 
@@ -23,11 +23,11 @@ pub(super) enum Hit {
 pub(super) enum Kind {
     /// `error` and similar words: by the text around them.
     Severity,
-    /// It always counts.
+    /// The word always counts.
     Always,
-    /// It counts if it is a whole word, or the start of one.
+    /// The text counts if it is a whole word, or the start of a word.
     Bounded,
-    /// It counts if the command failed.
+    /// The word counts if the command failed.
     Weakly,
     /// `cannot` and similar words.
     Cannot,
@@ -40,7 +40,7 @@ pub(super) enum Kind {
     /// `HTTP/1.1" 503`, not `HTTP/1.1" 200`.
     Status,
     Warning,
-    /// It counts if its number isn't 0: `3 vulnerabilities`.
+    /// The word counts if its number isn't 0: `3 vulnerabilities`.
     Count,
 }
 
@@ -191,17 +191,15 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     fn new(line: &'a str, start: usize, end: usize) -> Self {
         let bytes = line.as_bytes();
-        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let word_start = start
-            - bytes[..start].iter().rev().take(AROUND).take_while(|byte| is_word(byte)).count();
-        // The text that was found may be several words. The end of the last one counts.
-        let word_end = end
-            + if is_word(&bytes[end - 1]) {
-                bytes[end..].iter().take(AROUND).take_while(|byte| is_word(byte)).count()
-            } else {
-                0
-            };
-        Self { line, start, word_start, word_end }
+        let before =
+            bytes[..start].iter().rev().take(AROUND).take_while(|byte| is_word(**byte)).count();
+        // The text that was found may be several words. The end of the last word counts.
+        let after = if is_word(bytes[end - 1]) {
+            bytes[end..].iter().take(AROUND).take_while(|byte| is_word(**byte)).count()
+        } else {
+            0
+        };
+        Self { line, start, word_start: start - before, word_end: end + after }
     }
 
     fn word(&self) -> &'a str {
@@ -309,9 +307,9 @@ impl<'a> Place<'a> {
     }
 
     fn count_after(&self) -> Option<u64> {
-        let rest = self.after();
-        let rest = rest.strip_prefix("(s)").unwrap_or(rest);
-        let rest = rest.strip_prefix('"').unwrap_or(rest);
+        let after = self.after();
+        let singular = after.strip_prefix("(s)").unwrap_or(after);
+        let rest = singular.strip_prefix('"').unwrap_or(singular);
         let number = rest.strip_prefix([':', '=']).map(str::trim_start).or_else(|| {
             // In `# fail 0`, the number is the last word on the line.
             let number = rest.strip_prefix(' ')?.trim();
@@ -326,6 +324,34 @@ impl<'a> Place<'a> {
     }
 }
 
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Words that may report a failure.
+const SEVERE: [&str; 20] = [
+    "error",
+    "errors",
+    "fatal",
+    "fail",
+    "failed",
+    "fails",
+    "failing",
+    "failure",
+    "failures",
+    "panic",
+    "panics",
+    "panicked",
+    "exception",
+    "exceptions",
+    "critical",
+    "severe",
+    "emerg",
+    "emergency",
+    "errored",
+    "fault",
+];
+
 /// Judges `error`, `failed`, `ValueError`, `FATAL` and similar words.
 fn severity(place: &Place<'_>) -> Hit {
     let word = place.word();
@@ -334,29 +360,7 @@ fn severity(place: &Place<'_>) -> Hit {
     }
     let lower = word.bytes().all(|byte| byte.is_ascii_lowercase());
     let upper = word.bytes().all(|byte| byte.is_ascii_uppercase());
-    let is = |words: &[&str]| words.iter().any(|other| word.eq_ignore_ascii_case(other));
-    if !is(&[
-        "error",
-        "errors",
-        "fatal",
-        "fail",
-        "failed",
-        "fails",
-        "failing",
-        "failure",
-        "failures",
-        "panic",
-        "panics",
-        "panicked",
-        "exception",
-        "exceptions",
-        "critical",
-        "severe",
-        "emerg",
-        "emergency",
-        "errored",
-        "fault",
-    ]) {
+    if !is_one_of(word, &SEVERE) {
         return exception(place, word);
     }
     if place.is_name() {
@@ -365,7 +369,7 @@ fn severity(place: &Place<'_>) -> Hit {
     if let Some(count) = place.count() {
         return if count == 0 { Hit::Nothing } else { Hit::Strong };
     }
-    if is(&["fault"]) {
+    if is_one_of(word, &["fault"]) {
         return if place.before().to_ascii_lowercase().ends_with("segmentation ") {
             Hit::Strong
         } else {
@@ -375,7 +379,8 @@ fn severity(place: &Place<'_>) -> Hit {
     if upper {
         return Hit::Strong;
     }
-    let (before, after) = (place.before(), place.after());
+    let before = place.before();
+    let after = place.after();
     // `"error": null` doesn't report an error.
     let value = after
         .strip_prefix('"')
@@ -387,17 +392,21 @@ fn severity(place: &Place<'_>) -> Hit {
     {
         return Hit::Nothing;
     }
-    if is(&["panicked"]) || is(&["fatal"]) && after.starts_with(" error") {
+    if is_one_of(word, &["panicked"]) || is_one_of(word, &["fatal"]) && after.starts_with(" error")
+    {
         return Hit::Strong;
     }
     match place.byte_after() {
         b':' => return Hit::Strong,
-        b'[' if is(&["error"]) => return Hit::Strong,
+        b'[' if is_one_of(word, &["error"]) => return Hit::Strong,
         b']' if before.ends_with('[') => return Hit::Strong,
         b'"' if before.ends_with('"') && value.is_some() => return Hit::Strong,
-        b'\n' | b',' | b';' | b'!' | b')' if is(&["failed"]) => return Hit::Strong,
-        b'.' if is(&["failed", "failing", "failure"]) => return Hit::Strong,
-        b'\n' if is(&["failing", "failures", "errors", "failure"]) && !before.is_empty() => {
+        b'\n' | b',' | b';' | b'!' | b')' if is_one_of(word, &["failed"]) => return Hit::Strong,
+        b'.' if is_one_of(word, &["failed", "failing", "failure"]) => return Hit::Strong,
+        b'\n'
+            if is_one_of(word, &["failing", "failures", "errors", "failure"])
+                && !before.is_empty() =>
+        {
             return Hit::Strong;
         }
         _ => {}
@@ -410,7 +419,7 @@ fn severity(place: &Place<'_>) -> Hit {
         return Hit::Strong;
     }
     let leads = after.trim_start();
-    if before == "npm " && is(&["error"]) {
+    if before == "npm " && is_one_of(word, &["error"]) {
         return Hit::Strong;
     }
     if after.starts_with(' ') {
@@ -429,7 +438,7 @@ fn severity(place: &Place<'_>) -> Hit {
         {
             return Hit::Strong;
         }
-        if is(&["error", "failed", "failure"]) && leads.starts_with("occurred")
+        if is_one_of(word, &["error", "failed", "failure"]) && leads.starts_with("occurred")
             || place.is_first() && !lower
         {
             return Hit::Strong;
@@ -441,6 +450,10 @@ fn severity(place: &Place<'_>) -> Hit {
         }
     }
     Hit::Weak
+}
+
+fn is_one_of(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|other| word.eq_ignore_ascii_case(other))
 }
 
 /// Judges names such as `ValueError: …` and `java.lang.IllegalStateException`.
@@ -512,7 +525,8 @@ fn warning(place: &Place<'_>) -> Hit {
     if let Some(count) = place.count() {
         return if count == 0 { Hit::Nothing } else { Hit::Warning };
     }
-    let (before, after) = (place.before(), place.after());
+    let before = place.before();
+    let after = place.after();
     let is_label = matches!(place.byte_after(), b':' | b'[' | b']')
         || before.ends_with("npm ")
         || before.ends_with('=');

@@ -133,10 +133,10 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
         what: error.message().to_owned(),
     })?;
     let name = rule.name;
-    let fits = |byte: u8| {
+    let fits = name.bytes().all(|byte| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
-    };
-    if !(1..=64).contains(&name.len()) || !name.bytes().all(fits) {
+    });
+    if !(1..=64).contains(&name.len()) || !fits {
         return Err("the name isn't valid: use 1 to 64 characters out of a-z, 0-9, `_` and `-`"
             .to_owned()
             .into());
@@ -147,10 +147,11 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
         || rule.on_exit.is_some();
     if !rule.enabled && rule.matcher.is_none() && !has_strategy {
         let is_known = super::BUILT_IN.iter().any(|built_in| built_in.name == name);
-        let unknown = || {
-            "no built-in rule has this name, so it can't be switched off: `toolhold filter list` shows the names".to_owned()
-        };
-        return if is_known { Ok((name, None)) } else { Err(unknown().into()) };
+        if is_known {
+            return Ok((name, None));
+        }
+        let unknown = "no built-in rule has this name, so it can't be switched off: `toolhold filter list` shows the names";
+        return Err(unknown.to_owned().into());
     }
     let Some(matcher) = rule.matcher else { return Err("`match` is missing".to_owned().into()) };
     let by_code = rule.on_exit.map(ByCode::read).transpose()?.unwrap_or_default();
@@ -199,25 +200,15 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
     if !rule.examples.is_empty() {
         meta["examples"] = rule.examples.into_iter().map(|example| example.0).collect();
     }
-    let step = |form: &StepForm| match (Step::new(form), rule.project) {
-        (step, true) => step.map(Step::keeping_warnings),
-        (step, false) => step,
-    };
-    let steps = |key: &str, strategies: &Strategies| -> Result<Vec<Step>, String> {
-        let steps = strategies.0.iter().map(step).collect::<Result<_, _>>();
-        steps.map_err(|what| if key == "strategy" { what } else { format!("`{key}`: {what}") })
-    };
-    let branch = |key: &str, strategies: Option<&Strategies>| {
-        strategies.map(|strategies| steps(key, strategies)).transpose()
-    };
+    let project = rule.project;
     let steps = Branches {
-        otherwise: branch("strategy", rule.strategy.as_ref())?.unwrap_or_default(),
-        success: branch("on_success", rule.on_success.as_ref())?,
-        failure: branch("on_failure", rule.on_failure.as_ref())?,
+        otherwise: branch("strategy", rule.strategy.as_ref(), project)?.unwrap_or_default(),
+        success: branch("on_success", rule.on_success.as_ref(), project)?,
+        failure: branch("on_failure", rule.on_failure.as_ref(), project)?,
         by_code: by_code
             .iter()
             .map(|(codes, text, strategies)| {
-                Ok((codes.clone(), steps(&format!("on_exit.{text}"), strategies)?))
+                Ok((codes.clone(), read_steps(&format!("on_exit.{text}"), strategies, project)?))
             })
             .collect::<Result<_, String>>()?,
     };
@@ -228,6 +219,25 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>
         meta: meta.to_string(),
     };
     Ok((name, rule.enabled.then_some(own)))
+}
+
+fn branch(
+    key: &str,
+    strategies: Option<&Strategies>,
+    project: bool,
+) -> Result<Option<Vec<Step>>, String> {
+    strategies.map(|strategies| read_steps(key, strategies, project)).transpose()
+}
+
+/// The steps of a branch. `project`: whether the rule is of a project, so that it keeps warnings.
+fn read_steps(key: &str, strategies: &Strategies, project: bool) -> Result<Vec<Step>, String> {
+    let mut steps = Vec::with_capacity(strategies.0.len());
+    for form in &strategies.0 {
+        let step = Step::new(form)
+            .map_err(|what| if key == "strategy" { what } else { format!("`{key}`: {what}") })?;
+        steps.push(if project { step.keeping_warnings() } else { step });
+    }
+    Ok(steps)
 }
 
 /// A rule as the file has it.

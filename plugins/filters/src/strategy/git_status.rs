@@ -39,14 +39,10 @@ impl Run for Status {
         let is_long = part.lines.iter().any(|line| SECTIONS.iter().any(|(long, _)| line == long));
         if !is_long {
             // The short form can't be shortened.
-            let known = |line: &&str| {
+            let is_known = part.lines.iter().any(|line| {
                 line.starts_with("On branch ") || line.starts_with("## ") || is_short_entry(line)
-            };
-            return if part.lines.iter().any(known) {
-                Outcome::Unchanged
-            } else {
-                Outcome::Unknown
-            };
+            });
+            return if is_known { Outcome::Unchanged } else { Outcome::Unknown };
         }
         let mut out = String::new();
         let mut confidence = Confidence::Full;
@@ -59,7 +55,9 @@ impl Run for Status {
                 push_line(&mut out, short);
             } else if is_blank(line) || line.starts_with("  (use \"git ") && !part.is_error(at) {
                 // Hints are left out: they are the same in every section.
-            } else if let Some(entry) = line.strip_prefix('\t').filter(|_| section.is_open) {
+            } else if section.is_open
+                && let Some(entry) = line.strip_prefix('\t')
+            {
                 if !section.add(entry) {
                     confidence = Confidence::Partial;
                 }
@@ -76,13 +74,15 @@ impl Run for Status {
 /// Whether a line has the form `XY path`.
 fn is_short_entry(line: &str) -> bool {
     let bytes = line.as_bytes();
-    let is_state = |byte: u8| b" MADRCUT?!".contains(&byte);
     bytes.len() > 3
-        && is_state(bytes[0])
-        && is_state(bytes[1])
+        && STATES.contains(&bytes[0])
+        && STATES.contains(&bytes[1])
         && bytes[2] == b' '
         && (bytes[0], bytes[1]) != (b' ', b' ')
 }
+
+/// The letters for states in the short form.
+const STATES: &[u8] = b" MADRCUT?!";
 
 fn without_hint(line: &str) -> &str {
     line.find(" (use \"git ").map_or(line, |hint| &line[..hint])

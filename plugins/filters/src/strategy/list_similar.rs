@@ -114,11 +114,15 @@ impl Lister {
             })
             .collect::<Option<_>>()?;
         let mut names = Vec::new();
-        let (mut bytes, mut left_out) = (0, 0);
+        let mut bytes = 0;
+        let mut left_out = 0;
         for piece in lines[block..].chunks_exact(block) {
             let name: Option<Vec<&str>> =
                 common.iter().zip(piece).map(|(common, line)| common.name(line)).collect();
-            let Some(mut name) = name.filter(|_| bytes <= LONGEST_LIST) else { break };
+            let Some(mut name) = name else { break };
+            if bytes > LONGEST_LIST {
+                break;
+            }
             name.retain(|name| !name.is_empty());
             if name.is_empty() {
                 break;
@@ -151,25 +155,25 @@ impl Lister {
             }
         };
         let is_shorter = list.len() + list.len() / 4 < left_out;
-        Some(SimilarLines { length, list: Some((block, list)).filter(|_| is_shorter) })
+        Some(SimilarLines { length, list: is_shorter.then_some((block, list)) })
     }
 }
 
 /// Whether most names differ only in their numbers. `dedup` folds such lines, and keeps those that
 /// have to stand alone.
 fn differ_in_numbers(names: &[String]) -> bool {
-    let without_digits = |name: &String| -> String {
-        name.chars().filter(|character| !character.is_ascii_digit()).collect()
-    };
-    let different: HashSet<String> = names.iter().map(without_digits).collect();
+    let different: HashSet<String> = names
+        .iter()
+        .map(|name| name.chars().filter(|character| !character.is_ascii_digit()).collect())
+        .collect();
     different.len() * 2 < names.len()
 }
 
-/// What lines have in common: their beginning, after a counter, and their end.
+/// The common parts of lines: their beginning, after a counter, and their end.
 struct Common<'a> {
     start: &'a str,
     end: &'a str,
-    /// If what differs is said twice, the text between: `a.txt -> /tmp/a.txt`.
+    /// If the differing part is there twice, the text between: `a.txt -> /tmp/a.txt`.
     again: Option<&'a str>,
 }
 
@@ -179,17 +183,18 @@ impl<'a> Common<'a> {
         if lines.iter().all(|line| without_counter(line) == first) {
             return Some(Self { start: first, end: "", again: None });
         }
-        let others = || lines[1..].iter().map(|line| without_counter(line));
-        let same = |a: &mut dyn Iterator<Item = u8>, b: &mut dyn Iterator<Item = u8>| {
-            a.zip(b).take_while(|(a, b)| a == b).count()
-        };
-        let start = others()
-            .map(|other| same(&mut first.bytes(), &mut other.bytes()))
+        let others = &lines[1..];
+        let start = others
+            .iter()
+            .map(|line| count_equal(first.bytes(), without_counter(line).bytes()))
             .min()
             .map_or(0, |start| word_start(first, start));
         let rest = &first[start..];
-        let end = others()
-            .map(|other| same(&mut rest.bytes().rev(), &mut other[start..].bytes().rev()))
+        let end = others
+            .iter()
+            .map(|line| {
+                count_equal(rest.bytes().rev(), without_counter(line)[start..].bytes().rev())
+            })
             .min()
             .map_or(rest.len(), |end| word_end(rest, rest.len() - end));
         // `a.txt (12%` would be hard to read.
@@ -199,7 +204,8 @@ impl<'a> Common<'a> {
         };
         let name = &rest[..end];
         let again = twice(name).filter(|between| {
-            others().all(|other| {
+            others.iter().all(|line| {
+                let other = without_counter(line);
                 let name = &other[start..other.len() - (rest.len() - end)];
                 split_twice(name, between).is_some()
             })
@@ -208,7 +214,7 @@ impl<'a> Common<'a> {
         (common.start.trim().len() + common.end.len() >= MIN_COMMON).then_some(common)
     }
 
-    /// What differs in a line. `None` if the line isn't like the others.
+    /// The differing part of a line. `None` if the line isn't like the others.
     fn name<'b>(&self, line: &'b str) -> Option<&'b str> {
         let name = without_counter(line).strip_prefix(self.start)?.strip_suffix(self.end)?;
         let name = match self.again {
@@ -227,6 +233,11 @@ impl<'a> Common<'a> {
     }
 }
 
+/// The number of equal bytes at the start of two texts.
+fn count_equal(a: impl Iterator<Item = u8>, b: impl Iterator<Item = u8>) -> usize {
+    a.zip(b).take_while(|(a, b)| a == b).count()
+}
+
 /// The text between if a name says the same twice.
 fn twice(name: &str) -> Option<&str> {
     (MIN_TWICE..name.len() / 2)
@@ -236,7 +247,7 @@ fn twice(name: &str) -> Option<&str> {
         .map(|length| &name[length..name.len() - length])
 }
 
-/// What a name says twice, with that text between.
+/// The text that a name has twice, with `between` between the two.
 fn split_twice<'a>(name: &'a str, between: &str) -> Option<&'a str> {
     let length = name.len().checked_sub(between.len())? / 2;
     let (said, rest) = name.split_at_checked(length)?;
@@ -266,22 +277,20 @@ fn without_counter(line: &str) -> &str {
 
 /// Whether a bracket is opened and not closed.
 fn is_open(name: &str) -> bool {
-    ["()", "[]", "{}"].iter().any(|pair| {
-        let count = |bracket: &str| name.matches(bracket).count();
-        count(&pair[..1]) > count(&pair[1..])
-    })
+    ["()", "[]", "{}"]
+        .iter()
+        .any(|pair| name.matches(&pair[..1]).count() > name.matches(&pair[1..]).count())
 }
 
 /// The end of the last whole word in the first `length` bytes. A dot in a number is part of it.
 fn word_start(text: &str, length: usize) -> usize {
     let length = text.floor_char_boundary(length);
-    let is_sign = |at: usize, sign: char| {
-        sign != '.' || !text[..at].ends_with(|before: char| before.is_ascii_digit())
-    };
-    let signs =
-        text[..length].rmatch_indices([' ', '/', '.', ':', '=', '(', '[', '{', '"', '\'', '\t']);
-    let mut signs = signs.filter(|(at, sign)| is_sign(*at, sign.chars().next().unwrap_or(' ')));
-    signs.next().map_or(0, |(at, _)| at + 1)
+    text[..length]
+        .rmatch_indices([' ', '/', '.', ':', '=', '(', '[', '{', '"', '\'', '\t'])
+        .find(|(at, sign)| {
+            *sign != "." || !text[..*at].ends_with(|before: char| before.is_ascii_digit())
+        })
+        .map_or(0, |(at, _)| at + 1)
 }
 
 /// The start of the first whole word from `at` on.

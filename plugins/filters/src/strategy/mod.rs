@@ -114,12 +114,8 @@ impl Step {
     /// If a parameter isn't valid. The message is for the operator.
     pub fn new(form: &StepForm) -> Result<Self, String> {
         let name = form.strategy.name();
-        let commands = |parameter: &str, list: &[String]| {
-            let patterns = (!list.is_empty()).then(|| Patterns::new(parameter, list));
-            patterns.transpose().map_err(|what| format!("{name}: {what}"))
-        };
-        let unless = commands("unless", &form.unless)?;
-        let when = commands("when", &form.when)?;
+        let unless = commands("unless", &form.unless).map_err(|what| format!("{name}: {what}"))?;
+        let when = commands("when", &form.when).map_err(|what| format!("{name}: {what}"))?;
         let step: Result<Box<dyn Run>, String> = match &form.strategy {
             Strategy::StripNoise(it) => it.step(),
             Strategy::Truncate(it) => it.step(),
@@ -148,6 +144,10 @@ impl Step {
     pub fn keeping_warnings(self) -> Self {
         Self { keeps_warnings: true, ..self }
     }
+}
+
+fn commands(parameter: &str, list: &[String]) -> Result<Option<Patterns>, String> {
+    (!list.is_empty()).then(|| Patterns::new(parameter, list)).transpose()
 }
 
 /// A strategy that can run.

@@ -120,7 +120,8 @@ impl Run for Summary {
 impl Summary {
     /// Limits the lines of each failure, more strictly after the first failures.
     fn limit_failures(&self, part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
-        let (mut failures, mut lines) = (0, 0);
+        let mut failures = 0;
+        let mut lines = 0;
         for (at, line) in part.lines.iter().enumerate() {
             if is_failure_header(line) {
                 failures += 1;
@@ -157,18 +158,21 @@ fn keep_unfinished(part: &Part<'_>, keep: &mut [bool]) {
 
 /// Leaves out the summaries of empty runs: cargo prints one for each crate without tests.
 fn drop_empty_runs(part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
-    let is_empty = |line: &str| {
-        line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured;")
-    };
-    let has_other =
-        kinds.iter().zip(part.lines).any(|(kind, line)| *kind == Kind::Summary && !is_empty(line));
+    let has_other = kinds
+        .iter()
+        .zip(part.lines)
+        .any(|(kind, line)| *kind == Kind::Summary && !is_empty_run(line));
     if has_other {
         part.lines
             .iter()
             .zip(keep)
-            .filter(|(line, _)| is_empty(line))
+            .filter(|(line, _)| is_empty_run(line))
             .for_each(|(_, keep)| *keep = false);
     }
+}
+
+fn is_empty_run(line: &str) -> bool {
+    line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured;")
 }
 
 /// Leaves out what cargo-nextest shows of the test binary around the output of a failed test: its
@@ -181,7 +185,10 @@ fn drop_nextest_frame(lines: &[&str], keep: &mut [bool]) {
             name = trimmed.rsplit(' ').next();
             continue;
         }
-        let Some(name) = name.filter(|_| line.starts_with("    ")) else { continue };
+        let Some(name) = name else { continue };
+        if !line.starts_with("    ") {
+            continue;
+        }
         let is_frame = matches!(trimmed, "running 1 test" | "failures:")
             || trimmed == name
             || trimmed.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
@@ -227,10 +234,10 @@ fn drop_doubled_summary(lines: &[&str], keep: &mut [bool]) {
 /// Leaves out reports of failures that the output has already, word for word: jest and
 /// cargo-nextest can print each failure when it happens, and again at the end.
 fn drop_repeats(lines: &[&str], kinds: &[Kind], keep: &mut [bool]) {
-    let is_file = |line: &str| line.starts_with("FAIL ") || line.starts_with("PASS ");
     let mut seen: HashSet<(&str, Vec<&str>)> = HashSet::new();
     let mut headers = HashSet::new();
-    let (mut at, mut file) = (0, "");
+    let mut at = 0;
+    let mut file = "";
     while at < lines.len() {
         if is_file(lines[at]) {
             file = lines[at];
@@ -261,6 +268,10 @@ fn drop_repeats(lines: &[&str], kinds: &[Kind], keep: &mut [bool]) {
         }
         at = end;
     }
+}
+
+fn is_file(line: &str) -> bool {
+    line.starts_with("FAIL ") || line.starts_with("PASS ")
 }
 
 /// Keeps the name of the binary or file in which a test failed. Cargo prints it before the tests.

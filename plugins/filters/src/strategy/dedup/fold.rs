@@ -1,7 +1,9 @@
 //! Decides which of many similar lines stay, and says how the others differ.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use super::template::Slot;
 use crate::text::FOLD_MARK;
@@ -14,11 +16,11 @@ const FEW_ZEROS: usize = 3;
 const MOST_ALONE: usize = 20;
 /// The greatest length of a list of values, in bytes.
 const LONGEST_LIST: usize = 160;
-/// The greatest length of what is shown beside a value, in bytes.
+/// The greatest length of the text that is shown next to a value, in bytes.
 const LONGEST_LABEL: usize = 24;
 /// The greatest length of the text about differences, in bytes.
 const LONGEST_TEXT: usize = 320;
-/// The same for lines that aren't entries of a log. Their ids may be what somebody looks for.
+/// The same for lines that aren't entries of a log, whose ids may be important.
 const LONGEST_WITH_IDS: usize = 2000;
 
 /// Similar pieces of an output. A piece is a line or a block of lines.
@@ -34,7 +36,7 @@ pub(super) struct Pieces<'a> {
     pub(super) are_entries: bool,
 }
 
-/// What is left of similar pieces.
+/// The rest of similar pieces.
 pub(super) struct Folded {
     /// Whether each piece stays.
     pub(super) stays: Vec<bool>,
@@ -145,10 +147,11 @@ fn keep_outliers(column: &[&str], stays: &mut [bool], counts: &HashMap<&str, usi
     };
     far.truncate(MOST_ALONE);
     far.into_iter().for_each(|at| stays[at] = true);
-    let is_rare_zero = |at: &usize| {
-        numbers[*at] == 0.0 && counts.get(column[*at]).is_some_and(|count| *count <= FEW_ZEROS)
-    };
-    (0..numbers.len()).filter(is_rare_zero).for_each(|at| stays[at] = true);
+    for at in 0..numbers.len() {
+        if numbers[at] == 0.0 && counts.get(column[at]).is_some_and(|count| *count <= FEW_ZEROS) {
+            stays[at] = true;
+        }
+    }
 }
 
 /// The indices of numbers far from the others, the farthest first. Numbers of a usual spread lie
@@ -156,12 +159,18 @@ fn keep_outliers(column: &[&str], stays: &mut [bool], counts: &HashMap<&str, usi
 fn far_from_others(numbers: &[f64]) -> Vec<usize> {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let (low, high) = (sorted[sorted.len() / 4], sorted[sorted.len() * 3 / 4]);
-    let (least, most) = (low - 3.0 * (high - low), high + 3.0 * (high - low));
-    let distance = |at: &usize| (least - numbers[*at]).max(numbers[*at] - most);
-    let mut far: Vec<usize> = (0..numbers.len()).filter(|at| distance(at) > 0.0).collect();
-    far.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+    let low = sorted[sorted.len() / 4];
+    let high = sorted[sorted.len() * 3 / 4];
+    let usual = low - 3.0 * (high - low)..=high + 3.0 * (high - low);
+    let mut far: Vec<usize> =
+        (0..numbers.len()).filter(|at| distance(numbers[*at], &usual) > 0.0).collect();
+    far.sort_by(|a, b| distance(numbers[*b], &usual).total_cmp(&distance(numbers[*a], &usual)));
     far
+}
+
+/// The distance of a number from a range. Positive: the number is outside.
+fn distance(number: f64, range: &RangeInclusive<f64>) -> f64 {
+    (range.start() - number).max(number - range.end())
 }
 
 /// The value of a number. `None` for an address, a version or an identifier.
@@ -199,7 +208,8 @@ fn describe(pieces: &Pieces<'_>, left_out: &[usize]) -> String {
 /// The words of a line that differ in the pieces that are left out, with all values or their range.
 fn differences(pieces: &Pieces<'_>, left_out: &[usize], line: usize) -> String {
     let first = left_out[0];
-    let (text, slots) = (pieces.lines[first][line], &pieces.slots[first][line]);
+    let text = pieces.lines[first][line];
+    let slots = &pieces.slots[first][line];
     let mut out = String::new();
     let mut written = 0;
     for (number, slot) in slots.iter().enumerate().filter(|(_, slot)| !slot.is_time) {
@@ -237,23 +247,21 @@ fn differences(pieces: &Pieces<'_>, left_out: &[usize], line: usize) -> String {
     out
 }
 
-/// The start of what names the value at `at`: the beginning of its word, or of the word before it
+/// The start of the name of the value at `at`: the beginning of its word, or of the word before it
 /// if the value is a word of its own.
 fn label_start(text: &str, at: usize) -> usize {
     let least = text.ceil_char_boundary(at.saturating_sub(LONGEST_LABEL));
     let before = &text[least..at];
-    let start = |words: &str| {
-        words.rfind([' ', '\t', ',', '{', '&', '?', ';']).map_or(least, |sign| least + sign + 1)
-    };
-    if before.ends_with(' ') { start(before.trim_end()) } else { start(before) }
+    let words = if before.ends_with(' ') { before.trim_end() } else { before };
+    words.rfind([' ', '\t', ',', '{', '&', '?', ';']).map_or(least, |sign| least + sign + 1)
 }
 
-/// The end of what belongs to the value before `at`: the rest of its word, or of the next one if
-/// its word ends here, which may be a unit.
+/// The end of the text that belongs to the value before `at`: the rest of its word, or of the next
+/// word if its word ends here. The next word may be a unit.
 fn unit_end(text: &str, at: usize) -> usize {
     let most = text.floor_char_boundary((at + LONGEST_LABEL).min(text.len()));
-    let end = |at: usize| text[at..most].find([' ', '\t']).map_or(most, |end| at + end);
-    if text[at..most].starts_with(' ') { end(at + 1) } else { end(at) }
+    let start = if text[at..most].starts_with(' ') { at + 1 } else { at };
+    text[start..most].find([' ', '\t']).map_or(most, |end| start + end)
 }
 
 /// The values of a place: a list, a range of numbers, or how many there are.
@@ -263,13 +271,12 @@ fn values(column: &[&str], are_entries: bool) -> String {
         return column[0].to_owned();
     }
     let numbers: Option<Vec<f64>> = column.iter().map(|value| number(value)).collect();
-    let by_value = |a: &usize, b: &usize| match &numbers {
-        Some(numbers) => numbers[*a].total_cmp(&numbers[*b]),
-        None => std::cmp::Ordering::Equal,
-    };
-    let least = (0..column.len()).min_by(by_value).map_or("", |at| column[at]);
-    let most = (0..column.len()).max_by(by_value).map_or("", |at| column[at]);
-    let range = || format!("{least}..{most}");
+    let least = (0..column.len())
+        .min_by(|a, b| by_value(numbers.as_deref(), *a, *b))
+        .map_or("", |at| column[at]);
+    let most = (0..column.len())
+        .max_by(|a, b| by_value(numbers.as_deref(), *a, *b))
+        .map_or("", |at| column[at]);
     // Numbers that follow each other are all said by their range.
     let is_dense = match (least.parse::<u64>(), most.parse::<u64>()) {
         (Ok(least), Ok(most)) if numbers.is_some() => {
@@ -279,7 +286,7 @@ fn values(column: &[&str], are_entries: bool) -> String {
     };
     let bytes: usize = counts.keys().map(|value| value.len() + 2).sum();
     if is_dense && counts.len() > 2 {
-        return range();
+        return format!("{least}..{most}");
     }
     // Values that repeat are a choice of few. Others are listed only if the list is short.
     let most_bytes = if column.len() >= 2 * counts.len() { LONGEST_LIST } else { LONGEST_LIST / 3 };
@@ -290,7 +297,12 @@ fn values(column: &[&str], are_entries: bool) -> String {
         return format!("{{{}}}", list.join(", "));
     }
     match numbers {
-        Some(_) => range(),
+        Some(_) => format!("{least}..{most}"),
         None => format!("{{{} different}}", counts.len()),
     }
+}
+
+/// The order of two places of a column. Without numbers, all places are equal.
+fn by_value(numbers: Option<&[f64]>, a: usize, b: usize) -> Ordering {
+    numbers.map_or(Ordering::Equal, |numbers| numbers[a].total_cmp(&numbers[b]))
 }

@@ -105,21 +105,24 @@ impl Deduplicator {
         // The keys are random, so that a program can't print different lines that count as equal.
         let hasher = RandomState::new();
         let mut same = Vec::new();
-        let compare = |(line, level): (&&'a str, &Level)| {
-            let text = self.replace(line, *level);
-            if self.exact {
-                let hash = hasher.hash_one(line.as_bytes());
-                return Compared { hash, is_entry: false, slots: Vec::new(), text };
-            }
-            let slots = split(&text, *level, &mut same);
-            let is_entry = *level == Level::Nothing && is_entry(&text, &slots);
-            Compared { hash: hasher.hash_one(&same), is_entry, slots, text }
-        };
-        part.lines.iter().zip(&part.levels).map(compare).collect()
+        part.lines
+            .iter()
+            .zip(&part.levels)
+            .map(|(line, level)| {
+                let text = self.replace(line, *level);
+                if self.exact {
+                    let hash = hasher.hash_one(line.as_bytes());
+                    return Compared { hash, is_entry: false, slots: Vec::new(), text };
+                }
+                let slots = split(&text, *level, &mut same);
+                let is_entry = *level == Level::Nothing && is_entry(&text, &slots);
+                Compared { hash: hasher.hash_one(&same), is_entry, slots, text }
+            })
+            .collect()
     }
 
-    /// The line without what the operator's patterns ignore. No pattern makes two failures the
-    /// same.
+    /// The line without the texts that the operator's patterns ignore. No pattern makes two
+    /// failures the same.
     fn replace<'a>(&self, line: &'a str, level: Level) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(line);
         if level == Level::Nothing {
@@ -186,8 +189,8 @@ impl Output<'_> {
             .collect();
         pauses.sort_unstable();
         let Some((usual, _)) = pauses.get(pauses.len() / 2).copied() else { return };
-        let is_long = |pause: u32| pause >= MIN_PAUSE.max(usual.saturating_mul(USUAL_PAUSES));
-        let long = pauses.iter().rev().take_while(|(pause, _)| is_long(*pause));
+        let least = MIN_PAUSE.max(usual.saturating_mul(USUAL_PAUSES));
+        let long = pauses.iter().rev().take_while(|(pause, _)| *pause >= least);
         long.take(MOST_PAUSES).for_each(|(_, at)| forced[*at] = true);
     }
 
@@ -215,17 +218,21 @@ impl Output<'_> {
 
     /// Folds the pieces of `length` lines that start there. False if all stay.
     fn fold(&mut self, part: &Part<'_>, starts: &[usize], length: usize, forced: &[bool]) -> bool {
-        let lines = |at: &usize| {
-            self.compared[*at..at + length].iter().map(|line| line.text.as_ref()).collect()
-        };
-        let slots = |at: &usize| {
-            self.compared[*at..at + length].iter().map(|line| line.slots.as_slice()).collect()
-        };
-        let is_mark = |at: &usize| parse_mark(part.lines[*at]).is_some();
         let pieces = Pieces {
-            lines: starts.iter().map(lines).collect(),
-            slots: starts.iter().map(slots).collect(),
-            stays: starts.iter().map(|at| forced[*at] || is_mark(at)).collect(),
+            lines: starts
+                .iter()
+                .map(|at| &self.compared[*at..at + length])
+                .map(|block| block.iter().map(|line| line.text.as_ref()).collect())
+                .collect(),
+            slots: starts
+                .iter()
+                .map(|at| &self.compared[*at..at + length])
+                .map(|block| block.iter().map(|line| line.slots.as_slice()).collect())
+                .collect(),
+            stays: starts
+                .iter()
+                .map(|at| forced[*at] || parse_mark(part.lines[*at]).is_some())
+                .collect(),
             are_entries: starts.iter().any(|at| self.compared[*at].is_entry),
         };
         let Some(folded) = fold(pieces) else { return false };
@@ -254,15 +261,20 @@ impl Output<'_> {
 fn seconds(line: &Compared<'_>) -> Option<u32> {
     let slot = line.slots.iter().find(|slot| slot.is_time)?;
     let time = line.text.get(slot.place.clone())?.as_bytes();
-    let two = |digits: &[u8]| match digits {
-        [a @ b'0'..=b'9', b @ b'0'..=b'9'] => Some(u32::from(a - b'0') * 10 + u32::from(b - b'0')),
-        _ => None,
-    };
     time.windows(8).find_map(|clock| {
         let is_clock = clock[2] == b':' && clock[5] == b':';
-        let [hours, minutes, seconds] = [two(&clock[..2])?, two(&clock[3..5])?, two(&clock[6..])?];
+        let hours = two_digits(&clock[..2])?;
+        let minutes = two_digits(&clock[3..5])?;
+        let seconds = two_digits(&clock[6..])?;
         is_clock.then_some(hours * 3600 + minutes * 60 + seconds)
     })
+}
+
+fn two_digits(digits: &[u8]) -> Option<u32> {
+    match digits {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9'] => Some(u32::from(a - b'0') * 10 + u32::from(b - b'0')),
+        _ => None,
+    }
 }
 
 /// The length of the repeated block at the start of `lines`, and the number of repetitions. It is
@@ -272,10 +284,12 @@ fn repetition(lines: &[Compared<'_>]) -> (usize, usize) {
         if lines[length].hash != lines[0].hash {
             continue;
         }
-        let is_same = |chunk: &&[Compared<'_>]| {
-            chunk.iter().zip(lines).all(|(line, first)| line.hash == first.hash)
-        };
-        let times = lines.chunks_exact(length).take_while(is_same).count();
+        let times = lines
+            .chunks_exact(length)
+            .take_while(|chunk| {
+                chunk.iter().zip(lines).all(|(line, first)| line.hash == first.hash)
+            })
+            .count();
         // The mark needs a line too.
         if times >= 2 && (length == 1 || length * (times - 1) > 2) {
             return (length, times);

@@ -59,7 +59,9 @@ fn scan(line: &str, level: Level, same: &mut Vec<u8>, slots: &mut Vec<Slot>) {
             rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
         let word = &rest[..length];
         let whole = uuid_length(rest).or_else(|| date_length(rest));
-        if let Some(length) = whole.filter(|_| at < loose) {
+        if at < loose
+            && let Some(length) = whole
+        {
             push_slot(at, length, same, slots);
             let is_first = slots.iter().all(|slot| !slot.is_time);
             slots.last_mut().into_iter().for_each(|slot| slot.is_time = is_first && length != 36);
@@ -119,13 +121,12 @@ fn scan_word(
 /// The length of a number with its fraction: `12`, `12.5`, `1,234`. Of an address or a version,
 /// such as `10.0.0.1`, all of it counts.
 fn number_length(bytes: &[u8]) -> usize {
-    let digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let mut length = digits(bytes);
-    while bytes.get(length) == Some(&b',') && digits(&bytes[length + 1..]) == 3 {
+    let mut length = count_digits(bytes);
+    while bytes.get(length) == Some(&b',') && count_digits(&bytes[length + 1..]) == 3 {
         length += 4;
     }
     while bytes.get(length) == Some(&b'.') {
-        let more = digits(&bytes[length + 1..]);
+        let more = count_digits(&bytes[length + 1..]);
         if more == 0 {
             break;
         }
@@ -134,45 +135,55 @@ fn number_length(bytes: &[u8]) -> usize {
     length
 }
 
-/// Whether a line without a time is a row of a table, which somebody asked for: columns between
+/// The number of digits at the start of a text.
+fn count_digits(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| byte.is_ascii_digit()).count()
+}
+
+/// Whether a line without a time is a row of a table, which the caller asked for: columns between
 /// bars, tabs, commas or wide gaps, or an item of JSON or XML.
 pub(in super::super) fn is_row(line: &str) -> bool {
-    let count = |sign: &str| memchr::memmem::find_iter(line.as_bytes(), sign).count();
-    let gaps = || {
-        line.trim()
-            .as_bytes()
-            .windows(3)
-            .filter(|bytes| bytes[0] != b' ' && bytes[1..] == *b"  ")
-            .count()
-    };
     line.starts_with('|')
         || line.trim_start().starts_with(['"', '<'])
-        || count(" | ") >= 2
-        || count("\t") >= 2
-        || gaps() >= 3
-        || !line.starts_with('{') && count(",") >= 3 && count(", ") == 0
+        || count(line, " | ") >= 2
+        || count(line, "\t") >= 2
+        || count_gaps(line) >= 3
+        || !line.starts_with('{') && count(line, ",") >= 3 && count(line, ", ") == 0
+}
+
+fn count(line: &str, sign: &str) -> usize {
+    memchr::memmem::find_iter(line.as_bytes(), sign).count()
+}
+
+fn count_gaps(line: &str) -> usize {
+    line.trim()
+        .as_bytes()
+        .windows(3)
+        .filter(|bytes| bytes[0] != b' ' && bytes[1..] == *b"  ")
+        .count()
 }
 
 /// Whether a line is an entry of a log: it has a time or a source, starts with a level, or is a
 /// JSON object.
 /// Its place among other entries doesn't matter much.
 pub(super) fn is_entry(line: &str, slots: &[Slot]) -> bool {
-    const LEVELS: [&str; 9] =
-        ["INFO", "DEBUG", "TRACE", "NOTICE", "info", "debug", "trace", "[INFO]", "[DEBUG]"];
-    let level = || {
-        LEVELS.iter().any(|level| {
-            line.strip_prefix(level).is_some_and(|rest| rest.starts_with([' ', ':', '\t', ']']))
-        })
-    };
     slots.iter().any(|slot| slot.is_time)
         // `docker compose` puts the name of the service first.
         || body(line).len() < line.len()
-        || level()
+        || starts_with_level(line)
         || line.starts_with("{\"") && line.ends_with('}')
         || ["time=", "ts=", "level="].iter().any(|key| line.starts_with(key))
 }
 
-/// The length of the time at the start of a line, if what stands there is a time. `2048 files`
+fn starts_with_level(line: &str) -> bool {
+    const LEVELS: [&str; 9] =
+        ["INFO", "DEBUG", "TRACE", "NOTICE", "info", "debug", "trace", "[INFO]", "[DEBUG]"];
+    LEVELS.iter().any(|level| {
+        line.strip_prefix(level).is_some_and(|rest| rest.starts_with([' ', ':', '\t', ']']))
+    })
+}
+
+/// The length of the time at the start of a line, if the line starts with a time. `2048 files`
 /// starts with a number.
 fn time_length(line: &str) -> usize {
     let bytes = line.as_bytes();
@@ -247,17 +258,7 @@ fn date_length(bytes: &[u8]) -> Option<usize> {
         b"dd/aaa/dddd:dd:dd:dd",
         b"dd aaa dddd dd:dd:dd",
     ];
-    let fits = |form: &&&[u8]| {
-        bytes.get(..form.len()).is_some_and(|text| {
-            text.iter().zip(**form).all(|(byte, kind)| match kind {
-                b'd' => byte.is_ascii_digit(),
-                b'a' => byte.is_ascii_alphabetic(),
-                b'T' => matches!(byte, b'T' | b' '),
-                sign => byte == sign,
-            })
-        })
-    };
-    let length = FORMS.iter().find(fits)?.len();
+    let length = FORMS.iter().find(|form| has_form(bytes, form))?.len();
     let rest = &bytes[length..];
     let fraction = rest
         .iter()
@@ -273,6 +274,18 @@ fn date_length(bytes: &[u8]) -> Option<usize> {
     Some(length + fraction + zone)
 }
 
+/// Whether a text starts with a form: `d` is a digit, `a` a letter, and `T` may be a blank.
+fn has_form(bytes: &[u8], form: &[u8]) -> bool {
+    bytes.get(..form.len()).is_some_and(|text| {
+        text.iter().zip(form).all(|(byte, kind)| match kind {
+            b'd' => byte.is_ascii_digit(),
+            b'a' => byte.is_ascii_alphabetic(),
+            b'T' => matches!(byte, b'T' | b' '),
+            sign => byte == sign,
+        })
+    })
+}
+
 /// The number of bytes of the time at the start of a line: digits and signs between them, perhaps
 /// after a bracket, a quote or the name of a month.
 fn stamp_length(bytes: &[u8]) -> usize {
@@ -284,15 +297,16 @@ fn stamp_length(bytes: &[u8]) -> usize {
     let month = MONTHS.iter().any(|month| bytes[start..].starts_with(*month))
         && bytes.get(start + 3) == Some(&b' ');
     let digits = start + if month { 4 } else { 0 };
-    let in_time = |byte: &u8| {
-        byte.is_ascii_digit()
-            || matches!(
-                byte,
-                b'-' | b':' | b'.' | b',' | b'/' | b'T' | b'Z' | b'+' | b' ' | b']' | b')'
-            )
-    };
-    let length = bytes[digits..].iter().take_while(|byte| in_time(byte)).count();
+    let length = bytes[digits..].iter().take_while(|byte| is_of_time(**byte)).count();
     // A time has at least four digits. `3:5` is a place.
     let many = bytes[digits..digits + length].iter().filter(|byte| byte.is_ascii_digit()).count();
     if many >= 4 { digits + length } else { 0 }
+}
+
+fn is_of_time(byte: u8) -> bool {
+    byte.is_ascii_digit()
+        || matches!(
+            byte,
+            b'-' | b':' | b'.' | b',' | b'/' | b'T' | b'Z' | b'+' | b' ' | b']' | b')'
+        )
 }

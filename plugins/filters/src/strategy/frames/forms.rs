@@ -4,17 +4,16 @@ use super::{Frame, Owner, indent};
 
 /// Parses the frame at a line.
 pub(super) fn frame(lines: &[&str], at: usize) -> Option<Frame> {
-    let one = |owner| Frame { lines: at..at + 1, owner, innermost_last: false };
     let line = lines[at];
     let trimmed = line.trim_start();
     match trimmed.as_bytes().first()? {
         b'F' | b'|' => return python(lines, at),
         b'0'..=b'9' => return rust(lines, at),
-        b'#' => return hash(trimmed).map(one),
-        b'(' => return elixir(line).map(one),
+        b'#' => return hash(trimmed).map(|owner| one_line(at, owner)),
+        b'(' => return elixir(line).map(|owner| one_line(at, owner)),
         0xe2 => {
             let place = trimmed.strip_prefix("❯ ")?;
-            return is_place(place).then(|| one(js_owner(place)));
+            return is_place(place).then(|| one_line(at, js_owner(place)));
         }
         _ => {}
     }
@@ -23,13 +22,13 @@ pub(super) fn frame(lines: &[&str], at: usize) -> Option<Frame> {
         return (indent(line) > 0 || trimmed.len() < line.len())
             .then(|| called(call))
             .flatten()
-            .map(one);
+            .map(|owner| one_line(at, owner));
     }
     if let Some(place) = trimmed.strip_prefix("from ")
         && indent(line) > 0
         && place.contains(":in ")
     {
-        return Some(one(ruby_owner(place)));
+        return Some(one_line(at, ruby_owner(place)));
     }
     // `node --test` prints stacks without `at`.
     if indent(line) > 0
@@ -38,9 +37,13 @@ pub(super) fn frame(lines: &[&str], at: usize) -> Option<Frame> {
         && (place.starts_with("node:") || place.contains("/node_modules/"))
         && is_place(place)
     {
-        return Some(one(js_owner(place)));
+        return Some(one_line(at, js_owner(place)));
     }
     go(lines, at)
+}
+
+fn one_line(at: usize, owner: Owner) -> Frame {
+    Frame { lines: at..at + 1, owner, innermost_last: false }
 }
 
 /// A frame after `at `: of JavaScript, Java or .NET.
@@ -98,10 +101,12 @@ fn js_owner(place: &str) -> Owner {
         || place.contains("node_modules/")
         || !place.contains(['/', '.', '\\'])
         || place == "<anonymous>";
-    match is_other {
-        false => Owner::Own,
-        true if MACHINERY.iter().any(|part| place.contains(part)) => Owner::Machinery,
-        true => Owner::Other,
+    if !is_other {
+        Owner::Own
+    } else if MACHINERY.iter().any(|part| place.contains(part)) {
+        Owner::Machinery
+    } else {
+        Owner::Other
     }
 }
 
@@ -154,10 +159,12 @@ fn jvm_owner(name: &str) -> Owner {
         "okhttp3.",
         "android.",
     ];
-    let starts = |list: &[&str]| list.iter().any(|start| name.starts_with(start));
-    if starts(&MACHINERY) {
+    if MACHINERY.iter().any(|start| name.starts_with(start)) {
         Owner::Machinery
-    } else if starts(&OTHERS) || name.contains("$$FastClass") || name.contains("$Proxy") {
+    } else if OTHERS.iter().any(|start| name.starts_with(start))
+        || name.contains("$$FastClass")
+        || name.contains("$Proxy")
+    {
         Owner::Other
     } else {
         Owner::Own
@@ -166,19 +173,20 @@ fn jvm_owner(name: &str) -> Owner {
 
 /// A frame of Python, with the source below it: `File "a.py", line 3, in f`.
 fn python(lines: &[&str], at: usize) -> Option<Frame> {
-    // Groups of exceptions draw a line before each frame.
-    let bare = |line: &str| {
-        let drawn = line.trim_start_matches([' ', '|']).len();
-        line.len() - drawn
-    };
-    let depth = bare(lines[at]);
+    let depth = drawn_depth(lines[at]);
     let rest = lines[at][depth..].strip_prefix("File \"")?;
     let (path, rest) = rest.split_once('"')?;
     if depth == 0 || !rest.starts_with(", line ") {
         return None;
     }
-    let is_source = |line: &&&str| bare(line) > depth && !line[bare(line)..].starts_with("File \"");
-    let more = lines[at + 1..].iter().take_while(is_source).take(8).count();
+    let more = lines[at + 1..]
+        .iter()
+        .take_while(|line| {
+            let own_depth = drawn_depth(line);
+            own_depth > depth && !line[own_depth..].starts_with("File \"")
+        })
+        .take(8)
+        .count();
     // The handler of crashes prints `line 3 in f`, the innermost frame first.
     let number = rest[", line ".len()..].trim_start_matches(|digit: char| digit.is_ascii_digit());
     Some(Frame {
@@ -188,6 +196,11 @@ fn python(lines: &[&str], at: usize) -> Option<Frame> {
     })
 }
 
+/// The indentation of a line. Groups of exceptions draw a bar before each frame.
+fn drawn_depth(line: &str) -> usize {
+    line.len() - line.trim_start_matches([' ', '|']).len()
+}
+
 pub(super) fn python_owner(path: &str) -> Owner {
     const MACHINERY: [&str; 6] =
         ["/unittest/", "/_pytest/", "/pluggy/", "/pytest/", "/nose/", "/trial/"];
@@ -195,10 +208,12 @@ pub(super) fn python_owner(path: &str) -> Owner {
     let is_other = ["/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", "/Lib/"]
         .iter()
         .any(|part| path.contains(part));
-    match is_other {
-        false => Owner::Own,
-        true if MACHINERY.iter().any(|part| path.contains(part)) => Owner::Machinery,
-        true => Owner::Other,
+    if !is_other {
+        Owner::Own
+    } else if MACHINERY.iter().any(|part| path.contains(part)) {
+        Owner::Machinery
+    } else {
+        Owner::Other
     }
 }
 
@@ -291,7 +306,11 @@ fn hash(trimmed: &str) -> Option<Owner> {
         return place.contains(":in ").then(|| ruby_owner(place));
     }
     let rest = trimmed[1..].trim_start_matches(|first: char| first.is_ascii_digit());
-    let path = rest.strip_prefix(' ').filter(|_| rest.len() < trimmed.len() - 1)?;
+    let has_number = rest.len() < trimmed.len() - 1;
+    if !has_number {
+        return None;
+    }
+    let path = rest.strip_prefix(' ')?;
     let is_frame =
         path.contains("): ") || path.starts_with("[internal function]") || path == "{main}";
     let is_other = path.contains("/vendor/") || path.starts_with("[internal function]");
@@ -300,10 +319,12 @@ fn hash(trimmed: &str) -> Option<Owner> {
 
 fn ruby_owner(place: &str) -> Owner {
     let is_other = ["/gems/", "/lib/ruby/", "<internal:"].iter().any(|part| place.contains(part));
-    match is_other {
-        false => Owner::Own,
-        true if place.contains("rspec") || place.contains("minitest") => Owner::Machinery,
-        true => Owner::Other,
+    if !is_other {
+        Owner::Own
+    } else if place.contains("rspec") || place.contains("minitest") {
+        Owner::Machinery
+    } else {
+        Owner::Other
     }
 }
 

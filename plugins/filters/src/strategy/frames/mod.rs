@@ -45,7 +45,7 @@ enum Owner {
     Own,
     /// A dependency's, a runtime's or a standard library's.
     Other,
-    /// What raises failures: the panic of a runtime, an assertion library, a test runner.
+    /// Code that raises failures: the panic of a runtime, an assertion library, a test runner.
     Machinery,
 }
 
@@ -103,16 +103,18 @@ fn fold(stack: &[Frame], keep: &mut [bool]) {
     let Some(first) = stack.first() else { return };
     let raised = if first.innermost_last { stack.len() - 1 } else { 0 };
     let has_own = stack.iter().any(|frame| frame.owner == Owner::Own);
-    let stays = |at: usize| {
-        let frame = &stack[at];
-        let end = at.min(stack.len() - 1 - at);
-        frame.owner == Owner::Own
-            || at == raised && frame.owner == Owner::Other
-            || !has_own && end < WITHOUT_OWN
-    };
     let mut at = 0;
     while at < stack.len() {
-        let run = (at..stack.len()).take_while(|at| !stays(*at)).count();
+        let run = (at..stack.len())
+            .take_while(|at| {
+                let frame = &stack[*at];
+                let end = (*at).min(stack.len() - 1 - at);
+                let stays = frame.owner == Owner::Own
+                    || *at == raised && frame.owner == Owner::Other
+                    || !has_own && end < WITHOUT_OWN;
+                !stays
+            })
+            .count();
         if run >= LEAST {
             let lines = stack[at].lines.start..stack[at + run - 1].lines.end;
             keep[lines].fill(false);
@@ -124,7 +126,6 @@ fn fold(stack: &[Frame], keep: &mut [bool]) {
 /// Folds the frames of others that pytest shows with the source of their functions. The last frame
 /// before the error keeps its current line, its errors and its place.
 fn fold_pytest(lines: &[&str], keep: &mut [bool]) {
-    let is_rule = |line: &str| line.starts_with("_ _ _ ");
     let mut start = None;
     for (at, line) in lines.iter().enumerate() {
         let begins = line.starts_with("____")
@@ -143,8 +144,9 @@ fn fold_pytest(lines: &[&str], keep: &mut [bool]) {
             continue;
         }
         let has_error = lines[source.clone()].iter().any(|line| line.starts_with("E "));
-        let place = line[path.len()..].trim_start_matches(':');
-        let place = place.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        let place = line[path.len()..]
+            .trim_start_matches(':')
+            .trim_start_matches(|digit: char| digit.is_ascii_digit());
         let is_passed_on =
             matches!(place.trim_start_matches(':').trim(), "") || place.starts_with(": in ");
         if is_passed_on && !has_error {
@@ -161,6 +163,10 @@ fn fold_pytest(lines: &[&str], keep: &mut [bool]) {
     }
 }
 
+fn is_rule(line: &str) -> bool {
+    line.starts_with("_ _ _ ")
+}
+
 /// Whether pytest marks a line as an error or as the current line.
 fn is_marked(line: &str) -> bool {
     line.starts_with("E ") || line.starts_with("> ") || line.trim_end() == "E"
@@ -169,12 +175,12 @@ fn is_marked(line: &str) -> bool {
 /// Whether a line is of the source of a function, as pytest shows it: it is indented, marked, or
 /// has the function's arguments.
 fn is_source(line: &&str) -> bool {
-    let is_argument = || {
-        line.split_once(" = ").is_some_and(|(name, _)| {
+    is_blank(line)
+        || line.starts_with("    ")
+        || is_marked(line)
+        || line.split_once(" = ").is_some_and(|(name, _)| {
             name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         })
-    };
-    is_blank(line) || line.starts_with("    ") || is_marked(line) || is_argument()
 }
 
 #[cfg(test)]

@@ -64,7 +64,9 @@ pub(super) enum Form {
 /// The pieces of an output, in order.
 pub(super) fn parse<'a>(lines: &'a [&'a str], levels: &[Level]) -> Vec<Item<'a>> {
     let mut items = Vec::new();
-    let (mut at, mut plain, mut section) = (0, 0, 0);
+    let mut at = 0;
+    let mut plain = 0;
+    let mut section = 0;
     while at < lines.len() {
         if !lines[at].starts_with([' ', '\t']) {
             section = at;
@@ -97,7 +99,8 @@ fn block<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Findin
         return None;
     }
     let mut end = at + 2;
-    let (mut rule, mut help) = (None, None);
+    let mut rule = None;
+    let mut help = None;
     while end < lines.len() && is_of_block(lines[end], levels[end]) {
         let said = lines[end].trim_start_matches([' ', '=', '|']);
         rule = rule.or_else(|| rule_in(said));
@@ -248,11 +251,10 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
         return None;
     }
     let rest = &line[path_end..];
-    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let mut place = path_end;
     let message = if let Some(inside) = rest.strip_prefix('(') {
         let close = inside.find(')')?;
-        if digits(inside) == 0
+        if count_digits(inside) == 0
             || !inside[..close].bytes().all(|byte| byte.is_ascii_digit() || byte == b',')
         {
             return None;
@@ -270,7 +272,7 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
     } else {
         let mut numbers = 0;
         while let Some(number) =
-            line[place..].strip_prefix(':').map(digits).filter(|digits| *digits > 0)
+            line[place..].strip_prefix(':').map(count_digits).filter(|digits| *digits > 0)
         {
             place += 1 + number;
             numbers += 1;
@@ -287,6 +289,11 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
             .filter(|message| !message.is_empty())?
     };
     (!message.trim().is_empty()).then_some((&line[..place], message))
+}
+
+/// The number of digits at the start of a text.
+fn count_digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
 /// Parses ` 3:5 error message rule`.

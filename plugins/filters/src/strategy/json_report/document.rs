@@ -21,19 +21,21 @@ enum Kind {
 fn kind(report: &Value) -> Option<Kind> {
     match report {
         Value::Array(files) => {
-            let is_file =
-                |file: &Value| file["filePath"].is_string() && file["messages"].is_array();
-            (!files.is_empty() && files.iter().all(is_file)).then_some(Kind::EsLint)
+            let are_files = files
+                .iter()
+                .all(|file| file["filePath"].is_string() && file["messages"].is_array());
+            (!files.is_empty() && are_files).then_some(Kind::EsLint)
         }
         Value::Object(report) => {
-            let has = |key: &str| report.contains_key(key);
-            if has("testResults") && has("numFailedTests") {
+            if has_all(report, &["testResults", "numFailedTests"]) {
                 Some(Kind::Jest)
-            } else if has("tests") && has("summary") && (has("exitcode") || has("root")) {
+            } else if has_all(report, &["tests", "summary"])
+                && (report.contains_key("exitcode") || report.contains_key("root"))
+            {
                 Some(Kind::Pytest)
-            } else if has("stats") && has("suites") && has("config") {
+            } else if has_all(report, &["stats", "suites", "config"]) {
                 Some(Kind::Playwright)
-            } else if has("stats") && has("failures") && has("passes") {
+            } else if has_all(report, &["stats", "failures", "passes"]) {
                 Some(Kind::Mocha)
             } else {
                 None
@@ -43,7 +45,11 @@ fn kind(report: &Value) -> Option<Kind> {
     }
 }
 
-/// The text with a shorter document. `None` if there is no known one.
+fn has_all(report: &Map<String, Value>, keys: &[&str]) -> bool {
+    keys.iter().all(|key| report.contains_key(*key))
+}
+
+/// The text with a shorter document. `None` if there is no known document.
 pub(super) fn shorten(before: &[&str], rest: &[&str]) -> Option<String> {
     let rest = rest.join("\n");
     let mut stream = serde_json::Deserializer::from_str(&rest).into_iter::<Value>();
@@ -68,22 +74,15 @@ pub(super) fn shorten(before: &[&str], rest: &[&str]) -> Option<String> {
 
 /// Writes each value of the document, and each entry of its lists, in a line of its own.
 fn write_lines(out: &mut String, report: &Value) {
-    let list = |out: &mut String, entries: &[Value]| {
-        out.push('[');
-        for (at, entry) in entries.iter().enumerate() {
-            let _ = write!(out, "{}\n{entry}", if at > 0 { "," } else { "" });
-        }
-        out.push(']');
-    };
     match report {
-        Value::Array(entries) => list(out, entries),
+        Value::Array(entries) => write_list(out, entries),
         Value::Object(fields) => {
             out.push('{');
             for (at, (key, value)) in fields.iter().enumerate() {
                 let comma = if at > 0 { ",\n" } else { "" };
                 let _ = write!(out, "{comma}{}:", Value::from(key.as_str()));
                 match value {
-                    Value::Array(entries) if entries.len() > 1 => list(out, entries),
+                    Value::Array(entries) if entries.len() > 1 => write_list(out, entries),
                     value => {
                         let _ = write!(out, "{value}");
                     }
@@ -96,6 +95,14 @@ fn write_lines(out: &mut String, report: &Value) {
         }
     }
     out.push('\n');
+}
+
+fn write_list(out: &mut String, entries: &[Value]) {
+    out.push('[');
+    for (at, entry) in entries.iter().enumerate() {
+        let _ = write!(out, "{}\n{entry}", if at > 0 { "," } else { "" });
+    }
+    out.push(']');
 }
 
 struct Pruner {

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::reports_failure;
 use crate::text;
 
-/// What a line is.
+/// The event of a line.
 enum Event {
-    /// It isn't an event of a known form.
+    /// The line isn't an event of a known form.
     Other,
     Cargo(Map<String, Value>),
     Libtest(Map<String, Value>),
@@ -18,8 +18,8 @@ enum Event {
 }
 
 fn parse(line: &str) -> Event {
-    let has = |key: &str| line.contains(key);
-    if !line.starts_with('{') || !(has("\"reason\"") || has("\"event\"") || has("\"Action\"")) {
+    let has_key = ["\"reason\"", "\"event\"", "\"Action\""].iter().any(|key| line.contains(key));
+    if !line.starts_with('{') || !has_key {
         return Event::Other;
     }
     let Ok(Value::Object(event)) = serde_json::from_str(line) else { return Event::Other };
@@ -34,7 +34,7 @@ fn parse(line: &str) -> Event {
     }
 }
 
-/// The lines without events of what passed. `None` if no line is an event.
+/// The lines without events of passed tests. `None` if no line is an event.
 pub(super) fn shorten(lines: &[&str]) -> Option<String> {
     let events: Vec<Event> = lines.iter().map(|line| parse(line)).collect();
     if events.iter().all(|event| matches!(event, Event::Other)) {

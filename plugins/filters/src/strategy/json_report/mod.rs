@@ -35,7 +35,10 @@ impl Run for ReportShortener {
     fn run(&self, part: &Part<'_>) -> Outcome {
         let bytes: usize = part.lines.iter().map(|line| line.len() + 1).sum();
         let first = part.lines.iter().position(|line| line.starts_with(['{', '[']));
-        let Some(first) = first.filter(|_| bytes < MAX_REPORT) else { return Outcome::Unchanged };
+        let Some(first) = first else { return Outcome::Unchanged };
+        if bytes >= MAX_REPORT {
+            return Outcome::Unchanged;
+        }
         let shorter = events::shorten(part.lines)
             .or_else(|| document::shorten(&part.lines[..first], &part.lines[first..]));
         shorter.map_or(Outcome::Unchanged, |text| Outcome::Text(text, Confidence::Full))
