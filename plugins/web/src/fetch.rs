@@ -107,14 +107,6 @@ fn read_text(answer: &Response, raw: bool) -> Result<Page, Failure> {
     let content_type = answer.header("content-type").unwrap_or_default();
     let base =
         Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
-    let as_it_is = |media_type| Page {
-        text: charset::decode(&answer.body, content_type),
-        media_type,
-        cut: false,
-        bare: false,
-        invisible: 0,
-        faded: false,
-    };
     Ok(match request::body_kind(&media_type, &answer.body) {
         Kind::Html if !raw => page::markdown(&charset::decode(&answer.body, content_type), &base),
         Kind::Xml if !raw => {
@@ -128,26 +120,35 @@ fn read_text(answer: &Response, raw: bool) -> Result<Page, Failure> {
                 faded: false,
             })
         }
-        Kind::Html => as_it_is("text/html"),
-        Kind::Xml => as_it_is("application/xml"),
-        Kind::Text if media_type.contains("json") => as_it_is("application/json"),
-        Kind::Text if media_type == "text/markdown" => as_it_is("text/markdown"),
-        Kind::Text => as_it_is("text/plain"),
+        Kind::Html => unchanged(answer, "text/html"),
+        Kind::Xml => unchanged(answer, "application/xml"),
+        Kind::Text if media_type.contains("json") => unchanged(answer, "application/json"),
+        Kind::Text if media_type == "text/markdown" => unchanged(answer, "text/markdown"),
+        Kind::Text => unchanged(answer, "text/plain"),
         Kind::Binary => describe_binary(answer, &media_type),
     })
+}
+
+/// The text of an answer as it is.
+fn unchanged(answer: &Response, media_type: &'static str) -> Page {
+    Page {
+        text: charset::decode(&answer.body, answer.header("content-type").unwrap_or_default()),
+        media_type,
+        cut: false,
+        bare: false,
+        invisible: 0,
+        faded: false,
+    }
 }
 
 /// A description of a binary in place of its content.
 fn describe_binary(answer: &Response, media_type: &str) -> Page {
     let media_type = if media_type.is_empty() { "application/octet-stream" } else { media_type };
-    let whole = answer
-        .header("content-length")
-        .and_then(|length| length.parse().ok())
-        .filter(|_| answer.cut);
+    let whole = answer.header("content-length").and_then(|length| length.parse().ok());
     let size = match (whole, answer.cut) {
-        (Some(whole), _) => request::size(whole),
+        (Some(whole), true) => request::size(whole),
         (None, true) => format!("more than {}", request::size(answer.body.len())),
-        (None, false) => request::size(answer.body.len()),
+        (_, false) => request::size(answer.body.len()),
     };
     let name = file_name(answer).map(|name| format!(", named {name:?}")).unwrap_or_default();
     Page {
@@ -175,10 +176,9 @@ fn file_name(answer: &Response) -> Option<String> {
             }
             .to_owned()
         });
-    let in_url = || Some(Url::parse(&answer.url).ok()?.path_segments()?.next_back()?.to_owned());
     let mut name = from_header
         .filter(|name| !name.is_empty())
-        .or_else(in_url)
+        .or_else(|| Some(Url::parse(&answer.url).ok()?.path_segments()?.next_back()?.to_owned()))
         .filter(|name| !name.is_empty())?;
     name.truncate(name.floor_char_boundary(200));
     Some(name)

@@ -32,15 +32,16 @@ fn find_declared(bytes: &[u8]) -> Option<&'static Encoding> {
         let tag = &head[at..];
         parameter(&tag[..tag.find('>')?])
     });
-    let in_xml = || {
-        let declaration = head.strip_prefix("<?xml")?;
-        let (_, value) = declaration[..declaration.find("?>")?].split_once("encoding=")?;
-        Encoding::for_label(value.get(1..)?.split(['"', '\'']).next()?.as_bytes())
-    };
-    let encoding = in_meta.or_else(in_xml)?;
+    let encoding = in_meta.or_else(|| find_in_xml(&head))?;
     // The declaration was readable with one byte for each letter, so it can't be right about
     // UTF-16.
     Some(if encoding.is_ascii_compatible() { encoding } else { UTF_8 })
+}
+
+fn find_in_xml(head: &str) -> Option<&'static Encoding> {
+    let declaration = head.strip_prefix("<?xml")?;
+    let (_, value) = declaration[..declaration.find("?>")?].split_once("encoding=")?;
+    Encoding::for_label(value.get(1..)?.split(['"', '\'']).next()?.as_bytes())
 }
 
 /// Guesses UTF-8 if the bytes are valid. The last letter may be cut off if there are other letters

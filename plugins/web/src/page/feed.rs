@@ -99,7 +99,9 @@ fn read(xml: &str) -> Option<(Entry, Vec<Entry>)> {
     let mut is_feed = false;
     // The element whose text is read, the depth in it, and its text. Elements inside it, as in
     // XHTML, belong to it.
-    let (mut field, mut depth, mut text) = (Vec::new(), 0_usize, String::new());
+    let mut field = Vec::new();
+    let mut depth = 0_usize;
+    let mut text = String::new();
     loop {
         match reader.read_event() {
             Ok(Event::Start(start)) => {
@@ -195,18 +197,16 @@ fn note_link(start: &BytesStart<'_>, entry: &mut Entry) {
     if start.local_name().as_ref() != b"link" {
         return;
     }
-    let value = |name| {
-        start
-            .try_get_attribute(name)
-            .ok()
-            .flatten()
-            .and_then(|attribute| Some(attribute.unescape_value().ok()?.into_owned()))
-    };
-    if value("rel").is_none_or(|rel| rel == "alternate")
-        && let Some(href) = value("href")
+    if attribute(start, "rel").is_none_or(|rel| rel == "alternate")
+        && let Some(href) = attribute(start, "href")
     {
         note(entry, b"link", &href);
     }
+}
+
+fn attribute(start: &BytesStart<'_>, name: &str) -> Option<String> {
+    let attribute = start.try_get_attribute(name).ok()??;
+    Some(attribute.unescape_value().ok()?.into_owned())
 }
 
 fn push_reference(text: &mut String, name: &BytesRef<'_>) {

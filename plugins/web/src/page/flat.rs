@@ -27,8 +27,6 @@ pub(super) enum What<'a> {
 
 impl<'a> Flat<'a> {
     pub(super) fn new(html: &'a Html) -> Self {
-        use scraper::StrTendril;
-        let text = |text: &'a StrTendril| -> &'a str { text };
         let mut items: Vec<Item<'a>> = Vec::new();
         let mut open: Vec<usize> = Vec::new();
         // The root of the tree isn't an element. Nothing outside the first element is visible.
@@ -38,7 +36,7 @@ impl<'a> Flat<'a> {
                 Edge::Open(node) => {
                     let what = match node.value() {
                         Node::Element(element) => What::Element(element),
-                        Node::Text(value) => What::Text(text(&value.text)),
+                        Node::Text(value) => What::Text(&value.text),
                         _ => continue,
                     };
                     let index = items.len();

@@ -44,7 +44,8 @@ pub(super) fn find(flat: &Flat<'_>, visibility: &Visibility) -> MainText {
     let root = main_part(flat, &sums, &gone, body);
     prune_links(flat, &sums, root, &mut gone);
     let left = Sums::new(flat, &gone);
-    let (kept, all) = (left.letters(flat, root), seen.letters(flat, body));
+    let kept = left.letters(flat, root);
+    let all = seen.letters(flat, body);
     if kept >= 250 && kept * 5 >= all || kept * 2 >= all {
         return MainText { root, gone };
     }
@@ -73,8 +74,10 @@ impl Sums {
     fn new(flat: &Flat<'_>, gone: &[bool]) -> Self {
         let count = flat.items.len();
         // For each item, its block and whether it is in a link. For each block, its own letters.
-        let (mut block, mut in_link) = (vec![0; count], vec![false; count]);
-        let (mut own, mut own_linked) = (vec![0_usize; count], vec![0_usize; count]);
+        let mut block = vec![0; count];
+        let mut in_link = vec![false; count];
+        let mut own = vec![0_usize; count];
+        let mut own_linked = vec![0_usize; count];
         let mut index = 0;
         let mut shown = vec![0_usize; count];
         while index < count {
@@ -144,7 +147,8 @@ fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize 
     let all = sums.mass(flat, body);
     let mut root = body;
     let mut index = body + 1;
-    let (mut named, mut most) = (None, 0.0);
+    let mut named = None;
+    let mut most = 0.0;
     while index < flat.items[body].end {
         if gone[index] {
             index = flat.items[index].end;
@@ -201,18 +205,21 @@ fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize 
 
 /// Whether two neighbouring parts belong to the same text, however long one of them is.
 fn is_of_a_kind(flat: &Flat<'_>, sums: &Sums, one: usize, other: usize) -> bool {
-    let class = |index| flat.attribute(index, "class").unwrap_or_default();
     match flat.name(other) {
         "h2" | "h3" => sums.letters(flat, other) > 0,
         name => {
-            name == flat.name(one) && class(one) == class(other) && sums.mass(flat, other) >= 30.0
+            name == flat.name(one)
+                && flat.attribute(one, "class").unwrap_or_default()
+                    == flat.attribute(other, "class").unwrap_or_default()
+                && sums.mass(flat, other) >= 30.0
         }
     }
 }
 
 /// Marks elements that are noise by their names, unless they have much of the text.
 fn mark_noise(flat: &Flat<'_>, sums: &Sums, body: usize, gone: &mut [bool]) {
-    let (all, mass) = (sums.letters(flat, body), sums.mass(flat, body));
+    let all = sums.letters(flat, body);
+    let mass = sums.mass(flat, body);
     let mut index = body + 1;
     while index < flat.items[body].end {
         if gone[index] {
@@ -267,8 +274,8 @@ pub(super) fn is_vote_count(flat: &Flat<'_>, index: usize) -> bool {
     if flat.items[index].end - index > 10 {
         return false;
     }
-    let text = flat.text(index);
-    let text = text.trim();
+    let untrimmed = flat.text(index);
+    let text = untrimmed.trim();
     text.len() <= 20
         && text.trim_start_matches(['-', '+', '−', '–']).starts_with(|c: char| c.is_ascii_digit())
 }
@@ -287,7 +294,8 @@ fn prune_links(flat: &Flat<'_>, sums: &Sums, root: usize, gone: &mut [bool]) {
             name,
             "div" | "section" | "ul" | "ol" | "dl" | "table" | "p" | "header" | "aside" | "td"
         ) {
-            let (length, linked) = (sums.letters(flat, index), sums.linked(flat, index));
+            let length = sums.letters(flat, index);
+            let linked = sums.linked(flat, index);
             let range = index..flat.items[index].end;
             let links =
                 range.clone().filter(|&at| !gone[at] && flat.name(at) == "a").take(4).count();
@@ -304,7 +312,8 @@ fn prune_links(flat: &Flat<'_>, sums: &Sums, root: usize, gone: &mut [bool]) {
 
 /// The number of visible letters. A run of white space counts as one.
 fn letters(text: &str) -> usize {
-    let (mut count, mut space) = (0, true);
+    let mut count = 0;
+    let mut space = true;
     for character in text.chars() {
         let is_space = character.is_whitespace();
         count += usize::from(!(is_space && space));
@@ -360,7 +369,8 @@ fn is_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bo
 /// part of the text: `pagination` may be its subject. So a name counts only if the element looks
 /// like noise too. Within the named main part, the rules are stricter.
 fn is_named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bool {
-    let (name, classes) = (element.name(), element.attr("class").unwrap_or_default());
+    let name = element.name();
+    let classes = element.attr("class").unwrap_or_default();
     if !is_block(name) {
         // Marks that programs put into a text. Other elements within a line aren't judged by name:
         // some programs call every link a `reference`.
@@ -384,28 +394,33 @@ fn is_named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Su
     ) {
         return false;
     }
-    let (letters, linked, mass) =
-        (sums.letters(flat, index), sums.linked(flat, index), sums.mass(flat, index));
+    let letters = sums.letters(flat, index);
+    let linked = sums.linked(flat, index);
     let within = flat.around(index).any(|at| flat.element(at).is_some_and(is_named_main));
     let is_list = linked * 2 >= letters;
-    let is_little = mass < MAX_NOISE_MASS;
-    // An element that is hidden until it is opened can't be judged by its links.
-    let is_hidden =
-        |class: &str| ["popup", "modal", "newsletter"].iter().any(|part| class.contains(part));
-    let headed = || {
-        (index..flat.items[index].end)
-            .any(|at| matches!(flat.name(at), "h1" | "h2" | "h3" | "h4" | "h5" | "h6"))
-    };
+    let is_little = sums.mass(flat, index) < MAX_NOISE_MASS;
     let looks_so = if within {
         is_little
             && (linked * 4 >= letters
-                || split_names(classes).any(|class| is_hidden(&class)) && !headed())
+                || split_names(classes).any(|class| is_hidden_class(&class))
+                    && !has_heading(flat, index))
     } else {
         is_list || is_little
     };
-    let named = |names| split_names(names).any(|name| is_noisy_name(&name));
     let id = if within || name == "section" { "" } else { element.attr("id").unwrap_or_default() };
-    looks_so && named(classes) || is_list && named(id)
+    looks_so && split_names(classes).any(|name| is_noisy_name(&name))
+        || is_list && split_names(id).any(|name| is_noisy_name(&name))
+}
+
+/// Whether a class is of elements that are hidden until they are opened. Their links say nothing
+/// about them.
+fn is_hidden_class(class: &str) -> bool {
+    ["popup", "modal", "newsletter"].iter().any(|part| class.contains(part))
+}
+
+fn has_heading(flat: &Flat<'_>, index: usize) -> bool {
+    (index..flat.items[index].end)
+        .any(|at| matches!(flat.name(at), "h1" | "h2" | "h3" | "h4" | "h5" | "h6"))
 }
 
 /// The names in an attribute.

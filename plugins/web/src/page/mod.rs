@@ -73,26 +73,26 @@ fn title(flat: &Flat<'_>, visibility: &Visibility) -> Option<String> {
         .clone()
         .find(|&at| flat.attribute(at, "property") == Some("og:title"))
         .and_then(|at| flat.attribute(at, "content"));
-    let in_head = || flat.find(all.clone(), "title").map(|at| flat.text(at));
-    let seen = |at: usize| -> String {
-        let texts =
-            flat.without_gone(at, &visibility.gone).filter_map(|at| match flat.items[at].what {
-                What::Text(text) => Some(text),
-                What::Element(_) => None,
-            });
-        texts.collect()
-    };
-    let is_seen = |at: usize| !flat.around(at).any(|around| visibility.gone[around]);
-    let title = flat
+    let found = flat
         .find(all.clone(), "h1")
-        .filter(|at| is_seen(*at))
-        .map(seen)
-        .filter(|text| !text.trim().is_empty());
-    let title = title.or_else(|| meta.map(str::to_owned)).or_else(in_head)?;
-    let words: Vec<&str> = title.split_whitespace().collect();
+        .filter(|at| !flat.around(*at).any(|around| visibility.gone[around]))
+        .map(|at| visible_text(flat, visibility, at))
+        .filter(|text| !text.trim().is_empty())
+        .or_else(|| meta.map(str::to_owned))
+        .or_else(|| flat.find(all, "title").map(|at| flat.text(at)))?;
+    let words: Vec<&str> = found.split_whitespace().collect();
     let mut title = words.join(" ");
     title.truncate(title.floor_char_boundary(300));
     (!title.is_empty()).then_some(title)
+}
+
+fn visible_text(flat: &Flat<'_>, visibility: &Visibility, index: usize) -> String {
+    flat.without_gone(index, &visibility.gone)
+        .filter_map(|at| match flat.items[at].what {
+            What::Text(text) => Some(text),
+            What::Element(_) => None,
+        })
+        .collect()
 }
 
 /// Whether the text already has the title, or a heading of the first level.

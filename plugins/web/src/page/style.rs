@@ -96,25 +96,25 @@ pub(super) fn declarations(style: &str) -> Cascade {
 }
 
 fn read_declarations(text: &str) -> Cascade {
-    let declaration = |text: &str| {
-        let (name, value) = text.split_once(':')?;
-        let name = unescape(name).trim().to_ascii_lowercase();
-        let name = *NAMES.iter().find(|known| **known == name)?;
-        let mut value = unescape(value).trim().to_ascii_lowercase();
-        let important = value.ends_with("important") && value.contains('!');
-        if important {
-            value.truncate(value.rfind('!').unwrap_or(value.len()));
-            value.truncate(value.trim_end().len());
-        }
-        value.truncate(value.floor_char_boundary(MAX_VALUE));
-        Some(Declaration { name, value, important })
-    };
     let mut cascade = Cascade::default();
-    split(text, b';')
-        .into_iter()
-        .filter_map(declaration)
-        .for_each(|declaration| cascade.push(Rc::new(declaration)));
+    for declaration in split(text, b';').into_iter().filter_map(read_declaration) {
+        cascade.push(Rc::new(declaration));
+    }
     cascade
+}
+
+fn read_declaration(text: &str) -> Option<Declaration> {
+    let (name, value) = text.split_once(':')?;
+    let name = unescape(name).trim().to_ascii_lowercase();
+    let name = *NAMES.iter().find(|known| **known == name)?;
+    let mut value = unescape(value).trim().to_ascii_lowercase();
+    let important = value.ends_with("important") && value.contains('!');
+    if important {
+        value.truncate(value.rfind('!').unwrap_or(value.len()));
+        value.truncate(value.trim_end().len());
+    }
+    value.truncate(value.floor_char_boundary(MAX_VALUE));
+    Some(Declaration { name, value, important })
 }
 
 /// The rules of all sheets that can make text invisible, or visible again, weakest first.
@@ -171,8 +171,7 @@ fn read_rule(prelude: &str, body: &str, rules: &mut Vec<Rule>) {
             continue;
         }
         let Ok(parsed) = Selector::parse(selector) else { continue };
-        let many = |signs: &[char]| selector.matches(signs).count();
-        let weight = (many(&['#']), many(&['.', '[', ':']));
+        let weight = (selector.matches('#').count(), selector.matches(['.', '[', ':']).count());
         rules.push(Rule { selector: parsed, weight, declarations: declarations.clone() });
     }
 }
@@ -206,7 +205,10 @@ fn without_comments(text: &str) -> String {
 
 /// Splits at a sign outside of brackets and quotes.
 fn split(text: &str, sign: u8) -> Vec<&str> {
-    let (mut pieces, mut start, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    let mut depth = 0_usize;
+    let mut quote = None;
     for (at, byte) in text.bytes().enumerate() {
         match (quote, byte) {
             (Some(open), _) if byte == open => quote = None,
@@ -273,19 +275,20 @@ pub(super) fn pixels(value: &str) -> Option<f64> {
 /// A colour as red, green, blue and whether it is transparent.
 pub(super) fn colour(value: &str) -> Option<[u8; 4]> {
     let value = value.trim();
-    let named = |rgb: [u8; 3]| Some([rgb[0], rgb[1], rgb[2], 1]);
     if let Some(hex) = value.strip_prefix('#') {
         let digits: Vec<u8> = hex
             .chars()
             .map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
             .collect::<Option<_>>()?;
         return match digits.len() {
-            3 | 4 => named([digits[0] * 17, digits[1] * 17, digits[2] * 17])
-                .map(|rgb| with_alpha(rgb, digits.get(3).is_some_and(|alpha| *alpha == 0))),
+            3 | 4 => Some(with_alpha(
+                [digits[0] * 17, digits[1] * 17, digits[2] * 17],
+                digits.get(3) == Some(&0),
+            )),
             6 | 8 => {
-                let pair = |at: usize| digits[at] * 16 + digits[at + 1];
-                named([pair(0), pair(2), pair(4)])
-                    .map(|rgb| with_alpha(rgb, digits.len() == 8 && pair(6) == 0))
+                let bytes: Vec<u8> =
+                    digits.chunks_exact(2).map(|pair| pair[0] * 16 + pair[1]).collect();
+                Some(with_alpha([bytes[0], bytes[1], bytes[2]], bytes.get(3) == Some(&0)))
             }
             _ => None,
         };
@@ -297,26 +300,31 @@ pub(super) fn colour(value: &str) -> Option<[u8; 4]> {
             .split([',', ' ', '/'])
             .filter(|part| !part.is_empty())
             .collect();
-        let part = |at: usize| -> Option<u8> {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-            parts.get(at)?.parse::<f64>().ok().map(|part| part.clamp(0.0, 255.0) as u8)
-        };
-        let clear = parts.get(3).and_then(|alpha| alpha.trim_end_matches('%').parse::<f64>().ok());
-        return named([part(0)?, part(1)?, part(2)?])
-            .map(|rgb| with_alpha(rgb, clear.is_some_and(|alpha| alpha < 0.05)));
+        let rgb =
+            [colour_part(parts.first())?, colour_part(parts.get(1))?, colour_part(parts.get(2))?];
+        let alpha = parts.get(3).and_then(|alpha| alpha.trim_end_matches('%').parse::<f64>().ok());
+        return Some(with_alpha(rgb, alpha.is_some_and(|alpha| alpha < 0.05)));
     }
-    match value {
-        "white" => named([255; 3]),
-        "black" => named([0; 3]),
-        "red" => named([255, 0, 0]),
-        "blue" => named([0, 0, 255]),
-        "gray" | "grey" => named([128; 3]),
-        "silver" => named([192; 3]),
-        "transparent" => Some([0; 4]),
-        _ => None,
-    }
+    let rgb = match value {
+        "white" => [255; 3],
+        "black" => [0; 3],
+        "red" => [255, 0, 0],
+        "blue" => [0, 0, 255],
+        "gray" | "grey" => [128; 3],
+        "silver" => [192; 3],
+        "transparent" => return Some([0; 4]),
+        _ => return None,
+    };
+    Some(with_alpha(rgb, false))
 }
 
-fn with_alpha(colour: [u8; 4], clear: bool) -> [u8; 4] {
-    if clear { [0; 4] } else { colour }
+fn colour_part(text: Option<&&str>) -> Option<u8> {
+    let part = text?.parse::<f64>().ok()?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    let byte = part.clamp(0.0, 255.0) as u8;
+    Some(byte)
+}
+
+fn with_alpha([red, green, blue]: [u8; 3], clear: bool) -> [u8; 4] {
+    if clear { [0; 4] } else { [red, green, blue, 1] }
 }

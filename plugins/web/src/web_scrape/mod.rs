@@ -199,20 +199,12 @@ enum Extract {
 impl Query {
     fn new(arguments: &Arguments) -> Result<Self, Failure> {
         let extract = Extract::parse(arguments.extract.as_deref())?;
-        let query = |name: &str, source: &str, extract| {
-            Ok::<_, Failure>(FieldQuery {
-                name: name.to_owned(),
-                source: source.to_owned(),
-                selector: selector(source)?,
-                extract,
-            })
-        };
         let object = match &arguments.select {
             Select::One(text) => as_object(text)?,
             Select::Named(_) => None,
         };
         let (fields, named) = match object.as_ref().unwrap_or(&arguments.select) {
-            Select::One(source) => (vec![query("", source, extract)?], false),
+            Select::One(source) => (vec![field_query("", source, extract)?], false),
             Select::Named(fields) if fields.is_empty() || fields.len() > MAX_FIELDS => {
                 return Err(Failure::invalid(format!(
                     "`select` has {} fields; it takes 1 to {MAX_FIELDS}",
@@ -221,14 +213,14 @@ impl Query {
             }
             Select::Named(fields) => {
                 let queries = fields.iter().map(|(name, field)| match field {
-                    Field::Selector(source) => query(name, source, extract.clone()),
+                    Field::Selector(source) => field_query(name, source, extract.clone()),
                     Field::Full(field) => {
                         let own = field
                             .extract
                             .as_deref()
                             .map(|own| Extract::parse(Some(own)))
                             .transpose()?;
-                        query(name, &field.select, own.unwrap_or_else(|| extract.clone()))
+                        field_query(name, &field.select, own.unwrap_or_else(|| extract.clone()))
                     }
                 });
                 (queries.collect::<Result<_, _>>()?, true)
@@ -245,6 +237,15 @@ impl Query {
         }
         Ok(Self { fields, named, items })
     }
+}
+
+fn field_query(name: &str, source: &str, extract: Extract) -> Result<FieldQuery, Failure> {
+    Ok(FieldQuery {
+        name: name.to_owned(),
+        source: source.to_owned(),
+        selector: selector(source)?,
+        extract,
+    })
 }
 
 /// The object of named fields, if a model wrote it as a JSON text. No selector starts with `{`.
@@ -285,8 +286,13 @@ fn selector(source: &str) -> Result<Selector, Failure> {
         )));
     }
     Selector::parse(source).map_err(|_| {
-        let is_good = |end: &usize| Selector::parse(&source[..*end]).is_ok();
-        let good = source.char_indices().map(|(at, _)| at).filter(|at| *at > 0).rev().find(is_good).unwrap_or(0);
+        let good = source
+            .char_indices()
+            .map(|(at, _)| at)
+            .filter(|at| *at > 0)
+            .rev()
+            .find(|end| Selector::parse(&source[..*end]).is_ok())
+            .unwrap_or(0);
         let place =
             if good == 0 { "at its start".to_owned() } else { format!("after `{}`, at `{}`", &source[..good], &source[good..]) };
         let advice = if source.starts_with('/') || source.contains("//") || source.contains('@') {
@@ -333,14 +339,13 @@ impl<'w> Collector<'w> {
                     self.truncated = true;
                     continue;
                 }
-                let value = |field: &'w FieldQuery, this: &mut Self| {
+                let mut row = Map::new();
+                for field in &query.fields {
                     let first =
-                        item.select(&field.selector).find_map(|element| this.value(element, field));
-                    (field.name.clone(), first.map_or(Value::Null, Value::String))
-                };
-                rows.push(Value::Object(
-                    query.fields.iter().map(|field| value(field, self)).collect(),
-                ));
+                        item.select(&field.selector).find_map(|element| self.value(element, field));
+                    row.insert(field.name.clone(), first.map_or(Value::Null, Value::String));
+                }
+                rows.push(Value::Object(row));
             }
             return Value::Array(rows);
         }

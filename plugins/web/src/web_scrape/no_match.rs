@@ -22,7 +22,9 @@ pub(super) fn failure(query: &Query, page: &Html) -> Failure {
         Some((source, _)) => vec![source],
         None => query.fields.iter().map(|field| field.source.as_str()).collect(),
     };
-    let (mut tags, mut classes, mut ids) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut tags = BTreeMap::new();
+    let mut classes = BTreeMap::new();
+    let mut ids = BTreeMap::new();
     for node in page.tree.nodes() {
         let Node::Element(element) = node.value() else { continue };
         count(&mut tags, element.name());
@@ -63,7 +65,8 @@ pub(super) fn find_lacking(
     query: &Query,
     attributes: &BTreeMap<&str, Attributes>,
 ) -> Option<(String, Content)> {
-    let (mut messages, mut present) = (Vec::new(), Map::new());
+    let mut messages = Vec::new();
+    let mut present = Map::new();
     for field in &query.fields {
         let Extract::Attribute(name) = &field.extract else { continue };
         let Some(of_field) =
@@ -100,20 +103,25 @@ fn count<'a>(counts: &mut BTreeMap<&'a str, usize>, name: &'a str) {
 
 /// The names in a selector.
 fn names_in(source: &str) -> Vec<String> {
-    let is_name = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
-    source.split(|c| !is_name(c)).filter(|name| name.len() > 1).map(str::to_lowercase).collect()
+    source
+        .split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'))
+        .filter(|name| name.len() > 1)
+        .map(str::to_lowercase)
+        .collect()
 }
 
 /// Chooses names: first those similar to the requested ones, then the most frequent.
 fn choose_nearest<'a>(counts: BTreeMap<&'a str, usize>, wanted: &[String]) -> Vec<&'a str> {
-    let is_near = |name: &str| {
-        let name = name.to_lowercase();
-        wanted.iter().any(|wanted| {
-            name.contains(wanted.as_str()) || (name.len() > 2 && wanted.contains(&name))
-        })
-    };
     let mut names: Vec<(bool, usize, &str)> =
-        counts.into_iter().map(|(name, count)| (is_near(name), count, name)).collect();
+        counts.into_iter().map(|(name, count)| (is_near(name, wanted), count, name)).collect();
     names.sort_by(|one, other| (other.0, other.1, one.2).cmp(&(one.0, one.1, other.2)));
     names.into_iter().take(MAX_NAMES).map(|(_, _, name)| name).collect()
+}
+
+/// Whether a name is like one of the wanted names.
+fn is_near(name: &str, wanted: &[String]) -> bool {
+    let name = name.to_lowercase();
+    wanted
+        .iter()
+        .any(|wanted| name.contains(wanted.as_str()) || (name.len() > 2 && wanted.contains(&name)))
 }

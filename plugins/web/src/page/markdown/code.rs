@@ -21,8 +21,8 @@ impl Page<'_> {
         if self.out.is_inline() {
             return self.code(index);
         }
-        let text = self.source(index);
-        let text = text.trim_end().trim_start_matches(['\n', '\r']);
+        let source = self.source(index);
+        let text = source.trim_end().trim_start_matches(['\n', '\r']);
         if text.trim().is_empty() {
             return;
         }
@@ -61,13 +61,12 @@ impl Page<'_> {
             let named = ["data-lang", "data-language"]
                 .into_iter()
                 .find_map(|name| flat.attribute(at, name));
-            let by_class = || {
+            named.filter(|name| is_language(name)).or_else(|| {
                 flat.attribute(at, "class")?
                     .split_ascii_whitespace()
                     .take(32)
                     .find_map(language_of_class)
-            };
-            named.filter(|name| is_language(name)).or_else(by_class)
+            })
         })
     }
 }

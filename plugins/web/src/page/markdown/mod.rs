@@ -105,7 +105,8 @@ impl Page<'_> {
 
     /// Writes all text in an element without recursion.
     fn flatten(&mut self, index: usize) {
-        let (flat, gone) = (self.flat, self.gone);
+        let flat = self.flat;
+        let gone = self.gone;
         for at in flat.without_gone(index, gone) {
             match flat.items[at].what {
                 What::Text(text) => self.text(text),
@@ -285,7 +286,10 @@ impl Page<'_> {
             return;
         }
         let target = href.and_then(|href| self.address(href));
-        let Some(target) = target.filter(|_| !self.in_link) else { return self.children(index) };
+        let Some(target) = target else { return self.children(index) };
+        if self.in_link {
+            return self.children(index);
+        }
         self.in_link = true;
         let (text, spaces) = self.capture(index);
         self.in_link = false;

@@ -2,6 +2,7 @@
 //! kept.
 
 use super::Page;
+use crate::page::flat::{Flat, What};
 
 /// The greatest number of columns of a table.
 const MAX_COLUMNS: usize = 64;
@@ -34,14 +35,9 @@ impl Page<'_> {
                     continue;
                 }
                 skip_reached(&mut line, &mut reach);
-                let span = |name| {
-                    flat.attribute(cell, name)
-                        .and_then(|span| span.trim().parse::<usize>().ok())
-                        .unwrap_or(1)
-                        .clamp(1, MAX_COLUMNS)
-                };
                 let (text, _) = self.capture(cell);
-                let (columns, rows) = (span("colspan"), span("rowspan"));
+                let columns = span(flat, cell, "colspan");
+                let rows = span(flat, cell, "rowspan");
                 for part in 0..columns {
                     if line.len() >= MAX_COLUMNS || cells_left == 0 {
                         break;
@@ -107,25 +103,33 @@ impl Page<'_> {
         {
             return true;
         }
-        let cells = |row: usize| {
-            flat.children(row).filter(|&cell| matches!(flat.name(cell), "td" | "th")).count()
-        };
-        if rows.iter().all(|&row| cells(row) < 2) {
+        if rows.iter().all(|&row| cells(flat, row).count() < 2) {
             return true;
         }
-        let is_long = |cell: usize| {
-            let length: usize = (cell..flat.items[cell].end)
-                .map(|at| match flat.items[at].what {
-                    crate::page::flat::What::Text(text) => text.len(),
-                    crate::page::flat::What::Element(_) => 0,
-                })
-                .sum();
-            length > MAX_CELL
-        };
-        rows.iter().any(|&row| {
-            flat.children(row).any(|cell| matches!(flat.name(cell), "td" | "th") && is_long(cell))
-        })
+        rows.iter().any(|&row| cells(flat, row).any(|cell| is_long(flat, cell)))
     }
+}
+
+/// The number of columns or rows that a cell spans.
+fn span(flat: &Flat<'_>, cell: usize, name: &str) -> usize {
+    flat.attribute(cell, name)
+        .and_then(|span| span.trim().parse::<usize>().ok())
+        .unwrap_or(1)
+        .clamp(1, MAX_COLUMNS)
+}
+
+fn cells(flat: &Flat<'_>, row: usize) -> impl Iterator<Item = usize> {
+    flat.children(row).filter(|&cell| matches!(flat.name(cell), "td" | "th"))
+}
+
+fn is_long(flat: &Flat<'_>, cell: usize) -> bool {
+    let length: usize = (cell..flat.items[cell].end)
+        .map(|at| match flat.items[at].what {
+            What::Text(text) => text.len(),
+            What::Element(_) => 0,
+        })
+        .sum();
+    length > MAX_CELL
 }
 
 /// Adds empty cells for cells of earlier rows that span this row.

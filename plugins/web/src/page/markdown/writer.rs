@@ -5,27 +5,29 @@ use std::borrow::Cow;
 /// Escapes a word of a page, so that it can't look like a link. Only the page's own links become
 /// links.
 pub(super) fn plain(word: &str) -> Cow<'_, str> {
-    let is_tag = |at: usize| {
-        let after = &word.as_bytes()[at + 1..];
-        after.first().is_some_and(|letter| letter.eq_ignore_ascii_case(&b'a'))
-            && after.get(1).is_none_or(|byte| *byte == b'/')
-    };
     if !word.contains("](")
         && !word.contains("]:")
-        && !word.match_indices('<').any(|(at, _)| is_tag(at))
+        && !word.match_indices('<').any(|(at, _)| is_tag(word, at))
     {
         return Cow::Borrowed(word);
     }
     let mut out = String::with_capacity(word.len() + 2);
     for (at, character) in word.char_indices() {
         if matches!(character, '(' | ':') && word[..at].ends_with(']')
-            || character == '<' && is_tag(at)
+            || character == '<' && is_tag(word, at)
         {
             out.push('\\');
         }
         out.push(character);
     }
     Cow::Owned(out)
+}
+
+/// Whether the `<` at this place could start a tag.
+fn is_tag(word: &str, at: usize) -> bool {
+    let after = &word.as_bytes()[at + 1..];
+    after.first().is_some_and(|letter| letter.eq_ignore_ascii_case(&b'a'))
+        && after.get(1).is_none_or(|byte| *byte == b'/')
 }
 
 /// The output. White space is written only before the next text, so that lines and marks don't end

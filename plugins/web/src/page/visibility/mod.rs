@@ -1,4 +1,4 @@
-//! Finds what a person doesn't see on a page, so that it isn't given to a model.
+//! Finds the text that a person doesn't see on a page, so that a model doesn't get it.
 //!
 //! Three kinds are told apart. What isn't rendered at all, such as scripts and hidden elements, is
 //! left out. Tab panels are rendered after a click, so they stay. Text that is rendered so that
@@ -14,7 +14,7 @@ use scraper::{ElementRef, Html};
 use super::flat::{Flat, What};
 use super::style::{self, Cascade, Rule, colour, pixels};
 
-/// What a person doesn't see.
+/// The items that a person doesn't see.
 pub(super) struct Visibility {
     /// Which items are left out, each with its content.
     pub(super) gone: Vec<bool>,
@@ -28,14 +28,14 @@ pub(super) struct Visibility {
 const MAX_LABEL: usize = 40;
 /// The greatest number of comparisons of an element with a selector.
 const MAX_MATCHES: usize = 3_000_000;
-/// The size in pixels below which nobody can read a text.
+/// The size in pixels below which a text is unreadable.
 const MIN_SIZE: f64 = 2.0;
 /// The distance in pixels from which on a part is taken for off-screen. Less is usual for slides.
 const OFF_SCREEN: f64 = 2_000.0;
 /// The same for shifts, which carousels use for their whole strip.
 const FAR_SHIFT: f64 = 5_000.0;
 
-/// What an element and its content inherit.
+/// The properties that an element and its content inherit.
 #[derive(Clone, Copy)]
 struct Sight {
     /// Text is too small.
@@ -46,7 +46,7 @@ struct Sight {
     indented: bool,
     /// The text's colour, where it is known.
     colour: Option<[u8; 4]>,
-    /// What is behind the text, where it is known.
+    /// The colour behind the text, where it is known.
     behind: Option<[u8; 4]>,
     /// Neither this element nor its content can become visible.
     lost: Option<Lost>,
@@ -120,18 +120,10 @@ impl Visibility {
     /// Leaves out invisible items. A page that is faded as a whole is shown by a script, so it
     /// stays.
     fn leave_out(&mut self, flat: &Flat<'_>, invisible: Vec<(usize, Option<Lost>)>) {
-        let letters = |range: std::ops::Range<usize>| -> usize {
-            let texts = range.filter_map(|at| match flat.items[at].what {
-                What::Text(text) => Some(text.chars().filter(|c| c.is_alphanumeric()).count()),
-                What::Element(_) => None,
-            });
-            texts.sum()
-        };
         let body = flat.find(0..flat.items.len(), "body").unwrap_or(0);
-        let of_item = |at: usize| letters(at..flat.items[at].end);
-        let all = of_item(body);
+        let all = count_letters(flat, body);
         for (at, lost) in invisible {
-            let many = of_item(at);
+            let many = count_letters(flat, at);
             if lost == Some(Lost::Faded) && many * 10 > all * 9 {
                 self.faded = true;
                 continue;
@@ -144,6 +136,16 @@ impl Visibility {
             self.invisible += if is_label { 0 } else { many };
         }
     }
+}
+
+/// The letters and digits in an item.
+fn count_letters(flat: &Flat<'_>, index: usize) -> usize {
+    (index..flat.items[index].end)
+        .filter_map(|at| match flat.items[at].what {
+            What::Text(text) => Some(text.chars().filter(|c| c.is_alphanumeric()).count()),
+            What::Element(_) => None,
+        })
+        .sum()
 }
 
 /// Whether an element is never rendered, or has no readable text.
@@ -171,42 +173,52 @@ fn is_switched_off(element: &Element) -> bool {
 /// can't keep a text by calling it a panel, since a person sees no tab for it.
 fn tab_panels(flat: &Flat<'_>) -> HashSet<usize> {
     let count = flat.items.len();
-    let role = |at: usize| flat.attribute(at, "role").unwrap_or_default();
-    let is_tab = |at: usize| {
-        role(at) == "tab"
-            && letters(flat, at).next().is_some()
-            && std::iter::once(at).chain(flat.around(at)).all(|around| {
-                flat.element(around).is_none_or(|element| {
-                    let style = element.attr("style").map(style::declarations).unwrap_or_default();
-                    let sight = sight(Sight::CLEAR, element, &style);
-                    !is_switched_off(element) && sight.lost.is_none() && !is_invisible(sight)
-                })
-            })
-    };
-    let (mut tabs, mut panels) = (vec![0_usize; count + 1], vec![0_usize; count + 1]);
+    let mut tabs = vec![0_usize; count + 1];
+    let mut panels = vec![0_usize; count + 1];
     let mut named: HashSet<&str> = HashSet::new();
     for at in 0..count {
-        let tab = flat.element(at).is_some() && is_tab(at);
+        let tab = flat.element(at).is_some() && is_tab(flat, at);
         tabs[at + 1] = tabs[at] + usize::from(tab);
-        panels[at + 1] = panels[at] + usize::from(role(at) == "tabpanel");
+        panels[at + 1] = panels[at] + usize::from(flat.attribute(at, "role") == Some("tabpanel"));
         if tab {
             named.extend(flat.attribute(at, "aria-controls"));
         }
     }
-    let mut has_tab = |at: usize| {
+    let mut found = HashSet::new();
+    for at in (0..count).filter(|&at| flat.attribute(at, "role") == Some("tabpanel")) {
         if let Some(id) = flat.attribute(at, "id")
             && named.remove(id)
         {
-            return true;
+            found.insert(at);
+            continue;
         }
-        let within = |sums: &[usize], at: usize| sums[flat.items[at].end] - sums[at];
-        let container = flat.around(at).take(4).find(|&around| within(&tabs, around) > 0);
-        container.is_some_and(|container| {
-            let many = within(&tabs, container);
-            many >= 2 && within(&panels, container) <= many
+        let container = flat.around(at).take(4).find(|&around| within(flat, &tabs, around) > 0);
+        if let Some(container) = container {
+            let many = within(flat, &tabs, container);
+            if many >= 2 && within(flat, &panels, container) <= many {
+                found.insert(at);
+            }
+        }
+    }
+    found
+}
+
+/// Whether an item is a tab that a person sees.
+fn is_tab(flat: &Flat<'_>, index: usize) -> bool {
+    flat.attribute(index, "role") == Some("tab")
+        && letters(flat, index).next().is_some()
+        && std::iter::once(index).chain(flat.around(index)).all(|around| {
+            flat.element(around).is_none_or(|element| {
+                let style = element.attr("style").map(style::declarations).unwrap_or_default();
+                let sight = sight(Sight::CLEAR, element, &style);
+                !is_switched_off(element) && sight.lost.is_none() && !is_invisible(sight)
+            })
         })
-    };
-    (0..count).filter(|&at| role(at) == "tabpanel" && has_tab(at)).collect()
+}
+
+/// The sum for the content of an item. `sums`: the sums up to each item.
+fn within(flat: &Flat<'_>, sums: &[usize], index: usize) -> usize {
+    sums[flat.items[index].end] - sums[index]
 }
 
 /// The declarations for each element, weakest first: of the page's sheets, then its own.
@@ -236,10 +248,9 @@ fn styles(html: &Html, flat: &Flat<'_>) -> Vec<Cascade> {
     styles
 }
 
-/// What an element inherits and declares.
+/// The properties that an element inherits and declares.
 fn sight(parent: Sight, element: &Element, style: &Cascade) -> Sight {
     let mut sight = parent;
-    let value = |name: &str| style.value(name);
     for declaration in style.iter() {
         let size = match declaration.name {
             "font-size" => Some(declaration.value.as_str()),
@@ -249,7 +260,7 @@ fn sight(parent: Sight, element: &Element, style: &Cascade) -> Sight {
         if let Some(size) = size {
             // A share of nothing is nothing.
             let is_share = size.ends_with('%') || size.ends_with("em") && !size.ends_with("rem");
-            // A share is one of the size around it, which is about 16 pixels.
+            // A share refers to the size around it, which is about 16 pixels.
             let share = size.strip_suffix('%').and_then(|share| share.trim().parse::<f64>().ok());
             match share.map(|share| share * 0.16).or_else(|| pixels(size)) {
                 Some(size) if size < MIN_SIZE => sight.tiny = true,
@@ -260,47 +271,55 @@ fn sight(parent: Sight, element: &Element, style: &Cascade) -> Sight {
             }
         }
     }
-    match value("visibility") {
+    match style.value("visibility") {
         Some("hidden" | "collapse") => sight.hidden = true,
         Some("visible" | "initial") => sight.hidden = false,
         _ => {}
     }
-    if let Some(indent) = value("text-indent").and_then(pixels) {
+    if let Some(indent) = style.value("text-indent").and_then(pixels) {
         sight.indented = indent.abs() >= FAR_SHIFT || indent <= -500.0;
     }
-    // Old pages use attributes.
-    let attribute =
-        |name: &str| element.attr(name).and_then(|value| colour(&value.to_ascii_lowercase()));
-    let background = value("background-color").and_then(colour).or_else(|| {
-        value("background").and_then(|value| value.split_whitespace().find_map(colour))
-    });
-    let background = background.or_else(|| attribute("bgcolor"));
-    if background.is_some() || value("background").is_some() {
+    let background = style
+        .value("background-color")
+        .and_then(colour)
+        .or_else(|| style.value("background")?.split_whitespace().find_map(colour))
+        .or_else(|| colour_attribute(element, "bgcolor"));
+    if background.is_some() || style.value("background").is_some() {
         sight.behind = background.filter(|colour| colour[3] > 0);
     } else if element.attr("class").is_some() || element.attr("id").is_some() {
         // A sheet that isn't known may have given it another one.
         sight.behind = None;
     }
-    if let Some(text) = value("color") {
+    if let Some(text) = style.value("color") {
         sight.colour = colour(text);
     } else if element.name() == "font" && element.attr("color").is_some() {
-        sight.colour = attribute("color");
+        sight.colour = colour_attribute(element, "color");
     }
-    let number = |value: &str| match value.strip_suffix('%') {
-        Some(share) => share.trim().parse::<f64>().ok().map(|share| share / 100.0),
-        None => value.parse::<f64>().ok(),
-    };
-    let is_faded = value("opacity").and_then(number).is_some_and(|opacity| opacity < 0.05)
-        || value("filter")
+    let is_faded = style.value("opacity").and_then(share).is_some_and(|opacity| opacity < 0.05)
+        || style
+            .value("filter")
             .and_then(|filter| filter.split_once("opacity("))
-            .and_then(|(_, rest)| number(rest.split(')').next().unwrap_or_default()))
+            .and_then(|(_, rest)| share(rest.split(')').next().unwrap_or_default()))
             .is_some_and(|opacity| opacity < 0.05);
     if is_faded {
         sight.lost = sight.lost.or(Some(Lost::Faded));
-    } else if is_moved_away(&value) || is_clipped(&value) {
+    } else if is_moved_away(style) || is_clipped(style) {
         sight.lost = Some(Lost::Clipped);
     }
     sight
+}
+
+/// The colour in an attribute, as old pages have it.
+fn colour_attribute(element: &Element, name: &str) -> Option<[u8; 4]> {
+    colour(&element.attr(name)?.to_ascii_lowercase())
+}
+
+/// A number or a percentage.
+fn share(value: &str) -> Option<f64> {
+    match value.strip_suffix('%') {
+        Some(share) => share.trim().parse::<f64>().ok().map(|share| share / 100.0),
+        None => value.parse::<f64>().ok(),
+    }
 }
 
 /// The size in `font`: `0/0 a`, `bold 12px/1.5 serif`.
@@ -310,45 +329,46 @@ fn size_in_font(font: &str) -> Option<&str> {
         .find(|part| pixels(part).is_some())
 }
 
-fn is_moved_away<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> bool {
-    let far = |name: &str, least: f64| {
-        value(name).and_then(pixels).is_some_and(|pixels| pixels <= -least)
-    };
-    let is_placed = matches!(value("position"), Some("absolute" | "fixed" | "relative"));
+fn is_moved_away(style: &Cascade) -> bool {
+    let is_placed = matches!(style.value("position"), Some("absolute" | "fixed" | "relative"));
     let is_beyond = ["left", "right", "top", "bottom"].iter().any(|side| {
-        far(side, OFF_SCREEN)
-            || value(side).and_then(pixels).is_some_and(|pixels| pixels >= FAR_SHIFT)
+        style
+            .value(side)
+            .and_then(pixels)
+            .is_some_and(|pixels| pixels <= -OFF_SCREEN || pixels >= FAR_SHIFT)
     });
-    let transform = value("transform").unwrap_or_default();
+    let has_far_margin = ["margin-left", "margin-top"]
+        .iter()
+        .any(|side| style.value(side).and_then(pixels).is_some_and(|pixels| pixels <= -FAR_SHIFT));
+    let transform = style.value("transform").unwrap_or_default();
     let is_shifted = transform
         .split(['(', ',', ')'])
         .any(|part| pixels(part).is_some_and(|pixels| pixels.abs() >= FAR_SHIFT));
     let is_shrunk = transform
         .split_once("scale(")
         .is_some_and(|(_, rest)| rest.split([',', ')']).any(|part| part.trim().parse() == Ok(0.0)));
-    is_placed && is_beyond
-        || far("margin-left", FAR_SHIFT)
-        || far("margin-top", FAR_SHIFT)
-        || is_shifted
-        || is_shrunk
+    is_placed && is_beyond || has_far_margin || is_shifted || is_shrunk
 }
 
-fn is_clipped<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> bool {
-    let numbers = |text: &str| -> Vec<f64> {
-        let inside = text.split_once('(').map_or("", |(_, inside)| inside);
-        inside.trim_end_matches(')').split([',', ' ']).filter_map(pixels).collect()
-    };
-    let clip = value("clip").unwrap_or_default();
+fn is_clipped(style: &Cascade) -> bool {
+    let clip = style.value("clip").unwrap_or_default();
     let is_empty = clip.starts_with("rect(") && {
         let sides = numbers(clip);
         !sides.is_empty() && !clip.contains("auto") && sides.iter().all(|side| *side < MIN_SIZE)
     };
-    let path = value("clip-path").or_else(|| value("-webkit-clip-path")).unwrap_or_default();
+    let path =
+        style.value("clip-path").or_else(|| style.value("-webkit-clip-path")).unwrap_or_default();
     let path_is_empty = path.starts_with("inset(")
         && numbers(path).first().is_some_and(|side| *side >= 500.0)
         || path.starts_with("circle(")
             && numbers(path).first().is_some_and(|radius| *radius < MIN_SIZE);
-    is_empty && matches!(value("position"), Some("absolute" | "fixed")) || path_is_empty
+    is_empty && matches!(style.value("position"), Some("absolute" | "fixed")) || path_is_empty
+}
+
+/// The numbers in the brackets of a value.
+fn numbers(text: &str) -> Vec<f64> {
+    let inside = text.split_once('(').map_or("", |(_, inside)| inside);
+    inside.trim_end_matches(')').split([',', ' ']).filter_map(pixels).collect()
 }
 
 /// Whether a text with this sight can't be seen.
@@ -372,11 +392,10 @@ fn letters<'a>(flat: &'a Flat<'a>, at: usize) -> impl Iterator<Item = char> {
     texts.flat_map(str::chars).take(1_000).filter(|c| c.is_alphanumeric())
 }
 
-/// Whether a clipped text says what an element beside it shows, which is hidden from screen
+/// Whether a clipped text says what an element next to it shows, which is hidden from screen
 /// readers: a price is often written so. A formula is too.
 fn stands_for_hidden_text(flat: &Flat<'_>, at: usize) -> bool {
-    let said = |at: usize| -> String { letters(flat, at).take(MAX_LABEL + 1).collect() };
-    let own = said(at);
+    let own = label(flat, at);
     if own.is_empty() || own.chars().count() > MAX_LABEL {
         return false;
     }
@@ -384,8 +403,12 @@ fn stands_for_hidden_text(flat: &Flat<'_>, at: usize) -> bool {
         beside != at
             && flat.attribute(beside, "aria-hidden") == Some("true")
             && flat.attribute(beside, "style").is_none()
-            && (said(beside) == own || flat.find(at..flat.items[at].end, "math").is_some())
+            && (label(flat, beside) == own || flat.find(at..flat.items[at].end, "math").is_some())
     })
+}
+
+fn label(flat: &Flat<'_>, index: usize) -> String {
+    letters(flat, index).take(MAX_LABEL + 1).collect()
 }
 
 #[cfg(test)]
