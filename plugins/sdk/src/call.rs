@@ -22,9 +22,9 @@ impl Call {
         Self { attachments, meta }
     }
 
-    /// What the caller sent beside the arguments: a JSON object whose keys have a prefix, such as
-    /// `example.com/trace`. A model doesn't write it, and no rule of the operator sees it, so it
-    /// must not decide what the call acts on.
+    /// The data that the caller sent in addition to the arguments: a JSON object whose keys have a
+    /// prefix, such as `example.com/trace`. A model doesn't write it, and no rule of the operator
+    /// sees it, so it must not decide what the call acts on.
     pub fn meta(&self) -> Option<Map<String, Value>> {
         serde_json::from_str(self.meta.as_deref()?).ok()
     }
@@ -59,7 +59,7 @@ impl Call {
         host::emit(part)
     }
 
-    /// Who makes this call, and where.
+    /// The caller of this call, and its place.
     pub fn caller(&self) -> Caller {
         host::caller()
     }
@@ -85,8 +85,8 @@ impl Call {
     }
 }
 
-/// Who makes a call, and where. The names of the user, the project and the session are opaque: they
-/// can be compared.
+/// The caller of a call, and its place. The names of the user, the project and the session are
+/// opaque: they can only be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The person, or the principal of a server with several callers.
@@ -95,7 +95,7 @@ pub struct Caller {
     pub project: String,
     /// The session: the calls of one caller that belong together.
     pub session: String,
-    /// What the session came by: `mcp`, `agent` or another front end.
+    /// The front end of the session: `mcp`, `agent` or another one.
     pub front_end: String,
     /// The agent that calls. `None`: the primary one.
     pub agent: Option<String>,

@@ -54,8 +54,8 @@ mod host {
     }
 
     pub(super) fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, HostError> {
-        let error = |error: Error| HostError::new("embeddings", error.code, error.message);
-        wit::embed(texts).map_err(error)
+        wit::embed(texts)
+            .map_err(|error: Error| HostError::new("embeddings", error.code, error.message))
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) mod host {
 
     use super::{HostError, MAX_TEXT, MAX_TEXTS};
 
-    /// What a model does in unit tests.
+    /// The stand-in for a model in unit tests.
     pub(crate) type Standin = fn(&str) -> Result<Vec<i8>, String>;
 
     thread_local! {
@@ -82,16 +82,19 @@ pub(crate) mod host {
     }
 
     pub(super) fn embed(texts: &[String]) -> Result<Vec<Vec<i8>>, HostError> {
-        let error = |code: &str, message| HostError::new("embeddings", code, message);
         let Some((_, standin)) = MODEL.with_borrow(Clone::clone) else {
             return Err(error("unavailable", "no model makes vectors".to_owned()));
         };
-        let is_valid = |text: &String| (1..=MAX_TEXT).contains(&text.len());
-        if texts.len() > MAX_TEXTS || !texts.iter().all(is_valid) {
+        let are_valid = texts.iter().all(|text| (1..=MAX_TEXT).contains(&text.len()));
+        if texts.len() > MAX_TEXTS || !are_valid {
             return Err(error("invalid", "the texts are too many, too long or empty".to_owned()));
         }
         let vectors = texts.iter().map(|text| standin(text));
         vectors.collect::<Result<_, _>>().map_err(|message| error("failed", message))
+    }
+
+    fn error(code: &str, message: String) -> HostError {
+        HostError::new("embeddings", code, message)
     }
 }
 

@@ -71,18 +71,20 @@ fn definition(tool: &ToolEntry) -> Result<tools::Definition, Failure> {
 }
 
 fn preview(preview: Preview) -> tools::Preview {
-    let none =
-        || tools::Preview { file: String::new(), content: None, old: None, new: None, all: None };
     match preview {
-        Preview::Whole { file, content } => {
-            tools::Preview { file: file.to_owned(), content: Some(content.to_owned()), ..none() }
-        }
+        Preview::Whole { file, content } => tools::Preview {
+            file: file.to_owned(),
+            content: Some(content.to_owned()),
+            old: None,
+            new: None,
+            all: None,
+        },
         Preview::Part { file, old, new, all } => tools::Preview {
             file: file.to_owned(),
+            content: None,
             old: Some(old.to_owned()),
             new: Some(new.to_owned()),
             all: Some(all.to_owned()),
-            ..none()
         },
     }
 }

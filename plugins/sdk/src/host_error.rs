@@ -14,7 +14,7 @@ pub struct HostError {
     /// `denied`, `invalid`, `not-found`, `limit`, `busy`, `unavailable` or `failed`. There may be
     /// more later.
     pub code: String,
-    /// What was wrong with which value, the limit, and what to do.
+    /// The wrong value, the fault, the limit and the remedy.
     pub message: String,
 }
 

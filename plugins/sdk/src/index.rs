@@ -31,13 +31,13 @@ use crate::HostError;
 pub struct Document {
     /// Its key, 1 to 512 bytes. A document replaces the one with the same key.
     pub key: String,
-    /// What is searched for words, at most 1 MiB.
+    /// The text that is searched for words, at most 1 MiB.
     pub text: String,
-    /// What a query can ask for exactly: at most 16 tags of 1 to 256 bytes.
+    /// Tags that a query can ask for exactly: at most 16, of 1 to 256 bytes.
     pub tags: Vec<String>,
-    /// A vector of 1 to 4,096 numbers. It is compared with those that have as many.
+    /// A vector of 1 to 4,096 numbers. It is compared with vectors that have as many.
     pub vector: Option<Vec<i8>>,
-    /// What is kept with it and not searched, at most 64 KiB.
+    /// Data that is kept with it and not searched, at most 64 KiB.
     pub data: Vec<u8>,
 }
 
@@ -54,27 +54,27 @@ impl Document {
     }
 }
 
-/// What a listing has of a document.
+/// A document in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its key.
     pub key: String,
     /// Its tags.
     pub tags: Vec<String>,
-    /// What is kept with it.
+    /// The data that is kept with it.
     pub data: Vec<u8>,
 }
 
-/// What to search for. A query without words and without a vector finds the latest documents.
+/// A query. A query without words and without a vector finds the latest documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     /// Words, at most 4 KiB.
     pub words: String,
     /// At most 16 tags, which a hit all has.
     pub tags: Vec<String>,
-    /// What the key of a hit begins with.
+    /// The beginning of the key of a hit.
     pub prefix: String,
-    /// A vector to which those of documents are near.
+    /// A vector. A hit has a vector near it.
     pub vector: Option<Vec<i8>>,
     /// Hits, at most 1,000.
     pub limit: u32,
@@ -132,7 +132,7 @@ pub fn put(documents: Vec<Document>) -> Result<(), HostError> {
 ///
 /// # Errors
 ///
-/// Those of [`put`].
+/// The errors of [`put`].
 pub fn delete(keys: &[String]) -> Result<(), HostError> {
     host::delete(keys)
 }
@@ -142,7 +142,7 @@ pub fn delete(keys: &[String]) -> Result<(), HostError> {
 ///
 /// # Errors
 ///
-/// Those of [`put`].
+/// The errors of [`put`].
 pub fn delete_prefix(prefix: &str) -> Result<u64, HostError> {
     let mut all = 0;
     loop {
@@ -222,15 +222,17 @@ mod host {
     use crate::contract::bindings::toolhold::host::types::Error;
 
     pub(super) fn put(documents: Vec<Document>) -> Result<(), HostError> {
-        let document = |one: Document| wit::Document {
-            key: one.key,
-            text: one.text,
-            tags: one.tags,
-            vector: one.vector,
-            data: one.data,
-            meta: None,
-        };
-        let documents: Vec<_> = documents.into_iter().map(document).collect();
+        let documents: Vec<_> = documents
+            .into_iter()
+            .map(|one| wit::Document {
+                key: one.key,
+                text: one.text,
+                tags: one.tags,
+                vector: one.vector,
+                data: one.data,
+                meta: None,
+            })
+            .collect();
         wit::put(&documents).map_err(error)
     }
 
@@ -243,15 +245,18 @@ mod host {
     }
 
     pub(super) fn get(keys: &[String]) -> Result<Vec<Option<Document>>, HostError> {
-        let document = |one: wit::Document| Document {
+        let found = wit::get(keys).map_err(error)?;
+        Ok(found.into_iter().map(|one| one.map(convert_document)).collect())
+    }
+
+    fn convert_document(one: wit::Document) -> Document {
+        Document {
             key: one.key,
             text: one.text,
             tags: one.tags,
             vector: one.vector,
             data: one.data,
-        };
-        let found = wit::get(keys).map_err(error)?;
-        Ok(found.into_iter().map(|one| one.map(document)).collect())
+        }
     }
 
     pub(super) fn list(
@@ -259,8 +264,12 @@ mod host {
         cursor: Option<&str>,
     ) -> Result<(Vec<Entry>, Option<String>), HostError> {
         let page = wit::list(prefix, cursor, u32::MAX).map_err(error)?;
-        let entry = |one: wit::Entry| Entry { key: one.key, tags: one.tags, data: one.data };
-        Ok((page.entries.into_iter().map(entry).collect(), page.cursor))
+        let entries = page
+            .entries
+            .into_iter()
+            .map(|one| Entry { key: one.key, tags: one.tags, data: one.data })
+            .collect();
+        Ok((entries, page.cursor))
     }
 
     pub(super) fn search(query: Query) -> Result<Vec<Hit>, HostError> {
@@ -272,11 +281,16 @@ mod host {
             limit: query.limit,
             meta: None,
         });
-        let hit = |one: wit::Hit| {
-            let by = |why: &str| one.found_by.iter().any(|by| by == why);
-            Hit { by_words: by("words"), by_vector: by("vector"), key: one.key, score: one.score }
-        };
-        Ok(hits.map_err(error)?.into_iter().map(hit).collect())
+        Ok(hits.map_err(error)?.into_iter().map(convert_hit).collect())
+    }
+
+    fn convert_hit(one: wit::Hit) -> Hit {
+        Hit {
+            by_words: one.found_by.iter().any(|by| by == "words"),
+            by_vector: one.found_by.iter().any(|by| by == "vector"),
+            key: one.key,
+            score: one.score,
+        }
     }
 
     fn error(error: Error) -> HostError {
@@ -303,13 +317,14 @@ mod host {
     }
 
     fn check<'k>(keys: impl ExactSizeIterator<Item = &'k String>) -> Result<(), HostError> {
-        let invalid = |message| Err(HostError::new("index", "invalid", message));
         if keys.len() > MAX_DOCUMENTS {
-            return invalid(format!("there are {}; the limit is {MAX_DOCUMENTS}", keys.len()));
+            let message = format!("there are {}; the limit is {MAX_DOCUMENTS}", keys.len());
+            return Err(HostError::new("index", "invalid", message));
         }
         for key in keys {
             if key.is_empty() || key.len() > MAX_KEY {
-                return invalid(format!("a key is {} bytes; it needs 1 to {MAX_KEY}", key.len()));
+                let message = format!("a key is {} bytes; it needs 1 to {MAX_KEY}", key.len());
+                return Err(HostError::new("index", "invalid", message));
             }
         }
         Ok(())
@@ -361,7 +376,7 @@ mod host {
                 .collect();
             let more = page.len() > PAGE;
             page.truncate(PAGE);
-            let cursor = page.last().filter(|_| more).map(|last| last.key.clone());
+            let cursor = if more { page.last().map(|last| last.key.clone()) } else { None };
             Ok((page, cursor))
         })
     }
@@ -372,23 +387,23 @@ mod host {
     }
 
     fn cosine(a: &[i8], b: &[i8]) -> f64 {
-        let product = |a: &[i8], b: &[i8]| -> f64 {
-            a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
-        };
         product(a, b) / (product(a, a) * product(b, b)).sqrt()
+    }
+
+    fn product(a: &[i8], b: &[i8]) -> f64 {
+        a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
     }
 
     pub(super) fn search(query: Query) -> Result<Vec<Hit>, HostError> {
         let asked = words(&query.words);
         let is_open = asked.is_empty() && query.vector.is_none();
         DOCUMENTS.with_borrow(|kept| {
-            let passes = |one: &&Document| {
-                one.key.starts_with(&query.prefix)
-                    && query.tags.iter().all(|tag| one.tags.contains(tag))
-            };
             let mut hits: Vec<Hit> = kept
                 .values()
-                .filter(passes)
+                .filter(|one| {
+                    one.key.starts_with(&query.prefix)
+                        && query.tags.iter().all(|tag| one.tags.contains(tag))
+                })
                 .map(|one| {
                     let own = words(&one.text);
                     let shared = asked.iter().filter(|word| own.contains(word)).count();

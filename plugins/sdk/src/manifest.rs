@@ -173,7 +173,8 @@ impl<const N: usize> Json<N> {
 
     const fn limits(&mut self, limits: &Limits) {
         let pairs = [("memory_mib", limits.memory_mib), ("timeout_secs", limits.timeout_secs)];
-        let (mut index, mut written) = (0, 0);
+        let mut index = 0;
+        let mut written = 0;
         while index < pairs.len() {
             let (key, value) = pairs[index];
             if let Some(value) = value {

@@ -48,7 +48,7 @@ pub(crate) mod host {
 
     use super::HostError;
 
-    /// What a part does in unit tests.
+    /// The stand-in for a part in unit tests.
     pub(crate) type Standin = fn(&[u8]) -> Result<Vec<u8>, String>;
 
     thread_local! {
@@ -61,12 +61,18 @@ pub(crate) mod host {
 
     pub(super) fn run(part: &str, inputs: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, HostError>> {
         let standin = PARTS.with_borrow(|parts| parts.get(part).copied());
-        let error = |code: &str, message| HostError::new("parts", code, message);
-        let answer = |input: Vec<u8>| match standin {
-            Some(standin) => standin(&input).map_err(|message| error("failed", message)),
-            None => Err(error("unavailable", format!("the part `{part}` is missing"))),
-        };
-        inputs.into_iter().map(answer).collect()
+        inputs
+            .into_iter()
+            .map(|input| match standin {
+                Some(standin) => {
+                    standin(&input).map_err(|message| HostError::new("parts", "failed", message))
+                }
+                None => {
+                    let message = format!("the part `{part}` is missing");
+                    Err(HostError::new("parts", "unavailable", message))
+                }
+            })
+            .collect()
     }
 }
 

@@ -246,15 +246,8 @@ impl ToolEntry {
                 ArgumentEntry { name: name.clone(), roles, ..ArgumentEntry::default() }
             })
             .collect();
-        let mut change = |name: &str, change: &dyn Fn(&mut ArgumentEntry)| {
-            let entry = entries.iter_mut().find(|entry| entry.name == name);
-            entry.map(change).ok_or_else(|| {
-                let message = format!("tool {}: {name:?} isn't one of the arguments", self.name);
-                Failure::permanent("argument", message)
-            })
-        };
         for (name, aliases) in self.argument_aliases {
-            change(name, &|entry| entry.aliases.extend_from_slice(aliases))?;
+            self.find(&mut entries, name)?.aliases.extend_from_slice(aliases);
         }
         let roles = [
             (self.timeout_argument, "timeout"),
@@ -262,27 +255,38 @@ impl ToolEntry {
             (self.bare_argument, "text"),
         ];
         for (name, role) in roles {
-            name.map_or(Ok(()), |name| change(name, &|entry| entry.roles.push(role)))?;
+            if let Some(name) = name {
+                self.find(&mut entries, name)?.roles.push(role);
+            }
         }
         for name in self.kept_arguments {
-            change(name, &|entry| entry.roles.push("kept"))?;
+            self.find(&mut entries, name)?.roles.push("kept");
         }
         if let Some((pattern, folder)) = self.pattern_base {
-            change(folder, &|_| {})?;
-            change(pattern, &|entry| {
-                entry.roles.push("glob");
-                entry.base = Some(folder);
-            })?;
+            self.find(&mut entries, folder)?;
+            let entry = self.find(&mut entries, pattern)?;
+            entry.roles.push("glob");
+            entry.base = Some(folder);
         }
         for (name, values) in self.reads_with {
-            change(name, &|entry| {
-                entry.reads_with = values.iter().map(|value| json!(value)).collect();
-            })?;
+            self.find(&mut entries, name)?.reads_with =
+                values.iter().map(|value| json!(value)).collect();
         }
         entries.retain(|entry| {
             !(entry.aliases.is_empty() && entry.roles.is_empty() && entry.reads_with.is_empty())
         });
         Ok(entries)
+    }
+
+    fn find<'e>(
+        &self,
+        entries: &'e mut [ArgumentEntry],
+        name: &str,
+    ) -> Result<&'e mut ArgumentEntry, Failure> {
+        entries.iter_mut().find(|entry| entry.name == name).ok_or_else(|| {
+            let message = format!("tool {}: {name:?} isn't one of the arguments", self.name);
+            Failure::permanent("argument", message)
+        })
     }
 
     /// The schema of the arguments. Fails if a subject isn't one of them: the operator's rules
@@ -420,7 +424,8 @@ const fn consists_of_name_characters(bytes: &[u8], underscores: bool) -> bool {
 }
 
 const fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let a = a.as_bytes();
+    let b = b.as_bytes();
     let mut index = 0;
     while index < a.len() && index < b.len() && a[index] == b[index] {
         index += 1;

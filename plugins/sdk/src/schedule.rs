@@ -24,11 +24,11 @@ use serde_json::Value;
 
 use crate::HostError;
 
-/// What a task does.
+/// The action of a task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It calls a tool.
+    /// The task calls a tool.
     Call {
         /// The tool's full name.
         tool: String,
@@ -61,9 +61,9 @@ pub struct Task {
     /// the task is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// What becomes of times that passed while nothing ran: `once`, `all` or `skip`.
+    /// The rule for times that passed while nothing ran: `once`, `all` or `skip`.
     pub missed: String,
-    /// What it does.
+    /// The action of the task.
     pub action: Action,
 }
 
@@ -84,8 +84,14 @@ impl Task {
     }
 
     fn new(name: impl Into<String>, kind: &str, when: impl Into<String>, action: Action) -> Self {
-        let (kind, missed) = (kind.to_owned(), "once".to_owned());
-        Self { name: name.into(), kind, when: when.into(), zone: None, missed, action }
+        Self {
+            name: name.into(),
+            kind: kind.to_owned(),
+            when: when.into(),
+            zone: None,
+            missed: "once".to_owned(),
+            action,
+        }
     }
 }
 
@@ -118,7 +124,7 @@ pub struct Run {
     pub state: String,
     /// Earlier times that it stands for, since nothing ran then.
     pub missed: u32,
-    /// What it answered, or why it failed: at most 2,000 bytes.
+    /// The answer, or the reason of the failure: at most 2,000 bytes.
     pub output: String,
 }
 
@@ -144,7 +150,7 @@ pub fn remove(name: &str) -> Result<bool, HostError> {
 ///
 /// # Errors
 ///
-/// Those of [`remove`].
+/// The errors of [`remove`].
 pub fn pause(name: &str, paused: bool) -> Result<bool, HostError> {
     host::pause(name, paused)
 }
@@ -153,7 +159,7 @@ pub fn pause(name: &str, paused: bool) -> Result<bool, HostError> {
 ///
 /// # Errors
 ///
-/// Those of [`remove`].
+/// The errors of [`remove`].
 pub fn run_soon(name: &str) -> Result<bool, HostError> {
     host::run_soon(name)
 }
@@ -162,7 +168,7 @@ pub fn run_soon(name: &str) -> Result<bool, HostError> {
 ///
 /// # Errors
 ///
-/// They can't be read.
+/// The tasks can't be read.
 pub fn tasks() -> Result<Vec<TaskState>, HostError> {
     host::tasks()
 }
@@ -171,7 +177,7 @@ pub fn tasks() -> Result<Vec<TaskState>, HostError> {
 ///
 /// # Errors
 ///
-/// They can't be read.
+/// The runs can't be read.
 pub fn runs(name: &str) -> Result<Vec<Run>, HostError> {
     host::runs(name)
 }

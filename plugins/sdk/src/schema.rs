@@ -105,18 +105,21 @@ fn join_forms(fields: &mut Map<String, Value>, mut forms: Vec<Value>) {
 
 /// The values of all alternatives. `None` unless each is a list of values, all of one type.
 fn values_of(forms: &[Value]) -> Option<Vec<Value>> {
-    let lists = forms.iter().map(|form| {
-        form["enum"]
-            .as_array()
-            .filter(|_| form["type"].is_string() && form["type"] == forms[0]["type"])
-    });
-    let lists = lists.collect::<Option<Vec<_>>>()?;
-    Some(lists.into_iter().flatten().cloned().collect())
+    let mut values = Vec::new();
+    for form in forms {
+        let list = form["enum"].as_array()?;
+        if !form["type"].is_string() || form["type"] != forms[0]["type"] {
+            return None;
+        }
+        values.extend(list.iter().cloned());
+    }
+    Some(values)
 }
 
 /// The description of an alternative with its value. `None` if it lacks a value or a description.
 fn describe_form(form: &Value) -> Option<String> {
-    let (value, text) = (form["enum"].get(0)?, form["description"].as_str()?);
+    let value = form["enum"].get(0)?;
+    let text = form["description"].as_str()?;
     Some(format!("{value}: {text}"))
 }
 

@@ -1,5 +1,5 @@
-//! What the plugin keeps between its calls: keys and values that no other plugin sees. The plugin
-//! asks for it in its manifest: `store = "reason"`.
+//! The data that the plugin keeps between its calls: keys and values that no other plugin sees. The
+//! plugin asks for the store in its manifest: `store = "reason"`.
 //!
 //! ```
 //! # fn main() -> Result<(), toolhold_sdk::Failure> {
@@ -22,9 +22,8 @@
 //! # }
 //! ```
 //!
-//! What was written is on disk when a function returns. The operator bounds the bytes and the
-//! number of keys. A key has 1 to 512 bytes, a value at most 1 MiB. A tool that is read-only can't
-//! write.
+//! Written data is on disk when a function returns. The operator bounds the bytes and the number of
+//! keys. A key has 1 to 512 bytes, a value at most 1 MiB. A tool that is read-only can't write.
 //!
 //! In unit tests, each thread has a store of its own, which is empty at first.
 
@@ -60,14 +59,13 @@ pub fn get(key: &str) -> Result<Option<Vec<u8>>, HostError> {
 ///
 /// # Errors
 ///
-/// Those of [`get`], or the value is another one.
+/// The errors of [`get`], or the value has another type.
 pub fn get_json<T: DeserializeOwned>(key: &str) -> Result<Option<T>, Failure> {
-    let decode = |value: Vec<u8>| {
-        serde_json::from_slice(&value).map_err(|error| {
-            Failure::permanent("store", format!("the value of {key:?} in the store: {error}"))
-        })
-    };
-    get(key)?.map(decode).transpose()
+    let Some(value) = get(key)? else { return Ok(None) };
+    let decoded: T = serde_json::from_slice(&value).map_err(|error| {
+        Failure::permanent("store", format!("the value of {key:?} in the store: {error}"))
+    })?;
+    Ok(Some(decoded))
 }
 
 /// Writes a value.
@@ -84,7 +82,7 @@ pub fn put(key: &str, value: impl AsRef<[u8]>) -> Result<(), HostError> {
 ///
 /// # Errors
 ///
-/// Those of [`put`], or the value has no JSON.
+/// The errors of [`put`], or the value has no JSON.
 pub fn put_json<T: Serialize>(key: &str, value: &T) -> Result<(), Failure> {
     let text = serde_json::to_vec(value)
         .map_err(|error| Failure::permanent("store", format!("a value for {key:?}: {error}")))?;
@@ -95,7 +93,7 @@ pub fn put_json<T: Serialize>(key: &str, value: &T) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// Those of [`put`].
+/// The errors of [`put`].
 pub fn delete(key: &str) -> Result<(), HostError> {
     Write::new().delete(key).commit().map(drop)
 }
@@ -180,7 +178,7 @@ impl Write {
     ///
     /// # Errors
     ///
-    /// Those of [`put`](fn@put). Nothing has changed then.
+    /// The errors of [`put`](fn@put). Nothing has changed then.
     pub fn commit(self) -> Result<bool, HostError> {
         host::write(self.expected, self.changes)
     }
@@ -201,8 +199,12 @@ mod host {
         cursor: Option<&str>,
     ) -> Result<(Vec<Entry>, Option<String>), HostError> {
         let page = wit::list(prefix, cursor, u32::MAX).map_err(error)?;
-        let entry = |entry: wit::Entry| Entry { key: entry.key, value: entry.value };
-        Ok((page.entries.into_iter().map(entry).collect(), page.cursor))
+        let entries = page
+            .entries
+            .into_iter()
+            .map(|entry| Entry { key: entry.key, value: entry.value })
+            .collect();
+        Ok((entries, page.cursor))
     }
 
     pub(super) fn write(expected: Vec<Pair>, changes: Vec<Pair>) -> Result<bool, HostError> {
@@ -271,7 +273,7 @@ mod host {
                 .collect();
             let more = page.len() > PAGE;
             page.truncate(PAGE);
-            let cursor = page.last().filter(|_| more).map(|last| last.key.clone());
+            let cursor = if more { page.last().map(|last| last.key.clone()) } else { None };
             Ok((page, cursor))
         })
     }

@@ -77,8 +77,8 @@ pub fn definition<T: Tool>() -> Value {
         .iter()
         .map(|subject| json!({ "pointer": subject.pointer, "kind": subject.kind.as_str(), "access": subject.access.as_str() }));
     let schema = tool.checked_schema().unwrap_or_else(|failure| panic!("{failure}"));
-    let arguments = tool.arguments(&schema).unwrap_or_else(|failure| panic!("{failure}"));
-    let arguments = arguments.iter().map(|argument| {
+    let entries = tool.arguments(&schema).unwrap_or_else(|failure| panic!("{failure}"));
+    let arguments = entries.iter().map(|argument| {
         json!({
             "name": argument.name,
             "aliases": argument.aliases,
@@ -160,11 +160,11 @@ pub fn filters<T: Filters>(rules: Option<&str>) -> Result<Listing, String> {
     );
     for (index, filter) in listing.filters.iter().enumerate() {
         let name = filter.name.as_ref();
-        let fits = |byte: u8| {
+        let fits = name.bytes().all(|byte| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
-        };
+        });
         assert!(
-            (1..=64).contains(&name.len()) && name.bytes().all(fits),
+            (1..=64).contains(&name.len()) && fits,
             "the filter name {name:?} isn't valid: use 1 to 64 characters out of a-z, 0-9, `_` and `-`"
         );
         assert!(

@@ -7,7 +7,7 @@ use crate::{Call, Failure, Output};
 
 /// One tool.
 ///
-/// It is a type without data: every call gets its own sandbox, and no data outlives a call.
+/// A tool is a type without data: every call gets its own sandbox, and no data outlives a call.
 pub trait Tool {
     /// The name: `[a-z0-9_-]`, at most 38 characters, unique in the plugin. Callers see it after
     /// the plugin's name and `__`.
@@ -16,11 +16,11 @@ pub trait Tool {
     /// A name for people.
     const TITLE: Option<&'static str> = None;
 
-    /// What the tool does, when to use it, what it returns and how it fails: at most 4 KiB. Models
-    /// choose tools by it.
+    /// A description for models, by which they choose tools: what the tool does, when to use it,
+    /// what it returns and how it fails. At most 4 KiB.
     const DESCRIPTION: &'static str;
 
-    /// What the tool promises about its calls. By default it promises nothing.
+    /// The promises of the tool about its calls. By default it promises nothing.
     const PROMISES: Promises = Promises::NONE;
 
     /// The arguments that say what a call acts on. The operator's permissions match on them.
@@ -94,7 +94,7 @@ pub trait Tool {
     fn call(arguments: Self::Arguments, call: &Call) -> Result<Output, Failure>;
 }
 
-/// What a tool promises about its calls. Without a promise, the opposite is assumed. Except
+/// The promises of a tool about its calls. Without a promise, the opposite is assumed. Except
 /// `read_only`, promises count for built-in and approved plugins only.
 ///
 /// Start from [`READ_ONLY`](Self::READ_ONLY) or [`NONE`](Self::NONE):
@@ -107,13 +107,14 @@ pub trait Tool {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// It changes nothing. The host enforces this: every directory of such a call is read-only.
+    /// The tool changes nothing. The host enforces this: every directory of such a call is
+    /// read-only.
     pub read_only: bool,
-    /// It may change things, but destroys nothing.
+    /// The tool may change things, but destroys nothing.
     pub additive: bool,
     /// A second call with the same arguments changes nothing more.
     pub idempotent: bool,
-    /// It reaches nothing outside the machine.
+    /// The tool reaches nothing outside the machine.
     pub closed_world: bool,
     /// The answer may be used again while nothing that it was made of has changed.
     pub cacheable: bool,
@@ -182,7 +183,7 @@ pub struct Subject {
     pub pointer: &'static str,
     /// The kind of thing that the argument names.
     pub kind: SubjectKind,
-    /// What the tool does to it.
+    /// The access of the tool to it.
     pub access: Access,
 }
 
@@ -242,9 +243,9 @@ impl SubjectKind {
 /// The access of a tool to a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is read.
+    /// The tool reads it.
     Read,
-    /// It is created, changed, moved or removed.
+    /// The tool creates, changes, moves or removes it.
     Write,
 }
 

@@ -252,7 +252,7 @@ pub enum FailureCategory {
     Timeout,
 }
 
-/// What happens to an output.
+/// The decision on an output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// The output stays as it is.

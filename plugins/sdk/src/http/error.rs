@@ -161,21 +161,22 @@ fn date(text: &str) -> Option<u64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let mut words = text.split_once(", ")?.1.split(' ');
-    let mut number = |most: u64| words.next()?.parse::<u64>().ok().filter(|number| *number <= most);
-    let day = number(31)?;
+    let day = number(words.next()?, 31)?;
     let month = MONTHS.iter().position(|name| Some(*name) == text.get(8..11))? as u64 + 1;
     words.next()?;
-    let mut number = |most: u64| words.next()?.parse::<u64>().ok().filter(|number| *number <= most);
-    let year = number(9999).filter(|year| *year >= 1970)?;
-    let mut clock = words
-        .next()?
-        .split(':')
-        .map(|part| part.parse::<u64>().ok().filter(|number| *number <= 60));
-    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    let year = number(words.next()?, 9999).filter(|year| *year >= 1970)?;
+    let mut clock = words.next()?.split(':');
+    let hour = number(clock.next()?, 60)?;
+    let minute = number(clock.next()?, 60)?;
+    let second = number(clock.next()?, 60)?;
     // Days since 1970. The year starts in March here, so that the leap day is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day;
     Some((days.checked_sub(719_469)?) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+fn number(text: &str, most: u64) -> Option<u64> {
+    text.parse::<u64>().ok().filter(|number| *number <= most)
 }
 
 #[cfg(test)]

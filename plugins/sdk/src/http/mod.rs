@@ -186,7 +186,8 @@ impl Request {
         let mut passed = Vec::new();
         loop {
             let answer = engine::exchange(&hop).map_err(|error| error.at(&hop.url))?;
-            let Some(next) = target(&hop.url, &answer).filter(|_| follows > 0) else {
+            let next = if follows > 0 { target(&hop.url, &answer) } else { None };
+            let Some(next) = next else {
                 return Ok(Response {
                     status: answer.status,
                     url: hop.url.into(),
@@ -325,10 +326,11 @@ fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
 
 /// Parses and checks the URL of a request.
 fn parse(text: &str) -> Result<Url, HttpError> {
-    let invalid = |why: String| HttpError::new(HttpErrorKind::Invalid, why);
-    let url = Url::parse(text)
-        .map_err(|error| invalid(format!("{text:?} isn't an absolute URL: {error}")))?;
-    check(&url).map_err(invalid)?;
+    let url = Url::parse(text).map_err(|error| {
+        let why = format!("{text:?} isn't an absolute URL: {error}");
+        HttpError::new(HttpErrorKind::Invalid, why)
+    })?;
+    check(&url).map_err(|why| HttpError::new(HttpErrorKind::Invalid, why))?;
     Ok(url)
 }
 
@@ -350,26 +352,29 @@ fn target(from: &Url, answer: &Answer) -> Option<Result<Url, HttpError>> {
         return None;
     }
     let location = answer.header("location")?;
-    let refused = |why: String| {
-        HttpError::new(HttpErrorKind::Redirect, format!("the redirect is not followed: {why}"))
-            .at(from)
-    };
     let mut to = match from.join(location) {
         Ok(to) => to,
-        Err(error) => return Some(Err(refused(format!("{location:?} isn't a URL: {error}")))),
+        Err(error) => {
+            return Some(Err(refused(from, &format!("{location:?} isn't a URL: {error}"))));
+        }
     };
     if let Err(why) = check(&to) {
-        return Some(Err(refused(why)));
+        return Some(Err(refused(from, &why)));
     }
     if from.scheme() == "https" && to.scheme() == "http" {
-        return Some(Err(refused(format!(
+        let why = format!(
             "it leads from https to {to}; redirects from https to http are blocked, since http is not encrypted"
-        ))));
+        );
+        return Some(Err(refused(from, &why)));
     }
     if to.fragment().is_none() {
         to.set_fragment(from.fragment());
     }
     Some(Ok(to))
+}
+
+fn refused(from: &Url, why: &str) -> HttpError {
+    HttpError::new(HttpErrorKind::Redirect, format!("the redirect is not followed: {why}")).at(from)
 }
 
 fn is_token(text: &str) -> bool {

@@ -24,24 +24,29 @@ pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
         };
         HttpError::new(kind, error.to_string())
     })?;
-    let malformed = || HttpError::new(HttpErrorKind::Malformed, "the answer breaks the protocol");
     let end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n").ok_or_else(malformed)?;
-    let (head, mut body) = (&received[..end], received[end + 4..].to_vec());
+    let head = &received[..end];
+    let mut body = received[end + 4..].to_vec();
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.trim_ascii_end());
     let status = lines.next().and_then(|line| {
         str::from_utf8(line).ok()?.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()
     });
-    let header = |line: &[u8]| {
-        let colon = line.iter().position(|byte| *byte == b':')?;
-        Some((
-            super::text(line[..colon].to_ascii_lowercase()),
-            super::text(line[colon + 1..].trim_ascii().to_vec()),
-        ))
-    };
     let headers = lines.map(header).collect::<Option<_>>().ok_or_else(malformed)?;
     let cut = body.len() > hop.max_body;
     body.truncate(hop.max_body);
     Ok(Answer { status: status.ok_or_else(malformed)?, headers, body, cut })
+}
+
+fn malformed() -> HttpError {
+    HttpError::new(HttpErrorKind::Malformed, "the answer breaks the protocol")
+}
+
+fn header(line: &[u8]) -> Option<(String, String)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    Some((
+        super::text(line[..colon].to_ascii_lowercase()),
+        super::text(line[colon + 1..].trim_ascii().to_vec()),
+    ))
 }
 
 /// Sends the request, and reads until the server closes the connection or the limit is reached.

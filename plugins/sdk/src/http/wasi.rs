@@ -18,8 +18,6 @@ const CHUNK: usize = 64 * 1024;
 const WRITE: usize = 4096;
 
 pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
-    let invalid =
-        |what: &str| HttpError::new(HttpErrorKind::Invalid, format!("{what} isn't valid"));
     let headers: Vec<_> = hop
         .headers
         .iter()
@@ -47,9 +45,14 @@ pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
         let _ = OutgoingBody::finish(body, None);
     }
     answer.subscribe().block();
-    let gone = || HttpError::new(HttpErrorKind::Failed, "the answer is missing");
-    let answer = answer.get().ok_or_else(gone)?.map_err(|()| gone())?.map_err(error_of_code)?;
-    read(&answer, hop.max_body)
+    let Some(Ok(answer)) = answer.get() else {
+        return Err(HttpError::new(HttpErrorKind::Failed, "the answer is missing"));
+    };
+    read(&answer.map_err(error_of_code)?, hop.max_body)
+}
+
+fn invalid(what: &str) -> HttpError {
+    HttpError::new(HttpErrorKind::Invalid, format!("{what} isn't valid"))
 }
 
 fn send(bytes: &[u8], body: &OutgoingBody) -> bool {
@@ -65,10 +68,10 @@ fn read(answer: &IncomingResponse, most: usize) -> Result<Answer, HttpError> {
         .into_iter()
         .map(|(name, value)| (name.to_ascii_lowercase(), super::text(value)))
         .collect();
-    let gone = |()| HttpError::new(HttpErrorKind::Failed, "the body is missing");
-    let body: IncomingBody = answer.consume().map_err(gone)?;
-    let stream = body.stream().map_err(gone)?;
-    let (mut bytes, mut cut) = (Vec::new(), false);
+    let body: IncomingBody = answer.consume().map_err(|()| missing_body())?;
+    let stream = body.stream().map_err(|()| missing_body())?;
+    let mut bytes = Vec::new();
+    let mut cut = false;
     loop {
         // One byte more than the limit shows whether there is more.
         let wanted = CHUNK.min(most + 1 - bytes.len());
@@ -97,6 +100,10 @@ fn read(answer: &IncomingResponse, most: usize) -> Result<Answer, HttpError> {
         }
     }
     Ok(Answer { status, headers, body: bytes, cut })
+}
+
+fn missing_body() -> HttpError {
+    HttpError::new(HttpErrorKind::Failed, "the body is missing")
 }
 
 fn method(name: &str) -> Method {

@@ -236,7 +236,7 @@ pub fn wait_any(children: &mut [Child], timeout: Option<Duration>) -> Vec<usize>
 /// Why a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It exited by itself.
+    /// The process exited by itself.
     Exited,
     /// The host stopped it at its time limit.
     Timeout,

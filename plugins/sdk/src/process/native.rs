@@ -106,9 +106,11 @@ impl Child {
                 break;
             }
         }
-        let (stdout_truncated, stderr_truncated) =
-            (self.output.stdout_truncated, self.output.stderr_truncated);
-        let kept = Output { stdout_truncated, stderr_truncated, ..Output::default() };
+        let kept = Output {
+            stdout_truncated: self.output.stdout_truncated,
+            stderr_truncated: self.output.stderr_truncated,
+            ..Output::default()
+        };
         std::mem::replace(&mut self.output, kept)
     }
 

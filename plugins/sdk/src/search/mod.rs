@@ -33,7 +33,7 @@ pub struct Scope {
     pub max_depth: Option<u32>,
 }
 
-/// What to look for.
+/// The pattern of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
     /// The expression, in the syntax of the `regex` crate. Matching takes linear time.

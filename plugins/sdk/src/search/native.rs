@@ -16,7 +16,8 @@ const MAX_LIMIT: u32 = 10_000;
 const MAX_TEXT: usize = 2_000;
 
 pub(super) fn find(scope: &Scope, limit: u32) -> Result<Entries, SearchError> {
-    let (mut skipped, mut items) = (Skipped::default(), Vec::new());
+    let mut skipped = Skipped::default();
+    let mut items = Vec::new();
     for entry in walk(scope, &mut skipped)? {
         let kind = kind(&entry);
         if entry.depth() == 0 && kind == Kind::Directory || scope.files_only && kind != Kind::File {
@@ -62,10 +63,10 @@ pub(super) fn grep(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Lines
         left -= kept.len();
         for (index, text) in lines.iter().enumerate() {
             let is_match = kept.binary_search(&index).is_ok();
-            let near = |&at: &usize| {
+            let is_near = kept.iter().any(|&at| {
                 at <= index + pattern.before as usize && index <= at + pattern.after as usize
-            };
-            if is_match || kept.iter().any(near) {
+            });
+            if is_match || is_near {
                 let text: String = String::from_utf8_lossy(text).chars().take(MAX_TEXT).collect();
                 answer.items.push(Line {
                     path: path.to_owned(),
@@ -82,7 +83,8 @@ pub(super) fn grep(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Lines
 }
 
 pub(super) fn count(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Counts, SearchError> {
-    let (mut skipped, mut items) = (Skipped::default(), Vec::new());
+    let mut skipped = Skipped::default();
+    let mut items = Vec::new();
     let files_searched = each_match(scope, pattern, &mut skipped, |path, _, matching| {
         if !matching.is_empty() {
             items.push((path.to_owned(), matching.len() as u64));
@@ -146,13 +148,19 @@ fn lines_matching(regex: &Regex, lines: &[&[u8]]) -> Vec<usize> {
 
 /// Every line that a match touches.
 fn lines_touched(regex: &Regex, bytes: &[u8]) -> Vec<usize> {
-    let line_at = |offset: usize| bytes[..offset].iter().filter(|&&byte| byte == b'\n').count();
     let mut matching: Vec<usize> = regex
         .find_iter(bytes)
-        .flat_map(|found| line_at(found.start())..=line_at(found.end().max(found.start() + 1) - 1))
+        .flat_map(|found| {
+            let last = found.end().max(found.start() + 1) - 1;
+            line_at(bytes, found.start())..=line_at(bytes, last)
+        })
         .collect();
     matching.dedup();
     matching
+}
+
+fn line_at(bytes: &[u8], offset: usize) -> usize {
+    bytes[..offset].iter().filter(|&&byte| byte == b'\n').count()
 }
 
 fn walk(scope: &Scope, skipped: &mut Skipped) -> Result<Vec<DirEntry>, SearchError> {
