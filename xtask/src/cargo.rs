@@ -36,8 +36,9 @@ pub(crate) fn samples() -> Result<Vec<PathBuf>, String> {
 
 fn rust_projects(folder: &str) -> Result<Vec<PathBuf>, String> {
     let folder = plugins().join(folder);
-    let entries = std::fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
+    let entries = std::fs::read_dir(&folder)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("can't list {}: {error}", folder.display()))?;
     let mut projects: Vec<PathBuf> = entries
         .iter()
         .map(std::fs::DirEntry::path)

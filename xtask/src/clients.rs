@@ -9,10 +9,10 @@
 //! nothing here is an error: tests and benches report what they can't try.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
 
 use crate::cargo;
 use crate::step;
@@ -123,37 +123,44 @@ const FETCHED: &str = "fetched";
 /// Fetches all folders that aren't up to date. Returns the folders that failed, by the names that
 /// tests use, and the reasons.
 pub(crate) fn fetch_all() -> Vec<(String, String)> {
-    let failure = |language: &Language| {
-        Some((format!("clients/{}", language.name), language.fetch_if_outdated().err()?))
-    };
-    LANGUAGES.iter().filter_map(failure).collect()
+    let mut failures = Vec::new();
+    for language in &LANGUAGES {
+        if let Err(why) = language.fetch_if_outdated() {
+            failures.push((format!("clients/{}", language.name), why));
+        }
+    }
+    failures
 }
 
 impl Language {
     fn fetch_if_outdated(&self) -> Result<(), String> {
         let _fetching = FETCHING.lock().unwrap_or_else(PoisonError::into_inner);
-        let (from, to) = (cargo::root().join("tests/clients").join(self.name), folder(self.name));
-        let failed =
-            |what: &str, error: std::io::Error| format!("{what} in {}: {error}", to.display());
+        let from = cargo::root().join("tests/clients").join(self.name);
+        let to = folder(self.name);
         let fixed = fs::read_to_string(from.join(self.lock_file))
-            .map_err(|error| failed("can't read the file that fixes the versions", error))?;
+            .map_err(|error| failed("can't read the file that fixes the versions", &to, &error))?;
         let is_current = fs::read_to_string(to.join(FETCHED)).is_ok_and(|fetched| fetched == fixed);
         if !is_current && to.exists() {
             fs::remove_dir_all(&to)
-                .map_err(|error| failed("can't remove the older version", error))?;
+                .map_err(|error| failed("can't remove the older version", &to, &error))?;
         }
-        fs::create_dir_all(&to).map_err(|error| failed("can't create the folder", error))?;
+        fs::create_dir_all(&to).map_err(|error| failed("can't create the folder", &to, &error))?;
         for file in self.files.iter().chain([&self.lock_file]) {
             fs::copy(from.join(file), to.join(file))
-                .map_err(|error| failed("can't write a file", error))?;
+                .map_err(|error| failed("can't write a file", &to, &error))?;
         }
         if is_current {
             return Ok(());
         }
         step::headline(&format!("fetch clients in {}", self.name));
         (self.fetch)(&to)?;
-        fs::write(to.join(FETCHED), fixed).map_err(|error| failed("can't write a file", error))
+        fs::write(to.join(FETCHED), fixed)
+            .map_err(|error| failed("can't write a file", &to, &error))
     }
+}
+
+fn failed(what: &str, folder: &Path, error: &io::Error) -> String {
+    format!("{what} in {}: {error}", folder.display())
 }
 
 /// Installs without running scripts of the packages.
@@ -193,17 +200,24 @@ fn pip_with(folder: &Path, python: &OsStr, more: &[&str]) -> Result<(), String> 
 fn newer_python() -> Result<OsString, String> {
     let mut found: Vec<OsString> =
         ["python3", "python3.14", "python3.13", "python3.12"].map(OsString::from).to_vec();
-    // The names that pyenv puts into the path start none but its chosen versions.
-    let versions = std::env::var_os("PYENV_ROOT").map(|root| Path::new(&root).join("versions"));
-    let versions = versions.and_then(|folder| fs::read_dir(folder).ok());
-    let versions = versions.into_iter().flatten().flatten();
+    // The names that pyenv puts into the path only start its chosen versions.
+    let versions = std::env::var_os("PYENV_ROOT")
+        .map(|root| Path::new(&root).join("versions"))
+        .and_then(|folder| fs::read_dir(folder).ok())
+        .into_iter()
+        .flatten()
+        .flatten();
     found.extend(versions.map(|version| version.path().join("bin/python3").into_os_string()));
-    let is_newer = |python: &OsString| {
-        let check = "import sys, venv; sys.exit(sys.version_info < (3, 12))";
-        let output = Command::new(python).args(["-c", check]).output();
-        output.is_ok_and(|output| output.status.success())
-    };
-    found.into_iter().find(is_newer).ok_or_else(|| "it needs Python 3.12 or later".to_owned())
+    found
+        .into_iter()
+        .find(|python| is_newer(python))
+        .ok_or_else(|| "it needs Python 3.12 or later".to_owned())
+}
+
+fn is_newer(python: &OsStr) -> bool {
+    let check = "import sys, venv; sys.exit(sys.version_info < (3, 12))";
+    let output = Command::new(python).args(["-c", check]).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// Unpacks packages of Debian into the folder, without installing them. Debian's release fixes
@@ -211,32 +225,36 @@ fn newer_python() -> Result<OsString, String> {
 fn debian(folder: &Path) -> Result<(), String> {
     let packages = fs::read_to_string(folder.join("packages.txt"))
         .map_err(|error| format!("can't read packages.txt: {error}"))?;
-    let apt = |what: &str, options: &[&str]| {
-        let mut apt = Command::new("apt-get");
-        apt.current_dir(folder).args(["--quiet", "--quiet", "-o", "Acquire::Retries=1"]);
-        step::run(
-            &format!("apt-get {what}"),
-            apt.args(options).arg(what).args(packages.lines().filter(|_| what == "download")),
-        )
-    };
-    if apt("download", &[]).is_err() {
+    let packages: Vec<&str> = packages.lines().collect();
+    if apt(folder, &["download"], &packages).is_err() {
         let lists = folder.join("lists");
-        let failed = |error: std::io::Error| format!("can't use {}: {error}", lists.display());
-        fs::create_dir_all(lists.join("partial")).map_err(failed)?;
+        fs::create_dir_all(lists.join("partial"))
+            .map_err(|error| format!("can't use {}: {error}", lists.display()))?;
         let own_lists = format!("Dir::State::lists={}", lists.display());
-        apt("update", &["-o", &own_lists])?;
-        apt("download", &["-o", &own_lists])?;
-        fs::remove_dir_all(&lists).map_err(failed)?;
+        apt(folder, &["-o", &own_lists, "update"], &[])?;
+        apt(folder, &["-o", &own_lists, "download"], &packages)?;
+        fs::remove_dir_all(&lists)
+            .map_err(|error| format!("can't use {}: {error}", lists.display()))?;
     }
-    let failed = |error: std::io::Error| format!("can't list {}: {error}", folder.display());
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    let entries = fs::read_dir(folder)
+        .map_err(|error| format!("can't list {}: {error}", folder.display()))?;
+    for entry in entries {
+        let path =
+            entry.map_err(|error| format!("can't list {}: {error}", folder.display()))?.path();
         if path.extension().is_some_and(|extension| extension == "deb") {
             let mut unpack = Command::new("dpkg-deb");
             step::run("dpkg-deb --extract", unpack.arg("--extract").arg(&path).arg(folder))?;
         }
     }
     Ok(())
+}
+
+/// Runs apt-get. `command`: options, and the subcommand as the last word.
+fn apt(folder: &Path, command: &[&str], packages: &[&str]) -> Result<(), String> {
+    let mut apt = Command::new("apt-get");
+    apt.current_dir(folder).args(["--quiet", "--quiet", "-o", "Acquire::Retries=1"]);
+    let subcommand = command.last().copied().unwrap_or_default();
+    step::run(&format!("apt-get {subcommand}"), apt.args(command).args(packages))
 }
 
 /// The pages are in source archives. `pip` runs a package's own build to get its metadata, so the

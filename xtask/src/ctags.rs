@@ -4,9 +4,9 @@
 //! `tests/sources/sources.txt` fixes. Nothing of a package is built or run.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::{fs, io};
 
 use crate::{CommandResult, cargo, clients, grammars, no_arguments, step};
 
@@ -50,13 +50,16 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
 
 /// The packages of the list: a line each, with kind, name, version and SHA-256.
 fn parse(list: &str) -> Result<Vec<Package<'_>>, String> {
-    let package = |line| match str::split(line, ' ').collect::<Vec<_>>()[..] {
+    list.lines().map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Result<Package<'_>, String> {
+    match line.split(' ').collect::<Vec<_>>()[..] {
         [kind, name, version, sha256] if sha256.len() == 64 => {
             Ok(Package { kind, name, version, sha256 })
         }
         _ => Err(format!("a line isn't KIND NAME VERSION SHA256: {line}")),
-    };
-    list.lines().map(package).collect()
+    }
 }
 
 impl Package<'_> {
@@ -66,38 +69,37 @@ impl Package<'_> {
         if folder.exists() {
             return Ok(folder);
         }
-        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         let unfinished = all.join("unfinished");
         let _ = fs::remove_dir_all(&unfinished);
-        fs::create_dir_all(&unfinished).map_err(failed)?;
+        fs::create_dir_all(&unfinished).map_err(|error| failed(&folder, &error))?;
         step::headline(&format!("fetch {} {}", self.name, self.version));
         let sources = match self.kind {
             "crate" => self.vendor(&unfinished)?,
             _ => self.download(&unfinished)?,
         };
-        fs::rename(sources, &folder).map_err(failed)?;
+        fs::rename(sources, &folder).map_err(|error| failed(&folder, &error))?;
         Ok(folder)
     }
 
     /// Cargo fetches crates only for a package that depends on them.
     fn vendor(&self, folder: &Path) -> Result<PathBuf, String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         let manifest = format!(
             "[package]\nname = \"sources\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
              [lib]\npath = \"Cargo.toml\"\n[workspace]\n[dependencies]\n\
              {} = {{ version = \"={}\", default-features = false }}\n",
             self.name, self.version
         );
-        fs::write(folder.join("Cargo.toml"), manifest).map_err(failed)?;
+        fs::write(folder.join("Cargo.toml"), manifest).map_err(|error| failed(folder, &error))?;
         let mut vendor = cargo::cargo(folder, "vendor");
         let options = ["--quiet", "--versioned-dirs", "vendor"];
         step::run("cargo vendor", vendor.args(options).stdout(Stdio::null()))?;
         let sources = folder.join("vendor").join(format!("{}-{}", self.name, self.version));
-        let sums = fs::read_to_string(sources.join(".cargo-checksum.json")).map_err(failed)?;
-        match sums.contains(&format!("\"package\":\"{}\"", self.sha256)) {
-            true => Ok(sources),
-            false => Err(format!("its SHA-256 isn't {}", self.sha256)),
+        let sums = fs::read_to_string(sources.join(".cargo-checksum.json"))
+            .map_err(|error| failed(folder, &error))?;
+        if !sums.contains(&format!("\"package\":\"{}\"", self.sha256)) {
+            return Err(format!("its SHA-256 isn't {}", self.sha256));
         }
+        Ok(sources)
     }
 
     fn download(&self, folder: &Path) -> Result<PathBuf, String> {
@@ -124,18 +126,19 @@ impl Package<'_> {
         };
         fetch.current_dir(folder).arg(package).stdout(Stdio::null());
         step::run("its registry's client", &mut fetch)?;
-        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-        let archive = fs::read_dir(folder).map_err(failed)?.next();
-        let archive = archive.ok_or("nothing was fetched")?.map_err(failed)?.path();
-        let mut sum = Command::new("sha256sum");
-        let sum = sum.arg(&archive).output().map_err(|error| step::cannot_start(&sum, &error))?;
-        let sum = String::from_utf8_lossy(&sum.stdout);
+        let mut entries = fs::read_dir(folder).map_err(|error| failed(folder, &error))?;
+        let entry = entries.next().ok_or("nothing was fetched")?;
+        let archive = entry.map_err(|error| failed(folder, &error))?.path();
+        let mut digest = Command::new("sha256sum");
+        let output =
+            digest.arg(&archive).output().map_err(|error| step::cannot_start(&digest, &error))?;
+        let sum = String::from_utf8_lossy(&output.stdout);
         // A name with odd letters puts a backslash before its sum.
         if sum.trim_start_matches('\\').split(' ').next() != Some(self.sha256) {
             return Err(format!("its SHA-256 isn't {}: {sum}", self.sha256));
         }
         let sources = folder.join("sources");
-        fs::create_dir(&sources).map_err(failed)?;
+        fs::create_dir(&sources).map_err(|error| failed(folder, &error))?;
         let mut unpack = match *kind {
             "npm" => Command::new("tar"),
             "wheel" => Command::new("python3"),
@@ -149,6 +152,10 @@ impl Package<'_> {
         step::run("unpacking it", &mut unpack)?;
         Ok(sources)
     }
+}
+
+fn failed(folder: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", folder.display())
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Builds the parts that parse languages into `target/plugins/parts`, one component each. Their
 //! parsers are C, which zig's compiler makes WebAssembly of, the one of plugins in C.
 
-use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 use crate::cargo::{self, WASM};
 use crate::tidy::manifest::Manifest;
@@ -30,10 +30,11 @@ pub(crate) fn build() -> Result<(), String> {
     for profile in ["debug", "release"] {
         let folder = cargo::target().join(profile);
         let link = folder.join(FOLDER);
-        let failed = |error: std::io::Error| format!("can't link {}: {error}", link.display());
-        fs::create_dir_all(&folder).map_err(failed)?;
+        fs::create_dir_all(&folder)
+            .map_err(|error| format!("can't link {}: {error}", link.display()))?;
         if fs::symlink_metadata(&link).is_err() {
-            symlink(Path::new("../plugins").join(FOLDER), &link).map_err(failed)?;
+            symlink(Path::new("../plugins").join(FOLDER), &link)
+                .map_err(|error| format!("can't link {}: {error}", link.display()))?;
         }
     }
     Ok(())
@@ -48,7 +49,6 @@ pub(crate) fn build_with(
 ) -> Result<(), String> {
     step::headline("build the parts");
     let [compiler, archiver] = ["cc", "ar"].map(wrapper);
-    let variable = |name: &str| format!("{name}_{}", WASM.replace('-', "_"));
     cargo_build
         .env(variable("CC"), compiler?)
         .env(variable("AR"), archiver?)
@@ -56,21 +56,29 @@ pub(crate) fn build_with(
         .args(["--examples", "--release", "--target", WASM, "--target-dir"])
         .arg(target);
     step::run("cargo build of the parts", cargo_build)?;
-    let failed = |error: std::io::Error| format!("can't write to {}: {error}", folder.display());
-    fs::create_dir_all(folder).map_err(failed)?;
+    fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     let names = names()?;
     for name in &names {
         let built = target.join(WASM).join("release/examples").join(format!("{name}.wasm"));
         guests::update(&folder.join(format!("{name}.wasm")), &guests::read(&built)?)?;
     }
-    // The build of the binary would name those of another version.
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    // The build of the binary would name the parts of another version.
+    for entry in fs::read_dir(folder).map_err(|error| cannot_write(folder, &error))? {
+        let path = entry.map_err(|error| cannot_write(folder, &error))?.path();
         if !names.iter().any(|name| path.file_stem() == Some(name.as_ref())) {
-            fs::remove_file(&path).map_err(failed)?;
+            fs::remove_file(&path).map_err(|error| cannot_write(folder, &error))?;
         }
     }
     Ok(())
+}
+
+/// The name of a variable for the target.
+fn variable(name: &str) -> String {
+    format!("{name}_{}", WASM.replace('-', "_"))
+}
+
+fn cannot_write(folder: &Path, error: &io::Error) -> String {
+    format!("can't write to {}: {error}", folder.display())
 }
 
 /// Builds the program that compares the parsers with ctags and measures them, without a sandbox.
@@ -90,12 +98,13 @@ pub(crate) fn names() -> Result<Vec<String>, String> {
     let manifest = guests::read(&cargo::plugins().join("grammars/Cargo.toml"))?;
     let manifest = String::from_utf8_lossy(&manifest).into_owned();
     let examples = manifest.split("[[example]]").skip(1);
-    let name = |example: &str| {
-        Manifest::parse(example)
-            .string("", "name")
-            .ok_or_else(|| "an example in plugins/grammars/Cargo.toml has no name".to_owned())
-    };
-    examples.map(name).collect()
+    examples
+        .map(|example| {
+            Manifest::parse(example)
+                .string("", "name")
+                .ok_or_else(|| "an example in plugins/grammars/Cargo.toml has no name".to_owned())
+        })
+        .collect()
 }
 
 /// A program that runs a tool of zig. Rust's name of the target isn't one of zig's.
@@ -112,9 +121,9 @@ fn wrapper(tool: &str) -> Result<PathBuf, String> {
          exec '{}' {tool} {target}\"$@\"\n",
         zig.display()
     );
-    let failed = |error: std::io::Error| format!("can't write {}: {error}", path.display());
     guests::update(&path, script.as_bytes())?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+        .map_err(|error| format!("can't write {}: {error}", path.display()))?;
     Ok(path)
 }
 

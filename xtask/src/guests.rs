@@ -17,9 +17,9 @@ use crate::{cargo, step};
 /// Which plugins are built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// Those that the program has inside.
+    /// The guests that the program has inside.
     BuiltIn,
-    /// Those of the tests too.
+    /// The guests of the tests too.
     All,
 }
 
@@ -153,8 +153,11 @@ fn guests(selection: Selection, built: &Path, folder: &Path) -> Result<Vec<Guest
         let name = manifest
             .string("package", "name")
             .ok_or(format!("plugins/{member}/Cargo.toml has no package name"))?;
-        let library = || manifest.string("lib", "name").unwrap_or(name.replace('-', "_"));
-        let file = if is_command { name.clone() } else { library() };
+        let file = if is_command {
+            name.clone()
+        } else {
+            manifest.string("lib", "name").unwrap_or(name.replace('-', "_"))
+        };
         guests.push(Guest {
             name,
             folder: folder.to_owned(),

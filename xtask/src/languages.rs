@@ -80,8 +80,9 @@ fn with_toolhold(toolhold: &Path, language: &str) -> Result<PathBuf, String> {
 }
 
 fn subfolders(folder: &Path) -> Result<Vec<String>, String> {
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
+    let entries = fs::read_dir(folder)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("can't list {}: {error}", folder.display()))?;
     let mut names: Vec<String> = entries
         .iter()
         .filter(|entry| entry.path().is_dir())

@@ -2,8 +2,8 @@
 //! each kind of machine, each in a folder in INPUT, and adds what a release has once. KEY is the
 //! file of the public key that the release will be signed with.
 
-use std::ffi::OsString;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::{CommandResult, dist, step};
@@ -18,14 +18,15 @@ pub(crate) fn command(arguments: &[OsString]) -> CommandResult {
     )?;
     std::fs::create_dir_all(output)
         .map_err(|error| format!("can't create {}: {error}", output.display()))?;
-    // Cargo runs the program in the root of the repository.
-    let absolute = |path: &OsString| {
-        std::path::absolute(Path::new(path))
-            .map_err(|error| format!("can't use {}: {error}", path.display()))
-    };
     let mut make = dist::packaging("release");
     make.args([dist::version()?, repository]);
     make.arg(absolute(key)?).arg(absolute(input)?).arg(absolute(output)?);
     step::run("toolhold-packaging", &mut make)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The absolute path for a program that cargo runs in the root of the repository.
+fn absolute(path: &OsStr) -> Result<PathBuf, String> {
+    std::path::absolute(Path::new(path))
+        .map_err(|error| format!("can't use {}: {error}", path.display()))
 }

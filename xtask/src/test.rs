@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -46,8 +47,8 @@ fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> CommandResult {
     Ok(if failed.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What CI may lack: programs (Harbor needs a newer Python than Debian 12 has) and a model that a
-/// fresh machine doesn't have, and whose checks can't be done in another way.
+/// The things that CI may lack: programs (Harbor needs a newer Python than Debian 12 has) and a
+/// model that a fresh machine doesn't have, and whose checks can't be done in another way.
 const CI_MAY_LACK: &[&str] =
     &["aarch64-linux-gnu-gcc", "x86_64-linux-gnu-gcc", "clients/harbor", "TOOLHOLD_TEST_MODEL"];
 
@@ -114,7 +115,8 @@ impl Step {
     /// failure.
     fn run(&self, tally: &mut Tally, arguments: &[OsString]) -> bool {
         step::headline(self.name);
-        let (failed_before, started) = (tally.failed, Instant::now());
+        let failed_before = tally.failed;
+        let started = Instant::now();
         let result = (self.check)(tally, arguments);
         tally.times.push((self.name, started.elapsed()));
         if let Err(message) = &result {
@@ -171,20 +173,23 @@ fn examples(tally: &mut Tally) -> Result<(), String> {
     let samples = cargo::samples()?;
     for folder in cargo::examples()?.iter().chain(&samples) {
         let name = folder.display().to_string();
-        let example = |subcommand: &str| {
-            let mut command = cargo::cargo(folder, subcommand);
-            // Shares the build folder of the plugins, which has their dependencies already.
-            command.arg("--target-dir").arg(cargo::plugins().join("target"));
-            command
-        };
-        step::run(&name, example("clippy").args(["--all-targets", "--", "-D", "warnings"]))?;
+        let mut clippy = example(folder, "clippy");
+        step::run(&name, clippy.args(["--all-targets", "--", "-D", "warnings"]))?;
         if samples.contains(folder) {
             continue;
         }
-        tally.run(&name, &mut example("test"))?;
-        step::run(&name, example("build").args(["--release", "--target", WASM]))?;
+        tally.run(&name, &mut example(folder, "test"))?;
+        step::run(&name, example(folder, "build").args(["--release", "--target", WASM]))?;
     }
     Ok(())
+}
+
+/// Cargo for an example. It shares the build folder of the plugins, which has their dependencies
+/// already.
+fn example(folder: &Path, subcommand: &str) -> Command {
+    let mut command = cargo::cargo(folder, subcommand);
+    command.arg("--target-dir").arg(cargo::plugins().join("target"));
+    command
 }
 
 /// Checks the host for the target of `cargo xtask dist`, short of generating machine code: clippy
@@ -207,8 +212,8 @@ fn release_target(tally: &mut Tally) -> Result<(), String> {
 /// Checks the host for the other architecture, if there is a C compiler for it.
 fn other_architecture(tally: &mut Tally, paths: &dist::Paths) -> Result<(), String> {
     let other = if std::env::consts::ARCH == "x86_64" { "aarch64" } else { "x86_64" };
-    let (target, compiler) =
-        (format!("{other}-unknown-linux-musl"), format!("{other}-linux-gnu-gcc"));
+    let target = format!("{other}-unknown-linux-musl");
+    let compiler = format!("{other}-linux-gnu-gcc");
     if Command::new(&compiler).arg("--version").output().is_err() {
         tally.not_tried.entry(compiler).or_default().insert(format!("cargo check for {target}"));
         return Ok(());
@@ -248,7 +253,8 @@ fn documentation() -> Result<(), String> {
 struct Tally {
     passed: u64,
     failed: u64,
-    /// What this machine lacks, and for each the tests or checks that didn't run because of it.
+    /// The things that this machine lacks, and for each the tests or checks that didn't run because
+    /// of it.
     not_tried: BTreeMap<String, BTreeSet<String>>,
     /// The download of the clients. It returns the clients that are missing, and why.
     clients: Option<JoinHandle<Vec<(String, String)>>>,

@@ -15,12 +15,13 @@ const MAX_LINES: usize = 200;
 const FOLDERS: [&str; 7] = ["host/", "plugins/", "tests/", "xtask/", "wit/", "docs/", ".ci/"];
 
 pub(crate) fn the_architecture_page_is_short(tree: &Tree) -> Vec<Violation> {
-    let long = |file: &&File| file.text.lines().count() > MAX_LINES;
+    let Some(file) = page(tree) else { return Vec::new() };
+    let lines = file.text.lines().count();
+    if lines <= MAX_LINES {
+        return Vec::new();
+    }
     let advice = "move details to docs/inside.md or docs/decisions";
-    let message = |file: &File| {
-        format!("{} lines; the limit is {MAX_LINES}: {advice}", file.text.lines().count())
-    };
-    page(tree).filter(long).map(|file| at(file, MAX_LINES, message(file))).into_iter().collect()
+    vec![at(file, MAX_LINES, format!("{lines} lines; the limit is {MAX_LINES}: {advice}"))]
 }
 
 pub(crate) fn the_table_of_crates_is_complete(tree: &Tree) -> Vec<Violation> {
@@ -42,10 +43,10 @@ pub(crate) fn the_table_of_unsafe_files_is_complete(tree: &Tree) -> Vec<Violatio
 
 pub(crate) fn paths_in_the_architecture_exist(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    let ours = |file: &&File| {
+    let pages = tree.files.iter().filter(|file| {
         [PAGE, "docs/inside.md"].contains(&&*file.path) || file.path.starts_with("docs/decisions/")
-    };
-    for file in tree.files.iter().filter(ours) {
+    });
+    for file in pages {
         for (line, text) in file.text.lines().enumerate() {
             let paths = code_spans(text)
                 .filter(|span| FOLDERS.iter().any(|folder| span.starts_with(folder)));
@@ -71,10 +72,12 @@ fn compare_column(tree: &Tree, heading: &str, column: usize, expected: &[&str]) 
         .skip(1)
         .take_while(|(_, text)| !text.starts_with("## "))
         .filter(|(_, text)| text.starts_with('|'));
-    let cell =
-        |text| <str>::split(text, '|').nth(column + 1).and_then(|cell| code_spans(cell).next());
-    let shown: Vec<(usize, &str)> =
-        rows.filter_map(|(line, text)| Some((line, cell(text)?))).collect();
+    let shown: Vec<(usize, &str)> = rows
+        .filter_map(|(line, text)| {
+            let cell = text.split('|').nth(column + 1)?;
+            Some((line, code_spans(cell).next()?))
+        })
+        .collect();
 
     let title = heading.trim_start_matches("## ");
     let unknown = shown.iter().filter(|(_, path)| !expected.contains(path));

@@ -1,6 +1,5 @@
 //! Rules about Rust code in all folders.
 
-use super::manifest::Manifest;
 use super::tree::{File, Tree, stands_alone};
 use super::{Violation, at};
 
@@ -144,10 +143,13 @@ pub(crate) fn every_crate_has_two_users_or_a_reason(tree: &Tree) -> Vec<Violatio
     let mut found = Vec::new();
     for (file, manifest) in &crates {
         let name = manifest.string("package", "name").unwrap_or_default();
-        let uses = |other: &Manifest| {
-            other.dependencies().iter().any(|dependency| !dependency.dev && dependency.name == name)
-        };
-        let users = crates.iter().filter(|(_, other)| uses(other)).count();
+        let users = crates
+            .iter()
+            .filter(|(_, other)| {
+                let dependencies = other.dependencies();
+                dependencies.iter().any(|dependency| !dependency.dev && dependency.name == name)
+            })
+            .count();
         if users < 2 && manifest.string("package", "metadata.reason").is_none() {
             let message = format!(
                 "{users} crates below host use `{name}`: merge it into its user, or say in `metadata.reason` why it exists"
@@ -241,13 +243,11 @@ pub(crate) fn every_dependency_is_used(tree: &Tree) -> Vec<Violation> {
 
 /// `src/lib.rs`, `src/main.rs`, `src/bin/x.rs`, `src/bin/x/main.rs`, `build.rs`, `tests/x.rs`.
 fn is_crate_root(path: &str) -> bool {
-    let direct = |folder: &str| {
-        path.strip_prefix(folder)
-            .is_some_and(|rest| !rest.contains('/') || rest.ends_with("/main.rs"))
-    };
     ["src/lib.rs", "src/main.rs", "build.rs"].contains(&path)
-        || direct("src/bin/")
-        || direct("tests/")
+        || ["src/bin/", "tests/"]
+            .iter()
+            .filter_map(|folder| path.strip_prefix(folder))
+            .any(|rest| !rest.contains('/') || rest.ends_with("/main.rs"))
 }
 
 /// Whether the code before `allow(` makes it an attribute: `#[allow(`, `#![allow(`,
@@ -262,10 +262,13 @@ fn is_attribute(before: &str) -> bool {
 
 /// Whether the text has the word, and not only as a part of a longer one.
 fn mentions(text: &str, word: &str) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
-        !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word)
+        !text[..at].ends_with(is_of_word) && !text[at + word.len()..].starts_with(is_of_word)
     })
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]

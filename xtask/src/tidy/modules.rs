@@ -155,7 +155,8 @@ fn siblings<'m>(module: &'m str, other: &'m str) -> Option<(&'m str, &'m str)> {
 /// All modules that a module uses, directly or through others. The module itself is only among them
 /// if it is in a circle.
 fn reachable_from<'e>(edges: &'e Edges<'_>, module: &str) -> BTreeSet<&'e str> {
-    let (mut reached, mut next) = (BTreeSet::new(), vec![module]);
+    let mut reached = BTreeSet::new();
+    let mut next = vec![module];
     while let Some(module) = next.pop() {
         for other in edges.get(module).into_iter().flat_map(BTreeMap::keys) {
             if reached.insert(other.as_str()) {

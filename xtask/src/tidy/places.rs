@@ -254,10 +254,6 @@ fn reaches(crates: &BTreeMap<String, (&File, Vec<Dependency>)>, from: &str, to: 
 }
 
 pub(crate) fn folders_of_crates_are_layers(tree: &Tree) -> Vec<Violation> {
-    let layer = |file: &File| {
-        let folder = file.path.strip_prefix("host/")?.split('/').next()?;
-        LAYERS.iter().position(|layer| *layer == folder)
-    };
     let layers: BTreeMap<String, usize> = tree
         .manifests(&["host/"])
         .filter_map(|(file, manifest)| Some((manifest.string("package", "name")?, layer(file)?)))
@@ -278,12 +274,17 @@ pub(crate) fn folders_of_crates_are_layers(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+fn layer(file: &File) -> Option<usize> {
+    let folder = file.path.strip_prefix("host/")?.split('/').next()?;
+    LAYERS.iter().position(|layer| *layer == folder)
+}
+
 pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
-    let outside = |file: &File| !file.path.starts_with("host/runtime/");
     let advice = "only host/runtime may use the engine: add a type to toolhold-engine that offers what you need";
     let mut found = Vec::new();
-    for (file, manifest) in
-        tree.manifests(&["host/", "tests/", "plugins/", "xtask/"]).filter(|(file, _)| outside(file))
+    for (file, manifest) in tree
+        .manifests(&["host/", "tests/", "plugins/", "xtask/"])
+        .filter(|(file, _)| !file.path.starts_with("host/runtime/"))
     {
         for dependency in manifest.dependencies() {
             if ENGINE.iter().any(|engine| dependency.name.starts_with(engine)) {
@@ -295,8 +296,9 @@ pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
             }
         }
     }
-    for (file, source) in
-        tree.rust(&["host/", "tests/", "plugins/", "xtask/"]).filter(|(file, _)| outside(file))
+    for (file, source) in tree
+        .rust(&["host/", "tests/", "plugins/", "xtask/"])
+        .filter(|(file, _)| !file.path.starts_with("host/runtime/"))
     {
         for (line, path) in source.paths() {
             let first = path.split("::").next().unwrap_or_default();

@@ -25,14 +25,9 @@ impl Source {
     pub(crate) fn parse(text: &str) -> Source {
         let characters: Vec<char> = text.chars().collect();
         let parts = classify(&characters);
-        let only = |wanted: Part| -> String {
-            let keep =
-                |(c, part): (&char, &Part)| if *c == '\n' || *part == wanted { *c } else { ' ' };
-            characters.iter().zip(&parts).map(keep).collect()
-        };
-        let code = only(Part::Code);
+        let code = only(Part::Code, &characters, &parts);
         let tests = test_ranges(&code);
-        Source { code, comments: only(Part::Comment), tests }
+        Source { code, comments: only(Part::Comment, &characters, &parts), tests }
     }
 
     /// Whether the line is in an item marked `#[cfg(test)]`. Lines count from 1.
@@ -99,6 +94,15 @@ impl Source {
     }
 }
 
+/// The text with blanks in place of the other parts. Line breaks stay.
+fn only(wanted: Part, characters: &[char], parts: &[Part]) -> String {
+    characters
+        .iter()
+        .zip(parts)
+        .map(|(c, part)| if *c == '\n' || *part == wanted { *c } else { ' ' })
+        .collect()
+}
+
 fn classify(text: &[char]) -> Vec<Part> {
     let mut parts = vec![Part::Code; text.len()];
     let mut at = 0;
@@ -129,7 +133,8 @@ fn find(text: &[char], from: usize, what: &[char]) -> usize {
 }
 
 fn block_comment_end(text: &[char], from: usize) -> usize {
-    let (mut at, mut depth) = (from + 2, 1);
+    let mut at = from + 2;
+    let mut depth = 1;
     while at < text.len() && depth > 0 {
         if text[at..].starts_with(&['/', '*']) {
             depth += 1;
@@ -201,10 +206,14 @@ fn test_ranges(code: &str) -> Vec<(usize, usize)> {
                 break;
             }
         }
-        let line = |at: usize| code[..at].matches('\n').count() + 1;
-        ranges.push((line(start), line(end)));
+        ranges.push((line_at(code, start), line_at(code, end)));
     }
     ranges
+}
+
+/// The number of the line at a place, from 1.
+fn line_at(code: &str, at: usize) -> usize {
+    code[..at].matches('\n').count() + 1
 }
 
 #[cfg(test)]

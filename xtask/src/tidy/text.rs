@@ -148,15 +148,11 @@ const ROOT: &str = concat!("/ro", "ot");
 /// The first path in the line that belongs to one machine or person. `/home/u` is allowed in
 /// examples.
 fn machine_path(text: &str, checkout: Option<&str>) -> Option<String> {
-    let continues =
-        |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
-    let begins =
-        |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "._-~*}".contains(c));
-    let named = |path: &&str| {
-        text.match_indices(*path)
+    if let Some(path) = checkout
+        && text
+            .match_indices(path)
             .any(|(start, _)| begins(&text[..start]) && !continues(&text[start + path.len()..]))
-    };
-    if let Some(path) = checkout.filter(named) {
+    {
         return Some(path.to_owned());
     }
     let root = text
@@ -177,6 +173,16 @@ fn machine_path(text: &str, checkout: Option<&str>) -> Option<String> {
         }
     }
     None
+}
+
+/// Whether a path could begin after this text.
+fn begins(before: &str) -> bool {
+    !before.ends_with(|c: char| c.is_alphanumeric() || "._-~*}".contains(c))
+}
+
+/// Whether this text goes on with the name before it.
+fn continues(rest: &str) -> bool {
+    rest.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c))
 }
 
 /// The targets of `[…](target)` outside code, each with its line.

@@ -1,7 +1,7 @@
 //! The text files of the repository, which the rules check, by their path.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use super::manifest::Manifest;
 use super::source::Source;
@@ -106,12 +106,11 @@ impl File {
 }
 
 fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<(), String> {
-    let failed = |error| format!("can't list {}: {error}", folder.display());
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
+    for entry in fs::read_dir(folder).map_err(|error| cannot_list(folder, &error))? {
+        let entry = entry.map_err(|error| cannot_list(folder, &error))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
-        let kind = entry.file_type().map_err(failed)?;
+        let kind = entry.file_type().map_err(|error| cannot_list(folder, &error))?;
         if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
             collect(&entry.path(), &format!("{path}/"), files)?;
         } else if kind.is_file() && is_text(&path) {
@@ -121,6 +120,10 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<(), Str
         }
     }
     Ok(())
+}
+
+fn cannot_list(folder: &Path, error: &io::Error) -> String {
+    format!("can't list {}: {error}", folder.display())
 }
 
 fn is_text(path: &str) -> bool {
