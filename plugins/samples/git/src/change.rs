@@ -11,7 +11,7 @@ use crate::run::Printed;
 /// Bytes of a message.
 const MAX_MESSAGE: usize = 16 * 1024;
 
-/// What git printed, or else what was done, and behind it git's warnings.
+/// The output of git, or else a report on the change, and behind it git's warnings.
 fn done(Printed { text, warnings, .. }: Printed, otherwise: String) -> Output {
     let text = text.trim_end();
     let text = if text.is_empty() { otherwise } else { text.to_owned() };

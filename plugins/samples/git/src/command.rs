@@ -9,7 +9,7 @@
 use toolhold_sdk::process::{self, Finished};
 use toolhold_sdk::{Failure, Promises, config};
 
-/// What stands between `git` and each subcommand.
+/// The switches between `git` and each subcommand.
 ///
 /// An embedded bare repository is one that a checkout has put into a subfolder.
 pub const SWITCHES: [&str; 10] = [
@@ -25,7 +25,7 @@ pub const SWITCHES: [&str; 10] = [
     "safe.bareRepository=explicit",
 ];
 
-/// What a diff needs beside them, so that git compares the files themselves.
+/// The switches that a diff needs in addition, so that git compares the files themselves.
 pub const PLAIN_DIFF: [&str; 5] = [
     "--no-ext-diff",
     "--no-textconv",

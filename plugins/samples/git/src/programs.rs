@@ -91,30 +91,27 @@ fn key_of_repository(listed: &str) -> Option<String> {
 
 /// The submodules in the index that are checked out, by their absolute paths.
 fn submodules(directory: Option<&str>) -> Result<Vec<String>, Failure> {
-    let top = Git::look("rev-parse", directory.map(str::to_owned)).args(["--show-toplevel"]);
-    let top = printed(&top.start()?)?;
-    let top = top.strip_suffix('\n').unwrap_or(&top).to_owned();
+    let find_top = Git::look("rev-parse", directory.map(str::to_owned)).args(["--show-toplevel"]);
+    let line = printed(&find_top.start()?)?;
+    let top = line.strip_suffix('\n').unwrap_or(&line).to_owned();
     let mut git =
         Git::look("ls-files", Some(top.clone())).args(["--stage", "-z"]).command()?.start()?;
-    let (mut found, mut rest) = (Vec::new(), Vec::new());
-    let mut take = |bytes: &[u8]| {
-        rest.extend_from_slice(bytes);
-        let end = rest.iter().rposition(|byte| *byte == 0).map_or(0, |last| last + 1);
-        found.extend(rest[..end].split(|byte| *byte == 0).filter_map(path_of_submodule));
-        rest.drain(..end);
-    };
+    let mut found = Vec::new();
+    let mut rest = Vec::new();
     // A large repository has more files than one output holds.
     let mut is_cut = false;
     while !git.is_finished() {
         let output = git.read(None);
         is_cut |= output.stdout_truncated;
-        take(&output.stdout);
+        rest.extend_from_slice(&output.stdout);
+        take_submodules(&mut rest, &mut found);
     }
     let finished = git.wait();
     if !finished.success() {
         return Err(failure(&finished));
     }
-    take(&finished.output.stdout);
+    rest.extend_from_slice(&finished.output.stdout);
+    take_submodules(&mut rest, &mut found);
     if is_cut || finished.output.stdout_truncated || !rest.is_empty() {
         return Err(incomplete());
     }
@@ -138,7 +135,14 @@ fn path_of_submodule(entry: &[u8]) -> Option<Vec<u8>> {
     Some(entry[tab + 1..].to_vec())
 }
 
-/// What git printed, if it succeeded.
+/// Takes the submodules out of the whole records of a list.
+fn take_submodules(list: &mut Vec<u8>, found: &mut Vec<Vec<u8>>) {
+    let end = list.iter().rposition(|byte| *byte == 0).map_or(0, |last| last + 1);
+    found.extend(list[..end].split(|byte| *byte == 0).filter_map(path_of_submodule));
+    list.drain(..end);
+}
+
+/// The output of git, if it succeeded.
 fn printed(finished: &Finished) -> Result<String, Failure> {
     if !finished.success() {
         return Err(failure(finished));

@@ -121,17 +121,18 @@ impl Tool for Log {
             .revision("revision", revision)?
             .paths(paths)
             .run()?;
-        let entry = |record: &str| {
-            let mut fields = record.splitn(4, FIELD).map(str::to_owned);
-            Some(Entry {
-                commit: fields.next()?,
-                author: fields.next()?,
-                date: fields.next()?,
-                subject: fields.next()?,
-            })
-        };
         Output::json(&Commits { commits: text.split('\0').filter_map(entry).collect() })
     }
+}
+
+fn entry(record: &str) -> Option<Entry> {
+    let mut fields = record.splitn(4, FIELD).map(str::to_owned);
+    Some(Entry {
+        commit: fields.next()?,
+        author: fields.next()?,
+        date: fields.next()?,
+        subject: fields.next()?,
+    })
 }
 
 pub struct Show;
@@ -217,20 +218,20 @@ impl Tool for Branch {
             .args(all.then_some("--all"))
             .args(["--format=%(HEAD)%1f%(refname:short)%1f%(objectname)"])
             .run()?;
-        let listed = |line: &str| {
-            let mut fields = line.splitn(3, FIELD);
-            let current = fields.next()? == "*";
-            Some(Listed {
-                current,
-                name: fields.next()?.to_owned(),
-                commit: fields.next()?.to_owned(),
-            })
-        };
         let mut branches: Vec<Listed> = text.lines().filter_map(listed).collect();
         let truncated = cut || branches.len() > MAX_LISTED.into();
         branches.truncate(MAX_LISTED.into());
         Output::json(&Branches { branches, truncated })
     }
+}
+
+fn listed(line: &str) -> Option<Listed> {
+    let mut fields = line.splitn(3, FIELD);
+    Some(Listed {
+        current: fields.next()? == "*",
+        name: fields.next()?.to_owned(),
+        commit: fields.next()?.to_owned(),
+    })
 }
 
 pub struct Blame;

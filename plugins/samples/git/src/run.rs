@@ -5,7 +5,7 @@ use toolhold_sdk::Failure;
 use crate::command::{Git, failure};
 use crate::programs::refuse_programs;
 
-/// What git printed.
+/// The output of git.
 pub struct Printed {
     pub text: String,
     /// Whether the end of the text is missing.

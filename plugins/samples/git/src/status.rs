@@ -1,4 +1,4 @@
-//! What has changed in a repository, as data.
+//! The changes in a repository, as data.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -111,11 +111,10 @@ fn parse(printed: &str, cut: bool) -> Changes {
 impl Changes {
     fn read_header(&mut self, header: &str) {
         let Some((name, value)) = header.split_once(' ') else { return };
-        let named = || Some(value.to_owned()).filter(|value| !value.starts_with('('));
         match name {
-            "branch.oid" => self.commit = named(),
-            "branch.head" => self.branch = named(),
-            "branch.upstream" => self.upstream = named(),
+            "branch.oid" => self.commit = named(value),
+            "branch.head" => self.branch = named(value),
+            "branch.upstream" => self.upstream = named(value),
             "branch.ab" => {
                 let mut counts = value.split(' ').filter_map(|count| count.get(1..)?.parse().ok());
                 self.ahead = counts.next().unwrap_or(0);
@@ -126,11 +125,17 @@ impl Changes {
     }
 }
 
+/// A name. `None`: git writes a remark in brackets in its place.
+fn named(value: &str) -> Option<String> {
+    (!value.starts_with('(')).then(|| value.to_owned())
+}
+
 /// A tracked file. Its path comes after so many fields.
 fn tracked(rest: &str, fields: usize, from: Option<&str>) -> Option<File> {
     let path = rest.splitn(fields + 1, ' ').nth(fields)?;
     let mut states = rest.chars();
-    let (staged, unstaged) = (state(states.next()?), state(states.next()?));
+    let staged = state(states.next()?);
+    let unstaged = state(states.next()?);
     Some(File { path: path.to_owned(), from: from.map(str::to_owned), staged, unstaged })
 }
 

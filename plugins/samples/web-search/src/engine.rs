@@ -132,11 +132,10 @@ impl Item {
         if !matches!(url.scheme(), "http" | "https") || url.as_str().len() > MAX_URL {
             return None;
         }
-        let text = |text: Option<String>, most| html::text(&text.unwrap_or_default(), most);
         Some(SearchResult {
-            title: text(self.title, MAX_TITLE),
+            title: html::text(&self.title.unwrap_or_default(), MAX_TITLE),
             url: url.into(),
-            snippet: text(self.content, MAX_SNIPPET),
+            snippet: html::text(&self.content.unwrap_or_default(), MAX_SNIPPET),
         })
     }
 }

@@ -2,9 +2,9 @@
 
 /// A link with its content.
 pub(crate) struct Link<'p> {
-    /// What stands between `<a` and `>`.
+    /// The text between `<a` and `>`.
     attributes: &'p str,
-    /// What stands before `</a>`.
+    /// The content before `</a>`.
     pub(crate) inner: &'p str,
 }
 
@@ -52,7 +52,8 @@ pub(crate) fn links(page: &str) -> impl Iterator<Item = Link<'_>> {
                 continue;
             }
             let end = tag_end(rest)?;
-            let (tag, after) = (&rest[..end], &rest[end + 1..]);
+            let tag = &rest[..end];
+            let after = &rest[end + 1..];
             rest = after;
             let Some(attributes) = tag.strip_prefix(['a', 'A']) else { continue };
             if !attributes.starts_with(|c: char| c.is_ascii_whitespace()) {

@@ -1,7 +1,7 @@
 //! A plugin that searches the web, with the engine that the operator chooses.
 //!
-//! It asks one server, and reads one answer. What that says is the text of strangers: it is cut,
-//! and the host fences it for models.
+//! The plugin asks one server, and reads one answer. The answer is untrusted text: it is cut, and
+//! the host fences it for models.
 
 mod engine;
 mod html;
