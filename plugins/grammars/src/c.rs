@@ -94,7 +94,8 @@ struct Name<'t> {
 /// The name inside of a declarator.
 fn innermost<'t>(declarator: Node<'t>, source: &[u8]) -> Option<Name<'t>> {
     let mut node = declarator;
-    let (mut containers, mut is_function) = (Vec::new(), false);
+    let mut containers = Vec::new();
+    let mut is_function = false;
     for _ in 0..MAX_DECLARATORS {
         node = match node.kind() {
             "function_declarator" => {

@@ -65,11 +65,11 @@ pub(crate) fn rust_impl<'t>(
     source: &[u8],
     found: &mut Vec<Found<'t>>,
 ) {
-    let Some(of) = node.child_by_field_name("type") else { return };
-    let of = text(of, source).split('<').next().unwrap_or_default();
-    let of = of.rsplit("::").next().unwrap_or_default();
-    let of = of.rsplit(|c: char| c.is_whitespace() || c == '&').next().unwrap_or_default();
-    found.push(Found { container: of.to_owned(), ..Found::default() });
+    let Some(ty) = node.child_by_field_name("type") else { return };
+    let path = text(ty, source).split('<').next().unwrap_or_default();
+    let name = path.rsplit("::").next().unwrap_or_default();
+    let bare = name.rsplit(|c: char| c.is_whitespace() || c == '&').next().unwrap_or_default();
+    found.push(Found { container: bare.to_owned(), ..Found::default() });
 }
 
 fn constant_or(kind: Kind, name: &str) -> Kind {
@@ -118,7 +118,7 @@ pub(crate) fn python_type<'t>(
     }
 }
 
-/// What a value makes of the name that it is given.
+/// The kind that a value gives to its name.
 fn javascript_value(value: Option<Node<'_>>) -> Option<(Kind, Opens)> {
     Some(match value?.kind() {
         "arrow_function" | "function_expression" | "generator_function" | "function" => {
@@ -168,8 +168,8 @@ pub(crate) fn javascript_assignment<'t>(
         return;
     }
     let Some(name) = left.child_by_field_name("property") else { return };
-    let object = left.child_by_field_name("object").map(|object| text(object, source));
-    let object = object.unwrap_or_default();
+    let object =
+        left.child_by_field_name("object").map(|object| text(object, source)).unwrap_or_default();
     let of_type = object.strip_suffix(".prototype");
     let kind = match of_type {
         Some(_) if kind == Kind::Function => Kind::Method,
@@ -197,8 +197,9 @@ pub(crate) fn javascript_pair<'t>(
     found: &mut Vec<Found<'t>>,
 ) {
     let Some((_, opens)) = javascript_value(node.child_by_field_name("value")) else { return };
-    let is_name = |key: &Node<'_>| matches!(key.kind(), "property_identifier" | "string");
-    if let Some(key) = node.child_by_field_name("key").filter(is_name) {
+    if let Some(key) = node.child_by_field_name("key")
+        && matches!(key.kind(), "property_identifier" | "string")
+    {
         found.push(Found {
             name: Some(key),
             kind: Some(kind),
@@ -254,8 +255,8 @@ pub(crate) fn go_method<'t>(
     found: &mut Vec<Found<'t>>,
 ) {
     let Some(name) = node.child_by_field_name("name") else { return };
-    let receiver = node.child_by_field_name("receiver").map(|receiver| text(receiver, source));
-    let receiver = receiver.unwrap_or_default().split('[').next().unwrap_or_default();
+    let written = node.child_by_field_name("receiver").map(|receiver| text(receiver, source));
+    let receiver = written.unwrap_or_default().split('[').next().unwrap_or_default();
     let of = receiver.rsplit(|c: char| !c.is_alphanumeric() && c != '_').find(|s| !s.is_empty());
     found.push(Found {
         name: Some(name),

@@ -11,9 +11,9 @@ use crate::walk::Tables;
 /// Blanks what a grammar can't read, and keeps the length of a source.
 pub(crate) type Blank = fn(&[u8]) -> Vec<u8>;
 
-/// The grammar of a language. A component has only the code of those that it names.
+/// The grammar of a language. A component has only the code of the grammars that it names.
 pub trait Grammar {
-    /// What is blanked in a source before it is parsed.
+    /// Blanks parts of a source before it is parsed.
     #[doc(hidden)]
     const BLANK: Option<Blank> = None;
 
@@ -46,7 +46,7 @@ macro_rules! grammars {
         ///
         /// # Errors
         ///
-        /// Those of [`parse`](crate::parse).
+        /// The errors of [`parse`](crate::parse).
         pub fn parse_as(
             language: Language,
             source: &[u8],

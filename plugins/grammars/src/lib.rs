@@ -32,7 +32,7 @@ const fn most_checks(bytes: usize) -> usize {
 ///
 /// # Errors
 ///
-/// It is too large, or the grammar doesn't fit this version of tree-sitter.
+/// The source is too large, or the grammar doesn't fit this version of tree-sitter.
 pub fn parse<G: Grammar>(source: &[u8], question: ParserQuestion) -> Result<Parsed, String> {
     if source.len() > MAX_SOURCE {
         let size = source.len();
@@ -55,11 +55,11 @@ pub fn parse<G: Grammar>(source: &[u8], question: ParserQuestion) -> Result<Pars
     Ok(parsed)
 }
 
-/// What a part answers to an input.
+/// The answer of a part to an input.
 ///
 /// # Errors
 ///
-/// The input is no question, and those of [`parse`].
+/// The input isn't a question, or the errors of [`parse`].
 pub fn answer<G: Grammar>(input: &[u8]) -> Result<Vec<u8>, String> {
     let (question, source) = ParserQuestion::decode(input)?;
     parse::<G>(source, question).map(|parsed| parsed.encode())
@@ -69,14 +69,12 @@ pub fn answer<G: Grammar>(input: &[u8]) -> Result<Vec<u8>, String> {
 fn tree(parser: &mut Parser, source: &[u8]) -> Option<Tree> {
     let most = most_checks(source.len());
     let mut checks = 0;
-    let mut check = |_: &ParseState| {
-        checks += 1;
-        if checks > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let options = ParseOptions::new().progress_callback(&mut check);
     parser.parse_with_options(
         &mut |at, _| source.get(at..).unwrap_or_default(),
         None,
-        Some(options),
+        Some(ParseOptions::new().progress_callback(&mut |_: &ParseState| {
+            checks += 1;
+            if checks > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })),
     )
 }

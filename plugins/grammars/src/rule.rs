@@ -28,7 +28,7 @@ pub(crate) struct Found<'t> {
     pub(crate) opens: Option<Opens>,
 }
 
-/// What stands in a node.
+/// The content of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opens {
     /// Nothing of its own.

@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 2_000;
 /// Most references on one line. Only minified sources have more.
 const MAX_ON_LINE: usize = 200;
 
-/// What a definition stands in, or a body whose variables are local.
+/// The container of a definition, or a body whose variables are local.
 struct Scope {
     depth: usize,
     opens: Opens,
@@ -34,7 +34,7 @@ struct Walk<'a> {
     line: usize,
 }
 
-/// What the walk does at each kind of node of a grammar.
+/// The actions of the walk at each kind of node of a grammar.
 pub struct Tables {
     pub(crate) language: Language,
     /// By the number of the kind: its rule, and whether it is a name.
@@ -46,13 +46,14 @@ impl Tables {
     pub(crate) fn new(language: Language, rules: &'static [Rule], names: &[&str]) -> Self {
         let count = u16::try_from(language.node_kind_count()).unwrap_or(u16::MAX);
         // One kind may have several numbers.
-        let action = |id| match language.node_kind_for_id(id) {
-            Some(kind) if language.node_kind_is_named(id) => {
-                (rules.iter().find(|rule| rule.node == kind), names.contains(&kind))
-            }
-            _ => (None, false),
-        };
-        let actions = (0..count).map(action).collect();
+        let actions = (0..count)
+            .map(|id| match language.node_kind_for_id(id) {
+                Some(kind) if language.node_kind_is_named(id) => {
+                    (rules.iter().find(|rule| rule.node == kind), names.contains(&kind))
+                }
+                _ => (None, false),
+            })
+            .collect();
         Self { language, actions }
     }
 }
@@ -208,7 +209,7 @@ fn bare<'s>(node: Node<'_>, source: &'s [u8]) -> (usize, &'s str) {
     (name.len() - bare.len(), bare.trim_end_matches(['"', '\'']))
 }
 
-/// What the languages write between the names of a path, as the one sign of the model.
+/// A path with the model's sign between its names, in place of the signs of the languages.
 fn path_of(container: &str) -> String {
     container.replace("::", ".").replace('\\', ".").trim_matches('.').to_owned()
 }

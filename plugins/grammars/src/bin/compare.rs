@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use code_model::{Kind, Language, MAX_SOURCE, ParserQuestion};
 
-/// What is compared in a language.
+/// The conventions for comparing a language.
 struct Convention {
     language: Language,
     /// Its name in ctags.
@@ -117,15 +117,13 @@ fn collect(folder: &Path, files: &mut BTreeMap<Language, Vec<PathBuf>>) {
             continue;
         }
         let Ok(source) = std::fs::read(&path) else { continue };
+        let Some(language) = Language::detect(&path.to_string_lossy(), &source) else { continue };
+        // Ctags and the judge don't know JavaScript with Flow's types.
+        let is_known =
+            language != Language::Tsx || path.extension().is_some_and(|end| end == "tsx");
         // Minified sources have lines that say nothing.
-        // Of JavaScript with Flow's types, ctags and the judge know nothing.
-        let is_known = |language: &Language| {
-            *language != Language::Tsx || path.extension().is_some_and(|end| end == "tsx")
-        };
         let is_written = source.len() < MAX_SOURCE && source.len() < 2_000 * lines(&source).max(1);
-        if let Some(language) = Language::detect(&path.to_string_lossy(), &source).filter(is_known)
-            && is_written
-        {
+        if is_known && is_written {
             files.entry(language).or_default().push(path);
         }
     }
@@ -142,7 +140,8 @@ fn time(files: &BTreeMap<Language, Vec<PathBuf>>) -> Result<(), String> {
         for file in files {
             sources.push(std::fs::read(file).map_err(|error| error.to_string())?);
         }
-        let (mut definitions, mut answer) = (0, 0);
+        let mut definitions = 0;
+        let mut answer = 0;
         let started = Instant::now();
         for source in &sources {
             let parsed = grammars::parse_as(*language, source, ParserQuestion::Chunks)?;
@@ -213,23 +212,33 @@ struct Shares {
 
 impl Shares {
     fn new(found: &ByFile, right: &ByFile) -> Self {
-        let count = |all: &ByFile| all.values().map(BTreeSet::len).sum();
-        let both = |(file, found): (&String, &Found)| {
-            right.get(file).map_or(0, |right| found.intersection(right).count())
-        };
-        Self { found: count(found), right: count(right), both: found.iter().map(both).sum() }
+        Self {
+            found: found.values().map(BTreeSet::len).sum(),
+            right: right.values().map(BTreeSet::len).sum(),
+            both: found
+                .iter()
+                .map(|(file, found)| {
+                    right.get(file).map_or(0, |right| found.intersection(right).count())
+                })
+                .sum(),
+        }
     }
 }
 
 impl fmt::Display for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { found, right, both } = self;
-        let share = |all: usize| 100.0 * *both as f64 / all.max(1) as f64;
-        write!(f, "{:.1} % {:.1} % ({both} of {right}, {found})", share(*right), share(*found))
+        let of_right = percentage(*both, *right);
+        let of_found = percentage(*both, *found);
+        write!(f, "{of_right:.1} % {of_found:.1} % ({both} of {right}, {found})")
     }
 }
 
-/// Prints some of what is in one and not in the other.
+fn percentage(part: usize, all: usize) -> f64 {
+    100.0 * part as f64 / all.max(1) as f64
+}
+
+/// Prints some of the findings that are in one and not in the other.
 fn show(what: &str, one: &ByFile, other: &ByFile, most: usize) {
     let mut list = Vec::new();
     for (file, found) in one {
@@ -271,10 +280,10 @@ fn given(command: &mut Command, files: &[PathBuf]) -> Result<Vec<u8>, String> {
     let writing = std::thread::spawn(move || input.write_all(list.as_bytes()));
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
     let _ = writing.join();
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(format!("{program} failed ({})", output.status)),
+    if !output.status.success() {
+        return Err(format!("{program} failed ({})", output.status));
     }
+    Ok(output.stdout)
 }
 
 fn find(convention: &Convention, source: &[u8]) -> Result<Found, String> {
