@@ -5,6 +5,7 @@
 
 mod architecture;
 mod code;
+mod habits;
 pub(crate) mod manifest;
 mod modules;
 mod names;
@@ -70,6 +71,7 @@ pub(crate) fn check() -> Result<(), String> {
         text::subcommands(&tree),
         text::keys(&tree)
     ));
+    step::headline(&format!("tidy: habits per 1,000 lines: {}", habits::rates(&tree)));
     if broken == 0 { Ok(()) } else { Err(format!("tidy found {broken} violations")) }
 }
 
@@ -117,6 +119,7 @@ const RULES: &[Rule] = rules![
     code::every_crate_has_a_description,
     code::every_crate_uses_the_lints_and_versions_of_the_workspace,
     code::every_dependency_is_used,
+    habits::habits_that_make_code_hard_to_read_are_rare,
     text::text_is_clean,
     text::no_file_has_a_path_of_one_machine,
     text::links_have_targets,

@@ -485,6 +485,72 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
+        rule: "habits_that_make_code_hard_to_read_are_rare",
+        bad: &[
+            (
+                "host/core/host/src/closures.rs",
+                "let f = |x| x;\nlet mut g =\n    move || x;\nlet h: &dyn Fn(u8) -> u8 = &|x| x;\n",
+            ),
+            (
+                "host/core/host/src/bindings.rs",
+                "let (a, mut b) = (x.y(), 2);\nlet (c, (d, e)): (C, D) = (\n    x,\n    y,\n);\n",
+            ),
+            (
+                "host/core/host/src/again.rs",
+                "let x = f();\nlet x = x.g();\nlet mut y = match x {\n    _ => { a; b }\n};\n// Why.\nlet y: u8 = y?;\n",
+            ),
+            ("host/core/host/src/filters.rs", "a.filter(|_| b)\n"),
+            (
+                "host/core/host/src/errors.rs",
+                "fn f() -> Result<(A, Box<dyn Fn(A) -> B>), String>;\ntype R = Result<\n    A,\n    String,\n>;\n",
+            ),
+            (
+                "host/core/host/src/pronouns.rs",
+                "//! It's a part.\n\n/// What a call costs.\n/// What else.\nfn f() {}\n",
+            ),
+        ],
+        lines: &[
+            "host/core/host/src/closures.rs:1",
+            "host/core/host/src/closures.rs:2",
+            "host/core/host/src/closures.rs:4",
+            "host/core/host/src/bindings.rs:1",
+            "host/core/host/src/bindings.rs:2",
+            "host/core/host/src/again.rs:1",
+            "host/core/host/src/again.rs:3",
+            "host/core/host/src/filters.rs:1",
+            "host/core/host/src/errors.rs:1",
+            "host/core/host/src/errors.rs:2",
+            "host/core/host/src/pronouns.rs:1",
+            "host/core/host/src/pronouns.rs:3",
+        ],
+        good: &[
+            (
+                "host/core/host/src/closures.rs",
+                "fn f(x: u8) {}\nlet y = a.map(|x| x);\nlet y = a || b;\nlet x: u8;\nlet y = \"= |x| x\";\n",
+            ),
+            (
+                "host/core/host/src/bindings.rs",
+                "let a = x;\nlet b = y;\nlet (a, b) = f(x, y);\nlet (a, b) = (x + y).split();\nif let (Some(a), Some(b)) = (x, y) {}\n",
+            ),
+            (
+                "host/core/host/src/again.rs",
+                "let x = f().g();\nlet y = x.g();\nh();\nlet y = y.g();\n",
+            ),
+            (
+                "host/core/host/src/filters.rs",
+                "if b { a }\na.filter(|x| b)\na.filter(|(_, x)| b)\n",
+            ),
+            (
+                "host/core/host/src/errors.rs",
+                "fn f() -> Result<String, Error>;\nfn g() -> io::Result<(A, String)>;\n",
+            ),
+            (
+                "host/core/host/src/pronouns.rs",
+                "/// The cost.\n/// What it is.\nfn f() {}\n/// `None` at the end.\n// It is so.\n#[cfg(test)]\nmod tests {\n    /// What it is.\n    fn f() {}\n}\n",
+            ),
+        ],
+    },
+    Sample {
         rule: "text_is_clean",
         bad: &[("a.md", "one \n\ttwo\nthree"), ("b.rs", "one\n\n")],
         lines: &["a.md:1", "a.md:2", "a.md:3", "b.rs:2"],
