@@ -22,7 +22,7 @@ fn ability(capability: Capability, manifest: &Manifest) -> Ability {
     let request = manifest.asks_for(capability);
     let reads_only = request.is_some_and(|request| request.access.as_deref() == Some("read"));
     let words = match capability {
-        Capability::Files if reads_only => "read files in the directories that you grant",
+        Capability::Files if reads_only => "read files in granted directories",
         _ => capability.facts().ability,
     };
     let reason = request.map(|request| request.reason.clone());
@@ -43,7 +43,7 @@ mod tests {
         let has: Vec<(&str, &str)> =
             all.iter().filter_map(|one| Some((one.capability, one.reason.as_deref()?))).collect();
         assert_eq!(has, [("files", "to read"), ("http", "to ask")]);
-        assert_eq!(all[0].words, "read files in the directories that you grant");
+        assert_eq!(all[0].words, "read files in granted directories");
         assert!(all.iter().any(|one| one.capability == "process" && one.reason.is_none()));
     }
 }
