@@ -452,7 +452,7 @@ fn overflow_that_cannot_be_stored_is_cut_with_a_notice() {
         let shown = text(&answer);
         assert!(
             answer.truncated
-                && shown.contains("It could not be kept: ")
+                && shown.contains("Storing the output failed: ")
                 && shown.chars().count() < 31_000,
             "{shown}"
         );

@@ -163,7 +163,7 @@ fn orders_in_files_and_their_names_are_flagged_and_fenced() {
         assert_fenced(tool, &answer, "mark-file", true);
         let own = &answer["_meta"]["toolhold"]["tool"];
         assert_eq!(own["toolhold:injection"], json!(["ignore_instructions"]), "{tool}: {answer:#}");
-        assert!(text(&answer).contains("in the shape of orders"), "{tool}: {answer:#}");
+        assert!(text(&answer).contains("that looks like instructions"), "{tool}: {answer:#}");
     }
     // Other files are the project's own, and stay as they are.
     let answer = client.call("read", json!({ "path": "plain.txt" }));

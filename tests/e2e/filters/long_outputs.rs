@@ -182,5 +182,5 @@ async fn output_that_cannot_be_kept_is_still_answered() {
     let answer = bash(&scene, "seq -f 'record %g' 1 300000").await;
     let shown = text(&answer);
     assert!(shown.starts_with("record 1\n") && shown.contains("record 300000\n"), "{shown}");
-    assert!(shown.contains("It could not be kept: "), "{shown}");
+    assert!(shown.contains("Storing the output failed: "), "{shown}");
 }

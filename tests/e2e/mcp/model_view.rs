@@ -106,7 +106,7 @@ fn every_client_s_model_sees_all_of_a_command() {
             );
             let shown = shows(&order);
             assert!(
-                shown.contains("shape of orders to you (ignore_instructions)")
+                shown.contains("looks like instructions to you (ignore_instructions)")
                     && shown.contains("<external-data"),
                 "{what}: {shown}"
             );
@@ -158,7 +158,9 @@ fn host_notices_stand_in_the_structured_answer() {
         ["structuredContent"]
         .clone();
     assert!(
-        order["notices"][0].as_str().is_some_and(|notice| notice.contains("shape of orders")),
+        order["notices"][0]
+            .as_str()
+            .is_some_and(|notice| notice.contains("looks like instructions")),
         "{order}"
     );
     assert_eq!(order.get("rest"), None, "{order}");

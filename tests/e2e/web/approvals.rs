@@ -337,7 +337,7 @@ fn page_is_fenced_and_its_orders_are_flagged() {
         let (orders, meta) = of("/orders").await;
         let [warning, fenced] = &orders[..] else { panic!("{orders:?}") };
         assert!(
-            warning.starts_with("[This answer holds text in the shape of orders to you"),
+            warning.starts_with("[This answer contains text that looks like instructions to you"),
             "{warning}"
         );
         assert!(
@@ -440,7 +440,7 @@ fn over_mcp_the_user_is_asked_and_the_answer_is_marked() {
     assert_eq!(result["isError"], false, "{result}");
     assert!(
         text(&result).contains("<external-data tool=\"fetch\"")
-            && text(&result).contains("shape of orders"),
+            && text(&result).contains("looks like instructions"),
         "{result}"
     );
     let told = &result["_meta"]["toolhold"]["tool"];

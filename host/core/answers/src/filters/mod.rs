@@ -371,7 +371,7 @@ impl<'a> FilterRun<'a> {
                 return Err(withheld(link, &reason));
             }
             Ok(FilterVerdict::Block(_)) => {
-                "it would withhold the answer, which only a filter for security may do".to_owned()
+                "only a security filter may withhold an answer".to_owned()
             }
             Err(failure) => failure.message,
         };
@@ -380,7 +380,7 @@ impl<'a> FilterRun<'a> {
         let name = &link.definition.name;
         if security {
             tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{failed}; the answer is withheld");
-            return Err(withheld(link, "the filter failed, and the log says how"));
+            return Err(withheld(link, "the filter failed; see the log"));
         }
         tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{failed}; the answer stays as it was");
         Ok(())
@@ -390,10 +390,10 @@ impl<'a> FilterRun<'a> {
 /// The failure for a model if a blocking filter failed.
 fn unfiltered(plugin: &str, reason: &str) -> Failure {
     let message = format!(
-        "the answer is withheld: the plugin `{plugin}`, whose filters may keep something back, doesn't serve: {reason}"
+        "the answer is withheld: the filters of the plugin `{plugin}` aren't available: {reason}"
     );
-    Failure::new(Category::PermanentFailure, message + "; what the tool did is done").with_code("withheld").with_suggestion(format!(
-        "Have it serve (`toolhold plugin list` tells how it fares), or take `{plugin}` out of `chain` in [tools.filters]."
+    Failure::new(Category::PermanentFailure, message + "; the tool's effects remain").with_code("withheld").with_suggestion(format!(
+        "Fix the plugin (`toolhold plugin list` shows its state), or take `{plugin}` out of `chain` in [tools.filters]."
     ))
 }
 
@@ -405,12 +405,12 @@ fn invalid_value() -> Failure {
 
 fn withheld(link: &Link, reason: &str) -> Failure {
     let message = format!(
-        "the answer is withheld by the filter `{}`: {reason}; what the tool did is done",
+        "the answer is withheld by the filter `{}`: {reason}; the tool's effects remain",
         link.name
     );
     Failure::new(Category::PermanentFailure, message).with_code("withheld").with_suggestion(
         format!(
-            "The filter is one of the plugin `{}`, which `chain` in [tools.filters] names.",
+            "The filter belongs to the plugin `{}`, which is in `chain` in [tools.filters].",
             link.plugin.info().manifest.name
         ),
     )
@@ -478,7 +478,7 @@ fn put_back(kept: &SecurityLines, whole: &str, content: &mut [Content]) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    text.push_str("--- lines that matter for security, left out above ---\n");
+    text.push_str("--- security-relevant lines, left out above ---\n");
     text.push_str(&lines);
     if more > 0 {
         text.push_str(&format!("... and {more} more\n"));
@@ -521,7 +521,7 @@ mod tests {
         let text = content[0].as_text().expect("is text");
         assert_eq!(
             text,
-            "b\npermission denied: x\n--- lines that matter for security, left out above ---\n401 Unauthorized\n"
+            "b\npermission denied: x\n--- security-relevant lines, left out above ---\n401 Unauthorized\n"
         );
         let many: String = (0..30).map(|number| format!("permission denied: {number}\n")).collect();
         let mut content = [Content::text("x")];

@@ -166,12 +166,12 @@ impl FilterPipeline {
 
 /// Why an output is dropped that filters for security can't see in time.
 fn late() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the filters for security need too much time for it")
+    io::Error::new(io::ErrorKind::TimedOut, "the security filters take too long")
 }
 
 /// Drops an output that can't be read or written.
 fn lose<'a>(answer: &mut SpooledAnswer, error: &io::Error) -> Option<FilteredPieces<'a>> {
-    tracing::warn!("the whole output of a command can't be kept: {error}");
+    tracing::warn!("storing the whole output of a command failed: {error}");
     answer.output = None;
     None
 }

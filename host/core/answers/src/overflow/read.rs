@@ -18,8 +18,7 @@ pub(crate) const READ_OVERFLOW: &str = "read_overflow";
 const DEFAULT_LIMIT: usize = 20_000;
 
 const DESCRIPTION: &str = "\
-    Shows a part of an answer that was too long to be shown whole: such an answer names the id to use and the offset to go on from. The last \
-    line says how much there is. Only answers of this session can be read, and only for some days. Fails where nothing is kept under the id.";
+    Shows more of an answer that was too long. The cut answer names the id to use and the offset to continue from. The last line says how much there is. Only answers of this session can be read, and only for some days. Fails if no answer has the id.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,7 +92,7 @@ impl OverflowReader {
             io::ErrorKind::NotFound => unknown_id(&arguments.id),
             _ => Failure::new(
                 Category::PermanentFailure,
-                format!("what was kept can't be read: {error}"),
+                format!("reading the stored answer failed: {error}"),
             )
             .with_code("host"),
         })?;
@@ -115,12 +114,12 @@ impl OverflowReader {
 
 fn unknown_id(id: &str) -> Failure {
     let message = format!(
-        "nothing is kept under the id {:?} in this session",
+        "no stored answer of this session has the id {:?}",
         toolhold_contract::text::cut(id, 64)
     );
     Failure::new(Category::PermanentFailure, message)
         .with_code("not-found")
-        .with_suggestion("Call the tool again whose answer was cut: kept answers go after some days, or when there are too many.")
+        .with_suggestion("Call the tool again: stored answers are removed after some days, or when there are too many.")
 }
 
 fn saturating(number: u64) -> usize {

@@ -55,12 +55,12 @@ async fn run_in_time<R: Send + 'static>(
             Ok(result) => return Ok(result),
             Err(_) => (
                 Category::Cancelled,
-                "the call was cancelled before its answer was looked through for secrets",
+                "the call was cancelled before its answer was scanned for secrets",
             ),
         },
-        Err(_) => (Category::Timeout, "its answer could not be looked through for secrets in time"),
+        Err(_) => (Category::Timeout, "scanning the answer for secrets took too long"),
     };
-    let message = format!("{why}, so the answer is withheld; what the tool did is done");
+    let message = format!("{why}, so the answer is withheld; the tool's effects remain");
     Err(Failure::new(category, message)
         .with_code("withheld")
         .with_suggestion("Ask for less at once."))

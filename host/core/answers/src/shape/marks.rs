@@ -31,11 +31,9 @@ pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!(
-        "the arguments hold {mark}, which stands where a secret was taken out of an answer; the tool would get the mark, and the secret \
-         would be lost"
+        "the arguments contain {mark}, which replaces a secret in an earlier answer; the tool would get this mark instead of the secret"
     );
-    let suggestion = "Leave that text as it is: change what is around it, or have a person make this change. Who runs Toolhold can exempt a tool: \
-                      `exempt` in [tools.redaction].";
+    let suggestion = "Leave that text unchanged and edit the text around it, or ask the user to make this change. To exempt a tool: `exempt` in [tools.redaction].";
     Err(Failure::new(Category::InvalidParameters, message)
         .with_code("redacted")
         .with_suggestion(suggestion))

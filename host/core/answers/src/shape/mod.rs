@@ -132,7 +132,7 @@ impl Shaper {
         let notice = notice.or_else(|| {
             let kept = kept?.map(|kept| (kept.id, kept.extent));
             let text = format!(
-                "The output is longer than an answer can be, and its middle is left out. {}",
+                "The output is too long, so its middle is left out. {}",
                 describe_rest(&kept, 0)
             );
             Some(Notice { text, rest: remainder(&kept, 0) })
@@ -238,7 +238,7 @@ impl Shaper {
                 Err(error) => {
                     // An answer that can't be stored isn't shortened.
                     tracing::warn!(
-                        "an answer is not filtered, since the whole of it can't be kept: {error}"
+                        "an answer is not filtered, because storing all of it failed: {error}"
                     );
                     return (outcome, None);
                 }
@@ -479,6 +479,6 @@ fn describe_rest(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) 
                 id.as_str()
             )
         }
-        Err(error) => format!("It could not be kept: {error}. Ask for less at once."),
+        Err(error) => format!("Storing the output failed: {error}. Ask for less at once."),
     }
 }

@@ -132,7 +132,7 @@ pub fn structured_schema(tool: &Definition) -> Option<Value> {
 }
 
 fn notices_schema() -> Value {
-    json!({ "type": "array", "items": { "type": "string" }, "description": "What the host has to say of this answer. No tool writes here." })
+    json!({ "type": "array", "items": { "type": "string" }, "description": "Notes of the host on this answer. Tools can't write here." })
 }
 
 fn rest_schema() -> Value {
@@ -140,7 +140,7 @@ fn rest_schema() -> Value {
         "type": "object",
         "properties": { "id": { "type": "string" }, "offset": { "type": "integer" } },
         "required": ["id", "offset"],
-        "description": "Where read_overflow shows what is left out here: its arguments.",
+        "description": "The arguments with which read_overflow shows the omitted part.",
     })
 }
 
