@@ -92,7 +92,7 @@ fn key_bytes(folder: &PrivateFolder) -> io::Result<Option<[u8; 32]>> {
         Some(secret) if length == 32 => Ok(Some(*secret)),
         _ => Err(io::Error::new(
             ErrorKind::InvalidData,
-            "`key` is damaged; bring it back, or move the folder elsewhere to begin anew",
+            "`key` is damaged; restore it, or move the folder away to start a new log",
         )),
     }
 }
@@ -112,7 +112,7 @@ pub(super) fn made_key(folder: &PrivateFolder) -> io::Result<Key> {
     {
         return Err(io::Error::new(
             ErrorKind::NotFound,
-            "`key` is lost; bring it back, or move the folder elsewhere to begin anew",
+            "`key` is missing; restore it, or move the folder away to start a new log",
         ));
     }
     let mut secret = [0; 32];

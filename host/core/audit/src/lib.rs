@@ -173,7 +173,7 @@ impl Audit {
         let failure = self.check_write(
             settings,
             written,
-            "The call has run, and what it did is done; its answer is kept back",
+            "The call has run, and its effects remain; its answer is withheld",
         );
         match failure {
             Some(failure) if outcome.acts && outcome.attempts > 0 => Err(failure),
@@ -203,7 +203,7 @@ impl Audit {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
             self.write(settings, |key| record::rollback(key, rollback, &self.front_end)).await;
-        let what = "The call has run and was undone; its answer is kept back";
+        let what = "The call has run and was undone; its answer is withheld";
         self.check_write(settings, written, what).map_or(Ok(()), Err)
     }
 
@@ -227,7 +227,7 @@ impl Audit {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
             self.append(settings, |key| record::own_request(key, request, &self.front_end));
-        let what = "The answer to a request of Toolhold isn't used";
+        let what = "The answer to a request of Toolhold is not used";
         self.check_write(settings, written.map(drop), what).map_or(Ok(()), Err)
     }
 
@@ -356,7 +356,7 @@ impl Audit {
         if !self.warned.swap(true, Ordering::Relaxed) {
             match settings.on_failure {
                 OnFailure::Stop => tracing::warn!(
-                    "calls are not recorded, and those that can act are refused: {why}"
+                    "calls are not recorded, so calls that can act are denied: {why}"
                 ),
                 OnFailure::Continue => tracing::warn!("calls are not recorded: {why}"),
             }
@@ -388,7 +388,7 @@ pub fn record_answer(
         config,
         folders,
         front_end,
-        "the answer can't be recorded, and so doesn't count",
+        "recording the answer failed, so the answer has no effect",
         |key| record::answer(key, answer, front_end),
     )
 }
@@ -404,7 +404,7 @@ pub fn record_rollback(
     rollback: &RollbackRecord<'_>,
     front_end: &str,
 ) -> Result<(), HostError> {
-    record_now(config, folders, front_end, "the undo can't be recorded", |key| {
+    record_now(config, folders, front_end, "recording the undo failed", |key| {
         record::rollback(key, rollback, front_end)
     })
 }
@@ -469,7 +469,7 @@ fn start_releaser(written: &Arc<Mutex<LogState>>) -> Option<Thread> {
             let Some(written) = written.upgrade() else { return };
             let mut written = lock(&written);
             if let Some(Err(error)) = written.log.as_mut().map(Log::release) {
-                tracing::warn!("the end of the audit log can't be noted in `head`: {error}");
+                tracing::warn!("writing the end of the audit log into `head` failed: {error}");
             }
         }
     });

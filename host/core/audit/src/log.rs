@@ -328,7 +328,7 @@ impl Log {
         if size < head.end {
             // The missing records leave a gap in the numbers for good.
             tracing::error!(
-                "the audit log has lost its end: {} of {} bytes are there; `toolhold audit verify` tells more",
+                "the end of the audit log is missing: {} of {} bytes are left; `toolhold audit verify` shows details",
                 size,
                 head.end
             );
@@ -372,7 +372,7 @@ impl Log {
         };
         let size = file.metadata()?.len();
         let begin = files::begin(&file)?.ok_or_else(|| {
-            io::Error::new(ErrorKind::InvalidData, "neither `head` nor the log says where it ends; move the folder elsewhere to begin anew")
+            io::Error::new(ErrorKind::InvalidData, "`head` is missing, and the log doesn't show its end; move the folder away to start a new log")
         })?;
         let head = Head {
             file: begin.file,
@@ -428,10 +428,7 @@ impl Current {
     fn is_as_known(&self) -> io::Result<bool> {
         let found = rustix::fs::fstat(&*self.file)?;
         if found.st_nlink == 0 {
-            return Err(io::Error::new(
-                ErrorKind::NotFound,
-                "it was removed while it was written to",
-            ));
+            return Err(io::Error::new(ErrorKind::NotFound, "the file was removed during a write"));
         }
         Ok(u64::try_from(found.st_size) == Ok(self.at.end))
     }
@@ -493,7 +490,7 @@ impl<F: Deref<Target = File>> LogLock<F> {
                 {
                     return Err(io::Error::new(
                         ErrorKind::TimedOut,
-                        "another process keeps its lock; is one stopped?",
+                        "another process holds the lock; check for a stopped process",
                     ));
                 }
                 Err(TryLockError::WouldBlock) if tried < TRIES => std::thread::yield_now(),

@@ -76,7 +76,7 @@ impl Trail {
         let Some(head) = opened.head else {
             return Err(self.damaged(
                 files::HEAD,
-                "it is missing or damaged, so the end of the log is unknown",
+                "the file is missing or damaged, so the end of the log is unknown",
             ));
         };
         // The file may be numbered by now, if the next record has started a new one.
@@ -94,7 +94,7 @@ impl Trail {
     fn damaged(&self, name: &str, what: &str) -> HostError {
         let error = io::Error::new(
             ErrorKind::InvalidData,
-            format!("{what}; `toolhold audit verify` tells what is there"),
+            format!("{what}; `toolhold audit verify` shows details"),
         );
         HostError::io(self.path.join(name).display().to_string())(error)
     }
@@ -230,7 +230,7 @@ impl OpenLog {
                 Some(_) => Self::open(path),
                 None if logs.iter().any(|log| log.size > 0) => Err(io::Error::new(
                     ErrorKind::NotFound,
-                    "`key` is lost, with which the records were made; bring it back",
+                    "`key`, the key of the records, is missing; restore it",
                 )),
                 None => Ok(None),
             };

@@ -76,7 +76,7 @@ impl Trail {
             && !check.wanted_is_there
         {
             let found = format!(
-                "no record has the hash {head}: it was changed or cut off since, or it went with an old file that `keep` in [audit] had removed"
+                "no record has the hash {head}: the record was changed or cut off, or `keep` in [audit] removed its file"
             );
             check.problem("the log", None, found);
         }
@@ -200,7 +200,11 @@ impl Check {
                 continue;
             };
             if after == 0 && chain::kind(record.signed) != b"begin" {
-                self.problem(&log.name, Some(count), "the file doesn't begin as one does");
+                self.problem(
+                    &log.name,
+                    Some(count),
+                    "the file doesn't begin like a file of the log",
+                );
             }
             self.between(log, (after, line.from), strange.take(), count, &record)?;
             self.record(opened, log, count, &record);
@@ -214,19 +218,19 @@ impl Check {
                 && opened.head.is_some_and(|head| after >= head.end);
             if may_be_torn {
                 let found = format!(
-                    "the last {} bytes are part of a record; the next record will say so",
+                    "the last {} bytes are an incomplete record; the next record will note it",
                     log.size - after
                 );
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
             } else {
-                self.problem(&log.name, Some(first), "this isn't a record");
+                self.problem(&log.name, Some(first), "this line isn't a record");
             }
         }
         if log.number.is_some() && !ended {
             self.problem(
                 &log.name,
                 Some(count),
-                "the file doesn't end as one does: records may be missing",
+                "the file doesn't end like a file of the log: records may be missing",
             );
         }
         Ok(())
@@ -249,11 +253,12 @@ impl Check {
                 if bytes == to.saturating_sub(from)
                     && hash == (Part { file: &log.file, at: from, to }).hash()? =>
             {
-                let found = format!("{bytes} bytes are a part of a record, as the next one says");
+                let found =
+                    format!("{bytes} bytes are an incomplete record, as the next record notes");
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
             }
             (Some(Anomaly { first, .. }), _) => {
-                self.problem(&log.name, Some(first), "this isn't a record");
+                self.problem(&log.name, Some(first), "this line isn't a record");
             }
             (None, Some((bytes, _))) => {
                 self.problem(
@@ -287,7 +292,7 @@ impl Check {
                 self.problem(
                     &log.name,
                     Some(line),
-                    "the file `head` was lost before this record: others before it may be missing",
+                    "the file `head` was lost before this record: earlier records may be missing",
                 );
             }
         } else if seq <= self.last {
@@ -347,12 +352,12 @@ impl Check {
             None if self.last == 0 => self.problem(
                 files::HEAD,
                 None,
-                "it is lost, and every record with it: the log was emptied",
+                "the file and all records are missing: the log was emptied",
             ),
             None => self.problem(
                 files::HEAD,
                 None,
-                "it is missing or damaged, so the last records can't be checked",
+                "the file is missing or damaged, so the last records can't be checked",
             ),
             Some(head) if head.link.seq > self.last => {
                 let found = format!(
@@ -371,7 +376,7 @@ impl Check {
             Some(_) => self.problem(
                 files::HEAD,
                 None,
-                "it doesn't fit to the log: one of them was changed",
+                "the file doesn't match the log: one of them was changed",
             ),
         }
     }

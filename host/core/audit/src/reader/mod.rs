@@ -187,7 +187,7 @@ impl Opened {
             return if has_records && files::key(&folder)?.is_none() {
                 Err(io::Error::new(
                     ErrorKind::NotFound,
-                    "`key` is lost, with which the records were made; bring it back",
+                    "`key`, the key of the records, is missing; restore it",
                 ))
             } else {
                 nothing(from).map(|()| None)
@@ -235,7 +235,7 @@ impl Opened {
     /// Goes behind the record of a position.
     fn seek(&mut self, position: &LogPosition) -> io::Result<()> {
         let Some(hash) = chain::from_hex(position.hash.as_bytes()) else {
-            return Err(invalid(format!("`{}` is no hash of a record", position.hash)));
+            return Err(invalid(format!("`{}` isn't the hash of a record", position.hash)));
         };
         let wanted = Link { seq: position.seq, hash };
         let mut found = self.files()?;
@@ -317,7 +317,7 @@ impl Opened {
         let size = part.file.metadata()?.len();
         if size < part.at {
             return Err(invalid(format!(
-                "file {} has lost its end: {size} of {} bytes are there; `toolhold audit verify` tells more",
+                "the end of file {} is missing: {size} of {} bytes are left; `toolhold audit verify` shows details",
                 part.number, part.at
             )));
         }
@@ -408,7 +408,7 @@ fn begin(file: &File, name: &str) -> io::Result<Option<files::Begin>> {
     }
     files::begin(file)?.map(Some).ok_or_else(|| {
         invalid(format!(
-            "{name} doesn't begin as a file of the log does; `toolhold audit verify` tells more"
+            "{name} doesn't begin like a file of the log; `toolhold audit verify` shows details"
         ))
     })
 }
@@ -445,7 +445,7 @@ fn nothing(from: &ReadFrom) -> io::Result<()> {
 
 fn changed(seq: u64) -> io::Error {
     invalid(format!(
-        "record {seq}, after which to go on, is missing or was changed; `toolhold audit verify` tells more"
+        "record {seq}, the position to continue from, is missing or was changed; `toolhold audit verify` shows details"
     ))
 }
 

@@ -135,7 +135,7 @@ fn file_that_begins_otherwise_is_an_error_and_no_empty_log() {
         let text = first + &lines[1..].concat();
         scene.write("audit.jsonl", text.as_bytes());
         let told = open(&scene, after(&LogPosition::default())).err().expect("it is refused");
-        assert!(told.to_string().contains("doesn't begin as"), "{told}");
+        assert!(told.to_string().contains("doesn't begin like"), "{told}");
     }
     // A file that is replaced while it is read.
     scene.write("audit.jsonl", lines.concat().as_bytes());
@@ -143,7 +143,7 @@ fn file_that_begins_otherwise_is_an_error_and_no_empty_log() {
     read(&mut reader);
     fs::rename(scene.path("audit.jsonl"), scene.path("aside")).expect("it is there");
     scene.write("audit.jsonl", lines[1..].concat().as_bytes());
-    assert!(reader.read(7).is_err_and(|error| error.to_string().contains("doesn't begin as")));
+    assert!(reader.read(7).is_err_and(|error| error.to_string().contains("doesn't begin like")));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn position_of_another_log_is_refused() {
     read(&mut reader);
     let file = fs::OpenOptions::new().write(true).open(scene.path("audit.jsonl"));
     file.and_then(|file| file.set_len(100)).expect("it is cut");
-    assert!(reader.read(7).is_err_and(|error| error.to_string().contains("lost its end")));
+    assert!(reader.read(7).is_err_and(|error| error.to_string().contains("the end of file")));
 }
 
 #[test]

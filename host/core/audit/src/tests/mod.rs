@@ -208,7 +208,7 @@ fn only_the_changed_record_is_reported() {
     assert_eq!(changed(&hash), ["audit.jsonl:3: record 3 was changed"]);
     assert_eq!(
         changed(&|_| "{}\n".to_owned()),
-        ["audit.jsonl:3: this isn't a record", "audit.jsonl:4: missing before record 4: 3"]
+        ["audit.jsonl:3: this line isn't a record", "audit.jsonl:4: missing before record 4: 3"]
     );
 }
 
@@ -235,7 +235,7 @@ fn missing_doubled_and_moved_records_are_reported() {
         ],
     );
     check(&[0, 1, 2, 3, 4], &[": the end is cut off: the last record is 5, and there were 6"]);
-    check(&[1, 2, 3, 4, 5], &[":1: the file doesn't begin as one does"]);
+    check(&[1, 2, 3, 4, 5], &[":1: the file doesn't begin like a file of the log"]);
     check(&[], &[": the end is cut off: the last record is 0, and there were 6"]);
 }
 
@@ -343,7 +343,7 @@ fn inserted_line_is_not_shown_or_taken_for_an_incomplete_record() {
         scene.append(1);
         let found = scene.verify();
         assert!(
-            found.problems.iter().any(|problem| problem.found.contains("this isn't a record")),
+            found.problems.iter().any(|problem| problem.found.contains("this line isn't a record")),
             "{found:?}"
         );
         assert_eq!(
@@ -486,7 +486,7 @@ fn lost_head_is_recorded_for_good() {
         assert_eq!(
             scene.problems(),
             [
-                "audit.jsonl:5: the file `head` was lost before this record: others before it may be missing"
+                "audit.jsonl:5: the file `head` was lost before this record: earlier records may be missing"
             ]
         );
     }
@@ -503,7 +503,7 @@ fn emptied_log_is_recorded_for_good() {
         gone(&scene, "head");
         assert_eq!(
             scene.problems(),
-            ["head: it is lost, and every record with it: the log was emptied"]
+            ["head: the file and all records are missing: the log was emptied"]
         );
         assert!(!scene.trail().verify_newest().expect("it is readable").holds());
         scene.append(2);
@@ -511,7 +511,7 @@ fn emptied_log_is_recorded_for_good() {
         assert_eq!(
             found,
             [
-                "audit.jsonl:2: the file `head` was lost before this record: others before it may be missing"
+                "audit.jsonl:2: the file `head` was lost before this record: earlier records may be missing"
             ]
         );
     }
@@ -537,12 +537,11 @@ fn lost_key_is_not_replaced_beside_a_log() {
     fs::remove_file(scene.path("key")).expect("it is removed");
     assert!(
         Log::open(&scene.folders().data, scene.bounds)
-            .is_err_and(|error| error.to_string().contains("`key` is lost"))
+            .is_err_and(|error| error.to_string().contains("`key` is missing"))
     );
-    assert!(
-        Trail::open(&scene.folders())
-            .is_err_and(|error| error.to_string().contains("`key` is lost"))
-    );
+    assert!(Trail::open(&scene.folders()).is_err_and(|error| {
+        error.to_string().contains("`key`, the key of the records, is missing")
+    }));
 }
 
 #[test]
