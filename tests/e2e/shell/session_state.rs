@@ -92,7 +92,10 @@ async fn command_that_leaves_no_record_changes_nothing_and_the_answer_says_so() 
         "cd ../other; export A=2; kill -9 $$",
     ] {
         let told = text(host, &session, command).await;
-        assert!(told.contains("aren't carried over: it left no record"), "{command}: {told}");
+        assert!(
+            told.contains("the variables of this command: the command left no record"),
+            "{command}: {told}"
+        );
         assert_eq!(state(&scene, &session).await, "/sub\n1 none\n", "{command}");
     }
     let late = json!({ "command": "cd ../other; sleep 60", "timeout": 1 });
@@ -120,7 +123,10 @@ async fn directory_that_is_gone_or_not_granted_is_not_used() {
         let told = text(host, &session, "pwd").await;
         let usual = format!("{}\n", scene.granted.display());
         assert!(told.contains(&usual) && told.contains(reason), "{command}: {told}");
-        assert!(told.contains("This command began in the usual one"), "{command}: {told}");
+        assert!(
+            told.contains("This command started in the default directory"),
+            "{command}: {told}"
+        );
         assert_eq!(text(host, &session, "pwd").await, usual, "it is said once: {command}");
     }
 }
@@ -168,7 +174,7 @@ async fn forged_record_gives_nothing_that_the_command_line_could_not_have() {
     {
         let session = Session::new(record);
         let told = text(host, &session, &forging(record)).await;
-        assert!(told.contains("its record isn't valid"), "{record}: {told}");
+        assert!(told.contains("the command's record isn't valid"), "{record}: {told}");
         assert!(text(host, &session, "printenv A || true").await.trim().is_empty(), "{record}");
     }
 }

@@ -68,7 +68,7 @@ impl ShellSession for CallShell {
             state.directory = None;
         }
         self.notice(format!(
-            "The directory of the last command can't be used: {}. This command began in the usual one.",
+            "The directory of the last command can't be used: {}. This command started in the default directory.",
             neutral_line(cut(reason, 1024))
         ));
     }
@@ -81,16 +81,16 @@ impl ShellSession for CallShell {
         let start = CommandStart { directory, environment, carried: &self.began };
         let why = match CarriedChanges::from_record(record, start) {
             _ if record.is_empty() => {
-                "it left no record (`exec`, a trap on EXIT of its own, or a signal)".to_owned()
+                "the command left no record (`exec`, its own trap on EXIT, or a signal)".to_owned()
             }
             Ok(changes) => match self.session.state().apply(changes) {
                 Ok(()) => return,
                 Err(error) => error.to_string(),
             },
-            Err(reason) => format!("its record isn't valid: {reason}"),
+            Err(reason) => format!("the command's record isn't valid: {reason}"),
         };
         self.notice(format!(
-            "The directory and the variables of this command aren't carried over: {why}."
+            "Later commands don't get the directory and the variables of this command: {why}."
         ));
     }
 }

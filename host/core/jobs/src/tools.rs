@@ -86,7 +86,7 @@ impl JobTools {
             let message = format!("this session has no job with the id {:?}", cut(id, 64));
             Failure::new(Category::PermanentFailure, message)
                 .with_code("not-found")
-                .with_suggestion("job_list shows the jobs of this session. The oldest that have ended are forgotten when there are too many.")
+                .with_suggestion("job_list shows the jobs of this session. When there are too many, the oldest finished jobs are removed.")
         })
     }
 
@@ -166,7 +166,7 @@ impl JobTools {
         }
         let state = job.state();
         if state == crate::JobState::Running {
-            let message = format!("job {} doesn't end yet; it is being stopped", job.id);
+            let message = format!("job {} is still stopping", job.id);
             return Err(Failure::new(Category::Timeout, message));
         }
         job.tell();
@@ -236,7 +236,7 @@ fn host(error: impl std::fmt::Display) -> Failure {
 }
 
 fn definitions() -> Vec<Arc<Definition>> {
-    let id = json!({ "type": "string", "description": "The job's id, which the call that started it has told." });
+    let id = json!({ "type": "string", "description": "The job's id, from the answer of the call that started the job." });
     let reads = Annotations {
         read_only: true,
         destructive: false,
@@ -250,9 +250,9 @@ fn definitions() -> Vec<Arc<Definition>> {
             "id": id,
             "offset": { "type": "integer", "minimum": 0, "description": "The first byte to show. Default: where the last answer about this job ended." },
             "limit": { "type": "integer", "minimum": 1, "description": "How many bytes to show at most. Default: 20000, and no more than an answer may have." },
-            "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT, "description": "How many seconds to wait for it. Default: 0." },
-            "until": { "type": "string", "enum": ["output", "end"], "description": "What to wait for: more output, or the end of the job. Default: output. The end of the job also ends the waiting for output." },
-            "filtered": { "type": "boolean", "description": "Whether to leave out what matters little, as the answer of a command in the foreground does. Default: false." },
+            "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT, "description": "How many seconds to wait. Default: 0." },
+            "until": { "type": "string", "enum": ["output", "end"], "description": "What to wait for: more output, or the end of the job. Default: output. The wait for output also stops when the job ends." },
+            "filtered": { "type": "boolean", "description": "Whether to shorten the output like that of a command in the foreground. Default: false." },
         },
         "required": ["id"],
         "additionalProperties": false,
@@ -268,15 +268,14 @@ fn definitions() -> Vec<Arc<Definition>> {
         tool(
             OUTPUT,
             "Read the output of a job",
-            "Shows the output of a command that bash started with background = true, whole lines only, and whether it still runs or how it ended. \
-             Standard output and standard error are shown in the order in which their lines ended.",
+            "Shows the output of a command that bash started with background = true, in whole lines, and whether the command still runs or how it ended. Standard output and standard error are shown in the order in which their lines ended.",
             output,
             reads,
         ),
         tool(
             LIST,
             "List the jobs",
-            "Lists the commands that this session started with background = true: those that run, and the last ones that ended.",
+            "Lists the commands that this session started with background = true: the running ones, and the last ones that ended.",
             none,
             reads,
         ),
