@@ -159,11 +159,11 @@ fn only_allowed_plugins_load() {
     let digest = inspected["digest"].as_str().expect("it has one");
     let wide = "--set=installing.allowed=[{ plugins = [\"*\"] }]";
     let of_user = [wide, given[0], given[1]];
-    company.assert_refused("installing.allowed = []", &of_user, "doesn't have it");
+    company.assert_refused("installing.allowed = []", &of_user, "has no entry for it");
     company.assert_refused("installing.allowed = [{ plugins = [\"acme-*\"] }]", &given, digest);
     let by_digest = format!("installing.allowed = [{{ digest = \"sha256:{digest}\" }}]");
     company.assert_runs(&by_digest, &given, "unsigned");
-    company.assert_refused(&by_digest, &signed, "doesn't have it");
+    company.assert_refused(&by_digest, &signed, "has no entry for it");
     let by_key = "installing.allowed = [{ key = \"KEY\" }]";
     company.assert_runs(by_key, &signed, "signed");
     company.assert_refused(by_key, &given, "it isn't signed");
@@ -171,6 +171,6 @@ fn only_allowed_plugins_load() {
     let mut command = company.living.command();
     command.env("TOOLHOLD_CEILING", company.rules(by_key));
     let refused = command.args(["plugin", "add", given[1], "--yes"]).output().expect("it starts");
-    assert!(ends(&refused, 4).contains("doesn't have it"));
+    assert!(ends(&refused, 4).contains("has no entry for it"));
     assert!(!company.living.folders.data.join("toolhold.lock").exists());
 }

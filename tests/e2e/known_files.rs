@@ -165,7 +165,7 @@ fn name_that_two_plugins_offer_at_once_stops_only_one_of_them() {
         let waits = states.iter().filter(|state| state.waiting.is_some());
         let waits: Vec<_> = waits.map(|state| state.waiting.clone().expect("it waits")).collect();
         assert_eq!(waits.len(), 1, "{states:?}");
-        assert!(waits[0].reason.contains("but another provider has that name"), "{waits:?}");
+        assert!(waits[0].reason.contains("another source already has a tool"), "{waits:?}");
         assert_eq!(states.iter().filter(|state| state.word() == "running").count(), 2);
         assert_eq!(said(&host, "other").await.as_deref(), Ok("other"));
     });

@@ -189,7 +189,7 @@ fn patch_changes_what_it_names_and_gives_no_rights() {
     let command = format!("cat {folder}/f > anew; echo ran >> anew");
     let add = json!({ "name": "anew", "schedule": "@daily", "command": command });
     let said = scene.calls("cron_add", &add);
-    assert!(said.contains("replaces the task that had this name"), "{said}");
+    assert!(said.contains("replaces the earlier task with this name"), "{said}");
     let _daemon = scene.daemon();
     for name in ["patched", "anew"] {
         scene.calls("cron_run", &json!({ "job_id": name }));

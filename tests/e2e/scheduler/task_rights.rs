@@ -132,7 +132,7 @@ fn flag_of_the_maker_grants_nothing_when_the_file_grants_it_later() {
         scene.cli.run(&line).ends(0).stdout
     };
     let made = make(&flag, "flag");
-    assert!(made.contains("goes without what flags of this command allow"), "{made}");
+    assert!(made.contains("Flags of this command don't apply to the task"), "{made}");
     assert!(made.contains("`tools.file.allowed_paths`"), "{made}");
     let made = make(&flag[2..], "control");
     assert!(!made.contains("flags"), "{made}");

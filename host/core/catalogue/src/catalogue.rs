@@ -187,10 +187,10 @@ const MAX_NAMED: usize = 40;
 pub(crate) fn elsewhere(name: &str) -> Option<&'static str> {
     match name {
         "call_tool" | "compress_context" | "delegate" | "find_tools" => {
-            Some("It is a tool of the agent, which `toolhold run` and `toolhold chat` start.")
+            Some("The tool belongs to the agent, which `toolhold run` and `toolhold chat` start.")
         }
         "invoke_skill" | "load_skill" => Some(
-            "It is there if there are skills; `toolhold skills` shows where they are looked for.",
+            "The tool exists if there are skills; `toolhold skills` shows the folders of skills.",
         ),
         _ => None,
     }
@@ -212,8 +212,7 @@ impl Catalogue {
         for (index, tool) in tools.iter().enumerate() {
             for name in std::iter::once(&tool.definition.name).chain(&tool.definition.aliases) {
                 if names.insert(name.clone(), index).is_some() {
-                    let reason =
-                        format!("it offers a tool `{name}`, but another provider has that name");
+                    let reason = format!("another source already has a tool `{name}`");
                     return Err(HostError::Load {
                         plugin: tool.provider.name().to_owned(),
                         reason,

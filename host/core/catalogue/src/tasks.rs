@@ -188,15 +188,13 @@ impl CallTasks {
     fn check_action(&self, owner: &Owner, action: &mut TaskAction) -> Result<(), TaskError> {
         let (name, arguments) = match action {
             TaskAction::Prompt(_) if !self.is_built_in => {
-                return Err(denied(
-                    "a plugin of a third party can make tasks of its own tools only",
-                ));
+                return Err(denied("a third-party plugin can only make tasks of its own tools"));
             }
             TaskAction::Prompt(_) if owner.served().is_some() => {
                 return Err(denied("a caller of a server can't give the agent a task"));
             }
             TaskAction::Prompt(_) if self.trust != Trust::Trusted => {
-                return Err(denied("a call of a lower trust can't give the agent a task"));
+                return Err(denied("a call with lower trust can't give the agent a task"));
             }
             TaskAction::Prompt(_) => return Ok(()),
             TaskAction::Call { tool, arguments } => (tool, arguments),
@@ -206,7 +204,7 @@ impl CallTasks {
             .resolve(name)
             .map_err(|failure| TaskError::new("invalid", failure.message))?;
         if !self.is_built_in && tool.provider.name() != self.plugin {
-            return Err(denied("a plugin of a third party can make tasks of its own tools only"));
+            return Err(denied("a third-party plugin can only make tasks of its own tools"));
         }
         let schedule = tool.plugin.as_ref().map(|plugin| plugin.policy().capabilities.schedule);
         let makes_tasks = schedule.flatten().is_some();
@@ -251,7 +249,7 @@ impl CallTasks {
         let flags = self.config.flags().into_iter().take(MAX_NAMED);
         let flags: Vec<String> = flags.map(|flag| format!("`{flag}`")).collect();
         let flags = flags.join(", ");
-        Ok((both, format!(". Flags of this command don't count for tasks: {flags}")))
+        Ok((both, format!(". Flags of this command don't apply to tasks: {flags}")))
     }
 
     fn quotas(&self, config: &Config) -> Quotas {
@@ -292,7 +290,7 @@ fn error(error: ScheduleError) -> TaskError {
         ScheduleError::Unavailable { .. } => {
             // The reason names a path of the user's, which a plugin may not know.
             tracing::warn!("{error}");
-            TaskError::new("unavailable", "the tasks can't be used; the host's log says why")
+            TaskError::new("unavailable", "the tasks can't be used; see the host's log")
         }
         ScheduleError::Busy => TaskError::new("busy", error.to_string()),
         ScheduleError::Sqlite(_) => TaskError::new("failed", error.to_string()),
@@ -332,7 +330,7 @@ impl TaskBook for CallTasks {
             .put(&owner, &maker, order, quotas, now)
             .map_err(|failed| refused(failed, &note))?;
         if has_replaced && !self.is_patch {
-            self.notice("It replaces the task that had this name.".to_owned());
+            self.notice("The task replaces the earlier task with this name.".to_owned());
         }
         self.tell_of_removed(&owner, &gave_way);
         change.into_iter().for_each(|change| self.notice(change));
@@ -343,7 +341,7 @@ impl TaskBook for CallTasks {
                 keys.push(counted(by_flags.len() - MAX_NAMED, "other key"));
             }
             self.notice(format!(
-                "The task goes without what flags of this command allow: {}. It may do what the configuration allows without them.",
+                "Flags of this command don't apply to the task: {}. The task may do what the configuration allows without them.",
                 keys.join(", ")
             ));
         }

@@ -53,7 +53,7 @@ pub enum AdmissionError {
     },
     /// The plugin isn't among the allowed plugins.
     #[error(
-        "`{ALLOWED}` ({place}) doesn't have it: its digest is sha256:{digest}, and {}{remedy}",
+        "`{ALLOWED}` ({place}) has no entry for it: its digest is sha256:{digest}, and {}{remedy}",
         describe_signer(.signer)
     )]
     NotAllowed {

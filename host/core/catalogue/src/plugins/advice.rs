@@ -91,8 +91,7 @@ const UNSIGNED: [&str; 4] = [
 
 /// Text of a sanitizer that can't trace its program, and the advice.
 const NO_LEAK_CHECK: &str = "leaksanitizer has encountered a fatal error";
-const NO_LEAKS: &str = "Leaks can't be searched for in the sandbox, which refuses to trace. To run the program without that: `ASAN_OPTIONS=detect_leaks=0` \
-     and `LSAN_OPTIONS=detect_leaks=0`.";
+const NO_LEAKS: &str = "The sandbox blocks tracing, so leaks can't be detected. To run the program without leak detection: `ASAN_OPTIONS=detect_leaks=0` and `LSAN_OPTIONS=detect_leaks=0`.";
 
 /// Texts that mean that a limit was reached: the text, the limit, and further texts of which the
 /// line has to have one.
@@ -374,7 +373,7 @@ impl SandboxAdvisor {
                 .then(|| format!("{shown} is granted read-only by a preset, since programs outside the sandbox run files in it."));
         }
         if self.context.credentials.iter().any(|credential| path.starts_with(credential)) {
-            return Some(format!("{shown} is a place for credentials, which no preset grants."));
+            return Some(format!("{shown} may hold credentials, so no preset grants it."));
         }
         if let Some((name, _)) =
             self.context.other_presets.iter().find(|(_, place)| path.starts_with(place))

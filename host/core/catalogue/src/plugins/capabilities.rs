@@ -93,7 +93,7 @@ pub fn grant_in_words(config: &Config, plugin: &str, capability: &str) -> Option
         Capability::Process => {
             let programs = plugin.programs.iter().map(|program| program.as_str().to_owned());
             let judged = plugin.judged_programs.then(|| "what `bash` may run".to_owned());
-            let shell = plugin.shell.then(|| "every program, by a shell".to_owned());
+            let shell = plugin.shell.then(|| "every program, through a shell".to_owned());
             join(programs.chain(judged).chain(shell))
         }
         Capability::Http => {

@@ -53,7 +53,7 @@ impl Plugins {
                 let pattern = rule.pattern.as_str();
                 if rule.exact {
                     if !pattern.starts_with('/') {
-                        let why = "with `exact = true`, the pattern has to be a whole path that begins with `/`";
+                        let why = "with `exact = true`, the pattern has to be an absolute path";
                         problems.push(wrong_pattern(config, name, index, why));
                     }
                 } else if (pattern.contains(['[', '{', '\\'])

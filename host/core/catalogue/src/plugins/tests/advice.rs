@@ -154,7 +154,7 @@ fn sandbox_failures_name_the_line_to_change() {
             "error: rustup could not choose a version of cargo to run",
             "presets = [\"git\", \"rustup\"]",
         ),
-        ("cat: /home/u/.ssh/id_ed25519: No such file or directory", "a place for credentials"),
+        ("cat: /home/u/.ssh/id_ed25519: No such file or directory", "may hold credentials"),
         (
             "error: could not lock config file /home/u/.gitconfig: Read-only file system",
             "by a preset",
