@@ -269,7 +269,7 @@ fn entries_that_need_approval_are_left_out_and_counted() {
                 assert!(found.contains(&told), "{tool}: {found}");
                 assert!(
                     found.contains(
-                        "A call that names it asks for approval. To change that, leave out `--set"
+                        "A call that names the path needs approval. To change that, leave out `--set"
                     ),
                     "{tool}: {found}"
                 );
@@ -284,7 +284,10 @@ fn entries_that_need_approval_are_left_out_and_counted() {
                 .denial
                 .clone()
                 .expect("it was denied");
-            assert!(denied.remedy.contains("A call that names it asks for approval."), "{denied}");
+            assert!(
+                denied.remedy.contains("A call that names the path needs approval."),
+                "{denied}"
+            );
             assert!(
                 scene.granted.join("top/secretdir/s.txt").exists()
                     && !scene.granted.join("other").exists(),
@@ -379,13 +382,13 @@ fn rules_that_allow_let_a_tool_do_its_work_and_nothing_beside() {
         );
         refused(
             &scene.call("write", json!({ "path": "top/new/deep/other.txt", "content": "x" })).await,
-            "that allows matches",
+            "no allow rule of",
         );
         refused(
             &scene
                 .call("copy_path", json!({ "source": "copies", "destination": "copies/b" }))
                 .await,
-            "that allows matches",
+            "no allow rule of",
         );
         assert_eq!(fs::read_dir(at("top/new/deep")).expect("it is there").count(), 1);
         assert_eq!(fs::read_dir(at("copies")).expect("it is there").count(), 1);

@@ -13,7 +13,7 @@ use crate::planted::runs_later;
 use crate::rules::{DELEGATE, DIAGNOSTICS, JOB_STOP, SEARCH_CODE};
 
 /// Why a tool that chooses commands needs no approval of its own.
-const CHOOSES_COMMANDS: &str = "each command that it chooses is decided on as one of `bash`";
+const CHOOSES_COMMANDS: &str = "each command that the tool chooses is checked as a call of `bash`";
 
 /// How much an agent may do on its own. Earlier variants allow less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,10 +123,10 @@ impl Placed<Autonomy> {
     ) -> Option<Decision> {
         let autonomy = self.value;
         let unasked = match action.tool {
-            JOB_STOP => Some("a session may stop what it started"),
+            JOB_STOP => Some("a session may stop its own jobs"),
             DIAGNOSTICS => Some(CHOOSES_COMMANDS),
             SEARCH_CODE if action.acts() => Some(CHOOSES_COMMANDS),
-            DELEGATE => Some("each call of the other agent is decided on by itself"),
+            DELEGATE => Some("each call of the sub-agent is checked on its own"),
             _ => None,
         };
         if let Some(rule) = unasked

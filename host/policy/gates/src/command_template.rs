@@ -36,10 +36,10 @@ pub enum CommandTemplateError {
         bytes: usize,
     },
     /// A word can't be passed to a command.
-    #[error("`{0}` has a character NUL")]
+    #[error("`{0}` contains a NUL character")]
     Nul(String),
     /// A brace has no counterpart.
-    #[error("`{word}` has a single `{brace}`; write `{brace}{brace}` for one")]
+    #[error("`{word}` has a single `{brace}`; write `{brace}{brace}` for the character")]
     Brace {
         /// The beginning of the word.
         word: String,
@@ -69,7 +69,7 @@ pub enum CommandTemplateError {
     Name(String),
     /// A switch has no words that it switches on.
     #[error(
-        "`{{{0}?}}` stands alone; put it into a list with the words that it switches on: [\"--all\", \"{{{0}?}}\"]"
+        "`{{{0}?}}` needs a list with the words that it switches on: [\"--all\", \"{{{0}?}}\"]"
     )]
     Switch(String),
     /// An optional part depends on no argument.
@@ -78,10 +78,10 @@ pub enum CommandTemplateError {
     )]
     Constant,
     /// An argument has two meanings.
-    #[error("`{0}` stands for one thing in one part and for something else in another")]
+    #[error("`{0}` has different meanings in different parts")]
     Ambiguous(String),
     /// A description is of no argument.
-    #[error("no part of `arguments` has `{{{0}}}`, which is described")]
+    #[error("`{{{0}}}` is described, but no part of `arguments` uses it")]
     Described(String),
 }
 
@@ -89,13 +89,13 @@ pub enum CommandTemplateError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandArgumentError {
     /// Lists have too many texts.
-    #[error("the command has more than {MAX_WORDS} words, which is the limit")]
+    #[error("the command has too many words; the limit is {MAX_WORDS}")]
     Words,
     /// The argument isn't a text.
-    #[error("`{0}` has to be a text")]
+    #[error("`{0}` has to be a string")]
     Type(String),
     /// The argument can't be a word.
-    #[error("`{0}` has a character NUL, which ends a word for a command")]
+    #[error("`{0}` contains a NUL character, which ends a word of a command")]
     Nul(String),
     /// The argument looks like an option.
     #[error("`{0}` begins with `-`, so the command would read it as an option")]
@@ -552,12 +552,12 @@ mod tests {
             (&[&["{}"]], "can't be an argument's name"),
             (&[&["{A}"]], "can't be an argument's name"),
             (&[&["--x={a...}"]], "a word of its own"),
-            (&[&["{a?}"]], "stands alone"),
+            (&[&["{a?}"]], "needs a list"),
             (&[&["a", "b"]], "never be left out"),
-            (&[&["{a}"], &["{a...}"]], "something else in another"),
+            (&[&["{a}"], &["{a...}"]], "different meanings"),
             (&[&["a\0"]], "NUL"),
             (&[&["{a:run}"]], "to `read` or to `write`"),
-            (&[&["{a}"], &["{a:read}"]], "something else in another"),
+            (&[&["{a}"], &["{a:read}"]], "different meanings"),
         ] {
             let error = template(parts).expect_err("the template is wrong");
             assert!(error.to_string().contains(reason), "{error}");

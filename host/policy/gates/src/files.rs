@@ -275,8 +275,7 @@ impl FileRules {
                     &grant.place,
                     grant.place.remedy(|| match grant.place.kind {
                         OriginKind::Default(ref table) => format!(
-                            "It is granted by default, since `allowed_paths` isn't set in [tools.file] of {}. To change it, name its parent \
-                             directory there instead.",
+                            "The directory is granted by default, since `allowed_paths` isn't set in [tools.file] of {}. To change that, name its parent directory there instead.",
                             table.file
                         ),
                         _ => format!("To change it, take {:?} out of `allowed_paths`, and grant its parent directory.", grant.path),
@@ -317,11 +316,10 @@ impl FileRules {
     fn remedy_outside(&self, path: &Path, access: Access, place: &Origin) -> Cow<'static, str> {
         let plain = without_dots(path);
         if self.grants.iter().any(|grant| plain.starts_with(&grant.path)) {
-            return "It is a link that leads out of the granted directory. To allow it, grant the directory that it leads to.".into();
+            return "The path is a link out of the granted directory. To allow it, grant the directory of its target.".into();
         }
         if self.is_own(&plain, access) {
-            return "No configuration key can change this: it is blocked whatever is granted."
-                .into();
+            return "No configuration key can change this: the path is always blocked.".into();
         }
         place.remedy(|| {
             let narrow = plain
@@ -571,8 +569,8 @@ mod tests {
                 "/work/../srv/\u{1b}\u{202e}/x",
                 "directory): { path = \"/srv/\\u001b\\U0000202E\", access = \"read\" }",
             ),
-            ("/work/link/passwd", "a link that leads out"),
-            ("/work/.toolhold/cache/../../../work/.toolhold/cache/x/y", "a link that leads out"),
+            ("/work/link/passwd", "a link out of"),
+            ("/work/.toolhold/cache/../../../work/.toolhold/cache/x/y", "a link out of"),
         ] {
             let denial = rules().explain(Refusal::Outside, Path::new(path), Access::Read);
             assert!(denial.remedy.contains(remedy), "{path}: {}", denial.remedy);

@@ -306,7 +306,7 @@ impl PathRules for ReachedPaths {
                     ),
                 });
                 let remedy = if refusal.asks {
-                    Cow::Owned(format!("A call that names it asks for approval. {remedy}"))
+                    Cow::Owned(format!("A call that names the path needs approval. {remedy}"))
                 } else {
                     remedy
                 };

@@ -439,7 +439,7 @@ pub fn undecided() -> Decision {
     Decision {
         verdict: Verdict::Deny,
         gate: Gate::Permissions,
-        rule: Cow::Borrowed("calls that no gate decides are refused"),
+        rule: Cow::Borrowed("calls that no gate decides are denied"),
         place: Cow::Borrowed("built in"),
         remedy: Cow::Borrowed("This is a bug in Toolhold; report it to its maintainers."),
     }

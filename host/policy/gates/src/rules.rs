@@ -158,7 +158,7 @@ impl RuleSet {
 
 /// The rule of a denial by a set in which no rule that allows matches.
 pub(crate) fn none_allows(table: &str) -> String {
-    format!("no rule of {table} that allows matches")
+    format!("no allow rule of {table} matches")
 }
 
 /// The remedy for such a denial: a rule that allows the tool. `more`: further lines of that rule.
@@ -192,7 +192,7 @@ impl Rule {
     /// The remedy for a denial by this rule.
     pub(crate) fn remedy(&self, table: &str) -> Cow<'static, str> {
         self.place
-            .remedy(|| format!("A rule that allows can't change that. To allow it, take this rule out of {table}, or make it match less."))
+            .remedy(|| format!("An allow rule can't override this rule. To allow the call, take this rule out of {table}, or make it match less."))
     }
 
     /// Whether it applies to paths that a call reaches without naming them. A rule that denies all

@@ -121,7 +121,7 @@ proptest! {
         }
         let after = decide(&more.policy(), &call, true);
         let is_own_rule = match place {
-            0..=1 => [Gate::Ceiling, Gate::Policy][place] == before.gate && before.rule.contains("that allow"),
+            0..=1 => [Gate::Ceiling, Gate::Policy][place] == before.gate && before.rule.contains("no allow rule"),
             4 => before.gate == Gate::Autonomy,
             // An earlier rule of the same list decides.
             5.. => before.gate == Gate::Permissions,

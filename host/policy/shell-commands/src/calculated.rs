@@ -13,7 +13,7 @@ use super::word::Word;
 
 /// The reason if an unknown text is used in arithmetic or as the name of a variable.
 pub(super) const CALCULATED: &str =
-    "it has arithmetic, or the name of a variable, that is only known when it runs";
+    "it has arithmetic, or a variable's name, that is only known at run time";
 
 /// The ways in which bash evaluates a text. All rules apply always. A test disables one at a time,
 /// to show that each is needed.

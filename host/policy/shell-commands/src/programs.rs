@@ -192,7 +192,7 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
         }
         "make" | "gmake" => {
             if arguments.iter().any(makes_evaluate) {
-                starts.unclear = Some("it lets `make` evaluate a text");
+                starts.unclear = Some("it lets `make` evaluate a string");
             }
             for pair in arguments.windows(2).filter(|pair| pair[0].text == "-f") {
                 if pair[1].text == "-" || pair[1].text.starts_with("/dev/") {
@@ -485,7 +485,7 @@ fn git(arguments: &[Word], starts: &mut Starts) {
     }
     let open = arguments[command].open;
     if open {
-        starts.unclear = Some("its `git` command is only known when it runs");
+        starts.unclear = Some("its `git` command is only known at run time");
     }
 }
 

@@ -534,7 +534,7 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
                 &["--force", "--force-with-lease", "--delete", "--mirror", "--prune"],
             );
             (forced || rest.iter().any(|word| word.text.starts_with(['+', ':'])))
-                .then_some("it overwrites what others may have")
+                .then_some("it overwrites commits that others may have")
         }
         "reset" if takes(rest, &["--hard", "--merge", "--keep"]) => Some(drops),
         "clean" if !has_option(rest, &['n'], &["--dry-run"]) => Some("it deletes untracked files"),

@@ -88,7 +88,7 @@ pub(super) fn effect(name: &str, value: &Word) -> Effect {
         _ => false,
     };
     if prompts || value.text.contains('[') && evaluates && name != "PS4" {
-        return Effect::Unclear("it sets a text that is evaluated when it is used");
+        return Effect::Unclear("it sets a string that is evaluated later");
     }
     Effect::Nothing
 }

@@ -26,7 +26,7 @@ impl Reading {
             }
             "alias" => self.expand_alias(arguments, depth),
             "hash" if arguments.iter().any(|word| has_letter(word, 'p')) => {
-                self.unclear("it makes a name stand for another program");
+                self.unclear("it defines an alias for another program");
             }
             "enable" if arguments.iter().any(|word| has_letter(word, 'f')) => {
                 self.unclear("it loads a command from a file");

@@ -39,10 +39,10 @@ const RESERVED: [&str; 18] = [
 const ELSEWHERE: &str = "it starts a shell that reads its commands from elsewhere";
 
 /// The reason if a wrapper has an unknown option.
-const WHICH: &str = "a program in it starts another program, and it is unknown which";
+const WHICH: &str = "a program in it starts an unknown program";
 
 /// The reason if an unknown text is evaluated.
-const EVALUATED: &str = "it evaluates a text that is only known when it runs";
+const EVALUATED: &str = "it evaluates a string that is only known at run time";
 
 /// A program that is started.
 #[derive(Debug)]
@@ -238,7 +238,7 @@ impl Reading {
             }
             let Some((program, arguments)) = words.split_first() else { return };
             if program.open {
-                return self.unclear("a program's name in it is only known when it runs");
+                return self.unclear("a program's name is only known at run time");
             }
             if RESERVED.contains(&program.raw.as_str()) {
                 self.unclear("it has a reserved word of the shell in place of a program");
@@ -282,7 +282,7 @@ impl Reading {
             };
             match command {
                 [] if wrapper.may_start_unnamed() => {
-                    return self.unclear("a program in it starts another program that isn't named");
+                    return self.unclear("a program in it starts a program that isn't named");
                 }
                 [] => return,
                 [option, script @ ..]
@@ -462,7 +462,7 @@ impl Reading {
             let text = word.text.as_str();
             let option = text.starts_with(['-', '+']) && text.len() > 1;
             if word.open && (is_next || !is_file(word)) {
-                return self.unclear("the script for a shell in it is only known when it runs");
+                return self.unclear("the script for a shell is only known at run time");
             }
             if text == "-" {
                 break;

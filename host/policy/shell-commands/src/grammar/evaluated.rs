@@ -193,7 +193,7 @@ impl<'t> Walk<'t> {
             more = end.map_or("", |(at, _)| &more[at + 1..]);
         }
         if more.starts_with('@') && more.contains('P') && applies(Rule::Prompt) {
-            self.unclear("it evaluates a text that is only known when it runs");
+            self.unclear("it evaluates a string that is only known at run time");
         }
         if (more.contains("$((") || more.contains("$[")) && applies(Rule::Arithmetic) {
             self.variables.add_arithmetic(

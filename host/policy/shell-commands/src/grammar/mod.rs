@@ -629,7 +629,7 @@ impl<'t> Walk<'t> {
         for child in node.children(&mut node.walk()) {
             // The value is expanded like a prompt, which can contain commands.
             if child.kind() == "P" && applies(Rule::Prompt) {
-                self.unclear("it evaluates a text that is only known when it runs");
+                self.unclear("it evaluates a string that is only known at run time");
             }
             let has_own_node = matches!(
                 child.kind(),
