@@ -515,7 +515,9 @@ fn open_questions_are_bounded_and_end_with_their_calls() {
             .expect("the host does not panic")
             .expect_err("its session has as many as it may");
         assert!(
-            of_the_same.message.contains("16 questions of this session wait"),
+            of_the_same
+                .message
+                .contains("too many open questions of this session; the limit is 16"),
             "{of_the_same:?}"
         );
         waiting.extend((16..64).map(ask));

@@ -99,12 +99,12 @@ fn always_is_offered_only_where_its_rule_would_decide() {
         &["call", "copy_path", "source=notes.txt", "destination=copy.txt"],
         "several things",
     );
-    unavailable(&["call", "delete_path", "path=notes.txt"], "with all that is in it");
+    unavailable(&["call", "delete_path", "path=notes.txt"], "with all its contents");
 
     // An untrusted file asks, whatever the user's file says.
     let project = "[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
     fs::write(cli.work().join("toolhold.toml"), project).expect("a file is written");
-    unavailable(&WRITE, "would not change it");
+    unavailable(&WRITE, "would not be enough");
     assert_eq!(fs::read_to_string(cli.work().join("toolhold.toml")).expect("it is there"), project);
     assert_eq!(fs::read_to_string(cli.root.path().join("team.toml")).expect("it is there"), "");
 }

@@ -223,7 +223,7 @@ fn call_can_wait_for_the_answer() {
     cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
     let ended = Ended::from_output(waits.wait_with_output().expect("it ends")).ends(3);
     assert!(
-        ended.stderr.contains("is gone: the same call got an answer elsewhere"),
+        ended.stderr.contains("is no longer open: another call used the answer"),
         "{}",
         ended.stderr
     );
@@ -314,7 +314,11 @@ fn at_most_64_questions_wait() {
             .expect("it is written");
     }
     let refused = cli.run(&["call", "write", "path=notes.txt", "content=more"]).ends(3);
-    assert!(refused.stderr.contains("64 questions wait already"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("too many open questions; the limit is 64"),
+        "{}",
+        refused.stderr
+    );
     assert_eq!(questions(&cli).len(), 65);
 }
 
@@ -326,13 +330,13 @@ fn answered_and_expired_questions_free_their_places() {
     };
     let fill = |letter: char| {
         (0..16).for_each(|number| {
-            assert!(ask(&format!("{letter}{number}")).contains("it waits as question"));
+            assert!(ask(&format!("{letter}{number}")).contains("then repeat the call"));
         });
     };
     fill('a');
     let refused = ask("more");
     assert!(
-        refused.contains("16 questions of this session wait already")
+        refused.contains("too many open questions of this session; the limit is 16")
             && refused.contains("`toolhold approvals`"),
         "{refused}"
     );
@@ -341,7 +345,7 @@ fn answered_and_expired_questions_free_their_places() {
         cli.run(&["approvals", "deny", question["id"].as_str().expect("it has a name")]).ends(0);
     }
     fill('b');
-    assert!(ask("more").contains("16 questions of this session wait already"));
+    assert!(ask("more").contains("too many open questions of this session; the limit is 16"));
     // They can't be answered any more.
     fs::write(cli.work().join("notes.txt"), "other").expect("a file is written");
     assert!(waiting(&cli).is_empty());
@@ -514,7 +518,8 @@ fn action_too_long_for_a_prompt_is_refused() {
     };
     let refused = call(&[]).ends(3);
     assert!(
-        refused.stderr.contains("a prompt shows at most 64") && refused.stderr.contains("--yes"),
+        refused.stderr.contains("the limit of a prompt is 64 KiB")
+            && refused.stderr.contains("--yes"),
         "{}",
         refused.stderr
     );

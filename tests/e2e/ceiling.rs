@@ -78,7 +78,7 @@ fn no_file_variable_or_option_exceeds_a_ceiling() {
     let doctor = under.run(&["doctor"], &[]).stdout;
     assert!(
         doctor.contains(
-            "ceiling.toml bounds tools.file.allowed_paths, tools.file.deny_read, tools.max_call"
+            "ceiling.toml limits tools.file.allowed_paths, tools.file.deny_read, tools.max_call"
         ),
         "{doctor}"
     );

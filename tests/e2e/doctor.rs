@@ -95,7 +95,7 @@ fn doctor_finds_a_healthy_machine_healthy() {
     let cli = Cli::new();
     let report = examined(&mut doctor(&cli));
     assert_eq!(report.0["ok"], json!(true), "{}", report.0);
-    report.expect("Kernel", "openat2", "ok", "never out of it");
+    report.expect("Kernel", "openat2", "ok", "names can't lead out of their directory");
     report.expect("Kernel", "system call filter", "ok", "enforced");
     report.expect("Engine", "compiling", "ok", "in a confined process");
     report.finding("Process sandbox", "sandbox");
@@ -103,7 +103,7 @@ fn doctor_finds_a_healthy_machine_healthy() {
     report.expect("Plugins", "file", "ok", "10 tools");
     assert_eq!(report.finding("Plugins", "shell")["found"], json!("1 tool"));
     report.expect("Plugins", "parts of code", "ok", "parts");
-    report.expect("Configuration", "file", "ok", "the defaults hold");
+    report.expect("Configuration", "file", "ok", "the defaults apply");
     // Now there is a cache from loading; code is added and removed.
     let report = examined(&mut doctor(&cli));
     report.expect("Engine", "compiled code", "ok", "mapped from it");
@@ -230,9 +230,9 @@ fn doctor_finds_a_filter_that_forbids_namespaces_and_names_the_option() {
 #[test]
 fn doctor_names_the_kernel_that_landlock_needs() {
     for (newest, state, found) in [
-        ("0", "warning", "this kernel does not have it, so mounts alone keep files"),
-        ("1", "warning", "version 1 isn't used, so mounts alone keep files"),
-        ("2", "ok", "version 2; from 6 on (Linux 6.12)"),
+        ("0", "warning", "not supported by this kernel, so only mounts protect files"),
+        ("1", "warning", "version 1 isn't used, so only mounts protect files"),
+        ("2", "ok", "only from version 6 on (Linux 6.12)"),
     ] {
         let cli = Cli::new();
         let report = examined(doctor(&cli).env(NEWEST_LANDLOCK, newest));
@@ -253,7 +253,7 @@ fn folders_that_others_write_to_are_found_and_the_fix_mends_them() {
         fs::create_dir_all(&folder).expect("a folder is made");
         set_mode(&folder, 0o777);
         let report = examined(&mut doctor(&cli));
-        let fix = report.expect("Folders", finding, "failure", "others may write")["fix"]
+        let fix = report.expect("Folders", finding, "failure", "other users can write")["fix"]
             .as_str()
             .expect("there is one")
             .to_owned();
@@ -391,7 +391,7 @@ fn doctor_names_a_cache_that_is_not_private() {
     symlink(&elsewhere, cache.join("compiled")).expect("a link is made");
     let report = examined(&mut doctor(&cli));
     report.expect("Folders", "cache of compiled code", "warning", "is a link");
-    report.expect("Engine", "compiled code", "warning", "compiled anew in each run");
+    report.expect("Engine", "compiled code", "warning", "compiled again in each run");
     assert_eq!(
         fs::read_dir(&elsewhere).expect("it is there").count(),
         0,
@@ -403,7 +403,7 @@ fn doctor_names_a_cache_that_is_not_private() {
         .expect("it is a folder");
     set_mode(&cache.join("compiled"), 0o755);
     let report = examined(&mut doctor(&cli));
-    report.expect("Folders", "cache of compiled code", "warning", "others may look into it");
+    report.expect("Folders", "cache of compiled code", "warning", "other users can read it");
     report.expect("Engine", "compiled code", "warning", "others may use it");
     assert_eq!(report.0["ok"], json!(true), "Toolhold works without a cache: {}", report.0);
 }
@@ -486,7 +486,12 @@ fn doctor_tells_an_unset_home_from_an_unusable_one() {
     let cli = Cli::new();
     let mut command = doctor(&cli);
     // The system's list of users knows it as well.
-    examined(command.env_remove("HOME")).expect("Configuration", "file", "ok", "the defaults hold");
+    examined(command.env_remove("HOME")).expect(
+        "Configuration",
+        "file",
+        "ok",
+        "the defaults apply",
+    );
     for folder in ["TOOLHOLD_CONFIG_DIR", "TOOLHOLD_DATA_DIR", "TOOLHOLD_CACHE_DIR"] {
         command.env_remove(folder);
     }
@@ -518,7 +523,7 @@ fn foreign_proc_is_found() {
     match found {
         Some(report) => {
             report.expect("Kernel", "/proc", "failure", "no directory can be granted");
-            report.expect("Kernel", "openat2", "ok", "never out of it");
+            report.expect("Kernel", "openat2", "ok", "names can't lead out of their directory");
             report.expect("Engine", "compiling", "failure", "can't be compiled");
         }
         // If mount namespaces aren't allowed, `/proc` can only be in order.

@@ -282,7 +282,7 @@ fn unknown_component_waits_for_approval_and_its_tools_ask() {
         failure(&answer, Category::PolicyBlocked, Some("denied_by_user"));
         let asked = person.asked();
         let text = asked.first().expect("it asks").to_text();
-        assert!(text.contains("no rule about paths sees which files it uses"), "{text}");
+        assert!(text.contains("path rules can't see the files that this tool uses"), "{text}");
         // The next host knows the component, and still its name.
         let host = living.host(&[]).await;
         let request = Request::new("mine__greet", json!({ "name": "you" }));

@@ -43,9 +43,9 @@ fn commands_that_a_tool_chooses_are_said_to_be_decided_on_later() {
     for (autonomy, said) in [
         (
             "ask",
-            "as a call of `bash`: unless a permission decides, it needs approval, by autonomy = \"ask\" (--set",
+            "as a call of `bash`. It needs approval unless a permission decides, by autonomy = \"ask\" (--set",
         ),
-        ("read-only", "as a call of `bash`: it is refused, by autonomy = \"read-only\" (--set"),
+        ("read-only", "as a call of `bash` and denied, by autonomy = \"read-only\" (--set"),
         ("sandboxed", "as a call of `bash`. "),
         ("full", "as a call of `bash`. "),
     ] {

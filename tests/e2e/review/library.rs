@@ -111,7 +111,7 @@ fn program_without_a_reviewer_runs_nothing_that_is_not_exempt() {
         let (host, acting) = host(&folder, &[open], None).await;
         let refused = host.call(act()).await;
         let denial = failure(&refused, Category::PolicyBlocked, None).denial.as_ref();
-        assert!(denial.expect("it is a denial").rule.contains("this program asks none"));
+        assert!(denial.expect("it is a denial").rule.contains("this program has no reviewer"));
         assert_eq!(refused.decision.as_ref().map(|it| it.gate), Some(Gate::Review));
         assert_eq!(*lock(&acting.0), 0);
         host.call(Request::new("load_skill", json!({}))).await.outcome.expect("it is exempt");

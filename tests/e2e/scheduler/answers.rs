@@ -227,8 +227,8 @@ fn nobody_is_asked_about_a_task_that_is_not_there() {
         ("schedule", r#"{"action": "pause", "name": "ghost"}"#, "there is no task \"ghost\""),
         ("cron_run", r#"{"job_id": "ghost"}"#, "there is no task \"ghost\""),
         ("cron_update", r#"{"job_id": "ghost", "patch": {"enabled": false}}"#, "there is no task"),
-        ("schedule", r#"{"action": "frob", "name": "ghost"}"#, "`frob` is no action"),
-        ("cron_add", &*add, "a person approves"),
+        ("schedule", r#"{"action": "frob", "name": "ghost"}"#, "`frob` isn't an action"),
+        ("cron_add", &*add, "only the user approves"),
     ] {
         let said = scene.fails(tool, arguments, 2);
         assert!(said.contains(why), "{arguments}: {said}");
@@ -285,7 +285,7 @@ fn task_whose_call_needs_approval_is_made_with_a_notice() {
     let scene = Scene::new("[tools]\nautonomy = \"ask\"\n");
     let task = r#"{"name": "t", "cron": "@daily", "tool": "write", "arguments": {"path": "x", "content": "x"}}"#;
     let made = scene.make("schedule_periodic", task).stdout;
-    assert!(made.contains("The call of `write` needs approval, and nobody is there"), "{made}");
+    assert!(made.contains("The call of `write` needs approval, which nobody can give"), "{made}");
     let task = r#"{"name": "u", "cron": "@daily", "tool": "read", "arguments": {"path": "x"}}"#;
     let made = scene.make("schedule_periodic", task).stdout;
     assert!(!made.contains("needs approval"), "{made}");

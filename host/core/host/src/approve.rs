@@ -96,7 +96,7 @@ impl ApprovalStep<'_> {
         let Some(reply) = reply else {
             return Err(Failure::new(
                 Category::Cancelled,
-                "the call was cancelled while a person was asked",
+                "the call was cancelled while it waited for approval",
             ));
         };
         let record = call_record(context, Some(self.decision), None, self.review);
@@ -220,7 +220,7 @@ impl ApprovalStep<'_> {
         if acted_on == self.context.subjects && now == before {
             Ok(())
         } else {
-            Err(self.not_asked("what it acts on has changed while one was asked"))
+            Err(self.not_asked("the files or paths that the call uses have changed while it waited; repeat the call"))
         }
     }
 
@@ -243,7 +243,7 @@ impl ApprovalStep<'_> {
             Err(error) => Err(HostError::Engine(error.to_string())),
         };
         if let Err(error) = counts {
-            tracing::warn!("this call is made, but the rule for the next is not written: {error}");
+            tracing::warn!("the call runs, but the rule of `always` was not written: {error}");
         }
     }
 
@@ -275,7 +275,7 @@ impl ApprovalStep<'_> {
             decision: self.shown_decision(),
             always: match self.decision.gate {
                 Gate::Review => {
-                    Always::Unavailable("no rule changes what a model denies".to_owned())
+                    Always::Unavailable("a rule can't override the denial of a model".to_owned())
                 }
                 _ => always::proposal(context, config).await,
             },
@@ -319,7 +319,7 @@ impl ApprovalStep<'_> {
     fn refused(&self, by: &str, reason: &str) -> Failure {
         let tool = &self.context.requested_tool;
         let denial = self.decision.denial(format!("call {tool}"));
-        let mut message = format!("denied by the user ({by}): this call of `{tool}` was not made");
+        let mut message = format!("denied by the user ({by}): this call of `{tool}` did not run");
         let reason = neutral_line(cut(reason.trim(), MAX_REASON));
         let suggestion = if reason.is_empty() {
             "Don't make the same call again; ask the user what to do instead."
@@ -337,6 +337,6 @@ impl ApprovalStep<'_> {
 
 /// The approvals of the session can't be read, so the call isn't approved.
 fn unreadable(error: &HostError) -> Failure {
-    Failure::new(Category::PermanentFailure, format!("earlier approvals can't be read: {error}"))
+    Failure::new(Category::PermanentFailure, format!("reading earlier approvals failed: {error}"))
         .with_code("host")
 }

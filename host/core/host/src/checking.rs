@@ -140,7 +140,7 @@ fn judged_later(host: &Host, context: &CallContext) -> Option<String> {
     }
     let tool = context.tool.as_ref()?;
     PluginCommands::for_tool(tool)?;
-    let begin = "Each command that it chooses is decided on as a call of `bash`";
+    let begin = "Each command that the tool chooses is checked as a call of `bash`";
     let catalogue = host.plugins.catalogue();
     let bash = catalogue.resolve(BASH).ok()?;
     // No rule knows this command, so its decision is the decision on any command.
@@ -153,10 +153,10 @@ fn judged_later(host: &Host, context: &CallContext) -> Option<String> {
     let Decision { verdict, gate, rule, place, .. } = decision;
     Some(match (verdict, gate) {
         (Verdict::Ask, Gate::Autonomy) => {
-            format!("{begin}: unless a permission decides, it needs approval, by {rule} ({place}).")
+            format!("{begin}. It needs approval unless a permission decides, by {rule} ({place}).")
         }
         (Verdict::Deny, Gate::Autonomy) => {
-            format!("{begin}: it is refused, by {rule} ({place}).")
+            format!("{begin} and denied, by {rule} ({place}).")
         }
         _ => format!("{begin}."),
     })

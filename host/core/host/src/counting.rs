@@ -13,8 +13,7 @@ use toolhold_policy::{
 use crate::session::{Session, SessionState};
 
 /// The remedy for a session that can't be read or written.
-const MEND: &str = "`toolhold doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or \
-    `max_actions_per_hour` bounds them.";
+const MEND: &str = "`toolhold doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or `max_actions_per_hour` is set.";
 
 /// The limits and where they stand.
 #[derive(Debug, Default)]
@@ -127,7 +126,7 @@ impl QuotaCounter {
                     Gate::Quota,
                     rule,
                     &self.quota_place,
-                    "The session has made all its calls: begin another session.".to_owned(),
+                    "The session has used all its calls: start another session.".to_owned(),
                 )
             }
             QuotaLimit::Rate { again_after } => {
@@ -160,7 +159,7 @@ impl Drop for QuotaReservation {
     fn drop(&mut self) {
         let Some(place) = self.place.take() else { return };
         if let Err(error) = self.session.change(|state| place.release(&mut counts(state))) {
-            tracing::warn!("a call that did not run stays counted: {error}");
+            tracing::warn!("a call that did not run is still counted: {error}");
         }
     }
 }

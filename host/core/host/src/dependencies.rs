@@ -13,7 +13,7 @@ use crate::governor::Rules;
 use crate::session::Session;
 
 /// The remedy for a session that can't be read.
-const MEND: &str = "`toolhold doctor` says how to fix it. Earlier calls count only if [tools.dependencies] is enabled.";
+const MEND: &str = "`toolhold doctor` says how to fix it. Earlier calls matter only if [tools.dependencies] is enabled.";
 
 /// A tool that is offered to a session.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ fn is_deadlocked(
     let listed = listed(rules, catalogue);
     let deadlocked = dependencies.deadlocked(listed.iter().map(|tool| &*tool.name), completed);
     if deadlocked {
-        tracing::warn!("[tools.dependencies]: every tool would wait for another one, so none does");
+        tracing::warn!("[tools.dependencies] is ignored: every tool would wait for another tool");
     }
     deadlocked
 }
@@ -114,6 +114,6 @@ pub(crate) fn record_completion(
         return;
     }
     if let Err(error) = session.change(|state| state.completed.insert(tool.clone())) {
-        tracing::warn!("the success of `{tool}` can't be remembered: {error}");
+        tracing::warn!("storing the success of `{tool}` failed: {error}");
     }
 }

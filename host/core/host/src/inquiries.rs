@@ -100,12 +100,12 @@ impl CallInquirer {
             Ok(InquiryAnswer::Accepted { content, .. })
                 if self.redacts && content.values().any(holds_secret) =>
             {
-                InquiryAnswer::Unanswered("the answer holds a secret".to_owned())
+                InquiryAnswer::Unanswered("the answer contains a secret".to_owned())
             }
             Ok(answer) => answer,
             Err(_) => {
                 let seconds = self.lasting.as_secs();
-                InquiryAnswer::Unanswered(format!("nobody answered for {seconds} s"))
+                InquiryAnswer::Unanswered(format!("no answer within {seconds} s"))
             }
         };
         let said = match &answer {

@@ -98,7 +98,7 @@ impl JobObserver for JobAudit {
     fn end(&self, id: &str, about: &JobAbout, end: &JobEnd, time: Duration) {
         let end = Some((end.exit_code, end.ending, time));
         if let Err(failure) = self.0.job(&JobRecord { end, ..record(id, about) }) {
-            tracing::error!(job = id, "the end of a job isn't recorded: {}", failure.message);
+            tracing::error!(job = id, "recording the end of a job failed: {}", failure.message);
         }
     }
 }
@@ -153,7 +153,7 @@ fn finish(
     if let Some(rollback) = changes.rollback_record(call, tool, session)
         && let Err(failure) = audit.rollback_now(&rollback)
     {
-        tracing::error!(call, "the undo of a job isn't recorded: {}", failure.message);
+        tracing::error!(call, "recording the undo of a job failed: {}", failure.message);
     }
     changes.notices(Some(undo))
 }

@@ -66,7 +66,9 @@ pub(crate) fn planned_call(
 ) -> Result<Option<PlannedCall>, Failure> {
     let Some(arguments) = scheduler_arguments(context) else { return Ok(None) };
     if arguments.contains_key("approved") {
-        return Err(invalid("`approved` is refused, since a person approves".to_owned()));
+        return Err(invalid(
+            "`approved` isn't a valid argument: only the user approves".to_owned(),
+        ));
     }
     let patch = arguments.get("patch").and_then(Value::as_object);
     let tables = [Some(arguments), patch];
@@ -139,13 +141,13 @@ fn check_form(form: &Map<String, Value>, zone: Option<&str>) -> Result<(), Failu
         }
         _ => {
             return Err(invalid(
-                "`schedule` has no known kind: write cron, at, after or every".to_owned(),
+                "`schedule` has an unknown kind: use cron, at, after or every".to_owned(),
             ));
         }
     };
     let when = when.ok_or_else(|| {
         let whole = if kind == "every" { ", in whole seconds" } else { "" };
-        invalid(format!("`schedule` isn't complete: write it as {{\"kind\": {example}}}{whole}"))
+        invalid(format!("`schedule` is incomplete: write it as {{\"kind\": {example}}}{whole}"))
     })?;
     When::parse(kind, &when, zone, Timestamp::now()).map_err(|error| invalid(error.to_string()))?;
     Ok(())
@@ -197,14 +199,17 @@ pub(crate) async fn check(
     })
     .await
     .map_err(|error| {
-        Failure::new(Category::PermanentFailure, format!("reading what lasts failed: {error}"))
+        Failure::new(
+            Category::PermanentFailure,
+            format!("reading the rules for tasks failed: {error}"),
+        )
     })??;
     let (decision, without) = decide_planned(&host.governor, &call, lasting.as_ref());
     let name = &tool.definition.name;
     match decision.verdict {
         Verdict::Allow => Ok(None),
         Verdict::Ask => Ok(Some(format!(
-            "The call of `{name}` needs approval, and nobody is there when the task runs: it is denied then, and waits in `toolhold approvals`. The rule: {} ({})",
+            "The call of `{name}` needs approval, which nobody can give while the task runs: the call is denied then, and waits in `toolhold approvals`. The rule: {} ({})",
             decision.rule, decision.place
         ))),
         Verdict::Deny => {
@@ -274,7 +279,7 @@ async fn check_changed(
         ("schedule", Some(action)) if !OTHERS.contains(&action) => {
             let action = neutral_line(cut(action, 100));
             let message = format!(
-                "`{action}` is no action: use run, pause, resume, list or cancel; create, add or once make a task"
+                "`{action}` isn't an action: use run, pause, resume, list or cancel; create, add or once make a task"
             );
             return Err(invalid(message));
         }

@@ -101,7 +101,7 @@ impl ReviewRules {
             settings.policies.iter().map(|policy| policy.as_str().to_owned()).collect();
         if policies.len() > MAX_POLICIES {
             return Err(HostError::Config(format!(
-                "[{TABLE}] has {} policies; the limit is {MAX_POLICIES}, those of a ceiling included",
+                "[{TABLE}] has {} policies; the limit is {MAX_POLICIES}, including those of a ceiling",
                 policies.len()
             )));
         }
@@ -132,9 +132,9 @@ impl ReviewRules {
         let millis = self.time.as_millis();
         let policies =
             if policies == 1 { "1 policy".to_owned() } else { format!("{policies} policies") };
-        let late = if self.fail_open { "runs (fail_open)" } else { "is refused" };
+        let late = if self.fail_open { "runs (fail_open)" } else { "is denied" };
         format!(
-            "the model of [providers.{}] judges it by {policies}; without an answer in {millis} ms it {late}",
+            "the model of [providers.{}] judges the call by {policies}; without an answer within {millis} ms the call {late}",
             self.provider
         )
     }
@@ -153,14 +153,14 @@ impl ReviewRules {
     fn missing(&self, has_reviewer: bool) -> Option<Decision> {
         let (rule, line) = match () {
             () if self.provider.is_empty() => (
-                "every call is to be judged by a model, and no `provider` is named",
+                "a model has to judge every call, but `provider` is missing",
                 "provider = \"NAME\"",
             ),
             () if self.policies.is_empty() => {
-                ("every call is to be judged by policies, and there are none", "policies = [\"…\"]")
+                ("a model has to judge every call, but there are no policies", "policies = [\"…\"]")
             }
             () if !has_reviewer => {
-                let rule = "every call is to be judged by a model, and this program asks none";
+                let rule = "a model has to judge every call, but this program has no reviewer";
                 let remedy = "The program that embeds Toolhold has to give its host a reviewer.";
                 return Some(self.decide(Verdict::Deny, rule, remedy.to_owned()));
             }
@@ -173,7 +173,7 @@ impl ReviewRules {
     /// The effect of a verdict on a call. Only the record has the reason.
     fn conclude(&self, verdict: ReviewVerdict, context: &CallContext) -> Review {
         let seen = format!(
-            "A person sees why with `toolhold policy explain {}`; the policies are in {}.",
+            "`toolhold policy explain {}` shows the user the reason; the policies are in {}.",
             context.id, self.table
         );
         match verdict {
@@ -181,20 +181,20 @@ impl ReviewRules {
             ReviewVerdict::Deny(reason) => Review {
                 decision: Some(self.decide(
                     self.on_deny,
-                    "a model judged the call by the policies, and denied it",
+                    "a model judged the call by the policies and denied it",
                     seen,
                 )),
                 record: format!("deny: {}", bounded(&reason)),
             },
             ReviewVerdict::Failed(why) if self.fail_open => {
                 let why = bounded(&why);
-                tracing::warn!(call = %context.id, "no model judged a call, which runs by fail_open: {why}");
+                tracing::warn!(call = %context.id, "a call runs without a model's judgement, by fail_open: {why}");
                 Review { decision: None, record: format!("error: {why} (fail_open)") }
             }
             ReviewVerdict::Failed(why) => Review {
                 decision: Some(self.decide(
                     Verdict::Deny,
-                    "calls that no model could judge are refused",
+                    "calls that no model could judge are denied",
                     seen,
                 )),
                 record: format!("error: {}", bounded(&why)),

@@ -58,18 +58,14 @@ enum ProposalError {
     NoTool,
     /// Removing a directory removes whatever is in it at that moment, and a rule can't say what
     /// that is.
-    #[error(
-        "it acts on whatever stands at that path with all that is in it, and a rule is about one thing"
-    )]
+    #[error("the call acts on a path with all its contents, and a rule covers one path")]
     WholeTree,
     /// A rule can name the URL, but not what is sent there.
-    #[error(
-        "it sends something to that URL, and a rule would allow whatever is sent there, by any method"
-    )]
+    #[error("the call sends data, and a rule would allow any data and any method for that URL")]
     Sends,
-    #[error("it begins with variables of an earlier command, and a rule would keep their values")]
+    #[error("the command uses variables of an earlier command, and a rule would keep their values")]
     Variables,
-    #[error("it acts on several things, and a rule is about one")]
+    #[error("the call acts on several things, and a rule covers one")]
     SeveralSubjects,
     /// The rule can't be written into the configuration.
     #[error(transparent)]
@@ -78,7 +74,7 @@ enum ProposalError {
     Interrupted(#[from] JoinError),
     #[error(transparent)]
     Policy(#[from] HostError),
-    #[error("a rule in {file} would not change it: {}, {}", .decision.rule, .decision.place)]
+    #[error("a rule in {file} would not be enough; this rule still applies: {}, {}", .decision.rule, .decision.place)]
     Ineffective { file: String, decision: Box<Decision> },
 }
 

@@ -59,9 +59,9 @@ pub(crate) struct QuestionSlots(Mutex<HashMap<String, usize>>);
 /// The reason why a question gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SlotError {
-    #[error("{MAX_OPEN} questions wait for an answer already")]
+    #[error("too many open questions; the limit is {MAX_OPEN}")]
     Host,
-    #[error("{MAX_OF_SESSION} questions of this session wait for an answer already")]
+    #[error("too many open questions of this session; the limit is {MAX_OF_SESSION}")]
     Session,
 }
 
@@ -120,13 +120,13 @@ mod tests {
         };
         let mut taken = of("a", MAX_OF_SESSION);
         let why = places.take("a").expect_err("it has as many as it may");
-        assert_eq!(why.to_string(), "16 questions of this session wait for an answer already");
+        assert_eq!(why.to_string(), "too many open questions of this session; the limit is 16");
         taken.pop();
         taken.extend(of("a", 1));
         taken.extend(["b", "c", "d"].into_iter().flat_map(|session| of(session, MAX_OF_SESSION)));
         assert_eq!(
             places.take("e").expect_err("all are taken").to_string(),
-            "64 questions wait for an answer already"
+            "too many open questions; the limit is 64"
         );
         drop(taken);
         assert!(places.open().is_empty());

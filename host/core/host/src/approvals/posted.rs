@@ -124,7 +124,7 @@ impl Questions {
                     Ok(there.waited_until > now)
                 }
                 _ => Err(HostError::Config(format!(
-                    "the question {} no longer waits: it was answered, taken back, or has ended",
+                    "question {} is not open: it was answered or withdrawn, or it has expired",
                     posted.id
                 ))),
             },
@@ -328,17 +328,19 @@ enum QuestionStatus {
 /// The reason why a question isn't posted.
 #[derive(Debug, thiserror::Error)]
 enum PostError {
-    #[error("{MAX_POSTED} questions wait already; {ANSWER_THEM}")]
+    #[error("too many open questions; the limit is {MAX_POSTED}: {ANSWER_THEM}")]
     Full,
-    #[error("{MAX_OF_SESSION} questions of this session wait already; {ANSWER_THEM}")]
+    #[error(
+        "too many open questions of this session; the limit is {MAX_OF_SESSION}: {ANSWER_THEM}"
+    )]
     SessionFull,
     /// The ID is that of another question.
-    #[error("a question of another call is named {0}")]
+    #[error("the ID {0} belongs to the question of another call")]
     OtherCall(String),
 }
 
 /// How a person makes room.
-const ANSWER_THEM: &str = "answer those that `toolhold approvals` lists";
+const ANSWER_THEM: &str = "run `toolhold approvals` to answer them";
 
 /// A question that takes a slot.
 struct Waiting {
@@ -348,7 +350,7 @@ struct Waiting {
 }
 
 /// The state of a question for which a call waits.
-const GONE: &str = "the same call got an answer elsewhere, was asked about anew since the file has changed, or was taken back; or it has ended";
+const GONE: &str = "another call used the answer, a new question replaced it because the file has changed, or the question was withdrawn or has expired";
 
 impl PostedQuestion {
     fn is_for(&self, question: &Question) -> bool {
@@ -389,7 +391,7 @@ impl Approver for PostingApprover {
             match self.post_and_wait(question).await {
                 Ok(reply) => reply,
                 Err(error) => Reply::Unasked(format!(
-                    "the question can't be left for `toolhold approvals`: {error}"
+                    "storing the question for `toolhold approvals` failed: {error}"
                 )),
             }
         })
@@ -422,7 +424,7 @@ impl PostingApprover {
             return Ok(reply);
         }
         if self.wait.is_zero() {
-            return Ok(left(&id, "an approval counts for the next call that is the same"));
+            return Ok(left(&id, ""));
         }
         // When this future is dropped, no call waits any more and the question is taken back.
         let mut back = WithdrawGuard { questions: &self.questions, id: Some(&id) };
@@ -432,19 +434,15 @@ impl PostingApprover {
             let reply = match self.status(question.clone()).await? {
                 QuestionStatus::Waits => continue,
                 QuestionStatus::Answered(reply) => reply,
-                QuestionStatus::Gone => Reply::Unasked(format!("question {id} is gone: {GONE}")),
+                QuestionStatus::Gone => {
+                    Reply::Unasked(format!("question {id} is no longer open: {GONE}"))
+                }
             };
             back.id = None;
             return Ok(reply);
         }
         back.id = None;
-        Ok(left(
-            &id,
-            &format!(
-                "nobody answered for {} s; an approval counts for the next call that is the same",
-                self.wait.as_secs()
-            ),
-        ))
+        Ok(left(&id, &format!("no answer within {} s; ", self.wait.as_secs())))
     }
 
     async fn status(&self, question: Question) -> Result<QuestionStatus, HostError> {
@@ -454,7 +452,7 @@ impl PostingApprover {
 }
 
 fn left(id: &str, what: &str) -> Reply {
-    Reply::Unasked(format!("it waits as question {id} for `toolhold approvals allow {id}`; {what}"))
+    Reply::Unasked(format!("{what}run `toolhold approvals allow {id}`, then repeat the call"))
 }
 
 async fn blocking<T: Send + 'static>(
@@ -462,7 +460,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, HostError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| {
-        Err(HostError::Engine(format!("a task of the host's own ended early: {error}")))
+        Err(HostError::Engine(format!("a task of the host ended early: {error}")))
     })
 }
 
@@ -542,7 +540,9 @@ mod tests {
         assert!((0..MAX_OF_SESSION).all(|number| post(number, "greedy").is_ok()));
         let refused = post(MAX_OF_SESSION, "greedy").expect_err("it has as many as it may");
         assert!(
-            refused.to_string().contains("16 questions of this session wait already"),
+            refused
+                .to_string()
+                .contains("too many open questions of this session; the limit is 16"),
             "{refused}"
         );
         post(MAX_OF_SESSION, "other").expect("another session has places of its own");

@@ -138,7 +138,7 @@ impl Question {
             arguments + attached + self.preview.as_ref().map_or(0, |preview| preview.diff.len());
         (shown > MAX_SHOWN).then(|| {
             format!(
-                "the action takes {} KiB to show, and a prompt shows at most {}",
+                "the action is {} KiB; the limit of a prompt is {} KiB",
                 shown / 1024 + 1,
                 MAX_SHOWN / 1024
             )

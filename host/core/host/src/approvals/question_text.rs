@@ -86,7 +86,7 @@ impl Question {
         }
         if let Some(preview) = &self.preview {
             if preview.diff.is_empty() {
-                words.field("change", "none: the file holds exactly this already");
+                words.field("change", "none: the file has this content already");
             } else {
                 words.block("change", &preview.diff, |line| match line.as_bytes().first()? {
                     b'+' => Some(Mark::Added),
@@ -98,13 +98,13 @@ impl Question {
         }
         if self.foreign {
             let seen = if self.subjects.is_empty() {
-                "no rule about paths sees which files it uses"
+                "path rules can't see the files that this tool uses"
             } else {
-                "no rule about paths sees which other files it uses"
+                "path rules can't see the other files that this tool uses"
             };
             words.field(
                 "not checked",
-                &format!("{seen}; it reaches all that its plugin was granted"),
+                &format!("{seen}; the tool can use everything that its plugin was granted"),
             );
         }
         words.field(
@@ -119,7 +119,7 @@ impl Question {
             words.field(
                 "for the session",
                 &format!(
-                    "an approval holds for whatever else {} asks of there",
+                    "`session` also allows later requests of {} to this host",
                     neutral_line(&self.tool)
                 ),
             );
@@ -136,7 +136,7 @@ impl Question {
                 words.block(&label, &proposal.text(), |_| None);
             }
             Always::Unavailable(reason) => {
-                words.field("always", &format!("can't be said: {}", neutral_line(reason)));
+                words.field("always", &format!("not available: {}", neutral_line(reason)));
             }
         }
         words.text
@@ -309,8 +309,8 @@ mod tests {
         assert_eq!(
             question.to_text(),
             "write needs approval (file)\n  command: \"cd x && git push --force; rm -rf \\\"$D\\\" > log\\u001b; $X\"\n  it runs:\n  \
-             │ low    cd x\n  │ medium git push --force (needs the network, it overwrites what others may have)\n  \
-             │ high   rm -rf \"$D\" (it deletes files)\n  │ medium > log\u{fffd}\n  │        and something unknown: a program's name in it is only known when it runs\n  \
+             │ low    cd x\n  │ medium git push --force (needs the network, it overwrites commits that others may have)\n  \
+             │ high   rm -rf \"$D\" (it deletes files)\n  │ medium > log\u{fffd}\n  │        and something unknown: a program's name is only known at run time\n  \
              why: a rule, a place\n"
         );
     }
@@ -337,7 +337,7 @@ mod tests {
         );
         assert!(
             words.ends_with(
-                "  for the session: an approval holds for whatever else write asks of there\n"
+                "  for the session: `session` also allows later requests of write to this host\n"
             ),
             "{words}"
         );
@@ -383,7 +383,7 @@ mod tests {
         }
         assert_eq!(
             question().always_to_text_with(&|_, text| text.to_owned()),
-            "  always: can't be said: no\n"
+            "  always: not available: no\n"
         );
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let recording = if loaded.values.audit.enabled {
         Finding::ok(
             "calls are recorded",
-            if loaded.values.audit.durable { "yes, and on the disk at once" } else { "yes" },
+            if loaded.values.audit.durable { "yes, each flushed to disk" } else { "yes" },
         )
     } else {
         let found = format!("no: `enabled` is false ({})", loaded.place("audit.enabled"));
@@ -32,31 +32,31 @@ fn log(folders: &Folders) -> Finding {
             return Finding::failure(
                 name,
                 error.to_string(),
-                "fix that, or move the folder away to begin a new log",
+                "fix this, or move the folder away to start a new log",
             );
         }
     };
     let path = trail.path().display().to_string();
     if let Err(error) = trail.check_writable() {
         let fix = format!(
-            "make {path} and what is in it yours alone (`chmod -R go-rwx {}`), on a file system that can be written to",
+            "make {path} private (`chmod -R go-rwx {}`), on a writable file system",
             shell_word(&path)
         );
-        return Finding::failure(name, format!("calls can't be recorded: {error}"), fix);
+        return Finding::failure(name, format!("the log isn't writable: {error}"), fix);
     }
     // An invalid file is among the problems.
     let head = trail.head().ok().flatten();
     match trail.verify_newest() {
-        Err(error) => Finding::failure(name, error.to_string(), "check its disk"),
+        Err(error) => Finding::failure(name, error.to_string(), "check the disk of the log"),
         Ok(found) if found.holds() && head.is_none() => {
-            Finding::ok(name, format!("{path}: nothing is recorded yet"))
+            Finding::ok(name, format!("{path}: the log is empty"))
         }
         Ok(found) if found.holds() => {
             let records = head.map_or(0, |head| head.seq);
             Finding::ok(
                 name,
                 format!(
-                    "{path}: {}, {}; the newest file holds",
+                    "{path}: {}, {}; the newest file is unchanged",
                     counted(records, "record"),
                     size(trail.bytes())
                 ),
@@ -69,8 +69,8 @@ fn log(folders: &Folders) -> Finding {
                 .map_or_else(String::new, |problem| format!("{}: {}", problem.file, problem.found));
             Finding::failure(
                 name,
-                format!("{path} is not what was written. {first}"),
-                "`toolhold audit verify` names the places; move the folder elsewhere to begin a new log",
+                format!("{path} was changed or is damaged. {first}"),
+                "`toolhold audit verify` lists the problems; move the folder away to start a new log",
             )
         }
     }

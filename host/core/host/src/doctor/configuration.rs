@@ -45,7 +45,7 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
             let file = match &loaded.file {
                 Some(file) => format!("{} was read", file.display()),
                 None => {
-                    format!("there is no {}: the defaults hold", folders.config_file().display())
+                    format!("there is no {}: the defaults apply", folders.config_file().display())
                 }
             };
             let ceilings =
@@ -60,8 +60,11 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
         Err(Problems(problems)) => (None, problems.iter().map(problem).collect()),
     };
     let variables = counting(inputs);
-    let told =
-        if variables.is_empty() { "none sets a key".to_owned() } else { variables.join(", ") };
+    let told = if variables.is_empty() {
+        "no variable sets a key".to_owned()
+    } else {
+        variables.join(", ")
+    };
     found.push(Finding::ok("variables", told));
     let is_right = loaded.is_some();
     (Read { folders: Some(folders), loaded: loaded.unwrap_or_default(), is_right }, found)
@@ -89,14 +92,14 @@ fn place_warning(problem: &config::Problem, fix: &str) -> Finding {
 /// The level of autonomy, and why commands ask if they otherwise wouldn't.
 fn autonomy(loaded: &Config) -> Finding {
     let Ok(policy) = loaded.policy() else {
-        return Finding::ok("autonomy", "unknown, because a rule is wrong");
+        return Finding::ok("autonomy", "unknown: a rule is invalid");
     };
     let level = policy.autonomy.value.as_str();
     let place = &policy.autonomy.place.text;
     match policy.containment.commands {
         Some(missing) if policy.autonomy.value == Autonomy::Sandboxed => Finding::warning(
             "autonomy",
-            format!("\"{level}\" ({place}); but commands ask, because of `{missing}`"),
+            format!("\"{level}\" ({place}); but commands need approval, because of `{missing}`"),
             format!(
                 "take `{missing}` out of {}; or set `autonomy = \"ask\"` in {}",
                 loaded.own_file(),
@@ -109,21 +112,20 @@ fn autonomy(loaded: &Config) -> Finding {
 
 fn bounds(ceiling: &config::Ceiling) -> String {
     let keys: Vec<&str> = ceiling.taken.iter().map(|taken| taken.key.as_str()).collect();
-    let taken = if keys.is_empty() { "no key that you set".to_owned() } else { keys.join(", ") };
-    format!("{} bounds {taken}", ceiling.path.display())
+    let taken = if keys.is_empty() { "none of your keys".to_owned() } else { keys.join(", ") };
+    format!("{} limits {taken}", ceiling.path.display())
 }
 
 fn problem(problem: &config::Problem) -> Finding {
     let fix = match &problem.source {
         Source::File { path, line } => format!(
-            "change line {line} of {}; `toolhold config schema` tells what a key takes",
+            "change line {line} of {}; `toolhold config schema` shows the valid values",
             path.display()
         ),
-        Source::Path(path) => format!(
-            "see to {}: what is wrong is said of the file itself, not of a line",
-            path.display()
-        ),
-        Source::Variable(name) => format!("unset {name}, or give it a value that fits"),
+        Source::Path(path) => {
+            format!("check {}: the problem is the file itself, not a line of it", path.display())
+        }
+        Source::Variable(name) => format!("unset {name}, or set it to a valid value"),
         Source::Flag(flag) => format!("remove {flag}, or fix it"),
         Source::TaskBounds => "make the task anew".to_owned(),
         Source::Default => "see docs/configuration.md".to_owned(),

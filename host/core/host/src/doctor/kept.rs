@@ -36,7 +36,7 @@ fn tasks(folders: &Folders, loaded: &Config) -> Finding {
     let looked = schedule.tasks(None).and_then(|tasks| Ok((tasks, schedule.runner()?)));
     let (tasks, runner) = match looked {
         Ok(looked) => looked,
-        Err(error) => return Finding::failure(name, error.to_string(), "do what it says"),
+        Err(error) => return Finding::failure(name, error.to_string(), "follow the error message"),
     };
     let waiting = tasks.iter().filter(|task| task.is_waiting()).count();
     match runner {
@@ -47,7 +47,7 @@ fn tasks(folders: &Folders, loaded: &Config) -> Finding {
         None if waiting == 0 => Finding::ok(name, "0 waiting"),
         None => Finding::warning(
             name,
-            format!("{waiting} waiting, and no process runs them"),
+            format!("{waiting} waiting, but no process runs tasks"),
             "toolhold tasks daemon, or toolhold tasks daemon --install, or toolhold serve",
         ),
     }
@@ -65,6 +65,6 @@ fn finding(
         Ok((_, wrong)) => wrong,
         Err(error) => vec![error],
     };
-    let fix = "fix the named file, or remove it to begin anew: its content is lost then";
+    let fix = "fix the named file, or remove it to start again without its content";
     wrong.iter().map(|error| Finding::failure(name, error.to_string(), fix)).collect()
 }

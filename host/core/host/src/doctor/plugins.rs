@@ -23,7 +23,7 @@ pub(super) async fn findings(
     if !read.is_right {
         return vec![Finding::warning(
             "loading",
-            "not tried with a configuration that is wrong",
+            "not tried: the configuration is invalid",
             "fix the configuration first",
         )];
     }
@@ -44,8 +44,8 @@ pub(super) async fn findings(
         }
         Ok(Err(error)) => vec![Finding::failure(
             "loading",
-            format!("it broke: {error}"),
-            "report it: this is a fault of Toolhold's",
+            format!("the check crashed: {error}"),
+            "report this bug of Toolhold",
         )],
         Err(_) => vec![late(patience)],
     }
@@ -96,11 +96,11 @@ fn parts(info: &PluginInfo) -> Option<Finding> {
     let folders: Vec<String> =
         of_files.folders().iter().map(|folder| folder.display().to_string()).collect();
     let fix = match &info.origin {
-        Origin::BuiltIn => "install Toolhold from one of its packages, which have the parts; from its sources, `cargo xtask plugins` builds them".to_owned(),
+        Origin::BuiltIn => "install Toolhold from a package, which contains the parts, or build them from source with `cargo xtask plugins`".to_owned(),
         Origin::File(_) => format!("put the parts of the same build into {}", folders.join(" or ")),
     };
     if manifest.parts.is_empty() {
-        let found = "none, since it was built without them, so no language is parsed";
+        let found = "none: the plugin was built without parts, so it can't parse any language";
         return match info.origin {
             Origin::BuiltIn => Some(Finding::warning(name, found, fix)),
             Origin::File(_) => None,
@@ -111,27 +111,27 @@ fn parts(info: &PluginInfo) -> Option<Finding> {
         return Some(Finding::ok(name, counted(manifest.parts.len(), "part")));
     }
     let found = format!(
-        "missing, or of another build: {}; looked in {}",
+        "missing, or from another build: {}; searched in {}",
         missing.join(", "),
         folders.join(" and ")
     );
     Some(Finding::warning(name, found, fix))
 }
 
-const NAMES: &str = "write the name as `toolhold tools` and `toolhold plugin list` have it, or take it out: what names nothing protects nothing";
+const NAMES: &str = "write the name as `toolhold tools` or `toolhold plugin list` shows it, or remove it: a rule with an unknown name protects nothing";
 
 /// The remedy for a plugin that doesn't load. `file`: the user's own.
 fn look(component: &Path, file: &ConfigFile) -> String {
     let component = shell_word(&component.display().to_string());
     format!(
-        "`toolhold plugin inspect {component}` shows what it is; to do without it, take its table out of {file}, or its file away"
+        "`toolhold plugin inspect {component}` shows details; to remove the plugin, delete its table in {file}, or its file"
     )
 }
 
 fn fix(error: &HostError, file: &ConfigFile) -> String {
     match error {
         HostError::Config(_) => {
-            "change what the message names; `toolhold config show` tells where each value comes from"
+            "change the value in the message; `toolhold config show` shows where each value comes from"
                 .to_owned()
         }
         HostError::Load { plugin, .. } => look(Path::new(plugin), file),

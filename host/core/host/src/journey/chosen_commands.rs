@@ -133,7 +133,7 @@ async fn judge_command(
 ) -> Result<JudgedCommand, Failure> {
     chosen.count += 1;
     if chosen.count > MAX_CHOSEN {
-        let message = format!("the call has chosen {MAX_CHOSEN} commands, which is the limit");
+        let message = format!("the call has chosen too many commands; the limit is {MAX_CHOSEN}");
         return Err(Failure::new(Category::PermanentFailure, message).with_code("limit"));
     }
     if let Some(denied) = &chosen.denied {

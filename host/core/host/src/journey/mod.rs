@@ -188,6 +188,6 @@ impl Journey<'_> {
 fn remember_untrusted(session: &Session) {
     if let Err(error) = session.mark_untrusted() {
         // A call that can't read the state later assumes the worst.
-        tracing::warn!("the session's state can't be written: {error}");
+        tracing::warn!("writing the session's state failed: {error}");
     }
 }

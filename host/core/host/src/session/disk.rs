@@ -110,7 +110,7 @@ impl DiskSession {
         }
         let path = self.folder.join(&self.file);
         Err(HostError::Config(format!(
-            "{} is the file of another session; remove it to begin anew",
+            "{} is the file of another session; remove the file to start again",
             path.display()
         )))
     }

@@ -224,9 +224,9 @@ impl CallChanges {
         let (path, why) = self.refused.as_ref()?;
         let path = neutral_line(&path.to_string_lossy());
         let undone = match &self.undone {
-            Some(Err(error)) => format!("What it changed before could not be undone: {error}"),
-            Some(Ok(_)) => "What it changed before was undone".to_owned(),
-            None => "It changed nothing before".to_owned(),
+            Some(Err(error)) => format!("Undoing its earlier changes failed: {error}"),
+            Some(Ok(_)) => "Its earlier changes were undone".to_owned(),
+            None => "The call had changed nothing before".to_owned(),
         };
         Some(format!("the old state of {path} can't be saved: {why}. {undone}"))
     }
@@ -283,7 +283,7 @@ impl CallChanges {
                 more => format!(" and {more} more"),
             };
             notices.push(format!(
-                "Look at this before you go on: the command wrote {}{more}, which other programs run or obey later, outside of the sandbox.",
+                "Check this before you continue: the command wrote {}{more}, which other programs run or obey later, outside the sandbox.",
                 neutral_line(&first.to_string_lossy())
             ));
         }

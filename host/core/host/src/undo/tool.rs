@@ -18,9 +18,7 @@ use super::{record, store};
 const NAME: &str = "undo";
 
 const DESCRIPTION: &str = "\
-    Restores the files that an earlier call of this session changed, as they were before it: the newest call that is not undone yet and \
-    changed more than the times of files, or the one with the given id. A later change of the same file stays if the two don't touch; otherwise the file is left as it is. The answer names each path \
-    that could not be restored, and why; all others are restored.";
+    Restores the files that an earlier call of this session changed. By default, it undoes the latest call that changed files and is not undone yet; changes of timestamps alone are skipped. A later change of the same file is kept if the two don't overlap; otherwise the file is left as it is. The answer names each path that could not be restored, and why; all other paths are restored.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,9 +51,8 @@ impl UndoTool {
         front_end: &str,
         jobs: Arc<Jobs>,
     ) -> Self {
-        let call = "The id of the call to undo. Default: the newest call that is not undone and changed more than the times of files.";
-        let turn =
-            "Whether all calls of the same turn are undone, the newest first. Default: false.";
+        let call = "The id of the call to undo. Default: the latest call that changed files and is not undone; changes of timestamps alone are skipped.";
+        let turn = "Whether to undo all calls of the same turn, the latest first. Default: false.";
         let schema = json!({
             "type": "object",
             "properties": {
@@ -114,7 +111,7 @@ impl Shared {
                     "no changes of the call {:?} are saved in this session",
                     toolhold_contract::text::cut(id, 64)
                 ),
-                None => "no call of this session changed files, beside their times, and is not undone yet".to_owned(),
+                None => "no call of this session is left to undo; changes of timestamps alone are skipped".to_owned(),
             };
             return Err(Failure::new(Category::PermanentFailure, message).with_code("not-found"));
         };

@@ -29,7 +29,7 @@ fn pool(examined: &EngineExamination, table: &OwnTable) -> Finding {
     match &examined.no_pool {
         Some(reason) => Finding::warning(
             name,
-            format!("none, so calls start slower: {reason}"),
+            format!("not available, so calls start slower: {reason}"),
             address_space_fix(table),
         ),
         None => {
@@ -53,9 +53,9 @@ fn address_space_fix(table: &OwnTable) -> String {
 
 fn teardown(examined: &EngineExamination) -> Finding {
     let found = if examined.finds_touched_memory {
-        "quick: the kernel tells what a call touched (PAGEMAP_SCAN)"
+        "fast: the kernel reports the memory that a call touched (PAGEMAP_SCAN)"
     } else {
-        "plain: PAGEMAP_SCAN comes with Linux 6.7"
+        "slow: PAGEMAP_SCAN needs Linux 6.7"
     };
     Finding::ok("clearing up", found)
 }
@@ -63,19 +63,16 @@ fn teardown(examined: &EngineExamination) -> Finding {
 fn processor(examined: &EngineExamination) -> Finding {
     let name = "processor";
     if examined.missing_features.is_empty() {
-        return Finding::ok(
-            name,
-            format!("{}; code that was compiled ahead fits", std::env::consts::ARCH),
-        );
+        return Finding::ok(name, format!("{}; runs the precompiled code", std::env::consts::ARCH));
     }
     let found = format!(
-        "it lacks {}, so built-in plugins have to be compiled",
+        "the processor lacks {}, so built-in plugins have to be compiled",
         examined.missing_features.join(", ")
     );
     Finding::warning(
         name,
         found,
-        "a processor, or a virtual machine's model of one, of x86-64-v2 (`-cpu host`)",
+        "a processor with x86-64-v2; in a virtual machine, such a model (`-cpu host`)",
     )
 }
 
@@ -86,8 +83,8 @@ fn ahead(examined: &EngineExamination) -> impl Iterator<Item = Finding> {
             Ok(()) => Finding::ok(name, "compiled ahead"),
             Err(reason) => Finding::warning(
                 name,
-                format!("compiled at its first use: {reason}"),
-                "cargo xtask plugins, and build again",
+                format!("compiled at the first use: {reason}"),
+                "run `cargo xtask plugins`, and build again",
             ),
         }
     })
@@ -101,7 +98,7 @@ fn helper(examined: &EngineExamination) -> Finding {
             format!("a component in a confined process, in {} ms", time.as_millis()),
         ),
         Err(reason) => {
-            let fix = "see the checks of the kernel and the limits above; the helper is this program, started again";
+            let fix = "see the checks of the kernel and the limits above";
             Finding::failure(
                 name,
                 format!("plugins that are not built in can't be compiled: {reason}"),
@@ -114,10 +111,10 @@ fn helper(examined: &EngineExamination) -> Finding {
 fn check_cache(examined: &EngineExamination) -> Option<Finding> {
     let name = "compiled code";
     Some(match examined.cached.as_ref()? {
-        Ok(()) => Finding::ok(name, "kept in the cache, and mapped from it"),
+        Ok(()) => Finding::ok(name, "stored in the cache and mapped from there"),
         Err(reason) => {
-            let fix = "make the cache a folder of your own, mode 700, on a local disk without noexec, or name one in TOOLHOLD_CACHE_DIR";
-            Finding::warning(name, format!("compiled anew in each run: {reason}"), fix)
+            let fix = "the cache needs a folder of your own, mode 700, on a local disk without noexec: fix it, or set TOOLHOLD_CACHE_DIR";
+            Finding::warning(name, format!("compiled again in each run: {reason}"), fix)
         }
     })
 }

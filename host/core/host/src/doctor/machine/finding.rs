@@ -103,8 +103,8 @@ pub async fn within_or<T: Send + 'static>(
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(Finding::failure(
             "this check",
-            format!("it broke: {error}"),
-            "report it: this is a fault of Toolhold's",
+            format!("the check crashed: {error}"),
+            "report this bug of Toolhold",
         )),
         Err(_) => Err(late(patience)),
     }
@@ -120,7 +120,7 @@ pub fn late(patience: Duration) -> Finding {
     Finding::failure(
         "this check",
         found,
-        "see whether one of Toolhold's folders, or of the granted ones, lies on a server that does not answer",
+        "check whether a folder of Toolhold, or a granted one, is on a server that does not answer",
     )
 }
 

@@ -78,19 +78,19 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
             Err(error) => worse(
                 name,
                 purpose,
-                format!("{shown} is a link to nowhere: {error}"),
+                format!("{shown} is a broken link: {error}"),
                 format!("rm {0} && mkdir -m 700 {0}", quoted(path)),
             ),
         },
         Ok(Folder::Missing { writable: true, .. }) => {
-            Finding::ok(name, format!("{shown}: not there yet"))
+            Finding::ok(name, format!("{shown}: doesn't exist yet"))
         }
         Ok(Folder::Missing { above, .. }) if purpose == Purpose::Config => Finding::ok(
             name,
-            format!("{shown}: not there, and {} takes nothing new", above.display()),
+            format!("{shown}: doesn't exist, and {} isn't writable", above.display()),
         ),
         Ok(Folder::Missing { above, .. }) => {
-            let found = format!("{shown} is missing, and can't be created in {}", above.display());
+            let found = format!("{shown} doesn't exist, and {} isn't writable", above.display());
             Finding::warning(
                 name,
                 found,
@@ -105,7 +105,7 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
 fn worse(name: &str, purpose: Purpose, found: String, fix: String) -> Finding {
     match purpose {
         Purpose::Cache => {
-            Finding::warning(name, format!("{found}; what is compiled is not kept"), fix)
+            Finding::warning(name, format!("{found}; compiled code is not stored"), fix)
         }
         _ => Finding::failure(name, found, fix),
     }
@@ -131,14 +131,14 @@ fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &FolderSt
         return worse(
             name,
             purpose,
-            format!("{shown}: others may write to it (mode {mode:o})"),
+            format!("{shown}: other users can write to it (mode {mode:o})"),
             format!("chmod 700 {quoted}"),
         );
     }
     let private = purpose == Purpose::Config || mode & 0o077 == 0;
     if !private {
         // The parent of the code folder need not be private.
-        let found = format!("{shown}: others may look into it (mode {mode:o})");
+        let found = format!("{shown}: other users can read it (mode {mode:o})");
         let outer = purpose == Purpose::Cache && !path.ends_with("compiled");
         return if outer {
             on(name, path, purpose, there)
@@ -156,7 +156,7 @@ fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Findin
     let mode = there.mode;
     let local = match purpose {
         Purpose::Cache => {
-            "TOOLHOLD_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk, which code may be mapped from)"
+            "TOOLHOLD_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk without noexec)"
         }
         _ => "TOOLHOLD_DATA_DIR=… (a folder of your own on a local disk)",
     };
@@ -174,23 +174,23 @@ fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Findin
         }
         Purpose::Data if below.free < NO_SPACE => {
             let found = format!(
-                "{shown}: only {} free; calls that act can't be recorded, and are refused",
+                "{shown}: only {} free; calls that act can't be recorded and are denied",
                 size(below.free)
             );
-            return Finding::failure(name, found, "make room on that disk");
+            return Finding::failure(name, found, "free space on that disk");
         }
         _ if below.free < LITTLE_SPACE => {
             return Finding::warning(
                 name,
                 format!("{shown}: only {} free", size(below.free)),
-                "make room on that disk",
+                "free space on that disk",
             );
         }
         _ => {
             if let Some(network) = below.network {
                 return Finding::warning(
                     name,
-                    format!("{shown}: lies on {network}, which other machines write to"),
+                    format!("{shown}: is on {network}, where other machines can write"),
                     local,
                 );
             }

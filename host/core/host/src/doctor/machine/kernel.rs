@@ -20,11 +20,7 @@ pub fn findings() -> Vec<Finding> {
 fn version() -> Finding {
     let name = "version";
     let Some(release) = machine::release() else {
-        return Finding::warning(
-            name,
-            "not known: /proc is not mounted",
-            "mount -t proc proc /proc",
-        );
+        return Finding::warning(name, "unknown: /proc is not mounted", "mount -t proc proc /proc");
     };
     match machine::version(&release) {
         Some(version) if version < OLDEST => {
@@ -40,16 +36,14 @@ fn proc() -> Finding {
     if machine::proc_works() {
         return Finding::ok(name, "mounted, and the kernel's own");
     }
-    let found = "not mounted, or not the kernel's: nothing tells where a file really lies, so no directory can be granted";
+    let found = "not mounted, or not the kernel's own: real paths are unknown, so no directory can be granted";
     Finding::failure(name, found, "mount -t proc proc /proc")
 }
 
 fn resolving() -> Finding {
     let name = "openat2";
     match machine::resolving_works() {
-        Ok(()) => {
-            Finding::ok(name, "names are resolved below their directory, and never out of it")
-        }
+        Ok(()) => Finding::ok(name, "names can't lead out of their directory"),
         Err(error) => {
             let fix = "Linux 5.6 or later; in a container, a runtime whose seccomp profile allows openat2";
             Finding::failure(name, format!("names can't be resolved safely: {error}"), fix)
@@ -71,17 +65,18 @@ fn filter() -> Finding {
 fn watching() -> Finding {
     let name = "watching files";
     if let Err(error) = machine::watching_works() {
-        let found = format!("no watcher can be made, so changed plugins are not noticed: {error}");
+        let found = format!("changed plugins are not noticed: creating a watcher failed: {error}");
         return Finding::warning(name, found, "sysctl fs.inotify.max_user_instances=1024");
     }
     match machine::watch_limits() {
         Some(limits) if limits.instances < FEW_WATCHERS => {
-            let found = format!("at most {} watchers for all programs of a user", limits.instances);
+            let found =
+                format!("too few watchers: {} for all programs of a user", limits.instances);
             Finding::warning(name, found, "sysctl fs.inotify.max_user_instances=1024")
         }
         Some(limits) if limits.watches < FEW_WATCHES => {
             let found =
-                format!("at most {} watched folders for all programs of a user", limits.watches);
+                format!("too few watched folders: {} for all programs of a user", limits.watches);
             Finding::warning(name, found, "sysctl fs.inotify.max_user_watches=524288")
         }
         Some(limits) => {

@@ -31,11 +31,13 @@ fn files(bound: Option<u64>) -> Finding {
     let fix = "ulimit -n 4096 (for a service: LimitNOFILE=4096)";
     match bound {
         Some(few) if few < FEWEST_FILES => {
-            Finding::failure(name, format!("{few}: so few that searches leave files out"), fix)
+            Finding::failure(name, format!("{few}: too few, so searches leave files out"), fix)
         }
-        Some(few) if few < FEW_FILES => {
-            Finding::warning(name, format!("{few}: few for concurrent calls and searches"), fix)
-        }
+        Some(few) if few < FEW_FILES => Finding::warning(
+            name,
+            format!("{few}: may be too few for concurrent calls and searches"),
+            fix,
+        ),
         bound => Finding::ok(name, describe(bound)),
     }
 }
@@ -45,7 +47,11 @@ fn processes(bound: Option<u64>) -> Finding {
     match bound {
         Some(few) if few < FEW_PROCESSES => {
             let fix = "ulimit -u 4096 (for a service: LimitNPROC=4096)";
-            Finding::warning(name, format!("{few}, threads counted: few for concurrent calls"), fix)
+            Finding::warning(
+                name,
+                format!("{few}, including threads: may be too few for concurrent calls"),
+                fix,
+            )
         }
         bound => Finding::ok(name, describe(bound)),
     }
@@ -63,7 +69,7 @@ fn stack(bound: Option<u64>) -> Finding {
 fn memory(loaded: &Config) -> Finding {
     let name = "memory";
     let Some((there, says)) = machine::memory() else {
-        return Finding::ok(name, "not known: /proc is not mounted");
+        return Finding::ok(name, "unknown: /proc is not mounted");
     };
     let (calls, each) =
         (runtime_config(loaded, None, None).places() as u64, most_memory(loaded) as u64);

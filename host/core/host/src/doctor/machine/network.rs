@@ -22,11 +22,11 @@ pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
         let called = format!("secret {name}");
         match examine(&loaded.source_of(&key, &secret, folders, &directory)) {
             Ok(None) => Finding::ok(called, "its source exists"),
-            Ok(Some(exposed)) => Finding::warning(called, exposed, "make it private"),
+            Ok(Some(exposed)) => Finding::warning(called, exposed, "make the file private"),
             Err(error) => Finding::warning(
                 called,
                 error.to_string(),
-                format!("create it, or change [{key}]; requests that need it fail"),
+                format!("create the secret, or change [{key}]; requests that need it fail"),
             ),
         }
     }));
@@ -47,7 +47,7 @@ fn proxy(loaded: &Config) -> Finding {
         // The address may contain a password.
         Some((from, url)) if url.contains("://") && !url.starts_with("http://") => {
             let fix = format!(
-                "set `proxy` in {} to an address that begins with http://, or to \"\" for none",
+                "set `proxy` in {} to an http:// address, or to \"\" for no proxy",
                 loaded.own_table("network")
             );
             Finding::warning(

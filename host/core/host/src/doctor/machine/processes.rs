@@ -41,7 +41,7 @@ enum TrialError {
 /// Every part of the sandbox.
 pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     let Some(helper) = helper.or_else(own_helper) else {
-        let found = "not tried: this program can't confine itself, so it starts no processes";
+        let found = "not tried: this program has no sandbox helper, so it starts no processes";
         return vec![Finding::warning(
             "sandbox",
             found,
@@ -89,11 +89,11 @@ pub fn configured(loaded: &Config) -> Vec<Finding> {
         SandboxMode::Strict => Vec::new(),
         SandboxMode::BestEffort => vec![Finding::warning(
             "commands",
-            "they start with what this machine gives of the sandbox",
+            "commands start with the parts of the sandbox that this machine supports",
             remedy,
         )],
         SandboxMode::Off => {
-            let found = "they have your rights, your files and the network, whatever else [tools.shell] says: `sandbox = \"off\"`";
+            let found = "commands run without a sandbox, with your rights, your files and the network: `sandbox = \"off\"`";
             vec![Finding::warning("commands", found, remedy)]
         }
     }
@@ -153,11 +153,11 @@ fn check_sandbox(state: &Result<Duration, TrialError>, table: &OwnTable) -> Find
         }
         Err(reason) => {
             let fix = format!(
-                "what the findings below say, or, to go without: `sandbox = \"best-effort\"` in {table}"
+                "fix the findings below, or accept a weaker sandbox: `sandbox = \"best-effort\"` in {table}"
             );
             Finding::warning(
                 name,
-                format!("not all of it can be had, so no command starts: {reason}"),
+                format!("not all parts are available, so no command starts: {reason}"),
                 fix,
             )
         }
@@ -171,7 +171,7 @@ fn namespaces(missing: Option<&str>) -> Finding {
     let Some(reason) = missing else {
         return Finding::ok(
             name,
-            "users, mounts, processes and network of their own, and a view of the granted directories alone",
+            "own users, mounts, processes and network; commands see only the granted directories",
         );
     };
     let absent: Vec<&str> = ["user", "mnt", "pid", "net"]
@@ -194,7 +194,7 @@ fn namespaces(missing: Option<&str>) -> Finding {
         }
     };
     let found = format!(
-        "missing ({reason}): a command sees the names of all files and all processes of its user, and its network can only be kept from it in part"
+        "missing ({reason}): commands see the names of all files and all processes of your user, and the network is blocked only in part"
     );
     Finding::warning(name, found, fix)
 }
@@ -209,16 +209,17 @@ fn landlock(missing: Option<&str>, view: bool) -> Finding {
         (None, Some(version)) if version >= MOVES => Finding::ok(
             name,
             format!(
-                "version {version}; from {SCOPES} on (Linux 6.12), commands with the network can make Unix sockets"
+                "version {version}; with the network, commands can create Unix sockets only from version {SCOPES} on (Linux 6.12)"
             ),
         ),
         (reason, version) => {
             let found = match (reason, version) {
                 (Some(reason), _) => reason.trim_start_matches("Landlock: ").to_owned(),
                 (None, Some(version)) => format!("version {version} isn't used"),
-                (None, None) => "this kernel does not have it".to_owned(),
+                (None, None) => "not supported by this kernel".to_owned(),
             };
-            let rest = if view { "mounts alone keep files" } else { "files are kept in part" };
+            let rest =
+                if view { "only mounts protect files" } else { "files are protected only in part" };
             let fix = "Linux 5.19 or later, with the kernel parameter lsm=landlock,…, before the modules that are there; in a container, a \
                        seccomp profile that allows landlock_create_ruleset";
             Finding::warning(name, format!("{found}, so {rest}"), fix)
@@ -240,10 +241,10 @@ fn filter(missing: Option<&str>) -> Finding {
 fn processes() -> Finding {
     let name = "number of processes";
     if machine::bounds_namespaces() {
-        return Finding::ok(name, "bounded by the kernel, root's too");
+        return Finding::ok(name, "limited by the kernel, also for root");
     }
     Finding::ok(
         name,
-        "bounded by the kernel for users, and for root by who watches; Linux 6.14 bounds root's too",
+        "limited by the kernel for users, and by Toolhold for root; Linux 6.14 also limits root",
     )
 }
