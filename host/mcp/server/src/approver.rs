@@ -69,7 +69,7 @@ enum TicketError {
     Fingerprint(#[from] serde_json::Error),
     #[error(transparent)]
     State(#[from] HostError),
-    #[error("it was used before, or too many were used lately")]
+    #[error("it was used before, or too many newer ones were used")]
     Used,
 }
 
@@ -258,7 +258,7 @@ impl CallApprover {
         }
         match &self.way {
             AskMode::Nobody => {
-                Reply::Unasked("`mcp = \"deny\"` in [approvals] lets no client ask".to_owned())
+                Reply::Unasked("clients can't ask: `mcp = \"deny\"` in [approvals]".to_owned())
             }
             AskMode::Elsewhere => self.ask_elsewhere(question).await,
             AskMode::Elicit(peer) => match self.elicit_form(peer, self.form(&question)).await {
@@ -345,7 +345,7 @@ impl CallApprover {
     fn form(&self, question: &Question) -> ElicitRequestParams {
         let choices = [
             (ONCE, "Allow this call"),
-            (SESSION, "Allow calls that are the same, as long as this session lasts"),
+            (SESSION, "Allow identical calls in this session"),
             (NO, "Don't allow it"),
         ];
         let title = Some("Allow it?".into());
@@ -458,7 +458,7 @@ async fn answered(
 
 fn wrong_ticket(why: impl std::error::Error) -> ErrorData {
     ErrorData::invalid_params(
-        format!("`requestState` does not count: {why}; make the call without it"),
+        format!("`requestState` is invalid: {why}; repeat the call without `requestState`"),
         None,
     )
 }

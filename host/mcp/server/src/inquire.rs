@@ -34,7 +34,7 @@ impl CallApprover {
                 let by = "`mcp = \"deny\"` in [approvals]".to_owned();
                 return InquiryAnswer::Declined { by };
             }
-            AskMode::Elsewhere => return unanswered("the client doesn't ask its user"),
+            AskMode::Elsewhere => return unanswered("the client can't ask its user"),
             AskMode::Elicit(peer) => self.elicit_form(peer, form).await.ok(),
             AskMode::Return(returned) => match self.begun.as_ref().and_then(|begun| begun.asks()) {
                 Some(task) => {

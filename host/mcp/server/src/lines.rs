@@ -145,7 +145,10 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             let taken = BufRead::skip_until(&mut &*there, b'\n').unwrap_or(there.len());
             let ends = there[..taken].ends_with(b"\n");
             if self.too_long.is_none() && self.line.len() + taken > self.longest {
-                tracing::error!("a message of more than {} bytes is passed over", self.longest);
+                tracing::error!(
+                    "a message is skipped: it has more than {} bytes, the limit",
+                    self.longest
+                );
                 let mut envelope = Envelope::default();
                 envelope.read(&std::mem::take(&mut self.line));
                 self.too_long = Some(envelope);
@@ -201,7 +204,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 Line::Whole => {}
                 Line::TooLong(envelope) => {
                     if envelope.is_object() {
-                        let reason = format!("the message has more than {} bytes", self.longest);
+                        let reason =
+                            format!("the message has more than {} bytes, the limit", self.longest);
                         self.refuse(envelope.id(), ErrorData::invalid_request(reason, None))
                             .ok()?;
                     }
@@ -273,11 +277,11 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
             match error.kind() {
                 io::ErrorKind::BrokenPipe => {
                     tracing::info!(
-                        "the client has closed its end: no answers are written any more"
+                        "the client has closed the connection; no more answers are written"
                     );
                 }
                 _ => tracing::error!(
-                    "no answers are written any more: writing to the client: {error}"
+                    "no more answers are written: writing to the client failed: {error}"
                 ),
             }
             // A line was cut: nothing after it would be valid.

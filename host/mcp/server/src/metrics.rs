@@ -40,11 +40,7 @@ impl Metrics {
         let filtered = Family::default();
         let seconds: Family<_, _, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(SECONDS));
-        registry.register(
-            "calls",
-            "Calls that ended, by tool and by what came of them",
-            Family::clone(&calls),
-        );
+        registry.register("calls", "Finished calls, by tool and outcome", Family::clone(&calls));
         registry.register(
             "call_seconds",
             "How long calls took, waiting for persons included",
@@ -58,14 +54,10 @@ impl Metrics {
         registry.register("calls_running", "Calls that run or wait", Gauge::clone(&running));
         registry.register(
             "http_requests",
-            "Requests that were answered, by status",
+            "Answered requests, by status",
             Family::clone(&requests),
         );
-        registry.register(
-            "http_connections",
-            "Connections that are open",
-            Gauge::clone(&connections),
-        );
+        registry.register("http_connections", "Open connections", Gauge::clone(&connections));
         Arc::new(Self { calls, seconds, filtered, running, requests, connections, registry })
     }
 

@@ -143,8 +143,7 @@ impl ParkedCalls {
             parked.get(id).is_some_and(|call| *call.session == *session && call.tool == tool);
         let Some(call) = is_its.then(|| parked.remove(id)).flatten() else {
             return Err(ErrorData::invalid_params(
-                "`requestState` does not count: no call waits for this answer; make the call \
-                 without it",
+                "`requestState` is invalid: no call waits for this answer; repeat the call without `requestState`",
                 None,
             ));
         };

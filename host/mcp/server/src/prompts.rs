@@ -26,11 +26,11 @@ const LIST: &str = "list_directory";
 /// The prompt in the list.
 pub(crate) fn definition() -> Prompt {
     let path = PromptArgument::new(PATH)
-        .with_description("A file or directory, to also describe what is allowed there")
+        .with_description("A file or directory, to also describe which calls are allowed there")
         .with_required(false);
     Prompt::new(
         TOOLS,
-        Some("What the tools of this server are, where they reach, and what needs approval"),
+        Some("The tools of this server, their directories, and which calls need approval"),
         Some(vec![path]),
     )
     .with_title("What can the tools do here?")
@@ -46,7 +46,7 @@ pub(crate) fn answer_prompt(
     tools: &[Arc<Definition>],
     arguments: Option<&JsonObject>,
 ) -> Result<GetPromptResult, ErrorData> {
-    let mut text = "These tools run in a sandbox, under rules of the user's:\n".to_owned();
+    let mut text = "These tools run in a sandbox, under the user's rules:\n".to_owned();
     for tool in tools {
         // Writing to a vector never fails.
         let _ = writeln!(text, "* `{}`: {}", tool.name, sentence(&tool.description));
@@ -55,7 +55,7 @@ pub(crate) fn answer_prompt(
         tools.iter().flat_map(|tool| host.directories_of(&tool.name)).collect();
     reached.sort();
     reached.dedup();
-    text.push_str("\nThey reach these directories:\n");
+    text.push_str("\nThe tools reach these directories:\n");
     for (directory, access) in reached {
         let _ = writeln!(
             text,
@@ -64,7 +64,7 @@ pub(crate) fn answer_prompt(
             if access == toolhold_core::Access::Write { "read and write" } else { "read" }
         );
     }
-    text.push_str("\nA call that is refused says by which rule. Don't look for a way around it: tell the user, who can change it.\n");
+    text.push_str("\nA denied call names the rule. Don't work around the rule: tell the user, who can change it.\n");
     for (name, value) in arguments.into_iter().flatten() {
         match (name.as_str(), value.as_str()) {
             (PATH, Some("")) => {}
@@ -79,7 +79,7 @@ pub(crate) fn answer_prompt(
             _ => {
                 return Err(ErrorData::invalid_params(
                     format!(
-                        "the prompt `{TOOLS}` takes `{PATH}`, a text of at most {MAX_PATH} bytes, and nothing else"
+                        "the prompt `{TOOLS}` has one argument, `{PATH}`: a string of at most {MAX_PATH} bytes"
                     ),
                     None,
                 ));

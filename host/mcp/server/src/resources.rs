@@ -24,7 +24,7 @@ const READ_ON: &str = "read_overflow";
 /// The resources with a fixed address.
 pub(crate) fn definitions() -> Vec<Resource> {
     let record = Resource::new(RECORD, "record").with_title("The record of this session's calls");
-    let told = "One JSON object a line, the newest last: what was called, what was decided and by which rule, and what came of it";
+    let told = "One JSON object per line, the newest last: the call, the decision with its rule, and the outcome";
     vec![record.with_description(told).with_mime_type("text/plain")]
 }
 

@@ -335,8 +335,7 @@ impl Tasks {
         let bytes = end.bytes();
         let end = if of_session + bytes > BYTES_OF_SESSION || of_all + bytes > BYTES {
             let why = format!(
-                "the call has ended, and its answer of {bytes} bytes can't be kept beside those of earlier tasks. Those are kept for {} \
-                 minutes after their end",
+                "the call has ended, but there is no room for its answer of {bytes} bytes. Answers of earlier tasks are kept for {} minutes after their end",
                 KEPT.as_secs() / 60
             );
             End::from_result(Ok(CallToolResult::error(vec![ContentBlock::text(why)])))

@@ -44,7 +44,7 @@ pub(crate) fn page(
         Some(name) => {
             tools.iter().position(|tool| tool.name == name).map(|at| at + 1).ok_or_else(|| {
                 ErrorData::invalid_params(
-                    "no such cursor: the list has changed; begin again without one",
+                    "no such cursor: the list has changed; start again without a cursor",
                     None,
                 )
             })?

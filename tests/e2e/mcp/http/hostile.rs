@@ -394,7 +394,7 @@ fn caller_that_is_not_let_in_is_logged_with_the_reason_and_its_address() {
     let request =
         format!("POST /mcp HTTP/1.1\r\nhost: {place}\r\nauthorization: Bearer guessed\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
-    let told = lines.find(|line| line.contains("is not let in")).expect("it is logged");
+    let told = lines.find(|line| line.contains("a caller from")).expect("it is logged");
     assert!(
         told.contains(&from.to_string()) && told.contains("401") && told.contains("token"),
         "{told}"

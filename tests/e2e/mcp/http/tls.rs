@@ -57,7 +57,7 @@ fn tls_needs_only_a_certificate_and_refuses_plain_http() {
     let place = format!("[serve] of {}", cli.root.path().join("config/toolhold.toml").display());
     for line in [&["serve", "--http", "0"][..], &["config", "check"]] {
         let refused = cli.run(line).ends(4).stderr;
-        assert!(refused.contains("no `key`") && refused.contains(&place), "{refused}");
+        assert!(refused.contains("needs `key`") && refused.contains(&place), "{refused}");
     }
     cli.configure("");
     assert!(

@@ -159,17 +159,17 @@ impl Access {
             Self::Token(own) => {
                 let (key, token) = &**own;
                 let right =
-                    "the server's token, which lies in the file that it named when it started";
+                    "the server's token, from the file that the server named when it started";
                 let brought = bearer(headers).ok_or_else(|| {
                     unauthorized(
-                        format!("say `Authorization: Bearer TOKEN`, with {right}"),
+                        format!("send `Authorization: Bearer TOKEN`, with {right}"),
                         "Bearer",
                     )
                 })?;
                 match hmac::verify(key, brought.as_bytes(), token.as_ref()) {
                     Ok(()) => Ok("token".into()),
                     Err(_) => Err(unauthorized(
-                        format!("that is not {right}"),
+                        format!("the token is not {right}"),
                         "Bearer error=\"invalid_token\"",
                     )),
                 }
@@ -189,20 +189,20 @@ impl Tokens {
                 format!(", scope=\"{}\"", self.scope)
             };
             let why = format!(
-                "say `Authorization: Bearer TOKEN`, with a token of {} for {}",
+                "send `Authorization: Bearer TOKEN`, with a token of {} for {}",
                 self.issuer, self.audience
             );
             return Err(unauthorized(why, &format!("Bearer {at}{scope}")));
         };
         let header = decode_header(token).map_err(|_| invalid(&at, "it isn't a JSON Web Token"))?;
         if !ALGORITHMS.contains(&header.alg) {
-            return Err(invalid(&at, "it is signed in a way that is not taken"));
+            return Err(invalid(&at, "its signature algorithm isn't accepted"));
         }
         // A token with critical extensions must be understood, and no extension is known here.
         if critical(token) {
-            return Err(invalid(&at, "it says that something is critical which is not known here"));
+            return Err(invalid(&at, "it has an unknown critical header"));
         }
-        let mut why = "it is signed with no key of the authorization server";
+        let mut why = "it isn't signed with a key of the authorization server";
         let mut claims = None;
         for key in self.keys.get(header.kid.as_deref(), header.alg).await {
             match decode::<Claims>(token, &key, &self.validation(header.alg)) {
@@ -216,7 +216,7 @@ impl Tokens {
         if is_dpop || claims.cnf.is_some() {
             return Err(invalid(
                 &at,
-                "it is bound to a key (`cnf`, DPoP), and only bearer tokens are taken",
+                "it is bound to a key (`cnf`, DPoP), but only bearer tokens are accepted",
             ));
         }
         if !self.scope.is_empty() && !claims.scopes().any(|scope| scope == self.scope) {
@@ -293,7 +293,7 @@ fn another_caller() -> Refused {
 /// The refusal of a token. `at`: the address of the metadata, for the challenge.
 fn invalid(at: &str, why: &str) -> Refused {
     unauthorized(
-        format!("the token does not count: {why}"),
+        format!("the token is invalid: {why}"),
         &format!("Bearer {at}, error=\"invalid_token\""),
     )
 }

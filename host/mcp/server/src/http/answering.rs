@@ -128,7 +128,7 @@ impl Answering {
     /// Waits until all open requests are answered.
     pub(super) async fn wait_for_answers(&self, patience: Duration) {
         if timeout(patience, self.unanswered.acquire_many(UNANSWERED)).await.is_err() {
-            tracing::warn!("answers that their clients don't read are given up");
+            tracing::warn!("answers are dropped because their clients don't read them");
         }
     }
 
@@ -140,7 +140,7 @@ impl Answering {
             self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
         }) {
             tracing::info!(
-                "a request of a web page that is not among `allowed_origins` is refused"
+                "a request of a web page is refused: its origin is not in `allowed_origins`"
             );
             let answer = refused(
                 StatusCode::FORBIDDEN,
@@ -180,7 +180,7 @@ impl Answering {
         {
             return Err(refused(
                 StatusCode::BAD_REQUEST,
-                "a request names its host once, in `Host`, and a path",
+                "a request needs exactly one `Host` and a path",
             ));
         }
         let path = request.uri().path();
@@ -202,7 +202,7 @@ impl Answering {
                     }
                     None => Err(refused(
                         StatusCode::NOT_FOUND,
-                        "no authorization server gives tokens for this one",
+                        "this server has no authorization server",
                     )),
                 }
             }
@@ -215,7 +215,7 @@ impl Answering {
             (_, PATH) => self.protocol(request, visitor).await,
             _ => Err(refused(
                 StatusCode::NOT_FOUND,
-                format!("there is nothing here; the protocol is spoken at {PATH}"),
+                format!("there is nothing here; the path of the protocol is {PATH}"),
             )),
         }
     }
@@ -224,7 +224,7 @@ impl Answering {
     async fn caller(&self, headers: &HeaderMap, visitor: &Newcomer) -> Result<Arc<Caller>, Answer> {
         let name = self.access.caller(headers).await.map_err(|no| {
             tracing::info!(
-                "a caller from {} is not let in ({}): {}",
+                "a caller from {} is refused ({}): {}",
                 visitor.from,
                 no.status.as_u16(),
                 no.why
@@ -279,7 +279,7 @@ impl Answering {
         if request.method() == Method::POST && !is_json(request.headers()) {
             return Err(refused(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "a message is `Content-Type: application/json`, in UTF-8",
+                "a message needs `Content-Type: application/json`, in UTF-8",
             ));
         }
         let (mut parts, body) = request.into_parts();
@@ -336,7 +336,7 @@ impl Answering {
         }
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if answer.status() == StatusCode::FORBIDDEN {
-            let why = "this server is not known by the host that the request names: `url` in [serve] says by which one clients come";
+            let why = "the request names a host that isn't this server's: `url` in [serve] sets the address for clients";
             return Err(refused(StatusCode::FORBIDDEN, why));
         }
         Ok(answer.map(|body| HeldBody { body, _held: held, _unanswered: unanswered }.boxed()))
@@ -368,7 +368,7 @@ impl Answering {
             .map(str::to_owned);
         // Clients open a new one after this status.
         let id =
-            id.ok_or_else(|| refused(StatusCode::NOT_FOUND, "unknown session; begin a new one"))?;
+            id.ok_or_else(|| refused(StatusCode::NOT_FOUND, "unknown session; start a new one"))?;
         headers.insert(
             CONNECTION,
             HeaderValue::from_str(&id)
@@ -419,8 +419,10 @@ impl Answering {
     }
 
     fn too_large(&self) -> Answer {
-        let why =
-            format!("a request is at most {} KiB (`max_body_kib` in [serve])", self.max_body >> 10);
+        let why = format!(
+            "the request is too large; the limit is {} KiB (`max_body_kib` in [serve])",
+            self.max_body >> 10
+        );
         refused(StatusCode::PAYLOAD_TOO_LARGE, why)
     }
 }

@@ -157,7 +157,7 @@ impl Open {
     /// Ends each connection after its current response.
     pub(super) async fn closed_within(self, patience: Duration) {
         if timeout(patience, self.0.shutdown()).await.is_err() {
-            tracing::warn!("connections whose clients read no further are cut");
+            tracing::warn!("connections are closed because their clients don't read");
         }
     }
 }

@@ -126,7 +126,7 @@ impl Keys {
             }
             // The old keys stay valid: a missing server is no reason to refuse everyone.
             Err(why) => {
-                tracing::warn!("the keys of the authorization server could not be had anew: {why}");
+                tracing::warn!("fetching new keys of the authorization server failed: {why}");
             }
         }
         self.known(id, algorithm).0

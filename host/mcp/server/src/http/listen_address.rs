@@ -76,14 +76,12 @@ impl ListenAddress {
         }
         if !tls && !settings.plain_http {
             return Err(ServeError::Settings(format!(
-                "other machines reach {address}, and without TLS tokens travel as they are. Name `certificate` and `key` in [serve], or say \
-                 `plain_http = true` there where a proxy in front speaks TLS"
+                "other machines reach {address}, and without TLS tokens are sent unencrypted. Set `certificate` and `key` in [serve], or `plain_http = true` if a proxy in front uses TLS"
             )));
         }
         if settings.url.is_empty() {
             return Err(ServeError::Settings(format!(
-                "other machines reach {address}: say in [serve] by which name they do, `url = \"https://toolhold.example.com\"` for instance. \
-                 A request for any other host is refused"
+                "other machines reach {address}: set the address that they use in [serve], for example `url = \"https://toolhold.example.com\"`. A request for any other host is refused"
             )));
         }
         Ok(())

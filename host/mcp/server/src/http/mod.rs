@@ -78,15 +78,13 @@ impl Http {
         }
         let (access, token_file) = match (&place, authenticated) {
             (_, false) if has_issuer => {
-                let why =
-                    "`--no-auth` lets in who [serve.oauth] would not: leave out one of the two";
+                let why = "`--no-auth` contradicts [serve.oauth]: leave out one of the two";
                 return Err(ServeError::Settings(why.to_owned()));
             }
             (ListenAddress::Unix(_), false) => (Access::Anyone, None),
             (ListenAddress::Tcp(_), false) => {
                 return Err(ServeError::Settings(
-                    "without a token, only a Unix socket can be served: every program and web page on this machine reaches a port. Give \
-                     `--http unix:/path/to/socket`, or leave out `--no-auth`"
+                    "`--no-auth` needs a Unix socket, since every program and web page on this machine reaches a port. Use `--http unix:/path/to/socket`, or leave out `--no-auth`"
                         .to_owned(),
                 ));
             }

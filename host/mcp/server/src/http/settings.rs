@@ -16,18 +16,20 @@ pub fn problems(settings: &Serve) -> Vec<String> {
     }
     for origin in allowed_origins.iter().filter(|origin| !is_origin(origin)) {
         problems.push(format!(
-            "`allowed_origins` in [serve] has {origin:?}: an origin is `https://host` or `https://host:PORT`, as browsers write it: in small \
-             letters, and without the port that is usual"
+            "`allowed_origins` in [serve] has {origin:?}: an origin is `https://host` or `https://host:PORT`, as browsers write it: in lower case, and without the default port"
         ));
     }
     problems.extend(tls::acceptor(settings).err().map(|error| error.to_string()));
     if *oauth != OAuth::default() {
         if oauth.issuer.is_empty() {
-            problems.push("[serve.oauth] has no `issuer`: without one, no token of an authorization server counts".to_owned());
+            problems.push(
+                "[serve.oauth] has no `issuer`, so no token of an authorization server is valid"
+                    .to_owned(),
+            );
         }
         if url.is_empty() {
             problems.push(
-                "[serve.oauth] needs this server's address, which tokens are for: say `url = \"https://toolhold.example.com\"` in [serve]"
+                "[serve.oauth] needs this server's address, the audience of tokens: set `url = \"https://toolhold.example.com\"` in [serve]"
                     .to_owned(),
             );
         }
@@ -100,7 +102,7 @@ mod tests {
         let named = problems(&all);
         for told in [
             "allowed_origins",
-            "no `key`",
+            "needs `key`",
             "no `issuer`",
             "needs this server's address",
             "absolute",

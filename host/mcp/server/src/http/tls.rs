@@ -20,14 +20,10 @@ pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeErr
     let (certificate, key) = match (settings.certificate.as_str(), settings.key.as_str()) {
         ("", "") => return Ok(None),
         ("", _) => {
-            return Err(ServeError::Settings(
-                "`key` in [serve] has no `certificate` beside it".to_owned(),
-            ));
+            return Err(ServeError::Settings("`key` in [serve] needs `certificate`".to_owned()));
         }
         (_, "") => {
-            return Err(ServeError::Settings(
-                "`certificate` in [serve] has no `key` beside it".to_owned(),
-            ));
+            return Err(ServeError::Settings("`certificate` in [serve] needs `key`".to_owned()));
         }
         both => both,
     };
@@ -57,7 +53,9 @@ fn named<'a>(key: &str, path: &'a str) -> Result<&'a Path, ServeError> {
 
 fn read_error(key: &str, path: &str, error: &pem::Error) -> ServeError {
     match error {
-        pem::Error::NoItemsFound => setting_error(key, path, &"the file has none in PEM"),
+        pem::Error::NoItemsFound => {
+            setting_error(key, path, &"the file has no such item in PEM format")
+        }
         pem::Error::Io(error) => setting_error(key, path, error),
         error => setting_error(key, path, error),
     }

@@ -35,8 +35,7 @@ use crate::{prompts, resources, server_offers, tools};
 use respond::{ClientCall, Response};
 
 /// Instructions for the client's model.
-const INSTRUCTIONS: &str = "Tools run in a sandbox that reaches only what its operator granted. A refusal names the rule that decided and \
-    the line that would change it: show it to the user, and don't try to get around it. Some calls wait until a person has agreed.";
+const INSTRUCTIONS: &str = "Tools run in a sandbox and reach only what the user granted. A denial names the rule that decided and the line that would change it: show both to the user, and don't try to get around the rule. Some calls wait for the user's approval.";
 
 /// The supported requests. A known request that can't be parsed has invalid parameters.
 const METHODS: [&str; 15] = [
@@ -484,7 +483,7 @@ impl ServerHandler for Server {
         };
         completion.map(CompleteResult::new).ok_or_else(|| {
             ErrorData::invalid_params(
-                "nothing of that name has arguments that can be completed",
+                "no prompt or resource with that name has arguments to complete",
                 None,
             )
         })
