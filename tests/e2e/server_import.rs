@@ -201,7 +201,7 @@ fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
     for line in [
         "not taken over: `cwd`, `trust`",
         "my_srv is left out: it would be called `my-srv`, as `My.Srv` of the same file is",
-        "stream is left out: it speaks the old transport",
+        "stream is left out: it uses the old SSE transport",
     ] {
         assert!(all.stdout.contains(line), "{line}: {}", all.stdout);
     }

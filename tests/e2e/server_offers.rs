@@ -153,7 +153,7 @@ fn endless_lists_and_notifications_harm_nobody() {
     let scene = Scene::new(204, "timeout_secs = 5");
     let mut client = scene.client();
     let flooded = read(&mut client, "evil+memo://flood").to_string();
-    assert!(flooded.contains("more than 500 messages in one second"), "{flooded}");
+    assert!(flooded.contains("more than 500 unsolicited messages in one second"), "{flooded}");
     assert!(text(&client.call("read", json!({ "path": "notes.txt" }))).contains("first"));
     assert_small(&client);
     client.leave();

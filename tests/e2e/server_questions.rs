@@ -180,7 +180,7 @@ fn hostile_questions_are_refused_and_counted() {
     assert_eq!((asked, answers.len()), (8, 12), "{answers:?}");
     let flood = json!({ "params": branch(), "count": 5000, "flood": true });
     let ended = client.call(ELICITS, flood);
-    assert!(text(&ended).contains("more than 500 messages in one second"), "{ended}");
+    assert!(text(&ended).contains("more than 500 unsolicited messages in one second"), "{ended}");
     assert!(text(&client.call("read", json!({ "path": "notes.txt" }))).contains("first"));
     assert_small(&client);
 }

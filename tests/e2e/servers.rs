@@ -300,7 +300,7 @@ fn failed_start_says_how_it_ended_and_what_to_do() {
             format!("command = {odd:?}\n{granted}"),
             ["its interpreter `/nowhere/interpreter -x`", "presets"],
         ),
-        ("command = \"./nothing\"".to_owned(), ["it starts in /,", "which has no ./nothing"]),
+        ("command = \"./nothing\"".to_owned(), ["its working directory /", "has no ./nothing"]),
         ("command = \"/nothing\"".to_owned(), ["there is no file /nothing", "exit code 127"]),
         ("command = \"no-such-program\"".to_owned(), ["no folder of `PATH`", "whole path"]),
         (format!("command = \"~/tools/three\"\n{granted}"), ["ended with exit code 3", ""]),
@@ -309,7 +309,7 @@ fn failed_start_says_how_it_ended_and_what_to_do() {
             ["a program that it needs may be outside of the sandbox", "`allowed_paths`"],
         ),
         (python("import os; os.kill(os.getpid(), 9)"), ["ended by signal 9", ""]),
-        (python(words), ["code 3; its last words: Error: Cannot find module a … e f g", ""]),
+        (python(words), ["code 3; its last output: Error: Cannot find module a … e f g", ""]),
     ] {
         cli.configure(&format!("[mcp.servers.a]\n{table}\n"));
         let told = cli.command(&["mcp", "approve", "a", "--yes"]).env("HOME", &home).output();
@@ -387,7 +387,7 @@ fn hostile_answers_harm_nobody() {
     for (tool, reason) in [
         ("evil__die", "it ended"),
         ("evil__large", "more than 8 MiB"),
-        ("evil__flood", "more than 500 messages in one second"),
+        ("evil__flood", "more than 500 unsolicited messages in one second"),
     ] {
         let started = Instant::now();
         // It is started again after a pause, which grows.

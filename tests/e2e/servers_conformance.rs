@@ -22,7 +22,7 @@ const REFUSED: [(&str, &str); 7] = [
     ("auth/iss-wrong-issuer", "issuer mismatch"),
     ("auth/metadata-issuer-mismatch", "issuer mismatch"),
     ("auth/resource-mismatch", "resource mismatch"),
-    ("auth/scope-retry-limit", "which your login has brought"),
+    ("auth/scope-retry-limit", "which your login already has"),
 ];
 
 const GUESSED: &str =

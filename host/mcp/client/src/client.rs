@@ -96,7 +96,7 @@ impl ClientHandler for Client {
             Some(answer) => {
                 answer.map_err(|error| ErrorData::invalid_params(error.to_string(), None))
             }
-            None => Err(ErrorData::invalid_params("it was taken back", None)),
+            None => Err(ErrorData::invalid_params("the question was withdrawn", None)),
         }
     }
 

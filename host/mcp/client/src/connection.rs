@@ -441,7 +441,7 @@ impl Connection {
                 ServerResult::InputRequiredResult(required) => {
                     if required.input_requests.is_some() && !self.client.asks {
                         return Err(CallError::refused(
-                            "it needs an answer of the user, which `elicitation = false` rules out",
+                            "it needs an answer of the user, but `elicitation = false` is set",
                         ));
                     }
                     let requests = required.input_requests.unwrap_or_default();
@@ -564,7 +564,7 @@ fn with_complaint(reason: &str, ended: &ConnectionEnd) -> Reason {
     let reason = neutral_line(cut(reason, 1024));
     match ended.complaint() {
         complaint if complaint.is_empty() => Reason::new(reason),
-        complaint => Reason::said(format!("{reason}; its last words"), &last_words(&complaint)),
+        complaint => Reason::said(format!("{reason}; its last output"), &last_words(&complaint)),
     }
 }
 /// The cursors of a list. A list ends where a cursor repeats: some servers send an empty one, or

@@ -58,12 +58,12 @@ pub(crate) fn offered(
         match fitted(server, &pin.name) {
             Some(name) if is_reserved(&pins.offers, server, &name) => left_out.push((
                 shown(&pin.name),
-                format!("`{name}` is how Toolhold gets what the server offers beside tools"),
+                format!("the name `{name}` is reserved for the server's prompts and resources"),
             )),
             Some(name) => names.entry(name).or_default().push(pin),
             None => left_out.push((
                 shown(&pin.name),
-                format!("its name doesn't fit into {MAX_NAME} characters"),
+                format!("its name is too long; the limit is {MAX_NAME} characters"),
             )),
         }
     }

@@ -31,7 +31,7 @@ fn finding(server: &ServerState) -> Finding {
         && let Some(reason) = &server.unpinned
     {
         let fix = format!("name a package and its version in [mcp.servers.{name}]");
-        return Finding::warning(name, format!("what it fetches isn't pinned: {reason}"), fix);
+        return Finding::warning(name, format!("its packages aren't pinned: {reason}"), fix);
     }
     match (server.state, problem, server.left_out.first()) {
         ("unapproved", ..) => Finding::warning(name, "it waits for your approval", approve),
@@ -40,12 +40,12 @@ fn finding(server: &ServerState) -> Finding {
         }
         ("approved", ..) if server.logged_out => {
             let fix = format!("toolhold mcp login {name}");
-            Finding::warning(name, "it had a login, and has none now", fix)
+            Finding::warning(name, "its login is gone", fix)
         }
         (_, Some((problem, remedy)), _) => {
             let fix = remedy.unwrap_or_else(|| {
                 format!(
-                    "toolhold mcp list shows its last words; the keys are in [mcp.servers.{name}]"
+                    "toolhold mcp list shows its last output; its settings are in [mcp.servers.{name}]"
                 )
             });
             Finding::warning(name, problem, fix)

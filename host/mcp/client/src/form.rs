@@ -80,11 +80,11 @@ pub(crate) enum FormError {
     MissingField,
     #[error("a field's name isn't 1 to {MAX_NAME} of A-Za-z0-9_.-")]
     FieldName,
-    #[error("the field `{0}` seems to ask for a secret, for which forms aren't made")]
+    #[error("the field `{0}` seems to ask for a secret, which forms must not do")]
     AsksForSecret(String),
     #[error("a field has {0} choices; the limit is {MAX_CHOICES}")]
     TooManyChoices(usize),
-    #[error("a choice is too long, or has characters that steer a terminal")]
+    #[error("a choice is too long, or has control characters")]
     Choice,
 }
 

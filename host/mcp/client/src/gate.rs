@@ -51,7 +51,7 @@ pub(crate) enum EndError {
     /// A program has closed its pipes.
     #[error("it ended")]
     Ended,
-    #[error("it doesn't know the session any more")]
+    #[error("it no longer knows the session")]
     Forgotten,
     #[error("the connection was closed")]
     Closed,
@@ -73,7 +73,7 @@ pub(crate) enum LimitError {
     Size,
     #[error("it sent a message with more than {MAX_VALUES} values, the limit")]
     Values,
-    #[error("it sent more than {MAX_UNASKED} messages in one second that answer nothing")]
+    #[error("it sent more than {MAX_UNASKED} unsolicited messages in one second, the limit")]
     Unasked,
     #[error("it sent more than {MAX_PIECES} pieces of lines in one second")]
     Pieces,

@@ -102,7 +102,7 @@ pub(crate) enum HttpError {
 /// A scope that the tokens of a login lack.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScopeError {
-    #[error("it needs the scope `{0}`, which your login has brought")]
+    #[error("it needs the scope `{0}`, which your login already has")]
     Brought(String),
     #[error("it needs the scope `{needed}`: write `{line}` into its `oauth` table, then {remedy}")]
     Missing { needed: String, line: String, remedy: String },

@@ -124,8 +124,9 @@ pub async fn login(
     let page = LoginPage { issuer, address, back };
     show(&page)?;
     let returned = tokio::time::timeout(PATIENCE, returned(&listener, &page.back, &state)).await;
-    let returned = returned
-        .map_err(|_| failed(name, format!("nobody came back within {} s", PATIENCE.as_secs())))??;
+    let returned = returned.map_err(|_| {
+        failed(name, format!("the browser didn't return within {} s", PATIENCE.as_secs()))
+    })??;
     if let Some(refusal) = query(&returned, "error") {
         return Err(failed(name, format!("it was refused: {}", neutral_line(cut(&refusal, 200)))));
     }
@@ -168,8 +169,8 @@ async fn returned(listener: &TcpListener, back: &str, state: &str) -> std::io::R
                 && query(url, "state").as_deref() == Some(state)
         });
         let (status, text) = match &found {
-            Some(_) => ("200 OK", "Toolhold goes on in the terminal. You can close this page."),
-            None => ("404 Not Found", "This is not the page."),
+            Some(_) => ("200 OK", "Continue in the terminal. You can close this page."),
+            None => ("404 Not Found", "Page not found."),
         };
         let answer = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\

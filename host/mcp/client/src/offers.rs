@@ -38,7 +38,7 @@ enum OfferError {
     LongAddress(usize),
     #[error("its address has no scheme")]
     NoScheme,
-    #[error("its address has spaces, or characters that steer a terminal")]
+    #[error("its address has spaces or control characters")]
     SteeringAddress,
 }
 

@@ -238,7 +238,10 @@ mod tests {
         for line in [ping, "{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}\n", "x\n", "\n"] {
             let (messages, reason) = read(line.repeat(5000).as_bytes(), &[]).await;
             assert!(messages.is_empty(), "{line}");
-            assert!(reason.contains("more than 500 messages in one second"), "{line}: {reason}");
+            assert!(
+                reason.contains("more than 500 unsolicited messages in one second"),
+                "{line}: {reason}"
+            );
         }
         let (mut sender, receiver) = tokio::net::unix::pipe::pipe().expect("a pipe");
         let dripping = tokio::spawn(async move {

@@ -62,10 +62,8 @@ impl Missing<'_> {
         if !matches!(result.code, Some(126 | 127)) {
             return None;
         }
-        let keys = format!(
-            "`allowed_paths` and `presets` of [mcp.servers.{}] say what it may see",
-            self.server
-        );
+        let keys =
+            format!("`allowed_paths` and `presets` of [mcp.servers.{}] grant files", self.server);
         let last = complaint.lines().last().unwrap_or_default();
         let why = last.strip_prefix(self.program).and_then(|why| why.strip_prefix(": "));
         // Otherwise the program ran, and missed another program.
@@ -107,7 +105,7 @@ impl Missing<'_> {
         if self.program.starts_with('/') {
             format!("there is no file {program}")
         } else if self.program.contains('/') {
-            format!("it starts in {place}, which has no {program}; write its whole path")
+            format!("its working directory {place} has no {program}; write its whole path")
         } else {
             format!("no folder of `PATH` has {program}; write its whole path")
         }

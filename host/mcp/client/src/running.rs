@@ -127,7 +127,9 @@ impl Running {
             more => format!(" and {more} more"),
         };
         let approve = format!("`toolhold mcp approve {}`", self.launch.name());
-        Some(format!("its tools aren't as they were approved: `{name}`{more}; {approve} shows how"))
+        Some(format!(
+            "its tools have changed since their approval: `{name}`{more}; {approve} shows the difference"
+        ))
     }
 
     /// The state of the program, for people.

@@ -30,7 +30,7 @@ pub enum ClientFileError {
     },
     /// A server can't be put into the JSON text.
     #[error(
-        "it can't be changed without changing something else: `{table}` or `{name}` may stand in it twice"
+        "the change would also change something else: `{table}` or `{name}` may be in the file twice"
     )]
     PutJson {
         /// The table of the servers.
@@ -39,7 +39,7 @@ pub enum ClientFileError {
         name: String,
     },
     /// A server can't be put into the TOML text.
-    #[error("[{table}.{name}] can't be put in without changing something else")]
+    #[error("adding [{table}.{name}] would also change something else")]
     PutToml {
         /// The table of the servers.
         table: String,
@@ -47,7 +47,7 @@ pub enum ClientFileError {
         name: String,
     },
     /// Servers can't be taken out.
-    #[error("{what} can't be taken out of `{table}` without changing something else")]
+    #[error("removing {what} from `{table}` would also change something else")]
     TakeOut {
         /// The word for them.
         what: &'static str,

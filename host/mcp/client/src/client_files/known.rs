@@ -191,7 +191,7 @@ pub enum ClientError {
     #[error("finding the working directory: {0}")]
     WorkingDirectory(io::Error),
     /// This client can't take the server's token from a variable.
-    #[error("{0}'s file would have to hold the server's token; let it start `toolhold serve`")]
+    #[error("{0}'s file would have to contain the server's token; let {0} start `toolhold serve`")]
     HoldsToken(&'static str),
 }
 

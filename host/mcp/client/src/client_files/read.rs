@@ -50,19 +50,19 @@ pub type ReadServer = Result<ServerEntry, EntryError>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// The entry is of the transport before streamable HTTP.
-    #[error("it speaks the old transport with SSE")]
+    #[error("it uses the old SSE transport")]
     OldTransport,
     /// The entry doesn't say how the server is reached.
     #[error("it has neither a command nor an address")]
     Unreachable,
     /// The command has a word that isn't a string, or no word.
-    #[error("its command isn't a list of texts")]
+    #[error("its command isn't a list of strings")]
     Command,
     /// The command is an object without the program.
     #[error("its command has no path")]
     NoPath,
     /// The value of this variable or header isn't a string.
-    #[error("the value of `{0}` isn't a text")]
+    #[error("the value of `{0}` isn't a string")]
     Value(String),
 }
 
@@ -307,12 +307,7 @@ mod tests {
             "d": { "url": "https://h.example/mcp", "type": "http" } } }"#;
         assert_eq!(
             read("gemini", gemini),
-            [
-                "a true cwd,timeout",
-                "b false trust",
-                "c: it speaks the old transport with SSE",
-                "d true "
-            ]
+            ["a true cwd,timeout", "b false trust", "c: it uses the old SSE transport", "d true "]
         );
         let codex = "[mcp_servers.a]\ncommand = 'x'\nenabled = false\n[mcp_servers.b]\ncommand = 'x'\nenabled = true\n";
         assert_eq!(read("codex", codex), ["a false ", "b true "]);
