@@ -364,7 +364,7 @@ def imagines(rest):
     """Names paths that it made up, in calls and in its answer."""
     [refused] = yield ("read", {"path": "/path/to/config.toml"})
     [gone] = yield ("read", {"path": "src/imagined.py"})
-    told = "path of examples" in refused.text and "stands in nothing" in gone.text
+    told = "an example path" in refused.text and "nothing that you have read names it" in gone.text
     named = "src/main.py, lib/imagined.py, ../secret.txt, ../no-such/secret.txt and out/no-secret.txt"
     return f"{'told' if told else 'not told'}: see {named}"
 

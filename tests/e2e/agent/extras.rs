@@ -77,7 +77,11 @@ fn paths_that_were_made_up_are_pointed_out() {
     // What exists isn't pointed out, nor what the agent may not read, whether it exists or not.
     assert!(!found.concat().contains("main.py") && !found.concat().contains("secret"), "{found:?}");
     let asked = scene.bodies().concat();
-    assert_eq!(asked.matches("`src/imagined.py` stands in nothing").count(), 1, "told once");
+    assert_eq!(
+        asked.matches("[`src/imagined.py` doesn't exist, and nothing").count(),
+        1,
+        "told once"
+    );
     scene.cli.configure(&scene.configuration().replace("detection = true", "detection = false"));
     let came = scene.task(&["imagines:"]).assert_answer(0, "not told: see");
     assert_eq!(notices(&came), [""; 0]);

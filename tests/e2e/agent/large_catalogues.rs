@@ -281,7 +281,7 @@ fn call_of_little_use_is_put_off_once() {
     scene.write("a.txt", "the text");
     let read = json!(["read", { "path": "a.txt" }]);
     let write = json!(["write", { "path": "b.txt", "content": "made" }]);
-    // The person names the tools here, so nothing is put off.
+    // The person names the tools here, so nothing is postponed.
     let came = scene.task(&[&tries(&json!([read, read]))]);
     assert_eq!(notices(&came), [""; 0]);
     let came = scene.task(&["looks_thrice: a.txt"]);
@@ -289,7 +289,7 @@ fn call_of_little_use_is_put_off_once() {
     assert!(texts[0].contains("the text"), "{texts:?}");
     assert!(texts[1].contains("[not made]"), "{texts:?}");
     assert!(texts[2].contains("the text"), "{texts:?}");
-    assert!(notices(&came).concat().contains("is put off"), "{:?}", notices(&came));
+    assert!(notices(&came).concat().contains("is postponed"), "{:?}", notices(&came));
     scene.task(&[&tries(&json!([write]))]);
     assert_eq!(scene.read("b.txt"), "made");
 }

@@ -220,7 +220,7 @@ pub(crate) fn offered(
     let augmenter = settings.thoughts.map(Augmenter::new);
     let compress = ModelTool {
         name: COMPRESS.to_owned(),
-        description: "Summarises the older part of this conversation, to make room. Call it when much of it no longer matters.".to_owned(),
+        description: "Summarises the older part of this conversation, to make room. Call it when much of that part no longer matters.".to_owned(),
         schema: RawJson::from_value(&json!({ "type": "object", "properties": {}, "additionalProperties": false })),
     };
     let others: &[&Arc<Definition>] = if has_more { &[&FIND, &CALL] } else { &[] };

@@ -101,7 +101,7 @@ pub(crate) async fn choose(
     if !filter.enabled {
         let Selection { included, excluded, .. } = &selection;
         notices.push(format!(
-            "{} of {} tools are offered, those that fit the task: all would take about {all} of the {} tokens that the model reads. It finds the others with `{FIND_TOOLS}`. `budget_percent` in [agent.tool_filter] is the part that they may take",
+            "{} of {} tools are offered, those that fit the task: all tools would take about {all} of the {} tokens that the model reads. The model finds the others with `{FIND_TOOLS}`. `budget_percent` in [agent.tool_filter] is the limit",
             included.len(),
             included.len() + excluded.len(),
             settings.context_tokens,
@@ -182,7 +182,7 @@ async fn with_vectors(
         Ok((vectors, own)) => (index.with_vectors(vectors.into_iter().map(Some)), Some(own)),
         Err(why) => {
             notices.push(format!(
-                "tools are chosen by words alone: {} makes no vectors: {why}. `embeddings` in [agent.tool_filter] names it",
+                "tools are chosen by words alone: {} made no vectors: {why}. The model is set by `embeddings` in [agent.tool_filter]",
                 embedder.name()
             ));
             (index, None)
@@ -240,7 +240,7 @@ pub(crate) async fn find(
         text.push_str("Call one of these with `call_tool`, with its whole name and its arguments.");
     } else {
         // No word here marks a call, so that the next call doesn't repeat this text.
-        text.push_str("Call one of these as those of your list.");
+        text.push_str("Call one of these like the tools of your list.");
     }
     for tool in found.into_iter().take(MAX_FOUND) {
         let described = describe(tool);
@@ -279,7 +279,7 @@ pub(crate) enum WrappedCallError {
     NoName,
     #[error("`{0}` can't be called by `{CALL_TOOL}`: call it itself")]
     OwnTool(String),
-    #[error("`arguments` is a text, not an object")]
+    #[error("`arguments` is a string, not an object")]
     Text,
     #[error("`arguments` isn't an object")]
     NotAnObject,

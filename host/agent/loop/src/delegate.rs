@@ -134,7 +134,7 @@ fn definition() -> Definition {
             },
             "access": {
                 "type": "string", "enum": ["read", "act"], "default": "read",
-                "description": "\"read\": it only reads. \"act\": it may do what you may do",
+                "description": "\"read\": the agent only reads. \"act\": the agent may do what you may do",
             },
             "tools": {
                 "type": "array", "items": { "type": "string" }, "minItems": 1,
@@ -215,7 +215,7 @@ impl Shared {
         if depth > settings.max_depth.get() {
             let most = settings.max_depth.get();
             return Err(failed(&format!(
-                "work was handed on {most} times already, the limit: `max_depth` in [agent.delegate]"
+                "the task was handed on {most} times already, the limit: `max_depth` in [agent.delegate]"
             ))
             .with_suggestion("Do it yourself."));
         }
@@ -404,7 +404,7 @@ fn cancelled() -> Failure {
 
 /// The failure if no agent could start.
 fn unable(error: AgentError) -> Failure {
-    failed(&format!("no other agent can work: {error}"))
+    failed(&format!("the other agent can't start: {error}"))
 }
 
 /// Keeps the last text of an agent, and passes on what it does.

@@ -47,10 +47,10 @@ impl PathWarning {
         let path = &self.path;
         match self.reason {
             Reason::Unseen => format!(
-                "[`{path}` stands in nothing that you have read, and doesn't exist. Look for the path before you rely on it.]"
+                "[`{path}` doesn't exist, and nothing that you have read names it. Look for the path before you rely on it.]"
             ),
             Reason::Placeholder => {
-                format!("[`{path}` is a path of examples. Use a path that a result names.]")
+                format!("[`{path}` is an example path. Use a path from a result.]")
             }
         }
     }
@@ -60,10 +60,10 @@ impl PathWarning {
         let path = &self.path;
         match self.reason {
             Reason::Unseen => format!(
-                "the model may have made up `{path}`: it stands in nothing that the model has read, and doesn't exist"
+                "the model may have made up `{path}`: the path doesn't exist, and nothing that the model has read names it"
             ),
             Reason::Placeholder => {
-                format!("the model names `{path}`, which is a path of examples")
+                format!("the model names `{path}`, which is an example path")
             }
         }
     }
@@ -187,14 +187,14 @@ mod tests {
         let warnings = check_text("src/main.rs and src/mian.rs, src/mian.rs", known);
         assert_eq!(warnings.len(), 1);
         assert_eq!(warnings[0].reason, Reason::Unseen);
-        assert!(warnings[0].for_model().starts_with("[`src/mian.rs` stands in nothing"));
+        assert!(warnings[0].for_model().starts_with("[`src/mian.rs` doesn't exist"));
     }
 
     #[test]
     fn placeholders_are_named_even_if_they_exist() {
         let warnings = check_text("open /path/to/file.txt", |_| true);
         assert_eq!(warnings[0].reason, Reason::Placeholder);
-        assert!(warnings[0].for_model().contains("path of examples"));
+        assert!(warnings[0].for_model().contains("an example path"));
     }
 
     #[test]

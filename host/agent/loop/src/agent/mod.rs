@@ -485,9 +485,7 @@ impl Agent {
                 return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, why)));
             }
             FinishReason::Paused => return Ok(Next::Ask),
-            FinishReason::Length => {
-                Some("Your answer was cut: it reached the most tokens of an answer. Go on.")
-            }
+            FinishReason::Length => Some("Your answer was cut at the limit of tokens. Go on."),
             _ if wanted.text.trim().is_empty() => {
                 Some("Your answer was empty. Call a tool, or say what you found.")
             }
@@ -589,7 +587,7 @@ impl Agent {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
                 self.repetition.after(&ready.name, &ready.arguments, read_only, None);
                 self.refuse(&ready, &text, Category::PolicyBlocked, events).await?;
-                self.notice(format!("`{}` is put off: {text}", ready.name), events).await?;
+                self.notice(format!("`{}` is postponed: {text}", ready.name), events).await?;
                 all_denied = false;
                 continue;
             }

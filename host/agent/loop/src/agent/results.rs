@@ -159,7 +159,7 @@ impl Agent {
         let shown =
             if cut.is_untrusted { fenced(&cut.tool, &summary) } else { summary.into_owned() };
         let told = format!(
-            "[This is a summary by {} of a result that is too long. To see what it says itself, call read_overflow with id \"{}\" and offset 0.]",
+            "[This is a summary by {} of a result that is too long. To see the result itself, call read_overflow with id \"{}\" and offset 0.]",
             self.settings.summary_model, rest.id
         );
         let notices = cut.notices.iter().map(|notice| format!("[{notice}]"));

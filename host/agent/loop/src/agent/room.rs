@@ -22,7 +22,7 @@ pub(super) enum SummaryError {
     Empty,
     #[error("the summary is longer")]
     Longer,
-    #[error("the time of the task is over")]
+    #[error("the task has no time left")]
     Time,
     #[error(transparent)]
     Ask(#[from] AskError),
@@ -79,7 +79,7 @@ impl Agent {
             return Ok(Next::Ask);
         }
         let reason = format!(
-            "the conversation is about {} tokens, and the model reads {window}: `context_tokens` in [providers.{}]; begin a new session",
+            "the conversation is about {} tokens; the limit of the model is {window}, by `context_tokens` in [providers.{}]; start a new session",
             self.meter.tokens(),
             self.settings.provider
         );

@@ -99,7 +99,7 @@ impl SessionFile {
                 return Err(AgentError::TooLarge { id, bytes, limit: open.limit });
             }
             if open.entries >= MAX_ENTRIES {
-                let why = format!("it has {MAX_ENTRIES} entries, the limit: begin another session");
+                let why = format!("it has {MAX_ENTRIES} entries, the limit: start another session");
                 return Err(AgentError::io(&open.id)(std::io::Error::other(why)));
             }
             if let Err(error) = open.file.write_all(&line) {

@@ -104,11 +104,11 @@ impl Recorded {
         if let Some(first) = lines.first() {
             match parser.parse(first)? {
                 SessionEntry::Began(began) => read.began = Some(began),
-                _ => return Err(damaged("it doesn't begin a session")),
+                _ => return Err(damaged("its first line doesn't start a session")),
             }
         }
         if is_damaged {
-            return Err(damaged(format!("line {} is no entry", lines.len())));
+            return Err(damaged(format!("line {} isn't an entry", lines.len())));
         }
         if let Some(number) = lines.iter().rposition(|line| line.kind == Kind::Task)
             && let SessionEntry::Task(task) = parser.parse(&lines[number])?
@@ -282,7 +282,7 @@ pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<SessionEntry>
 fn known(entry: SessionEntry) -> io::Result<SessionEntry> {
     match &entry {
         SessionEntry::Began(began) if began.version != 1 => {
-            Err(damaged(format!("version {} isn't known", began.version)))
+            Err(damaged(format!("version {} is unknown", began.version)))
         }
         _ => Ok(entry),
     }

@@ -14,11 +14,11 @@ pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
     match &answer.stop {
         FinishReason::End => {}
         FinishReason::Length | FinishReason::ContextFull => {
-            return deny("the model's answer was cut, so it doesn't count");
+            return deny("the model's answer was cut, so it isn't valid");
         }
         FinishReason::Refused(_) => return deny("the model refused to judge the call"),
         FinishReason::Calls | FinishReason::Paused | FinishReason::Other(_) => {
-            return deny("the model's answer isn't complete, so it doesn't count");
+            return deny("the model's answer is incomplete, so it isn't valid");
         }
     }
     if answer.calls().next().is_some() {
@@ -63,7 +63,7 @@ pub(crate) fn without_answer(error: &ModelError) -> ReviewVerdict {
         | ModelErrorKind::Refused
         | ModelErrorKind::Cap
         | ModelErrorKind::Malformed => {
-            ReviewVerdict::Deny(format!("there is no answer that counts: {error}"))
+            ReviewVerdict::Deny(format!("there is no valid answer: {error}"))
         }
         _ => ReviewVerdict::Failed(error.to_string()),
     }

@@ -28,7 +28,7 @@ pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> V
         Ok(model) => model,
         Err(why) => {
             let found = format!("its model can't be asked: {why}");
-            let fix = format!("put it right in [providers.{}]", review.provider);
+            let fix = format!("fix [providers.{}]", review.provider);
             return vec![Finding::failure(NAME, found, fix)];
         }
     };
@@ -36,19 +36,19 @@ pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> V
     let policies = if count == 1 { "1 policy".to_owned() } else { format!("{count} policies") };
     let found = format!("{} judges calls by {policies}", model.full_name());
     if review.fail_open {
-        let found = format!("{found}; without an answer they run");
+        let found = format!("{found}; without an answer the calls run");
         return vec![Finding::warning(NAME, found, format!("set `fail_open = false` in {table}"))];
     }
     vec![Finding::ok(
         NAME,
         format!(
-            "{found}; without an answer they are refused (`toolhold models --test {}` asks it)",
+            "{found}; without an answer the calls are denied (`toolhold models --test {}` tests the model)",
             review.provider
         ),
     )]
 }
 
 fn refused(why: &str, fix: String) -> Vec<Finding> {
-    let found = format!("{why}, so every call that isn't exempt is refused");
+    let found = format!("{why}, so every call that isn't exempt is denied");
     vec![Finding::failure(NAME, found, fix)]
 }

@@ -23,7 +23,7 @@ const MAX_SECRET: usize = 4096;
 /// The reason why a call can't be judged: a mark for a secret would stand for a text that may do
 /// something.
 const UNSEEN: &str =
-    "it has a text in the form of a secret that may hide something else from the model";
+    "it has a string in the form of a secret, which may hide something else from the model";
 
 /// The lines of a call's parameters. Each is a JSON string, a colon and a JSON string, and says how
 /// much of the value it leaves out. Nothing in them ends a line or a fence, or is invisible.
