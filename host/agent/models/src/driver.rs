@@ -187,7 +187,7 @@ impl ModelClient {
         // Keys are hidden before the text is cut, so that no half of a key stays.
         let body = guard.hidden(&String::from_utf8_lossy(&body));
         let words = if guard.is_in_text(&body) {
-            in_words("what it says has the key in it, and isn't shown".to_owned())
+            in_words("its message contains the key, and isn't shown".to_owned())
         } else {
             ServerError::find(&body).unwrap_or_else(|| in_words(start_of(&body)))
         };
@@ -231,7 +231,7 @@ fn give(
 
 /// The error of an answer that has the key in it.
 fn echo(provider: &ModelEndpoint) -> ModelError {
-    let message = "it sent the key back, so nothing of its answer is used";
+    let message = "it sent the key back, so its answer isn't used";
     ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
 }
 
@@ -258,7 +258,7 @@ async fn error_body(mut answer: Response) -> Vec<u8> {
 /// The beginning of a body that isn't JSON.
 fn start_of(body: &str) -> String {
     match body.trim() {
-        "" => "it says nothing about it".to_owned(),
+        "" => "it gives no reason".to_owned(),
         body => neutral_line(cut(body, 200)),
     }
 }

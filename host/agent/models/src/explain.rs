@@ -35,7 +35,7 @@ pub(crate) fn server_failure(
             secrets.join(" and ")
         ),
         (ModelErrorKind::Key, true) => {
-            format!("it wants a key, and there is none for it{status_text}: {words}")
+            format!("it needs a key, but has none{status_text}: {words}")
         }
         (ModelErrorKind::Model, _) if model.is_empty() => format!(
             "there is nothing at {}{status_text}: {words}. Check the base URL",

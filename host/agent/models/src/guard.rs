@@ -20,7 +20,7 @@ impl ModelEndpoint {
         let guards = KeyGuards::new(self.keys());
         let message = match guards.hidden(&error.message) {
             message if guards.is_in_text(&message) => {
-                "what it says has the key in it, and isn't shown".to_owned()
+                "its message contains the key, and isn't shown".to_owned()
             }
             message => message,
         };

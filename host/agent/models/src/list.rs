@@ -161,7 +161,7 @@ impl ModelClient {
         let guard = KeyGuards::new(provider.keys());
         let body = guard.hidden(&String::from_utf8_lossy(&body));
         if guard.is_in_text(&body) {
-            let message = "its answer has the key in it, so nothing of it is used";
+            let message = "its answer contains the key, and isn't used";
             return Err(ModelError::new(ModelErrorKind::Malformed, provider.name(), message));
         }
         Ok(body)

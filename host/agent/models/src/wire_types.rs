@@ -190,7 +190,7 @@ fn line(text: &str) -> String {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind.as_str(), self.message.as_str()) {
-            ("", "") => f.write_str("it reports an error without words"),
+            ("", "") => f.write_str("it reports an error without a message"),
             (kind, "") => write!(f, "it reports the error {kind}"),
             ("", message) => f.write_str(message),
             (kind, message) => write!(f, "{message} ({kind})"),

@@ -116,7 +116,7 @@ enum QdrantError {
         "its collection `{collection}` isn't for vectors of {numbers} numbers by cosine; remove it, or write another `collection` in [index.qdrant]"
     )]
     Collection { collection: String, numbers: usize },
-    #[error("its answer has another form than those of Qdrant")]
+    #[error("its answer isn't one of Qdrant")]
     Answer(#[from] serde_json::Error),
 }
 
@@ -128,7 +128,7 @@ enum SecretError {
     #[error(transparent)]
     Header(#[from] InvalidHeaderName),
     // The source doesn't show the key, and says nothing that helps.
-    #[error("it can't stand in a header")]
+    #[error("it isn't valid in a header")]
     Value(#[from] InvalidHeaderValue),
 }
 

@@ -37,7 +37,7 @@ impl Rest {
 
 /// A server that isn't asked yet.
 #[derive(Debug, PartialEq, thiserror::Error)]
-#[error("it failed before, and is asked again in {seconds} s: {failure}")]
+#[error("it failed before; the next attempt is in {seconds} s: {failure}")]
 pub(crate) struct RestError {
     /// Seconds until the server is asked again.
     seconds: f64,
@@ -104,7 +104,7 @@ mod tests {
         let failed = now + SLOW;
         rest.take_failure(now, failed, "no answer");
         let why = rest.check(failed + REST / 2).unwrap_err().to_string();
-        assert_eq!(why, "it failed before, and is asked again in 30 s: no answer");
+        assert_eq!(why, "it failed before; the next attempt is in 30 s: no answer");
         assert!(rest.check(failed + REST - Duration::from_millis(1)).is_err());
         assert_eq!(rest.check(failed + REST), Ok(()));
         // What was asked then and fails too, rests anew.

@@ -121,7 +121,7 @@ fn refused_key_is_named_and_not_shown() {
             let server = Server::plain(|_, wire| respond(wire, "401 No", &[], b""));
             let (_, asked) = shown(&endpoint(format, &server)).await;
             let text = asked.expect_err("it is refused").to_string();
-            assert!(text.contains("it wants a key, and there is none for it (401)"), "{text}");
+            assert!(text.contains("it needs a key, but has none (401)"), "{text}");
         }
     });
 }
