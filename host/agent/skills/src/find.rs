@@ -158,7 +158,7 @@ impl Skills {
                 continue;
             }
             if self.usable.iter().chain(&self.untrusted).any(|known| known.name == name) {
-                self.leave_out(&path, "there is another skill of that name, which counts");
+                self.leave_out(&path, "another skill with that name is used instead");
                 continue;
             }
             let (origin, digest, text) = match read(&folder, trusted) {
@@ -177,8 +177,7 @@ impl Skills {
             }
         }
         if more > 0 || is_cut {
-            let why =
-                format!("{more} or more of its skills are too many: at most {MAX_SKILLS} count");
+            let why = format!("it has {more} or more skills too many; the limit is {MAX_SKILLS}");
             self.leave_out(&root.path, why);
         }
     }

@@ -42,7 +42,7 @@ pub struct FrontMatter {
 pub enum FrontMatterError {
     /// The text has no front matter.
     #[error(
-        "it doesn't begin with a line `---`, after which `name` and `description` stand, and another line `---`"
+        "it has no front matter: a line `---`, `name` and `description`, and another line `---`"
     )]
     NoStart,
     /// The front matter has no end.
@@ -69,13 +69,13 @@ pub enum YamlError {
     #[error("line {0}: aliases (`*name`) aren't read; write the value")]
     Alias(usize),
     /// A key is a list or a table.
-    #[error("line {0}: a key has to be a text")]
+    #[error("line {0}: a key has to be a string")]
     Key(usize),
     /// The value of a key is a list or a table.
-    #[error("line {0}: `{1}` has to be a text")]
+    #[error("line {0}: `{1}` has to be a string")]
     Value(usize, String),
     /// A key has two values.
-    #[error("line {0}: `{1}` stands there twice")]
+    #[error("line {0}: `{1}` is given twice")]
     Twice(usize, String),
     /// The front matter isn't a table.
     #[error("it has no keys")]

@@ -109,7 +109,7 @@ pub enum SkillError {
     #[error("`{0}` is a link or no regular file; replace it with a file")]
     NotAFile(String),
     /// Its `SKILL.md` isn't the one that the digest covers.
-    #[error("{SKILL_FILE} is larger than {MAX_TEXT} bytes, or changes just now")]
+    #[error("{SKILL_FILE} is larger than {MAX_TEXT} bytes, the limit, or is being changed")]
     Unsettled,
 }
 
@@ -200,14 +200,13 @@ impl SkillText {
         let matter = &self.matter;
         if let Some(mistake) = &matter.mistake {
             found.push(format!(
-                "its front matter isn't valid YAML: {mistake}; it was read all the same, and other \
-                 agents may not: put the value in quotes"
+                "its front matter isn't valid YAML: {mistake}; Toolhold reads it anyway, but other agents may not: put the value in quotes"
             ));
         }
         match &matter.name {
             None => found.push(format!("it has no `name`; add `name: {name}`")),
             Some(own) if own != name => found.push(format!(
-                "its `name` is `{}`, and its folder is `{name}`, which counts; use one name",
+                "its `name` is `{}`, but the name of its folder is used, `{name}`; use one name",
                 one_line(own, 80)
             )),
             Some(_) => {}
@@ -218,7 +217,7 @@ impl SkillText {
                 && !name.contains("--");
         if !is_documented {
             found.push(format!(
-                "`{name}` has other characters than a-z, 0-9 and single `-`; other agents may not take it"
+                "`{name}` has other characters than a-z, 0-9 and single `-`; other agents may not accept the name"
             ));
         }
         found.extend(too_long(

@@ -32,9 +32,7 @@ const MAX_NAMED: usize = 50;
 const MAX_NAMES: usize = 30;
 
 const DESCRIPTION: &str = "\
-    Loads a skill: instructions for a certain task, written in advance. Returns its text and the path of its folder, in which the scripts \
-    and other files lie that the text names: read them with `file`, or run scripts with bash by their full path. A skill gives no rights: \
-    every call keeps the rules. Fails if there is no such skill or file.";
+    Loads a skill: instructions for a certain task, written in advance. Returns its text and the path of its folder, which has the scripts and other files that the text names: read them with `file`, or run scripts with bash by their full path. A skill gives no rights: every call keeps the rules. Fails if there is no such skill or file.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -153,7 +151,7 @@ impl Loader {
             None => folder.tree(false),
         };
         if let Some(foreign) = tree.as_ref().ok().and_then(|tree| tree.foreign.first()) {
-            let why = format!("a file beside it: {}", neutral_line(foreign));
+            let why = format!("a file next to it: {}", neutral_line(foreign));
             return Err(unreadable(name, &shown, why));
         }
         let variables = self.config.values.skills.env.get(name);
@@ -238,11 +236,11 @@ fn owners(skill: &Skill) -> Owners {
 /// The refusal of a project's skill that nobody has looked at as it is.
 fn unseen(skill: &Skill) -> Failure {
     let message = format!(
-        "the skill `{}` is the project's, and nobody has looked at it as it is, so it isn't loaded",
+        "the skill `{}` belongs to the project and isn't trusted as it is now, so it isn't loaded",
         skill.name
     );
     Failure::new(Category::PermanentFailure, message)
-        .with_suggestion("Go on without it. The person can look at it with: toolhold trust")
+        .with_suggestion("Continue without the skill. The user can review it with: toolhold trust")
 }
 
 fn with_end(mut text: String, is_cut: bool) -> String {
