@@ -25,8 +25,7 @@ impl FormHint {
                  JSON alone is no call. Write it as a block:\n```tool_call\n\
                  {{\"name\": \"{tool}\", \"arguments\": {{…}}}}\n```"
             ),
-            Self::WithinLine => "A tag of a call stands within a line or a quotation. No call was \
-                made: begin a new line with the tag, after an empty line."
+            Self::WithinLine => "The tag of a call is within a line or a quotation, so no call was made. Begin a new line with the tag, after an empty line."
                 .to_owned(),
             Self::MadeUpResult => {
                 "Your message contains a tool result. Results come from the host \

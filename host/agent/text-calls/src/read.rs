@@ -391,7 +391,7 @@ pub(super) enum BlockError {
          other code"
     )]
     Ambiguous,
-    #[error("it may belong to the quotation before it: leave an empty line")]
+    #[error("the call may belong to the quotation before it: leave an empty line")]
     Quoted,
     #[error("its tags are nested too deeply: use one")]
     TooDeep,

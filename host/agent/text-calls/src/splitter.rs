@@ -159,7 +159,7 @@ impl<'a> CallSplitter<'a> {
         self.tags.clear();
         if !self.found.calls.is_empty() {
             self.found.calls.clear();
-            self.reject("it stands in your thoughts, before </think>: write it after them", "");
+            self.reject("it is in your thoughts, before </think>: write the call after them", "");
         }
     }
 
@@ -187,8 +187,7 @@ impl<'a> CallSplitter<'a> {
         }
         // Without the earlier texts, the call may be a quotation.
         if options.earlier.is_none_or(|earlier| earlier.have(&call, None)) {
-            let why = "it stands in an earlier result, file or message, and may be a quotation: \
-                write it as a block ```tool_call";
+            let why = "it is also in an earlier result, file or message, and may be a quotation: write it as a block ```tool_call";
             self.found.rejected.push(RejectedText::new(why, whole));
             return false;
         }
