@@ -71,7 +71,7 @@ fn unreachable_servers_are_reported_by_cause() {
         let bounded = Web::new(&[&silent], &["tools.limits.request_secs=1"]).await;
         let answer = fetch(&bounded, at(&silent)).await;
         for words in
-            ["`request_secs` in [tools.limits] of ", "/toolhold.toml lets a request take 1 s"]
+            ["`request_secs` in [tools.limits] of ", "/toolhold.toml limits a request to 1 s"]
         {
             assert_failed(&answer, Category::Timeout, "timed-out", words);
         }

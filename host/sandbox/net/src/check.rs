@@ -92,7 +92,7 @@ impl Check<'_> {
             ));
         }
         if self.scope.read_only && method != Method::GET && method != Method::HEAD {
-            let remedy = "The author has to drop `read-only` of the tool, or declare with which arguments a call only reads (`reads-with`), and ask for `files` to write, if for any.";
+            let remedy = "The tool's author has to drop `read-only`, or declare with which arguments a call only reads (`reads-with`), and request write access if the plugin asks for `files`.";
             return Err(refused(
                 &method,
                 &target,

@@ -152,8 +152,9 @@ impl Requests {
         let end = Instant::now() + limits.time;
         let idle = timeouts.between_bytes.unwrap_or(limits.idle).min(limits.idle);
         let timeout_texts = TimeoutTexts {
-            end: format!("{time_key} lets a request take {} s", limits.time.as_secs()),
-            idle: (idle == limits.idle).then(|| format!("no data came for {} s", idle.as_secs())),
+            end: format!("{time_key} limits a request to {} s", limits.time.as_secs()),
+            idle: (idle == limits.idle)
+                .then(|| format!("no data arrived for {} s", idle.as_secs())),
         };
         // The answer can't be kept for later calls: whether it changed can't be checked without a
         // request.

@@ -83,13 +83,13 @@ impl fmt::Display for OutboundRemedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NameIt => {
-                "Only a place that is configured or named by hand may be there, and no redirect leads to it."
+                "Only an address that is configured or named by hand may be private or use http, and a redirect to it is never followed."
             }
             Self::UseHttps => "Write the URL with https.",
             Self::ResolveLocally => {
                 "Let `localhost` resolve to a loopback address, for example in /etc/hosts."
             }
-            Self::Nothing => "No configuration opens it.",
+            Self::Nothing => "No configuration key can change this.",
         })
     }
 }

@@ -48,10 +48,13 @@ pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundEr
         return Ok(());
     }
     let (rule, remedy) = if is_this_machine(&target.host) {
-        ("only a place that was named by hand may be asked without TLS", OutboundRemedy::NameIt)
+        (
+            "only an address that was named by hand may be requested without TLS",
+            OutboundRemedy::NameIt,
+        )
     } else {
         (
-            "only https is asked; http is for this machine alone (`localhost` or a loopback address)",
+            "only https is allowed; http is for this machine alone (`localhost` or a loopback address)",
             OutboundRemedy::UseHttps,
         )
     };
@@ -161,7 +164,7 @@ mod tests {
     fn http_is_for_this_machine_alone() {
         for url in ["http://example.com/", "http://10.0.0.1/", "http://localhost.example.com/"] {
             let found = checked(url, &[url]).expect_err(url);
-            assert!(found.to_string().contains("only https is asked"), "{found}");
+            assert!(found.to_string().contains("only https is allowed"), "{found}");
         }
         let local = Target::parse("http://localhost/").expect("is a URL");
         let outside = "93.184.215.14".parse().expect("is an address");

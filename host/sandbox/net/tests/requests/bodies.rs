@@ -228,7 +228,7 @@ fn slow_body_ends_with_a_timeout() {
             .expect("it answers");
         assert!(
             got.text() == "hello"
-                && matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("no data came")),
+                && matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("no data arrived")),
             "{got:?}"
         );
         settings.limits.idle = Duration::from_secs(10);
@@ -239,7 +239,7 @@ fn slow_body_ends_with_a_timeout() {
             .expect("it answers");
         assert!(got.text().starts_with("hello"), "{got:?}");
         assert!(
-            matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("the key lets a request take")),
+            matches!(&got.end, Some(Error::Timeout(Some(bound))) if bound.starts_with("the key limits a request to")),
             "{got:?}"
         );
     });
