@@ -36,7 +36,7 @@ pub(super) enum ConfineError {
     Capabilities(#[source] io::Error),
     #[error("the filter of system calls: {0}")]
     Filter(#[from] FilterError),
-    #[error("{0}; so the changes in files can't be saved, but they have to be")]
+    #[error("{0}; so the changes of files can't be saved, which is required")]
     Unrecorded(#[source] RecordingError),
     #[error("it has no standard input")]
     NoInput,

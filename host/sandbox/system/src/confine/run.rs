@@ -36,7 +36,7 @@ const FAILED: i32 = 125;
 /// with `sockets`, it makes sockets in one.
 pub fn run() -> ! {
     if raw::close_inherited().is_err() {
-        eprintln!("what was handed down can't be closed: Linux 5.9 is needed");
+        eprintln!("inherited descriptors can't be closed: Linux 5.9 is needed");
         exit(FAILED);
     }
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { exit(FAILED) };

@@ -19,15 +19,15 @@ pub(super) enum LandlockError {
     /// A tree isn't what it was; then nothing is enforced.
     #[error("moved meanwhile: {0}")]
     Moved(String),
-    #[error("Landlock: this kernel does not have it")]
+    #[error("Landlock: not supported by this kernel")]
     Missing,
     #[error("Landlock: {0}")]
     Ruleset(#[from] RulesetError),
     #[error("Landlock: {0}: {1}")]
     Tree(String, #[source] RulesetError),
-    #[error("Landlock: the kernel did not take all of it")]
+    #[error("Landlock: only supported in part by this kernel")]
     Partial,
-    #[error("Landlock: version {0} doesn't keep files from being emptied; Linux 6.2 does")]
+    #[error("Landlock: version {0} can't stop programs from truncating files; Linux 6.2 can")]
     Emptying(u32),
 }
 

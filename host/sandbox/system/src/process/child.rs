@@ -181,7 +181,8 @@ impl Child {
                 if !namespaces && places.sandbox == Sandbox::BestEffort {
                     child.missing.insert(
                         0,
-                        "namespaces: they were tried before, and can't be had".to_owned(),
+                        "namespaces: an earlier attempt showed that they aren't available"
+                            .to_owned(),
                     );
                 }
                 Ok(child)
@@ -359,7 +360,7 @@ impl Child {
                     let _ = stderr.take(MAX_COMPLAINT).read_to_string(&mut said);
                 }
                 Err(StartError::Sandbox(match said.trim() {
-                    "" => "the helper ended without a word".to_owned(),
+                    "" => "the helper ended without a message".to_owned(),
                     said => said.to_owned(),
                 }))
             }

@@ -66,7 +66,7 @@ pub enum StartError {
     #[error("{0}")]
     Sandbox(String),
     /// A path that it may not see was moved each time while the sandbox was set up.
-    #[error("{0}; what may not be read has to stay where it is while a command starts")]
+    #[error("{0}; denied files and folders must not be moved while a command starts")]
     Moved(String),
     /// The paths that it may see can't be determined.
     #[error("{0}")]

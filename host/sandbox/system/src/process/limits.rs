@@ -24,14 +24,14 @@ pub enum PlacesError {
     TooMany,
     /// More paths than are covered.
     #[error(
-        "more than {MAX_DENIED} files and folders in the granted directories are denied by globs, too many to be covered up one by one"
+        "more than {MAX_DENIED} files and folders in the granted directories are denied by globs, too many to be hidden one by one"
     )]
     TooManyDenied,
     /// A name that can't be passed on.
-    #[error("{} may not be read or written, and can't be covered up: its name is not UTF-8; rename it", .0.display())]
+    #[error("{} may not be read or written, but can't be hidden: its name is not UTF-8; rename it", .0.display())]
     NotText(PathBuf),
     /// More levels than are checked.
-    #[error("{} lies more than {MAX_DEPTH} folders deep, too deep to be looked into for sockets and for what the globs deny", .0.display())]
+    #[error("{} is more than {MAX_DEPTH} folders deep, too deep to be searched for sockets and denied files", .0.display())]
     TooDeep(PathBuf),
     /// The whole machine is granted.
     #[error(
@@ -43,6 +43,6 @@ pub enum PlacesError {
     #[error(transparent)]
     NotKept(#[from] NotKept),
     /// A folder that can't be read.
-    #[error("{0} can't be looked into for sockets and for what the globs deny: {1}")]
+    #[error("{0} can't be searched for sockets and denied files: {1}")]
     Unreadable(PathBuf, std::io::Error),
 }
