@@ -104,7 +104,7 @@ impl Job {
             return Some(PartError { kind: PartErrorKind::Budget, message });
         }
         if Duration::from_nanos(self.used.load(Ordering::SeqCst)) >= self.bounds.cpu {
-            let message = "the processor time that the call's parts may use is used up".to_owned();
+            let message = "the call's parts have used up their processor time".to_owned();
             return Some(PartError { kind: PartErrorKind::Budget, message });
         }
         None
@@ -119,8 +119,7 @@ impl Job {
         match taken {
             Ok(_) => Ok(output),
             Err(left) => Err(limit(format!(
-                "its answer is {size} bytes; of {} for all answers together, {left} are left: give \
-                 fewer inputs at a time",
+                "its answer is {size} bytes; of the {} bytes for all answers, {left} are left: give fewer inputs at a time",
                 self.bounds.output
             ))),
         }

@@ -119,7 +119,7 @@ impl Lowering {
                 let mut chars = text(value)?.chars();
                 match (chars.next(), chars.next()) {
                     (Some(single), None) => Val::Char(single),
-                    _ => return Err(ValueError::Kind("a text of one character")),
+                    _ => return Err(ValueError::Kind("a string of one character")),
                 }
             }
             Type::String => {
