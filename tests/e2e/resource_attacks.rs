@@ -121,7 +121,7 @@ fn limit_of_written_bytes_is_named() {
     let copy = ["call", "--yes", "copy_path", "source=large", "destination=copy"];
     let ended = cli.run(&[&["--set", "tools.limits.written_mib=1"][..], &copy].concat());
     assert_ne!(ended.code, 0, "{}", ended.stdout);
-    for part in ["as much as it may: `written_mib`", "[tools.limits]\nwritten_mib = "] {
+    for part in ["limit of written bytes: `written_mib`", "[tools.limits]\nwritten_mib = "] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
     cli.run(&copy).ends(0);

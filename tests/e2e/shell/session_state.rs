@@ -114,7 +114,7 @@ async fn directory_that_is_gone_or_not_granted_is_not_used() {
     let scene = carrying(&[]).await;
     let (host, session) = (&scene.host, Session::new("one"));
     for (command, reason) in [
-        ("cd gone; rmdir ../gone", "is no directory any more"),
+        ("cd gone; rmdir ../gone", "is no longer a directory"),
         ("cd /usr", "allowed_paths"),
         ("cd /tmp", "allowed_paths"),
         ("cd /proc/self/root/etc", "allowed_paths"),

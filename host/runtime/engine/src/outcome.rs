@@ -180,14 +180,14 @@ pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
             Some(Obstacle::Setup(reason)) if failure.category == Category::PermanentFailure => {
                 failure.message = reason;
                 failure.code = Some("host".into());
-                failure.suggestion = Some("Run `toolhold doctor`; it says what to fix.".to_owned());
+                failure.suggestion = Some("Run `toolhold doctor` to see what to fix.".to_owned());
             }
             _ => {}
         }
         if state.files.reached_write_limit() && failure.category == Category::PermanentFailure {
             let table = &state.call.watch.table;
             failure.message = format!(
-                "{} (the call has written as much as it may: `written_mib`)",
+                "{} (the call has reached its limit of written bytes: `written_mib`)",
                 failure.message
             );
             failure.suggestion.get_or_insert_with(|| {

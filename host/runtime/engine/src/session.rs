@@ -266,7 +266,7 @@ impl Drop for PluginInstances {
 /// The failure of a call whose turn didn't come.
 fn in_use(waited: Duration) -> Failure {
     let message = format!(
-        "the calls of a session take turns with this plugin; this one waited {:.1} s and was not started",
+        "this plugin runs one call of a session at a time; this call waited {:.1} s and was not started",
         waited.as_secs_f64()
     );
     let mut failure = Failure::new(Category::RateLimited, message)

@@ -46,7 +46,7 @@ pub(crate) fn failure(
         StopReason::Timeout => {
             Failure::new(Category::Timeout, format!("the tool took longer than its limit of {} s{waited} and was stopped", time.as_secs()))
                 .with_suggestion(format!(
-                    "Ask for less at once, or give it more time: with the `timeout` argument if the tool has one, else with `call` in [tools] of {}.",
+                    "Ask for less at once, or give the call more time: with the `timeout` argument if the tool has one, else with `call` in [tools] of {}.",
                     table.place.file
                 ))
         }
@@ -66,10 +66,10 @@ pub fn less_or_more(key: &str, table: &OwnTable) -> String {
 /// refused at once.
 pub fn busy(waited: Duration) -> Failure {
     let message = if waited.is_zero() {
-        "too many calls are waiting; this one was not started".to_owned()
+        "too many calls are waiting; this call was not started".to_owned()
     } else {
         format!(
-            "too many calls are running; this one waited {:.1} s and was not started",
+            "too many calls are running; this call waited {:.1} s and was not started",
             waited.as_secs_f64()
         )
     };

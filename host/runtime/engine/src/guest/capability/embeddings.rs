@@ -45,7 +45,7 @@ enum VectorsError {
     ManyNumbers(usize),
     #[error("its vectors have different lengths")]
     Lengths,
-    #[error("a vector has no direction, or a number that is none")]
+    #[error("a vector is zero, or has a value that isn't a number")]
     NoDirection,
 }
 

@@ -75,12 +75,13 @@ impl CallState {
             StoreError::Unavailable { .. } => {
                 // The reason names a path of the user's, which a plugin may not know.
                 tracing::warn!(plugin = &*self.call.plugin, "{failed}");
-                let message = format!("the {name} can't be used; the host's log says why");
+                let message = format!("the {name} can't be used; see the host's log");
                 host_error("unavailable", message)
             }
-            StoreError::Busy => {
-                host_error("busy", format!("other processes write to the {name}; repeat the call"))
-            }
+            StoreError::Busy => host_error(
+                "busy",
+                format!("other processes are writing to the {name}; repeat the call"),
+            ),
             failed => host_error("failed", failed.to_string()),
         })
     }

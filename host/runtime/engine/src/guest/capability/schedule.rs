@@ -73,7 +73,7 @@ fn order(task: wit::Task) -> Result<TaskOrder, TaskError> {
         wit::Action::Prompt(text) => TaskAction::Prompt(text),
         wit::Action::Call(wit::ToolCall { tool, arguments }) => {
             let arguments = serde_json::from_str(&arguments).map_err(|error| {
-                TaskError::new("invalid", format!("the arguments are no JSON: {error}"))
+                TaskError::new("invalid", format!("the arguments aren't valid JSON: {error}"))
             })?;
             TaskAction::Call { tool, arguments }
         }

@@ -35,7 +35,7 @@ const MAX_REASON: usize = 400;
 enum NearestError {
     #[error("no answer within {:.1} s", .0.as_secs_f64())]
     Timeout(Duration),
-    #[error("{0} vectors aren't sent to it yet; the next search goes on")]
+    #[error("{0} vectors aren't sent yet; the next search continues")]
     Unsent(u64),
     #[error("{}", .0.message)]
     Index(Error),
@@ -85,7 +85,7 @@ impl CallState {
                 let why = neutral_line(cut(&error.to_string(), MAX_REASON));
                 tracing::warn!(plugin = &*self.call.plugin, "{name} found no vectors: {why}");
                 report.say(format!(
-                    "{name} found no vectors, so the index compared all of its own: {why}"
+                    "{name} found no vectors, so the index compared all of its vectors: {why}"
                 ));
                 let index = self.capabilities.index.as_mut();
                 if let Some(vectors) = index.and_then(|index| index.vectors.as_mut()) {

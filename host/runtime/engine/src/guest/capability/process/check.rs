@@ -124,7 +124,7 @@ impl Processes {
         if directory.is_dir() {
             return Ok(directory);
         }
-        Err(Refusal::invalid(format!("{} is no directory any more", neutral_line(path))))
+        Err(Refusal::invalid(format!("{} is no longer a directory", neutral_line(path))))
     }
 
     pub(super) fn reaches_network(&self) -> bool {

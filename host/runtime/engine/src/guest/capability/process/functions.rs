@@ -90,8 +90,7 @@ impl CallState {
         let Some(jobs) = processes.and_then(|processes| processes.commands.jobs.as_ref()) else {
             return Err(host_error(
                 "unavailable",
-                "this call can't start a command in the background: either the operator allows none (`running` in [tools.shell.jobs]), \
-                 or this program ends with its call, as `toolhold call` does, and the command would end with it. `toolhold serve` has them",
+                "this call can't start a command in the background: either the configuration allows none (`running` in [tools.shell.jobs]), or this program ends with its call, as `toolhold call` does, and would end the command. `toolhold serve` can start such commands",
             ));
         };
         let time = options.timeout_ms.map(Duration::from_millis);
@@ -184,7 +183,7 @@ impl CallState {
                 "start a program".to_owned(),
                 "read-only tools can't start programs",
                 "the tool's annotations",
-                "The author has to drop `read-only` of the tool, and ask for `files` to write, if for any.".to_owned(),
+                "The tool's author has to drop `read-only`, and request write access if the plugin asks for `files`.".to_owned(),
             ));
         }
         Ok(processes)
