@@ -1,9 +1,9 @@
 //! Fetches third-party software for tests and benches, once, in the versions that `tests/clients`
-//! fixes: clients and servers of MCP and its conformance suite for the MCP server; real pages, with
-//! the text that other extractors find in them, for the web tools; the compilers of plugins that
-//! aren't in Rust; a server of models with a small one, and what runs benchmarks of agents; skills
-//! of others; compilers, linters and a language server; what checks the files of a release; programs
-//! of Debian that Toolhold has to get along with.
+//! fixes: clients and servers of MCP and its conformance suite for the MCP server; the sandbox of
+//! Claude Code; real pages, with the text that other extractors find in them, for the web tools; the
+//! compilers of plugins that aren't in Rust; a server of models with a small one, and what runs
+//! benchmarks of agents; skills of others; compilers, linters and a language server; what checks the
+//! files of a release; programs of Debian that Toolhold has to get along with.
 //!
 //! Tests also pass on a machine without Node or Python, or without access to their registries. So
 //! nothing here is an error: tests and benches report what they can't try.
@@ -33,7 +33,7 @@ const LANGUAGES: [Language; 15] = [
     Language {
         name: "node",
         lock_file: "package-lock.json",
-        files: &["package.json", ".npmrc", "drive.mjs"],
+        files: &["package.json", ".npmrc", "drive.mjs", "sandbox.mjs"],
         fetch: npm,
     },
     Language {

@@ -35,6 +35,7 @@ mod table;
 #[allow(dead_code, reason = "shared with the tests, which use more of it")]
 #[path = "../../../terminal.rs"]
 mod terminal;
+mod timed;
 mod tree;
 mod typed;
 

@@ -10,6 +10,7 @@ use crate::Setting;
 use crate::measure::{Compared, find_program, in_turn, median, output_of};
 use crate::sandbox::Sandbox;
 use crate::table::{Row, Target, Unit, show_time};
+use crate::timed::TimedProgram;
 
 const ROUNDS: usize = 9;
 const CALLS: usize = 15;
@@ -59,6 +60,16 @@ const BUBBLEWRAP: &str = "--unshare-user --unshare-pid --unshare-net --unshare-i
 
 const NO_BUBBLEWRAP: &str = "bwrap is not installed: apt-get install bubblewrap";
 
+/// What Claude Code's sandbox runs, and the packages of Debian that have it.
+const CLAUDE_CODE: [(&str, &str); 3] =
+    [("bwrap", "bubblewrap"), ("socat", "socat"), ("rg", "ripgrep")];
+
+/// The fetched Node, in the folder of what is fetched with it.
+const NODE: &str = "node_modules/.bin/node";
+
+const NO_CLAUDE_CODE: &str =
+    "not fetched: `cargo xtask bench` does it where npm is installed and reaches its registry";
+
 /// Commands with and without the saving of what they change, and the target of the ratio.
 const SAVED: [(&str, &str, Target); 2] = [
     ("that changes nothing", "true", Target::AtMost(1.1)),
@@ -79,7 +90,9 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
             Ok(row(format!("bash, `true`, {what}, p50"), *target, compared, "bash -c true"))
         })
         .collect::<Result<_, String>>()?;
-    rows.push(against_bubblewrap(&sandbox(setting, &home, &work, &STRICT)?, &work)?);
+    let strict = sandbox(setting, &home, &work, &STRICT)?;
+    rows.push(against_bubblewrap(&strict, &work)?);
+    rows.push(against_claude_code(setting, &strict, &work)?);
     rows.extend(saving(setting)?);
     Ok(rows)
 }
@@ -111,6 +124,41 @@ fn against_bubblewrap(sandbox: &Sandbox, work: &Path) -> Result<Row, String> {
     let compared =
         in_turn(ROUNDS, || calls(sandbox, "true", REST), || directly(&bubblewrap, REST))?;
     Ok(row(what.to_owned(), target, compared, "bwrap … bash -c true"))
+}
+
+/// The same command in the sandbox of Claude Code: its library wraps each command, in a process of
+/// Node that goes on.
+fn against_claude_code(setting: &Setting, sandbox: &Sandbox, work: &Path) -> Result<Row, String> {
+    let what =
+        "bash, `true`, in the sandbox, after a rest of 30 ms, against Claude Code's sandbox, p50";
+    let target = Target::Lower;
+    let clients = setting.repository.join("target/clients/node");
+    if let Some(why) = missing_for_claude_code(&clients) {
+        return Ok(Row::not_measured("shell", what, Unit::Ratio, target, why));
+    }
+    let rest = REST.as_millis().to_string();
+    let mut claude_code = TimedProgram::start(
+        Command::new(clients.join(NODE))
+            .arg(clients.join("sandbox.mjs"))
+            .args(["true", &rest])
+            .current_dir(work),
+    )?;
+    let compared = in_turn(
+        ROUNDS,
+        || calls(sandbox, "true", REST),
+        || Ok(median(claude_code.one_by_one(CALLS)?)),
+    )?;
+    Ok(row(what.to_owned(), target, compared, "sandbox-runtime, wrapping and bash -c true,"))
+}
+
+/// The reason why Claude Code's sandbox can't run.
+fn missing_for_claude_code(clients: &Path) -> Option<String> {
+    if !clients.join("fetched").exists() || !clients.join(NODE).exists() {
+        return Some(NO_CLAUDE_CODE.to_owned());
+    }
+    let (program, package) =
+        CLAUDE_CODE.iter().find(|(program, _)| find_program(program).is_none())?;
+    Some(format!("{program} is not installed: apt-get install {package}"))
 }
 
 fn bash(mut command: Command) -> Command {

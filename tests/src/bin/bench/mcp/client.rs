@@ -179,47 +179,6 @@ impl Drop for Client {
     }
 }
 
-/// The client `time_calls.py` and its server.
-pub(crate) struct PythonClient {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl PythonClient {
-    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("python3 can't be started: {error}"))?;
-        let stdin = child.stdin.take();
-        let stdout = child.stdout.take().ok_or("a client has no pipes")?;
-        Ok(Self { child, stdin, stdout: BufReader::new(stdout) })
-    }
-
-    /// The times of this number of consecutive calls.
-    pub(crate) fn one_by_one(&mut self, count: usize) -> Result<Vec<Duration>, String> {
-        let failed = |error: std::io::Error| format!("the client in Python has ended: {error}");
-        let mut line = String::new();
-        if let Some(stdin) = &mut self.stdin {
-            writeln!(stdin, "{count}").map_err(failed)?;
-        }
-        self.stdout.read_line(&mut line).map_err(failed)?;
-        let times: Vec<u64> = serde_json::from_str(&line)
-            .map_err(|error| format!("the client in Python printed no times: {error}"))?;
-        Ok(times.into_iter().map(Duration::from_nanos).collect())
-    }
-}
-
-impl Drop for PythonClient {
-    fn drop(&mut self) {
-        // At the end of its input it ends its server and itself.
-        self.stdin = None;
-        let _ = self.child.wait();
-    }
-}
-
 /// The lower limit for any server: returns each call as its answer without reading it.
 pub(crate) fn echo_lines() -> Result<(), String> {
     let failed = |error: std::io::Error| error.to_string();

@@ -16,12 +16,13 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 pub(crate) use self::bad::serve as serve_badly;
+use self::client::IN_FLIGHT;
 pub(crate) use self::client::{Client, echo_lines};
-use self::client::{IN_FLIGHT, PythonClient};
 use self::servers::{BYTES, BenchSetting, NODE, SAID, Server, TOOLHOLD};
 use crate::Setting;
 use crate::measure::{find_program, median, median_ratio, percentile};
 use crate::table::{Row, Target, Unit, show_time};
+use crate::timed::TimedProgram;
 
 const ROUNDS: usize = 15;
 
@@ -152,7 +153,7 @@ fn measure_from_python(place: &BenchSetting) -> Result<Vec<Row>, String> {
         servers.into_iter().filter(|server| [TOOLHOLD, NODE].contains(&server.name)).collect();
     let mut measured = Vec::new();
     if let Some(python) = find_program("python3").filter(|_| servers.len() > 1) {
-        let mut clients: Vec<PythonClient> = servers
+        let mut clients: Vec<TimedProgram> = servers
             .iter()
             .map(|server| server.start_from_python(&python, &place.repository))
             .collect::<Result<_, _>>()?;

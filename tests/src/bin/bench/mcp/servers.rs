@@ -6,9 +6,10 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::client::{Client, PythonClient};
+use super::client::Client;
 use crate::Setting;
 use crate::measure::find_program;
+use crate::timed::TimedProgram;
 
 /// The echoed text, and what the answer of every call of an echo has.
 pub(crate) const SAID: &str = "hello";
@@ -209,14 +210,14 @@ impl Server {
         &self,
         python: &Path,
         repository: &Path,
-    ) -> Result<PythonClient, String> {
+    ) -> Result<TimedProgram, String> {
         let mut command = Command::new(python);
         command
             .arg(repository.join("tests/clients/python/time_calls.py"))
             .arg(&self.call)
             .arg(&self.program)
             .args(&self.arguments);
-        PythonClient::start(self.surround(&mut command))
+        TimedProgram::start(self.surround(&mut command))
     }
 
     /// Sets the folder and the variables.
