@@ -42,7 +42,8 @@ const IMPORTED: [&str; 2] = ["deps/http", "host"];
 /// Parts of the names of interfaces that the SDK of C has nothing of.
 const NOT_IN_C: [&str; 2] = ["wasi:http/", "toolhold:host/secrets@"];
 
-/// What the generator for Go writes, and what the SDK has instead: its own module and packages.
+/// Texts that the generator for Go writes, and those that the SDK has instead: its own module and
+/// packages.
 const IN_GO: [(&str, &str); 4] = [
     ("\"wit_component/", "\"toolhold/internal/wit/"),
     ("\"go.bytecodealliance.org/pkg/wit/runtime\"", "\"toolhold/internal/memory\""),

@@ -126,7 +126,8 @@ fn taken_back(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{8}') {
         return Cow::Borrowed(text);
     }
-    let (mut letters, mut at): (Vec<char>, usize) = (Vec::with_capacity(text.len()), 0);
+    let mut letters: Vec<char> = Vec::with_capacity(text.len());
+    let mut at = 0_usize;
     for c in text.chars() {
         match letters.get_mut(at) {
             _ if c == '\u{8}' => {

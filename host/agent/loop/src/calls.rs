@@ -223,8 +223,8 @@ pub(crate) fn offered(
         description: "Summarises the older part of this conversation, to make room. Call it when much of that part no longer matters.".to_owned(),
         schema: RawJson::from_value(&json!({ "type": "object", "properties": {}, "additionalProperties": false })),
     };
-    let others: &[&Arc<Definition>] = if has_more { &[&FIND, &CALL] } else { &[] };
-    let others = others.iter().filter_map(|tool| model_tool(tool, augmenter));
+    let for_more: &[&Arc<Definition>] = if has_more { &[&FIND, &CALL] } else { &[] };
+    let others = for_more.iter().filter_map(|tool| model_tool(tool, augmenter));
     let tools = tools.iter().filter_map(|tool| model_tool(tool, augmenter));
     tools.chain([compress]).chain(others).collect()
 }

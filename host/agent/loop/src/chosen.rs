@@ -264,9 +264,9 @@ fn describe(tool: &Definition) -> String {
     let schema = if schema.len() <= MAX_SCHEMA {
         neutral(&schema).into_owned()
     } else {
-        let names = tool.input_schema.get("properties").and_then(Value::as_object);
-        let names: Vec<&str> = names.into_iter().flatten().map(|(name, _)| &**name).collect();
-        let names = neutral_line(cut(&names.join(", "), MAX_DESCRIPTION));
+        let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+        let all: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| &**name).collect();
+        let names = neutral_line(cut(&all.join(", "), MAX_DESCRIPTION));
         format!("an object with some of: {names} (the schema is too long)")
     };
     format!("\n\n## {}\n{shown}{more}\narguments: {schema}", tool.name)

@@ -275,10 +275,12 @@ impl AgentEnvironment {
         let failure = answer.outcome.as_ref().err();
         let is_missing = failure.is_some_and(|it| it.code.as_deref() == Some(NOT_FOUND));
         let is_valid = answer.steps.iter().any(|step| step.name == "validate");
-        let unfit = failure.filter(|it| {
-            matches!(it.category, Category::InvalidParameters | Category::TypeMismatch) && !is_valid
-        });
-        let unfit = unfit.map(|failure| self.without_keys(&failure.message));
+        let unfit = failure
+            .filter(|it| {
+                matches!(it.category, Category::InvalidParameters | Category::TypeMismatch)
+                    && !is_valid
+            })
+            .map(|failure| self.without_keys(&failure.message));
         let cut = self.cut(&answer);
         let mut result = recorded(call, answer);
         for part in &mut result.result.content {

@@ -136,8 +136,9 @@ impl CallEvents {
 
 impl Events for CallEvents {
     fn progress(&self, progress: Progress) {
-        let percent = progress.fraction.filter(|fraction| fraction.is_finite());
-        let percent = percent
+        let percent = progress
+            .fraction
+            .filter(|fraction| fraction.is_finite())
             .map_or(String::new(), |fraction| format!("{:.0}% ", fraction.clamp(0.0, 1.0) * 100.0));
         self.told.output(&self.call, &format!("{percent}{}\n", self.hide(&progress.message)));
     }

@@ -92,11 +92,13 @@ pub(crate) fn check_arguments(
         .iter()
         .filter(|subject| subject.kind.is_path() && subject.access == Access::Read);
     let values = read.filter_map(|subject| arguments.pointer(&subject.pointer));
-    let texts = values.flat_map(|value| match value {
-        Value::Array(items) => items.iter().collect(),
-        other => vec![other],
-    });
-    let texts = texts.filter_map(Value::as_str).filter(|text| !text.is_empty());
+    let texts = values
+        .flat_map(|value| match value {
+            Value::Array(items) => items.iter().collect(),
+            other => vec![other],
+        })
+        .filter_map(Value::as_str)
+        .filter(|text| !text.is_empty());
     check(texts, is_known)
 }
 

@@ -154,8 +154,8 @@ impl Loader {
             let why = format!("a file next to it: {}", neutral_line(foreign));
             return Err(unreadable(name, &shown, why));
         }
-        let variables = self.config.values.skills.env.get(name);
-        let variables: Vec<(String, String)> = variables
+        let environment = self.config.values.skills.env.get(name);
+        let variables: Vec<(String, String)> = environment
             .into_iter()
             .flatten()
             .map(|(name, value)| (name.clone(), value.clone()))

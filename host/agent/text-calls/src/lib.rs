@@ -97,7 +97,7 @@ pub struct FoundCalls {
     pub calls: Vec<TextCall>,
     /// Blocks that look like calls and are none. The model gets the reason.
     pub rejected: Vec<RejectedText>,
-    /// What to tell if there is no call, and the model seems to have meant one.
+    /// The hint to give if there is no call, and the model seems to have meant one.
     pub hint: Option<FormHint>,
 }
 

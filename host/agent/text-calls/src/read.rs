@@ -302,7 +302,7 @@ impl<'a> Tags<'a> {
                 self.at += end.len();
                 return Ok(Value::Object(arguments));
             }
-            let name = match read_tag(self.rest()) {
+            let tag_name = match read_tag(self.rest()) {
                 Ok((Tag::Other(inner), length)) => {
                     self.at += length;
                     inner
@@ -311,7 +311,7 @@ impl<'a> Tags<'a> {
                 }
                 _ => None,
             };
-            let name = name.ok_or(BlockError::NoTag(end))?.trim();
+            let name = tag_name.ok_or(BlockError::NoTag(end))?.trim();
             let value = self.take_until("</parameter>")?;
             self.insert(&mut arguments, tool, name, value)?;
         }

@@ -364,10 +364,12 @@ fn rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, AuthoringEr
 
 /// The module that connects a plugin in JavaScript to its host. Imports can't be named at run time.
 fn javascript_entry(imports: &[&str], sdk: &Path) -> String {
-    let lines = imports.iter().map(|name| {
-        format!("import {} from {:?};\n", variable(name), name.replace(wit::WASI, STANDIN))
-    });
-    let lines: String = lines.collect();
+    let lines: String = imports
+        .iter()
+        .map(|name| {
+            format!("import {} from {:?};\n", variable(name), name.replace(wit::WASI, STANDIN))
+        })
+        .collect();
     let names: Vec<String> = imports.iter().map(|name| variable(name)).collect();
     let sdk = sdk.join("component.js");
     format!(

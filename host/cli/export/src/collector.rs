@@ -127,7 +127,7 @@ impl Transport for Collector {
             };
         }
         let door = &self.door;
-        let posted = self.runtime.block_on(async {
+        let outcome = self.runtime.block_on(async {
             let answer = door.send(request).await?;
             let status = answer.status().as_u16();
             let pause = answer.headers().get(RETRY_AFTER);
@@ -135,7 +135,7 @@ impl Transport for Collector {
             let body = answer.bytes(&|_, _| ()).await?;
             Ok::<_, OutboundError>(Posted { status, retry_after, body })
         });
-        let posted = posted.map_err(unsent)?;
+        let posted = outcome.map_err(unsent)?;
         if matches!(posted.status, 401 | 403) {
             // The secret may have changed since.
             self.headers = None;

@@ -21,11 +21,11 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
     match command {
         KeyCommand::New { name, no_password, password, json } => {
             let source = password.password_from.clone().unwrap_or_default();
-            let password = (!no_password)
+            let given = (!no_password)
                 .then(|| source.read("Password of the new key", true))
                 .transpose()
                 .map_err(failed)?;
-            let password = password.as_ref().map(|password| password.as_str());
+            let password = given.as_ref().map(|password| password.as_str());
             let made = keys.create(name, password).map_err(failed)?;
             if *json {
                 let mut object = described(name, &made.key);

@@ -52,13 +52,16 @@ pub(crate) fn commands(word: &str) -> Popup {
 
 /// The offers of a path's beginning.
 pub(crate) fn paths(word: &str, paths: &[String]) -> Popup {
-    let offers = paths.iter().filter_map(|path| {
-        let shown = neutral_line(path);
-        // A name that would change when it is shown can't be typed either.
-        (shown == *path && !path.contains(char::is_whitespace))
-            .then(|| (format!("@{path}"), String::new()))
-    });
-    let offers = offers.filter(|(text, _)| text != word).collect();
+    let offers = paths
+        .iter()
+        .filter_map(|path| {
+            let shown = neutral_line(path);
+            // A name that would change when it is shown can't be typed either.
+            (shown == *path && !path.contains(char::is_whitespace))
+                .then(|| (format!("@{path}"), String::new()))
+        })
+        .filter(|(text, _)| text != word)
+        .collect();
     Popup { word: word.to_owned(), offers, chosen: 0 }
 }
 

@@ -360,8 +360,8 @@ impl ScreenState {
             "/resume" => ScreenEffect::Resume,
             "/undo" => ScreenEffect::Undo,
             other => {
-                let names: Vec<_> = complete::COMMANDS.iter().map(|(name, _)| *name).collect();
-                let names = names.join(", ");
+                let all: Vec<_> = complete::COMMANDS.iter().map(|(name, _)| *name).collect();
+                let names = all.join(", ");
                 let what = match other.split_once(char::is_whitespace) {
                     Some((name, _)) => format!("{name} takes nothing behind it"),
                     None => format!("there is no {other}"),

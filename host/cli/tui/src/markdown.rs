@@ -301,10 +301,16 @@ impl Renderer {
     fn put_table(&mut self) {
         let table = std::mem::take(&mut self.table);
         let cells = table.iter().map(Vec::len).max().unwrap_or_default().min(MAX_CELLS);
-        let widths = (0..cells).map(|at| {
-            table.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0)
-        });
-        let widths: Vec<usize> = widths.collect();
+        let widths: Vec<usize> = (0..cells)
+            .map(|at| {
+                table
+                    .iter()
+                    .filter_map(|row| row.get(at))
+                    .map(|cell| columns(cell))
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
         let fits = widths.iter().sum::<usize>() + 3 * cells <= self.width;
         let plain = self.theme.style(Role::Plain);
         let strong = self.theme.style(Role::Strong);

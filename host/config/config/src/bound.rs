@@ -34,15 +34,18 @@ impl Config {
         let all = serde_json::to_value(effective(self)).unwrap_or_default();
         collect(&all, &mut Vec::new(), &mut leaves);
         // The rules of each ceiling are a gate of their own.
-        let of_ceilings = self.ceilings.iter().map(|ceiling| {
-            let all = serde_json::to_value(&ceiling.contents.values).unwrap_or_default();
-            let mut leaves = Vec::new();
-            collect(&all, &mut Vec::new(), &mut leaves);
-            leaves.retain(is_rules);
-            leaves
-        });
-        let of_ceilings: Vec<Vec<Leaf>> =
-            of_ceilings.filter(|leaves| leaves.iter().any(has_rules)).collect();
+        let of_ceilings: Vec<Vec<Leaf>> = self
+            .ceilings
+            .iter()
+            .map(|ceiling| {
+                let all = serde_json::to_value(&ceiling.contents.values).unwrap_or_default();
+                let mut leaves = Vec::new();
+                collect(&all, &mut Vec::new(), &mut leaves);
+                leaves.retain(is_rules);
+                leaves
+            })
+            .filter(|leaves| leaves.iter().any(has_rules))
+            .collect();
         std::iter::once(leaves).chain(of_ceilings).map(|leaves| text(&leaves)).collect()
     }
 }

@@ -222,33 +222,35 @@ pub(super) fn bound(
         base.values.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
     let narrowed = narrow(bounds, &base, bases, Narrower::Ceiling)?.leaves;
-    let taken = narrowed.iter().map(|leaf| {
-        let is_written =
-            bounds.iter().any(|bound| bound.path == leaf.path && bound.value == leaf.value);
-        // If no directory is left, the tools are disabled, though the ceiling has no such key.
-        let nothing_left = (is_at(leaf, ["tools", "file", "enabled"])
-            || is_at(leaf, ["tools", "shell", "enabled"]))
-            && !is_written;
-        let path = if nothing_left {
-            [&leaf.path[..2], &["allowed_paths".to_owned()]].concat()
-        } else {
-            leaf.path.clone()
-        };
-        let key = dotted(&path);
-        let all = serde_json::to_value(&before.values).unwrap_or_default();
-        let wanted = path.iter().fold(&all, |value, part| &value[part]).clone();
-        let held = if path == leaf.path {
-            serde_json::to_value(&leaf.value).unwrap_or_default()
-        } else {
-            Value::Array(Vec::new())
-        };
-        let source = bounds
-            .iter()
-            .find(|bound| bound.path == path)
-            .map_or_else(|| leaf.source(), Leaf::source);
-        Taken { wanted, wanted_by: before.source(&key), held, source, key }
-    });
-    let taken = taken.collect();
+    let taken: Vec<Taken> = narrowed
+        .iter()
+        .map(|leaf| {
+            let is_written =
+                bounds.iter().any(|bound| bound.path == leaf.path && bound.value == leaf.value);
+            // If no directory is left, the tools are disabled, though the ceiling has no such key.
+            let nothing_left = (is_at(leaf, ["tools", "file", "enabled"])
+                || is_at(leaf, ["tools", "shell", "enabled"]))
+                && !is_written;
+            let path = if nothing_left {
+                [&leaf.path[..2], &["allowed_paths".to_owned()]].concat()
+            } else {
+                leaf.path.clone()
+            };
+            let key = dotted(&path);
+            let all = serde_json::to_value(&before.values).unwrap_or_default();
+            let wanted = path.iter().fold(&all, |value, part| &value[part]).clone();
+            let held = if path == leaf.path {
+                serde_json::to_value(&leaf.value).unwrap_or_default()
+            } else {
+                Value::Array(Vec::new())
+            };
+            let source = bounds
+                .iter()
+                .find(|bound| bound.path == path)
+                .map_or_else(|| leaf.source(), Leaf::source);
+            Taken { wanted, wanted_by: before.source(&key), held, source, key }
+        })
+        .collect();
     leaves.extend(narrowed);
     Ok(taken)
 }

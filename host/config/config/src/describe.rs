@@ -49,11 +49,11 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
     if more.is_object() && inner["type"] != "object" {
         // In a table of values with chosen names, the table's description describes each value.
         let description = text(&schema["description"]).unwrap_or_default();
-        let entries = [&schema["default"], &schema["examples"][0]]
+        let written = [&schema["default"], &schema["examples"][0]]
             .into_iter()
             .filter_map(Value::as_object)
             .find(|entries| !entries.is_empty());
-        let entries = entries.cloned().unwrap_or_default().into_iter().collect();
+        let entries = written.cloned().unwrap_or_default().into_iter().collect();
         let key = KeyDescription {
             name: "NAME".to_owned(),
             takes: takes(root, more),

@@ -158,7 +158,7 @@ impl Config {
 
     /// Names of the secrets that the requests of a call to its URLs carry.
     pub fn secrets_for(&self, action: &Action<'_>) -> Vec<String> {
-        let (table, private) = if action.built_in {
+        let (table, hosts) = if action.built_in {
             if !BuiltInPlugin::has(action.provider, BuiltInGrant::Requests) {
                 return Vec::new();
             }
@@ -170,10 +170,13 @@ impl Config {
             (format!("plugins.{}", action.provider), &plugin.allowed_private_hosts)
         };
         let private: Vec<PrivateHosts> =
-            private.iter().filter_map(|hosts| PrivateHosts::new(hosts.as_str()).ok()).collect();
-        let urls = action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url);
-        let urls: Vec<(Target, String)> =
-            urls.filter_map(|subject| Target::with_url(&subject.text).ok()).collect();
+            hosts.iter().filter_map(|hosts| PrivateHosts::new(hosts.as_str()).ok()).collect();
+        let urls: Vec<(Target, String)> = action
+            .subjects
+            .iter()
+            .filter(|subject| subject.kind == SubjectKind::Url)
+            .filter_map(|subject| Target::with_url(&subject.text).ok())
+            .collect();
         let method = action
             .arguments
             .get("method")

@@ -165,23 +165,24 @@ impl Config {
             .filter_map(|name| self.plugin_path(name, folders, working_directory));
         let folder = self.plugin_folder(folders, working_directory);
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.path);
+        // If there is no ceiling yet, and no defaults, no tool can make them.
+        let system_folder = Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned);
+        let authorities = self.authorities(folders, working_directory);
+        let filter_rules = self.filter_rules_path(folders, working_directory);
+        // A skill is read as an instruction of the user.
+        let skills = self.skill_folders(folders, working_directory);
         let files = self
             .file
             .iter()
             .chain(ceilings)
             .map(|file| working_directory.join(file))
             .chain([folder])
-            .chain(plugins);
-        // If there is no ceiling yet, and no defaults, no tool can make them.
-        let ceiling = Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned);
-        let files = files.chain(ceiling);
-        let authorities = self.authorities(folders, working_directory);
-        let authorities =
-            authorities.into_iter().chain([self.filter_rules_path(folders, working_directory)]);
-        // A skill is read as an instruction of the user.
-        let skills = self.skill_folders(folders, working_directory);
-        let files =
-            files.chain(authorities).chain(skills).map(|path| OwnFolder { path, secret: false });
+            .chain(plugins)
+            .chain(system_folder)
+            .chain(authorities)
+            .chain([filter_rules])
+            .chain(skills)
+            .map(|path| OwnFolder { path, secret: false });
         let secret_files = self.secrets().flat_map(|(table, name, secret)| {
             let key = format!("{table}.secrets.{}", super::dotted_name(name));
             match self.source_of(&key, &secret, folders, working_directory) {

@@ -40,8 +40,8 @@ impl Config {
             ("agent", "delegate.provider", &agent.delegate.provider),
             ("agent", "parameter_reformat_provider", &agent.parameter_reformat_provider),
             ("tools.adversarial_policy", "provider", &review.provider),
-        ];
-        let named = named.map(|(table, key, name)| (table.to_owned(), key, name));
+        ]
+        .map(|(table, key, name)| (table.to_owned(), key, name));
         let unknown = named
             .into_iter()
             .chain(self.embeddings())

@@ -35,9 +35,10 @@ impl Config {
             let table_of = format!("mcp.servers.{server}");
             [(format!("{table_of}.oauth"), &table.oauth.secrets), (table_of, &table.secrets)]
         });
-        let providers = config.providers.iter();
-        let providers =
-            providers.map(|(provider, table)| (format!("providers.{provider}"), &table.secrets));
+        let providers = config
+            .providers
+            .iter()
+            .map(|(provider, table)| (format!("providers.{provider}"), &table.secrets));
         let others = [
             ("index.qdrant".to_owned(), &config.index.qdrant.secrets),
             ("telemetry".to_owned(), &config.telemetry.secrets),

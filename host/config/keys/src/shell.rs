@@ -202,8 +202,8 @@ impl<'de> Deserialize<'de> for PresetName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = String::deserialize(deserializer)?;
         preset(&written).map(|preset| Self(preset.name)).ok_or_else(|| {
-            let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-            let known = known.join(", ");
+            let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+            let known = names.join(", ");
             serde::de::Error::custom(format!("there is no preset `{written}`; the presets are: {known}. To grant a directory, use `allowed_paths`"))
         })
     }

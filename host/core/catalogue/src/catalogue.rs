@@ -305,13 +305,16 @@ impl Catalogue {
     /// At most three similar names, the most similar first.
     pub fn similar(&self, name: &str) -> Vec<String> {
         let name = cut(name, 128).to_ascii_lowercase();
-        let scored = self.names.iter().filter_map(|(known, index)| {
-            let tool = &self.tools[*index];
-            let score = strsim::jaro_winkler(known, &name);
-            let least = if tool.annotations.destructive { ALMOST } else { SIMILAR };
-            (score >= least).then_some((score, &*tool.definition.name))
-        });
-        let mut scored: Vec<(f64, &str)> = scored.collect();
+        let mut scored: Vec<(f64, &str)> = self
+            .names
+            .iter()
+            .filter_map(|(known, index)| {
+                let tool = &self.tools[*index];
+                let score = strsim::jaro_winkler(known, &name);
+                let least = if tool.annotations.destructive { ALMOST } else { SIMILAR };
+                (score >= least).then_some((score, &*tool.definition.name))
+            })
+            .collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
         let mut names: Vec<String> = Vec::new();
         for (_, name) in scored {

@@ -46,11 +46,11 @@ pub(crate) fn expanded(directory: &Path, home: Option<&Path>, text: &str) -> Vec
         for (name, rest) in Command::read(&text).git_commands() {
             let name = name.to_lowercase();
             for alias in all.iter().filter_map(|aliases| aliases.get(&name)) {
-                let command = match alias.strip_prefix('!') {
+                let replaced = match alias.strip_prefix('!') {
                     Some(script) => format!("{script} {rest}"),
                     None => format!("git {alias} {rest}"),
                 };
-                let command = command.trim_end().to_owned();
+                let command = replaced.trim_end().to_owned();
                 if found.contains(&command) {
                     continue;
                 }

@@ -246,9 +246,14 @@ impl CallTasks {
         if both == with {
             return Ok((both, String::new()));
         }
-        let flags = self.config.flags().into_iter().take(MAX_NAMED);
-        let flags: Vec<String> = flags.map(|flag| format!("`{flag}`")).collect();
-        let flags = flags.join(", ");
+        let named: Vec<String> = self
+            .config
+            .flags()
+            .into_iter()
+            .take(MAX_NAMED)
+            .map(|flag| format!("`{flag}`"))
+            .collect();
+        let flags = named.join(", ");
         Ok((both, format!(". Flags of this command don't apply to tasks: {flags}")))
     }
 

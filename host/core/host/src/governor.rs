@@ -39,8 +39,8 @@ impl Rules {
     /// [`HostError::Config`] for an invalid rule.
     pub(crate) fn from_config(config: &Config) -> Result<Self, HostError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let (policy, generation) =
-            (Arc::new(config.policy()?), NEXT.fetch_add(1, Ordering::Relaxed));
+        let policy = Arc::new(config.policy()?);
+        let generation = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             policy,
             generation,

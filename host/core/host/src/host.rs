@@ -178,10 +178,9 @@ impl Host {
             let completed = &state.completed;
             let deadlocked =
                 dependencies.deadlocked(tools.iter().map(|tool| &*tool.name), completed);
-            let offered = tools
+            let mut offered: Vec<OfferedTool> = tools
                 .into_iter()
-                .filter(|tool| deadlocked || dependencies.decide(&tool.name, completed).is_ok());
-            let mut offered: Vec<OfferedTool> = offered
+                .filter(|tool| deadlocked || dependencies.decide(&tool.name, completed).is_ok())
                 .map(|definition| OfferedTool {
                     boost: dependencies.boost(&definition.name, completed),
                     definition,

@@ -123,8 +123,8 @@ impl JobTools {
     }
 
     fn list(&self, call: &Call) -> Outcome {
-        let jobs = self.jobs.find_session(&call.session);
-        let jobs: Vec<Arc<Job>> = jobs.map(|session| session.jobs().clone()).unwrap_or_default();
+        let session = self.jobs.find_session(&call.session);
+        let jobs: Vec<Arc<Job>> = session.map(|session| session.jobs().clone()).unwrap_or_default();
         let mut text = String::new();
         let mut listed = Vec::new();
         for job in &jobs {

@@ -198,14 +198,13 @@ impl Connection {
                 if process.0.is_some() {
                     ended.wait_for_complaint().await;
                 }
-                let reason = ended.reason().map(EndError::to_string);
+                let end_reason = ended.reason().map(EndError::to_string);
                 let (how, hint) = process.ending(launch, &ended).await;
-                let reason = match how.or(reason) {
+                let reason = match how.or(end_reason) {
                     Some(own) => with_complaint(&own, &ended),
                     None => Reason::said("", &error.to_string()),
                 };
-                let reason = reason.with_hint(hint);
-                Err(OpenError { reason, may_be_era: !ended.is_refused() })
+                Err(OpenError { reason: reason.with_hint(hint), may_be_era: !ended.is_refused() })
             }
         }
     }

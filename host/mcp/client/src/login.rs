@@ -74,8 +74,8 @@ pub async fn login(
         Arc::new(Surroundings::new(config, folders, &working_directory()?, "toolhold mcp"));
     let launch = Arc::new(Launch::new(&around, name, server, String::new()));
     // A server may name its authorization server and its scopes only when it refuses a request.
-    let challenge = tokio::time::timeout(START, Connection::challenge(&launch)).await;
-    let challenge = challenge
+    let challenge = tokio::time::timeout(START, Connection::challenge(&launch))
+        .await
         .map_err(|_| failed(name, format!("it didn't answer within {} s", START.as_secs())))?
         .map_err(|error| failed(name, error))?;
     let found = find(launch.door(), name, server, tokens.clone(), challenge.as_deref()).await;
@@ -123,8 +123,8 @@ pub async fn login(
     let state = query(&address, "state").ok_or_else(|| failed(name, "there is no state"))?;
     let page = LoginPage { issuer, address, back };
     show(&page)?;
-    let returned = tokio::time::timeout(PATIENCE, returned(&listener, &page.back, &state)).await;
-    let returned = returned.map_err(|_| {
+    let answered = tokio::time::timeout(PATIENCE, returned(&listener, &page.back, &state)).await;
+    let returned = answered.map_err(|_| {
         failed(name, format!("the browser didn't return within {} s", PATIENCE.as_secs()))
     })??;
     if let Some(refusal) = query(&returned, "error") {

@@ -169,9 +169,11 @@ fn by_name(tools: &[PinnedTool]) -> BTreeMap<String, PinnedTool> {
 fn parts(before: &str, after: &str) -> Vec<(String, Value, Value)> {
     let [before, after] =
         [before, after].map(|text| serde_json::from_str::<Value>(text).unwrap_or_default());
-    let keys =
-        [&before, &after].into_iter().filter_map(Value::as_object).flat_map(|map| map.keys());
-    let keys: std::collections::BTreeSet<&String> = keys.collect();
+    let keys: std::collections::BTreeSet<&String> = [&before, &after]
+        .into_iter()
+        .filter_map(Value::as_object)
+        .flat_map(|map| map.keys())
+        .collect();
     keys.into_iter()
         .filter(|key| before.get(*key) != after.get(*key))
         .map(|key| (key.clone(), before[key].clone(), after[key].clone()))

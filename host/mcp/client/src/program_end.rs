@@ -28,8 +28,11 @@ pub(crate) fn last_words(complaint: &str) -> String {
         complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let end = lines.len().saturating_sub(MAX_LINES);
     let error = lines[..end].iter().find(|line| is_error(line));
-    let shown = error.into_iter().flat_map(|line| [cut(line, 300), "…"]);
-    let shown: Vec<&str> = shown.chain(lines[end..].iter().copied()).collect();
+    let shown: Vec<&str> = error
+        .into_iter()
+        .flat_map(|line| [cut(line, 300), "…"])
+        .chain(lines[end..].iter().copied())
+        .collect();
     neutral_line(&shown.join(" "))
 }
 

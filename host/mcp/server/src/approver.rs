@@ -121,8 +121,8 @@ impl Tickets {
 
 /// The list of a caller's used tickets: callers don't share the room.
 fn used_by(session: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, owner(session).as_bytes());
-    let digest: String = digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = ring::digest::digest(&ring::digest::SHA256, owner(session).as_bytes());
+    let digest: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("used-{digest}.json")
 }
 

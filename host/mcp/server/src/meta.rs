@@ -11,8 +11,8 @@ const TOOLHOLD: [&str; 2] = ["toolhold:", "toolhold/"];
 
 /// The client's metadata of a call for the tool, without the keys of the protocol and of Toolhold.
 pub(crate) fn for_tool(meta: &RequestMetaObject) -> Option<Map<String, Value>> {
-    let fields = meta.0.0.iter().filter(|(key, _)| !is_reserved(key));
-    let fields: Map<_, _> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let own = meta.0.0.iter().filter(|(key, _)| !is_reserved(key));
+    let fields: Map<_, _> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
     (!fields.is_empty()).then_some(fields)
 }
 

@@ -35,8 +35,10 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix(toolhold_core::NAME);
-        let (calls, running, requests, connections) =
-            (Family::default(), Gauge::default(), Family::default(), Gauge::default());
+        let calls = Family::default();
+        let running = Gauge::default();
+        let requests = Family::default();
+        let connections = Gauge::default();
         let filtered = Family::default();
         let seconds: Family<_, _, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(SECONDS));

@@ -87,8 +87,8 @@ pub fn read_signatures_beside(file: &Path) -> Result<Vec<Vec<u8>>, SigningError>
             .map_err(Into::into)
             .and_then(|it| read_bounded(it.into(), MAX_SIGNATURES * MAX_SIGNATURE)),
     };
-    let read = read.map_err(|error| SigningError::file(&path, error))?;
-    let lines: Vec<&[u8]> = read.split_inclusive(|byte| *byte == b'\n').collect();
+    let bytes = read.map_err(|error| SigningError::file(&path, error))?;
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     Ok(lines.chunks(SIGNATURE_LINES).map(<[&[u8]]>::concat).collect())
 }
 

@@ -403,10 +403,12 @@ struct GateInputs<'p> {
 
 impl<'p> GateInputs<'p> {
     fn new(policy: &'p Policy, action: &Action<'_>) -> Self {
-        let commands =
-            action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
-        let commands: Vec<Arc<Command>> =
-            commands.map(|subject| Command::read(&subject.text)).collect();
+        let commands: Vec<Arc<Command>> = action
+            .subjects
+            .iter()
+            .filter(|subject| subject.kind == SubjectKind::Command)
+            .map(|subject| Command::read(&subject.text))
+            .collect();
         let permission = policy.permissions.find(action, &commands);
         Self { commands, permission }
     }

@@ -68,11 +68,11 @@ impl<P> Blocklist<P> {
                 at_root = changes_to_root(&program.arguments);
             }
             for entry in &self.0 {
-                let certain = entry.covers(&program.name, &program.arguments, at_root);
-                // An unknown program may start a program that its arguments name.
-                let certain = certain
+                let covered = entry
+                    .covers(&program.name, &program.arguments, at_root)
+                    // An unknown program may start a program that its arguments name.
                     .or_else(|| entry.is_among(&program.name, &program.arguments).then_some(false));
-                let Some(certain) = certain else { continue };
+                let Some(certain) = covered else { continue };
                 let blocked = Blocked { entry: &entry.text, place: &entry.place, certain };
                 if certain {
                     return Some(blocked);

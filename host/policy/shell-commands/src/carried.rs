@@ -176,8 +176,8 @@ impl CarriedChanges {
     ///
     /// The record isn't valid.
     pub fn from_record(record: &[u8], start: CommandStart<'_>) -> Result<Self, &'static str> {
-        let fields = record.strip_suffix(b"\0").ok_or("it isn't complete")?;
-        let fields: Vec<&[u8]> = fields.split(|byte| *byte == 0).collect();
+        let whole = record.strip_suffix(b"\0").ok_or("it isn't complete")?;
+        let fields: Vec<&[u8]> = whole.split(|byte| *byte == 0).collect();
         let [BEGIN, directory, variables @ .., END] = fields.as_slice() else {
             return Err("it isn't complete");
         };

@@ -104,22 +104,6 @@ impl CommandAnalysis {
     /// The explanation for people, one line for each command. It is bounded and has no control
     /// characters.
     pub fn explain(&self) -> Vec<Explanation> {
-        let line = |simple: &SimpleCommand| {
-            let more = simple
-                .needs_network
-                .then_some("needs the network")
-                .into_iter()
-                .chain(simple.destructive);
-            let more = more.collect::<Vec<_>>().join(", ");
-            let mut text = neutral_line(cut(&simple.text, MAX_LINE_BYTES));
-            if simple.text.len() > MAX_LINE_BYTES {
-                text.push('…');
-            }
-            if !more.is_empty() {
-                text = format!("{text} ({more})");
-            }
-            Explanation { class: Some(simple.class), text }
-        };
         // If there are too many, the riskiest ones are shown, in their original order.
         let mut shown: Vec<(usize, &SimpleCommand)> = self.commands.iter().enumerate().collect();
         shown.sort_by_key(|(_, simple)| {
@@ -128,7 +112,7 @@ impl CommandAnalysis {
         shown.truncate(MAX_LINES);
         shown.sort_by_key(|(at, _)| *at);
         let mut lines: Vec<Explanation> =
-            shown.into_iter().map(|(_, simple)| line(simple)).collect();
+            shown.into_iter().map(|(_, simple)| explain(simple)).collect();
         if let Some(left) = self.commands.len().checked_sub(MAX_LINES + 1) {
             lines.push(Explanation { class: None, text: format!("and {} more", left + 1) });
         }
@@ -142,6 +126,24 @@ impl CommandAnalysis {
     pub fn class(&self) -> Risk {
         self.commands.iter().map(|simple| simple.class).max().unwrap_or_default()
     }
+}
+
+fn explain(simple: &SimpleCommand) -> Explanation {
+    let notes: Vec<&str> = simple
+        .needs_network
+        .then_some("needs the network")
+        .into_iter()
+        .chain(simple.destructive)
+        .collect();
+    let more = notes.join(", ");
+    let mut text = neutral_line(cut(&simple.text, MAX_LINE_BYTES));
+    if simple.text.len() > MAX_LINE_BYTES {
+        text.push('…');
+    }
+    if !more.is_empty() {
+        text = format!("{text} ({more})");
+    }
+    Explanation { class: Some(simple.class), text }
 }
 
 /// Analyzes a command. The time grows with the length of the text and is bounded: a text that is

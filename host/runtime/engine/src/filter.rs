@@ -253,7 +253,7 @@ impl FilterCall {
             Arc::clone(watch),
         );
         let (mut store, instance) = run::instantiate(&code.pre, state, limits).await;
-        let created = async {
+        let creating = async {
             let instance = exports.load(&mut store, &instance?)?;
             match instance.list(&mut store).await? {
                 Ok(_) => Ok(instance),
@@ -262,7 +262,7 @@ impl FilterCall {
                 }
             }
         };
-        let created = created.await;
+        let created = creating.await;
         (store, created)
     }
 }

@@ -105,9 +105,9 @@ impl Answer {
         record: Record,
         permit: RequestPermit,
     ) -> Result<Self, Error> {
-        let coding =
+        let named =
             if body.is_end_stream() { Ok(Coding::Identity) } else { Coding::from_headers(headers) };
-        let coding = coding.inspect_err(|error| record.set_failure(error))?;
+        let coding = named.inspect_err(|error| record.set_failure(error))?;
         headers.remove(CONTENT_ENCODING);
         headers.remove(TRANSFER_ENCODING);
         headers.remove(TRAILER);

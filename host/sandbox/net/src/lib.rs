@@ -149,8 +149,8 @@ impl Egress {
         if echoes.as_ref().is_some_and(|echoes| echoes.secrets == count) {
             return;
         }
-        let known = self.settings.secrets.iter().zip(&self.values);
-        let known = known
+        let secrets = self.settings.secrets.iter().zip(&self.values);
+        let known = secrets
             .filter_map(|(secret, value)| Some((secret.rule.name.as_str(), value.get()?.expose())));
         *echoes = Echoes::from_secrets(known).map(Arc::new);
     }

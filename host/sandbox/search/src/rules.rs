@@ -92,14 +92,13 @@ impl Rules {
             lines.push(line);
         }
         let cache = cache(patterns.len());
-        let mut patterns = RegexSetBuilder::new(patterns);
-        let patterns = patterns
+        let built = RegexSetBuilder::new(patterns)
             .dot_matches_new_line(true)
             .size_limit(MAX_AUTOMATON)
             .dfa_size_limit(cache)
             .build();
-        is_cut |= patterns.is_err();
-        let patterns = patterns.unwrap_or_default();
+        is_cut |= built.is_err();
+        let patterns = built.unwrap_or_default();
         let names = names.build().ok()?;
         Some(Self { names, names_lines, patterns, patterns_lines, lines, is_cut })
     }

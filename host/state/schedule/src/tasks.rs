@@ -519,9 +519,9 @@ fn make_room(
                      (SELECT max(ended) FROM runs WHERE task = tasks.id), last, id LIMIT 1"
             ))?
             .query_row([&owner.plugin, &owner.principal, &owner.directory], listed_of)
-            .optional()?;
-        // Its caller rolls back, so that nothing is removed for a task that isn't kept.
-        let oldest = oldest.ok_or(ScheduleError::Limit(reached))?;
+            .optional()?
+            // Its caller rolls back, so that nothing is removed for a task that isn't kept.
+            .ok_or(ScheduleError::Limit(reached))?;
         connection.prepare_cached("DELETE FROM tasks WHERE id = ?1")?.execute([oldest.id])?;
         gave_way.push(oldest);
     }

@@ -260,7 +260,7 @@ fn has_possible_offset(text: &str) -> bool {
 fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, WhenError> {
     let text = text.trim();
     let zone = find_zone(zone)?;
-    let at = if text.len() > MAX_TIME || !has_possible_offset(text) {
+    let read = if text.len() > MAX_TIME || !has_possible_offset(text) {
         None
     } else if let Ok(at) = text.parse::<Timestamp>() {
         Some(at)
@@ -283,7 +283,7 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, W
     } else {
         None
     };
-    let at = at.ok_or_else(|| {
+    let exact = read.ok_or_else(|| {
         // The last days of the year 9999 are beyond the latest possible moment.
         let date = text.get(..10).and_then(|date| date.parse::<Date>().ok());
         if date.is_some_and(|date| date.year() == Date::MAX.year()) {
@@ -295,7 +295,7 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, W
         WhenError::Time(shown(text))
     })?;
     // Times are kept in milliseconds. A part of one would be another moment after it was kept.
-    let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
+    let at = Timestamp::from_millisecond(exact.as_millisecond()).unwrap_or(exact);
     if at <= now {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         return Err(WhenError::Past { at, now });

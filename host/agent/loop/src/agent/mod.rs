@@ -479,7 +479,7 @@ impl Agent {
         wanted: &Wanted,
         events: &mut dyn RunEvents,
     ) -> Result<Next, AgentError> {
-        let note = match &answer.stop {
+        let complaint = match &answer.stop {
             FinishReason::Refused(why) => {
                 let why = if why.is_empty() { "the model refused" } else { why };
                 return Ok(Next::End(TaskEnd::new(EndKind::GaveUp, why)));
@@ -491,7 +491,7 @@ impl Agent {
             }
             _ => None,
         };
-        let note = note.map(str::to_owned).or_else(|| wanted.hint.clone());
+        let note = complaint.map(str::to_owned).or_else(|| wanted.hint.clone());
         let Some(note) = note else {
             self.doubt_answer(&wanted.text, events).await?;
             let kind = if self.denied { EndKind::Denied } else { EndKind::Done };

@@ -192,8 +192,11 @@ impl Agent {
             return Ok(());
         }
         let earlier = &self.forms.earlier;
-        let unseen = plausible::paths_in(text).into_iter().filter(|path| !earlier.name_path(path));
-        let unseen: Vec<String> = unseen.map(str::to_owned).collect();
+        let unseen: Vec<String> = plausible::paths_in(text)
+            .into_iter()
+            .filter(|path| !earlier.name_path(path))
+            .map(str::to_owned)
+            .collect();
         let existing = self.outside.existing(unseen).await;
         let doubts = plausible::check_text(text, |path| {
             self.forms.earlier.name_path(path) || existing.contains(path)

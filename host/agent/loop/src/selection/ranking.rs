@@ -86,8 +86,8 @@ impl WordIndex {
     /// The score of each tool for a task: 0 for no common word. Of a long task, the first 8 KiB
     /// count.
     pub(crate) fn scores(&self, task: &str) -> Vec<f64> {
-        let own: BTreeSet<String> = words(cut(task, MAX_TASK)).flat_map(stems).collect();
-        let own: Vec<String> = own.into_iter().take(MAX_TASK_WORDS).collect();
+        let distinct: BTreeSet<String> = words(cut(task, MAX_TASK)).flat_map(stems).collect();
+        let own: Vec<String> = distinct.into_iter().take(MAX_TASK_WORDS).collect();
         // In order: sums of the same numbers in another order differ, and with them the ranks.
         let others = own.iter().flat_map(|word| alike(word)).map(|word| (&**word, ALIKE));
         let mut wanted: BTreeMap<&str, f64> = others.collect();

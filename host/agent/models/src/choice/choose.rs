@@ -40,12 +40,12 @@ pub async fn choose_model(
     let (name, model) = match named {
         Some(found) => found,
         None => {
-            let name = match &*agent.provider {
+            let usual = match &*agent.provider {
                 "" if providers.len() == 1 => providers.keys().next().map(String::as_str),
                 "" => None,
                 name => Some(name),
             };
-            let name = name.ok_or_else(|| unchosen(config))?;
+            let name = usual.ok_or_else(|| unchosen(config))?;
             let own = Some(agent.model.as_str()).filter(|model| !model.is_empty());
             (name, wanted.or(own))
         }

@@ -21,7 +21,7 @@ pub use model::ChosenModel;
 use embeddings::embedding_models;
 use qdrant::vector_database;
 
-/// What this program provides for the capabilities of plugins: the models and the database that the
+/// The providers for the capabilities of plugins: the models and the database that the
 /// configuration names. `front_end` is in the records of their requests.
 pub fn capability_providers(
     config: &Config,

@@ -192,14 +192,14 @@ impl Qdrant {
         }
         self.rest.check()?;
         let asked = self.rest.begin();
-        let read = async {
+        let reading = async {
             let answer = self.door.send(request).await?;
             let status = answer.status();
             let is_read = status.is_success();
             let bytes = if is_read { answer.bytes(&|_, _| ()).await? } else { Vec::new() };
             Ok((status, bytes))
         };
-        let read: Result<_, OutboundError> = read.await;
+        let read: Result<_, OutboundError> = reading.await;
         asked.end(read.as_ref().err().map(ToString::to_string));
         match read? {
             (StatusCode::NOT_FOUND, _) => Ok(None),

@@ -133,9 +133,12 @@ impl Responses {
     ) -> Result<&mut Open, WireError> {
         let last = self.items.last().map(|open| open.index);
         let index = index.or(last).unwrap_or(0);
-        let found = self.items.iter().rposition(|open| open.index == index);
-        // A number that comes again after its item was complete is another item.
-        let found = found.filter(|found| self.items[*found].block.is_none());
+        let found = self
+            .items
+            .iter()
+            .rposition(|open| open.index == index)
+            // A number that comes again after its item was complete is another item.
+            .filter(|found| self.items[*found].block.is_none());
         let at = match found {
             Some(at) => at,
             None => {

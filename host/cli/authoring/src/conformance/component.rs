@@ -127,8 +127,12 @@ fn not_loaded(error: &str) -> CheckResult {
 
 fn contract(info: &PluginInfo) -> CheckResult {
     const NAME: &str = "contract";
-    let exports = info.exports.iter().filter(|export| export.starts_with(CONTRACT));
-    let exports: Vec<String> = exports.map(|export| short(export)).collect();
+    let exports: Vec<String> = info
+        .exports
+        .iter()
+        .filter(|export| export.starts_with(CONTRACT))
+        .map(|export| short(export))
+        .collect();
     if exports.is_empty() {
         return CheckResult::not_tried(NAME, "the component knows nothing of Toolhold");
     }

@@ -20,11 +20,12 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
     }
     let arguments = tool.input_schema.get("properties").and_then(Value::as_object);
     // The text of a component that knows nothing of Toolhold is that of its WIT.
-    let undescribed = arguments
+    let undescribed: Vec<String> = arguments
         .into_iter()
         .flatten()
-        .filter(|(_, schema)| !tool.foreign && !is_described(schema));
-    let undescribed: Vec<String> = undescribed.map(|(name, _)| short(name)).collect();
+        .filter(|(_, schema)| !tool.foreign && !is_described(schema))
+        .map(|(name, _)| short(name))
+        .collect();
     if !undescribed.is_empty() {
         findings.push(Finding::new(
             "a description of each argument",

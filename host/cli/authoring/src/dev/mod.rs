@@ -425,8 +425,8 @@ impl Running {
             let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
             format!("--config {}", shell_word(&file.display().to_string()))
         });
-        let flags: Vec<String> = config.chain(flags).collect();
-        let flags = flags.join(" ");
+        let all: Vec<String> = config.chain(flags).collect();
+        let flags = all.join(" ");
         let text = format!(
             "to call it from another terminal:\n  toolhold {flags} call {tool} KEY=VALUE\n\
              as a server for a client of MCP, which takes each new build:\n  toolhold {flags} serve\n\

@@ -126,8 +126,8 @@ fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()>
             writeln!(out, "{}", text(event, "now"))?;
         }
         "serving" => {
-            let tools = event["tools"].as_array().into_iter().flatten();
-            let tools: Vec<&str> = tools.filter_map(Value::as_str).collect();
+            let listed = event["tools"].as_array().into_iter().flatten();
+            let tools: Vec<&str> = listed.filter_map(Value::as_str).collect();
             writeln!(out, "serving {}: {}", text(event, "plugin"), tools.join(", "))?;
         }
         "refused" => {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use toolhold_core::config::{self, Config, Folders};
+use toolhold_core::config::{self, Folders};
 use toolhold_core::{Host, HostError};
 use toolhold_export::Telemetry;
 use toolhold_mcp_client::Servers;
@@ -80,7 +80,8 @@ fn within(
 
 /// The host of an agent.
 pub(crate) async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
-    let (folders, loaded): (Folders, Config) = (around.folders.clone(), around.config.clone());
+    let folders = around.folders.clone();
+    let loaded = around.config.clone();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     // The agent's own text lists them.
     let skills = OfferedSkills { skills: Arc::clone(&around.skills), are_listed: false };
@@ -88,11 +89,12 @@ pub(crate) async fn make(options: &Options, around: &Surroundings<'_>) -> Result
     let front_end = around.front_end;
     let servers = Servers::new(front_end);
     let directory = around.directory.to_owned();
-    let builder =
-        host::builder_in(directory, options, folders, loaded, &servers, &skills, front_end, None)?;
-    let builder = builder.builtins(toolhold_builtins::all());
-    let builder =
-        around.delegates.iter().fold(builder, |builder, it| builder.provider(Arc::clone(it) as _));
+    let mut builder =
+        host::builder_in(directory, options, folders, loaded, &servers, &skills, front_end, None)?
+            .builtins(toolhold_builtins::all());
+    if let Some(delegates) = &around.delegates {
+        builder = builder.provider(Arc::clone(delegates) as _);
+    }
     let host = host::observed(builder, telemetry).build().await?;
     host.ready().await;
     Ok(host)

@@ -168,9 +168,9 @@ fn add_line(text: &mut String, name: &str, value: &str) {
 
 fn tools(agent: &Agent) -> Result<String, CommandError> {
     let tools = agent.tools().map_err(|error| HostError::Config(error.to_string()))?;
-    let tools =
+    let lines =
         tools.iter().map(|tool| format!("{:18} {}\n", neutral_line(&tool.name), summary(tool)));
-    Ok(tools.collect())
+    Ok(lines.collect())
 }
 
 /// A chat that runs.
@@ -311,12 +311,12 @@ impl Chat<'_> {
         let config = self.around.config.clone();
         let folders = self.around.folders.clone();
         let session = format!("agent {}", self.id);
-        let planned = {
+        let outcome = {
             let config = config.clone();
             let folders = folders.clone();
             tokio::task::spawn_blocking(move || undo::plan(&config, &folders, &session)).await
         };
-        let planned = planned.map_err(|error| HostError::Config(error.to_string()))??;
+        let planned = outcome.map_err(|error| HostError::Config(error.to_string()))??;
         let Some((about, text)) = planned else {
             let told = "No call of this session changed files that can be put back.";
             self.end_command(told.to_owned());

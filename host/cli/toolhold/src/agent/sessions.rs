@@ -40,12 +40,12 @@ pub(crate) async fn sessions(
                         writeln!(out, "There is no session; `toolhold run` begins one.")?;
                     }
                     for session in found {
-                        let changed = i64::try_from(session.changed).unwrap_or_default();
-                        let changed = jiff::Timestamp::from_second(changed).unwrap_or_default();
+                        let seconds = i64::try_from(session.changed).unwrap_or_default();
+                        let changed = jiff::Timestamp::from_second(seconds).unwrap_or_default();
                         let directory = neutral_line(&session.directory);
-                        let within = session.within.as_deref().map(neutral_line);
+                        let outer = session.within.as_deref().map(neutral_line);
                         let within =
-                            within.map(|outer| format!(" (for {outer})")).unwrap_or_default();
+                            outer.map(|outer| format!(" (for {outer})")).unwrap_or_default();
                         writeln!(
                             out,
                             "{STRONG}{}{STRONG:#}  {changed}  {directory}{within}\n  {FAINT}{}{FAINT:#}",
@@ -92,9 +92,11 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
         SessionEntry::Began(began) => {
             let directory = neutral_line(&began.directory);
             let id = neutral_line(&began.id);
-            let within =
-                began.within.as_ref().map(|outer| format!(", for {}", neutral_line(outer)));
-            let within = within.unwrap_or_default();
+            let within = began
+                .within
+                .as_ref()
+                .map(|outer| format!(", for {}", neutral_line(outer)))
+                .unwrap_or_default();
             writeln!(out, "{FAINT}session {id} in {directory}{within}{FAINT:#}")?;
         }
         SessionEntry::Task(task) => {

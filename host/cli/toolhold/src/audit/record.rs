@@ -54,8 +54,9 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let more = if short.len() < arguments.len() { "…" } else { "" };
     let took = record["duration_ms"]
         .as_f64()
-        .map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)));
-    let took = took.map(|took| format!("  {took}")).unwrap_or_default();
+        .map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)))
+        .map(|took| format!("  {took}"))
+        .unwrap_or_default();
     writeln!(
         out,
         "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {STRONG}{tool}{STRONG:#} {short}{more}{took}  {FAINT}{}{FAINT:#}",
@@ -86,8 +87,9 @@ fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
         .unwrap_or_default();
     let took = record["duration_ms"]
         .as_f64()
-        .map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)));
-    let took = took.map(|took| format!("  {took}")).unwrap_or_default();
+        .map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)))
+        .map(|took| format!("  {took}"))
+        .unwrap_or_default();
     let url = field(record, "url");
     writeln!(
         out,

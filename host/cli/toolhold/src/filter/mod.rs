@@ -69,9 +69,8 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
             Purpose::Security => "security",
             Purpose::Cosmetic => meta["strategy"].as_str().unwrap_or("-"),
         };
-        let matches: Vec<String> =
-            filter.definition.matchers.iter().map(describe_matcher).collect();
-        let matches: String = matches.join(", ").chars().take(SHOWN).collect();
+        let all: Vec<String> = filter.definition.matchers.iter().map(describe_matcher).collect();
+        let matches: String = all.join(", ").chars().take(SHOWN).collect();
         table.row([&filter.name, &filter.plugin, how, &matches].map(neutral_line));
     }
     table.print()?;

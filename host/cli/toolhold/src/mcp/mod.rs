@@ -131,20 +131,20 @@ fn show_client(
         )?;
         return Ok(Exit::Success);
     }
-    let ours = if config.replace {
+    let loaded = if config.replace {
         let folders = Folders::from_environment()?;
         Some((host::load(options, &folders)?, folders))
     } else {
         None
     };
-    let ours = ours.as_ref().map(|(ours, folders)| (ours, folders));
+    let ours = loaded.as_ref().map(|(ours, folders)| (ours, folders));
     let mut moved = Moved::default();
-    let changed = changed_file::change(&file, config.project, |before| {
+    let diff = changed_file::change(&file, config.project, |before| {
         moved = import::moved(servers(client, before)?, ours);
         let rest = without(client.format, before, table, &moved.names)?;
         edit(client.format, &rest, table, &config.name, &entry)
     })?;
-    let changed = changed.map(|diff| moved.hide(&diff));
+    let changed = diff.map(|diff| moved.hide(&diff));
     for note in &moved.notes {
         writeln!(anstream::stderr(), "{note}")?;
     }

@@ -180,8 +180,10 @@ async fn approve(
     let mut out = anstream::stdout();
     let is_program = server.url.is_empty();
     let (what, keys, question) = if is_program {
-        let words = std::iter::once(&server.command).chain(&server.args);
-        let words: Vec<String> = words.map(|word| shell_word(word)).collect();
+        let words: Vec<String> = std::iter::once(&server.command)
+            .chain(&server.args)
+            .map(|word| shell_word(word))
+            .collect();
         let keys = ["allowed_paths", "network", "presets", "env", "variables", "secrets"];
         let question = "Start it in the sandbox, to see its tools?";
         (format!("starts: {}", words.join(" ")), keys.to_vec(), question)

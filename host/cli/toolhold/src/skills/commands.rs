@@ -71,8 +71,8 @@ fn show(skills: &Skills, name: &str, config: &Config, as_json: bool) -> Result<E
     let text = SkillText::read(&folder).map_err(CommandError::usage)?;
     let (findings, tree) = check(&folder, &skill.name);
     let files: Vec<String> = tree.files.iter().map(|file| neutral_line(&file.path)).collect();
-    let variables = config.values.skills.env.get(&skill.name);
-    let variables: Vec<&String> = variables.into_iter().flat_map(|them| them.keys()).collect();
+    let environment = config.values.skills.env.get(&skill.name);
+    let variables: Vec<&String> = environment.into_iter().flat_map(|them| them.keys()).collect();
     let matter = &text.matter;
     let whole = neutral(&String::from_utf8_lossy(&text.bytes)).into_owned();
     let mut out = anstream::stdout().lock();
@@ -162,9 +162,10 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
     let left_out = if skill.is_none() { &skills.left_out[..] } else { &[] };
     let mut out = anstream::stdout().lock();
     if as_json {
-        let shown =
-            all.iter().map(|(folder, findings)| json!({ "folder": folder, "findings": findings }));
-        let shown: Vec<_> = shown.collect();
+        let shown: Vec<_> = all
+            .iter()
+            .map(|(folder, findings)| json!({ "folder": folder, "findings": findings }))
+            .collect();
         writeln!(out, "{:#}", json!({ "skills": shown, "left_out": left_out }))?;
     } else {
         for (path, findings) in &all {

@@ -132,12 +132,14 @@ fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError>
             ))
         }),
         _ => {
-            let numbers = named.iter().map(|task| {
-                let Owner { plugin, principal, directory } = &task.owner;
-                let by = format!("by {plugin} for {principal}, in {directory}");
-                format!("{} ({})", task.id, neutral_line(cut(&by, SHOWN)))
-            });
-            let numbers: Vec<String> = numbers.collect();
+            let numbers: Vec<String> = named
+                .iter()
+                .map(|task| {
+                    let Owner { plugin, principal, directory } = &task.owner;
+                    let by = format!("by {plugin} for {principal}, in {directory}");
+                    format!("{} ({})", task.id, neutral_line(cut(&by, SHOWN)))
+                })
+                .collect();
             Err(CommandError::Usage(format!(
                 "there are {} tasks `{shown}`; name one by its number: {}",
                 named.len(),

@@ -110,8 +110,9 @@ impl Prepared<'_> {
                 &skills,
                 FRONT_END,
                 Some(tool),
-            )?;
-            let builder = builder.builtins(toolhold_builtins::all()).only_for(tool);
+            )?
+            .builtins(toolhold_builtins::all())
+            .only_for(tool);
             let host = host::observed(builder, telemetry).build().await?;
             let request = Request {
                 session: Some(session),

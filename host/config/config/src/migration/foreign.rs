@@ -1,7 +1,7 @@
 //! The keys of the agents Zeph and ZeroClaw, which people who come from there write, and the keys
 //! of Toolhold in the place of each.
 
-/// What there is instead of a foreign key.
+/// The replacement of a foreign key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Instead {
     /// Another key, and a line that sets it. `Form` says how the value changes.

@@ -88,8 +88,8 @@ impl OverflowId {
     }
 
     fn file(&self, session: &str) -> String {
-        let hash = Sha256::digest(session.as_bytes());
-        let hash: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let digest = Sha256::digest(session.as_bytes());
+        let hash: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         format!("{hash}-{}", self.0)
     }
 }

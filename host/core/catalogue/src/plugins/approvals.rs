@@ -280,8 +280,7 @@ impl PluginApprovals {
             .ok_or_else(|| failed(&manifest.name, "its file wasn't read, so it can't be kept"))?;
         self.update(|all| {
             let cannot = HostError::io(format!("storing {}", self.path().display()));
-            let folder = PrivateFolder::make(&self.path());
-            let folder = folder
+            let folder = PrivateFolder::make(&self.path())
                 .and_then(|folder| {
                     put_component(&folder, &digest, bytes, signatures).map(|()| folder)
                 })

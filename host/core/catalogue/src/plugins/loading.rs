@@ -78,8 +78,9 @@ impl Plugins {
         let places = Arc::new(Semaphore::new(cores.max(MIN_LOADS)));
         let mut loads = JoinSet::new();
         for found in components {
-            let (this, approved, places) =
-                (Arc::clone(self), Arc::clone(approved), Arc::clone(&places));
+            let this = Arc::clone(self);
+            let approved = Arc::clone(approved);
+            let places = Arc::clone(&places);
             loads.spawn(async move {
                 let _place = places.acquire_owned().await;
                 let name = found.name.clone();

@@ -146,9 +146,10 @@ impl GrantResolver {
         network: Network,
     ) -> Self {
         // Looked up once, since that reads many links.
-        let files =
-            files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false });
-        let files = files.flat_map(with_its_links);
+        let files = files
+            .iter()
+            .map(|path| OwnFolder { path: directory.join(path), secret: false })
+            .flat_map(with_its_links);
         let own = config.protected(&folders, &directory).into_iter().chain(files).collect();
         Self {
             config,
@@ -249,12 +250,12 @@ impl GrantResolver {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let processors = u32::try_from(processors).unwrap_or(1);
         policy.capabilities.parts = Some(time.saturating_mul(processors));
-        let config = json!({
+        let table = json!({
             "max_files": settings.max_files.get(),
             "update_secs": settings.update_secs.get(),
             "lsp": self.config.values.tools.code.lsp,
         });
-        let config = config.as_object().cloned().unwrap_or_default();
+        let config = table.as_object().cloned().unwrap_or_default();
         PluginGrants { config: PluginConfig::new(config).into(), ..policy }
     }
 

@@ -69,8 +69,8 @@ pub struct HeldVersion {
 impl HeldVersion {
     /// A version that doesn't load.
     pub(super) fn failed(info: Option<&PluginInfo>, reason: String) -> Self {
-        let (digest, version) =
-            (info.map(|info| info.digest.clone()), info.map(|info| info.manifest.version.clone()));
+        let digest = info.map(|info| info.digest.clone());
+        let version = info.map(|info| info.manifest.version.clone());
         Self { held: false, digest, version, reason }
     }
 }

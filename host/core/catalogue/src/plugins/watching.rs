@@ -28,8 +28,7 @@ impl Watch {
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| HostError::io("watching the plugins")(errno.into()))?;
         let changes = FolderWatch::new().map_err(HostError::io("watching the plugins"))?;
-        let listener = Listener::open(&plugins.policies.folders);
-        let listener = listener
+        let listener = Listener::open(&plugins.policies.folders)
             .map_err(|error| {
                 tracing::warn!("other processes can't ask this one for its plugins: {error}");
             })

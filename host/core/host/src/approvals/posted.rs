@@ -209,15 +209,15 @@ impl Questions {
             if there.is_some_and(|there| there.reply.is_some()) {
                 return Ok(Ok(id));
             }
-            let (asked, until) =
-                (there.map_or(now, |there| there.asked), now.saturating_add(lasting.as_secs()));
+            let asked = there.map_or(now, |there| there.asked);
+            let until = now.saturating_add(lasting.as_secs());
             // The current second counts too.
-            let waited_until = if wait.is_zero() {
+            let waits_until = if wait.is_zero() {
                 0
             } else {
                 now.saturating_add(wait.as_secs()).saturating_add(1)
             };
-            let waited_until = there.map_or(0, |there| there.waited_until).max(waited_until);
+            let waited_until = there.map_or(0, |there| there.waited_until).max(waits_until);
             *file = Some(PostedQuestion {
                 id: id.clone(),
                 question,
@@ -414,8 +414,10 @@ impl PostingApprover {
         if let QuestionStatus::Answered(reply) = self.status(question.clone()).await? {
             return Ok(reply);
         }
-        let (questions, wait, lasting, posted) =
-            (self.questions.clone(), self.wait, self.lasting, question.clone());
+        let questions = self.questions.clone();
+        let wait = self.wait;
+        let lasting = self.lasting;
+        let posted = question.clone();
         let id = match blocking(move || questions.post(posted, wait, lasting)).await? {
             Ok(id) => id,
             Err(error) => return Ok(Reply::Unasked(error.to_string())),

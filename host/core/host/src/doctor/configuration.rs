@@ -135,9 +135,13 @@ fn problem(problem: &config::Problem) -> Finding {
 
 /// The names of the variables that set keys or folders.
 fn counting(inputs: &Inputs) -> Vec<String> {
-    let names = inputs.variables.iter().filter_map(|(name, _)| name.to_str());
-    let mut names: Vec<String> =
-        names.filter(|name| name.starts_with("TOOLHOLD_")).map(str::to_owned).collect();
+    let mut names: Vec<String> = inputs
+        .variables
+        .iter()
+        .filter_map(|(name, _)| name.to_str())
+        .filter(|name| name.starts_with("TOOLHOLD_"))
+        .map(str::to_owned)
+        .collect();
     names.sort();
     names
 }

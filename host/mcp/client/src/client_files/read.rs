@@ -114,7 +114,7 @@ fn server(entry: &Value) -> ReadServer {
         let further = further(entry, &[key, "headers", "bearer_token_env_var"]);
         return Ok(ServerEntry { server, is_enabled, further });
     }
-    let words = match &entry["command"] {
+    let written = match &entry["command"] {
         Value::String(command) => {
             let arguments = entry["args"].as_array().into_iter().flatten();
             std::iter::once(Some(command.clone()))
@@ -131,7 +131,7 @@ fn server(entry: &Value) -> ReadServer {
         }
         _ => return Err(EntryError::Unreachable),
     };
-    let words = words.filter(|words| !words.is_empty()).ok_or(EntryError::Command)?;
+    let words = written.filter(|words| !words.is_empty()).ok_or(EntryError::Command)?;
     let (key, variables) = match &entry["environment"] {
         Value::Null => ("env", texts(&entry["env"])?),
         variables => ("environment", texts(variables)?),

@@ -365,10 +365,9 @@ impl Answering {
             .to_str()
             .ok()
             .and_then(|sealed| self.connections.opened(&caller.name, sealed))
-            .map(str::to_owned);
-        // Clients open a new one after this status.
-        let id =
-            id.ok_or_else(|| refused(StatusCode::NOT_FOUND, "unknown session; start a new one"))?;
+            .map(str::to_owned)
+            // Clients open a new one after this status.
+            .ok_or_else(|| refused(StatusCode::NOT_FOUND, "unknown session; start a new one"))?;
         headers.insert(
             CONNECTION,
             HeaderValue::from_str(&id)

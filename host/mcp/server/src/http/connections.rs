@@ -180,8 +180,9 @@ pub(super) async fn accept(
         match accepted {
             Ok((stream, from)) => {
                 let visitor = newcomers.enter(number, from);
-                let (tls, answering, watcher) =
-                    (tls.clone(), Arc::clone(&answering), open.0.watcher());
+                let tls = tls.clone();
+                let answering = Arc::clone(&answering);
+                let watcher = open.0.watcher();
                 tokio::spawn(async move {
                     let visitor = Arc::new(visitor);
                     let leave = visitor.leave.clone();

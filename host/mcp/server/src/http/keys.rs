@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::jwk::{
-    AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyOperations, PublicKeyUse,
-};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
@@ -237,9 +235,9 @@ impl Source {
 fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, KeysError> {
     let set: Value = serde_json::from_slice(bytes).map_err(KeysError::Json)?;
     let listed = set["keys"].as_array().ok_or(KeysError::NotASet)?;
-    let keys = listed.iter().filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok());
-    let keys = JwkSet { keys: keys.collect() }.keys.into_iter();
-    let keys: Arc<[Jwk]> = keys
+    let keys: Arc<[Jwk]> = listed
+        .iter()
+        .filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok())
         .filter(|key| {
             key.common.public_key_use.as_ref().is_none_or(|key| *key == PublicKeyUse::Signature)
         })

@@ -208,8 +208,10 @@ struct KeptAnswers {
 
 impl Drop for KeptAnswers {
     fn drop(&mut self) {
-        let (handle, request, held, read) =
-            (self.handle.clone(), self.request, self.held.take(), self.read);
+        let handle = self.handle.clone();
+        let request = self.request;
+        let held = self.held.take();
+        let read = self.read;
         // Without a reactor there is no connection either.
         let Ok(reactor) = tokio::runtime::Handle::try_current() else { return };
         reactor.spawn(async move {

@@ -51,7 +51,7 @@ pub enum BundleError {
     /// No key that is trusted with bundles signed it.
     #[error("the bundle is refused: {0}")]
     Signature(#[from] SignatureRefusal),
-    /// It can't be signed.
+    /// The bundle can't be signed.
     #[error(transparent)]
     Signing(#[from] SigningError),
     /// A file can't be read or written.

@@ -249,9 +249,9 @@ impl<'t> Walk<'t> {
             if is_checked && inner.child_count() == 0 {
                 found += 1;
                 let parent = inner.parent().unwrap_or(node);
-                let sides =
+                let ranges =
                     [parent.start_byte()..inner.start_byte(), inner.end_byte()..parent.end_byte()];
-                let sides = sides.map(|side| self.source.get(side).unwrap_or_default().trim());
+                let sides = ranges.map(|side| self.source.get(side).unwrap_or_default().trim());
                 if operator == "-v" {
                     if applies(Rule::ConditionName) {
                         self.variables.add_name(sides[1].trim_end_matches("]]").trim());

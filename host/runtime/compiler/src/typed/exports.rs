@@ -117,11 +117,12 @@ impl Functions {
             return Err(NoFunctionsError);
         }
         let names = tool_names(&exported, bounds.name);
-        let (mut offered, mut left_out): (Vec<Function>, Vec<String>) = (Vec::new(), Vec::new());
+        let mut offered: Vec<Function> = Vec::new();
+        let mut left_out: Vec<String> = Vec::new();
         for (one, name) in exported.into_iter().zip(names) {
             let written = one.written();
-            let function = name.and_then(|name| Function::new(one, name));
-            let function = match function {
+            let made = name.and_then(|name| Function::new(one, name));
+            let function = match made {
                 Ok(_) if offered.len() == bounds.tools => Err(FunctionError::TooMany(bounds.tools)),
                 other => other,
             };
@@ -280,8 +281,8 @@ impl Exported {
         let full = versioned.split_once('@').map_or(versioned, |(name, _)| name);
         let (package, interface) = full.rsplit_once('/').unwrap_or(("", full));
         let package = package.rsplit_once(':').map_or(package, |(_, name)| name);
-        let parts = [if with_package { package } else { "" }, interface, &self.function];
-        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let all = [if with_package { package } else { "" }, interface, &self.function];
+        let parts: Vec<&str> = all.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join("-").to_ascii_lowercase()
     }
 
@@ -341,9 +342,10 @@ impl Function {
     fn described(&self, docs: &Docs, limit: usize) -> Definition {
         let signature = &self.definition.description;
         let own = self.written.rsplit('.').next().unwrap_or_default();
-        let said = docs.function(self.interface.as_deref(), own);
-        let said =
-            said.map(|said| cut(said, limit.saturating_sub(SIGNATURE)).trim()).unwrap_or_default();
+        let said = docs
+            .function(self.interface.as_deref(), own)
+            .map(|said| cut(said, limit.saturating_sub(SIGNATURE)).trim())
+            .unwrap_or_default();
         let exported = match &self.interface {
             Some(interface) => format!("`{signature}` of `{interface}`"),
             None => format!("`{signature}`"),
@@ -368,8 +370,11 @@ impl Function {
         let none = Map::new();
         let given = arguments.as_object().unwrap_or(&none);
         let mut lowering = Lowering::new();
-        let values = self.params.iter().map(|(name, ty)| lowering.field(name, given.get(name), ty));
-        let values: Result<Vec<Val>, ValueError> = values.collect();
+        let values: Result<Vec<Val>, ValueError> = self
+            .params
+            .iter()
+            .map(|(name, ty)| lowering.field(name, given.get(name), ty))
+            .collect();
         values.map_err(|error| {
             let place = neutral_line(cut(&lowering.place(), 200));
             Failure::new(Category::InvalidParameters, format!("`{place}` {error}"))

@@ -79,10 +79,11 @@ impl Outline {
         } else {
             ComponentKind::Functions
         };
-        let own = exports.iter().filter(|name| !name.starts_with("wasi:"));
-        let version =
-            own.filter_map(|name| name.split_once('@')).map(|(_, version)| version).next();
-        let version = version.map(|text| neutral_line(cut(text, 64)));
+        let version = exports
+            .iter()
+            .filter(|name| !name.starts_with("wasi:"))
+            .find_map(|name| name.split_once('@'))
+            .map(|(_, version)| neutral_line(cut(version, 64)));
         Ok(Self { kind, imports, exports, version })
     }
 
@@ -135,9 +136,9 @@ fn module(wasm: &[u8]) -> Result<Outline, OutlineError> {
 
 /// A plugin's name for a file without one: its stem, without the characters that a name can't have.
 pub fn name_from(stem: &str) -> String {
-    let name: String = stem.chars().filter_map(to_name_character).collect();
-    let name = name.trim_start_matches(|c: char| !c.is_ascii_lowercase());
-    let name = cut(name, MAX_NAME).trim_end_matches('-');
+    let letters: String = stem.chars().filter_map(to_name_character).collect();
+    let from_first_letter = letters.trim_start_matches(|c: char| !c.is_ascii_lowercase());
+    let name = cut(from_first_letter, MAX_NAME).trim_end_matches('-');
     if name.is_empty() { "component".to_owned() } else { name.to_owned() }
 }
 

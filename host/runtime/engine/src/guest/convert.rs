@@ -106,17 +106,18 @@ pub(crate) fn content(content: types::Content) -> Option<Content> {
     let meta = content
         .meta
         .filter(|text| text.len() <= MAX_META)
-        .and_then(|text| serde_json::from_str(&text).ok());
-    let meta = meta.map(|meta| match meta {
-        Value::Object(mut fields) => {
-            // A plugin may make this one claim of the host's, which only makes an answer stricter.
-            fields.retain(|key, value| {
-                !is_of_host(key) || key == Content::UNTRUSTED && *value == Value::Bool(true)
-            });
-            Value::Object(fields)
-        }
-        other => other,
-    });
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .map(|meta| match meta {
+            Value::Object(mut fields) => {
+                // A plugin may make this one claim of the host's, which only makes an answer
+                // stricter.
+                fields.retain(|key, value| {
+                    !is_of_host(key) || key == Content::UNTRUSTED && *value == Value::Bool(true)
+                });
+                Value::Object(fields)
+            }
+            other => other,
+        });
     let media_type = content.media_type.map(|written| media_type(&written));
     Some(Content { body, media_type, meta })
 }

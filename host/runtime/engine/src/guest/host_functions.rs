@@ -52,12 +52,12 @@ impl call::Host for &mut CallState {
         }
         *count += 1;
         if *count <= PROGRESS_A_SECOND {
-            let message = self.capabilities.http.without_secrets(shown(message, false));
-            let message = message
+            let whole = self.capabilities.http.without_secrets(shown(message, false));
+            let start = whole
                 .char_indices()
                 .nth(PROGRESS_MESSAGE)
-                .map_or(&*message, |(end, _)| cut_at_word(&message, end));
-            let message = neutral_line(message).chars().take(PROGRESS_MESSAGE).collect();
+                .map_or(&*whole, |(end, _)| cut_at_word(&whole, end));
+            let message = neutral_line(start).chars().take(PROGRESS_MESSAGE).collect();
             let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
             self.call.events.progress(Progress { fraction, message, untrusted: false });
         }

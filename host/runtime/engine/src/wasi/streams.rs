@@ -48,18 +48,18 @@ impl InputStream for FileReader {
         if size == 0 {
             return Ok(Bytes::new());
         }
-        let bytes = if self.watch.is_borrowed() {
+        let read = if self.watch.is_borrowed() {
             match read_at_once(&self.file, size as u64, self.offset) {
                 Err(Errno::AGAIN) => {
                     self.waits = true;
                     return Ok(Bytes::new());
                 }
-                bytes => bytes,
+                read => read,
             }
         } else {
             read_at(&self.file, size as u64, self.offset)
         };
-        let bytes = bytes.map_err(failed)?;
+        let bytes = read.map_err(failed)?;
         if bytes.is_empty() {
             return Err(StreamError::Closed);
         }

@@ -309,13 +309,17 @@ fn start(
 /// Paths that can't be hidden from a program without a view of its own, although they are in its
 /// trees.
 fn uncovered(trees: &[Tree], state: &TreeState) -> Vec<String> {
-    let inner = trees.iter().enumerate().filter(|(at, tree)| {
-        let around =
-            trees[..*at].iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
-        tree.access == TreeAccess::Read
-            && around.is_some_and(|outer| outer.access == TreeAccess::Write)
-    });
-    let inner: Vec<String> = inner.map(|(_, tree)| tree.path.clone()).collect();
+    let inner: Vec<String> = trees
+        .iter()
+        .enumerate()
+        .filter(|(at, tree)| {
+            let around =
+                trees[..*at].iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
+            tree.access == TreeAccess::Read
+                && around.is_some_and(|outer| outer.access == TreeAccess::Write)
+        })
+        .map(|(_, tree)| tree.path.clone())
+        .collect();
     let kinds = [
         ("what may not be read", &state.hidden),
         ("what may not be written", &state.frozen),

@@ -167,7 +167,7 @@ impl Watch {
         };
         let process = Process { thread: notification.thread };
         let arguments = &notification.arguments;
-        let found = match *target {
+        let lookup = match *target {
             Target::Descriptor(index) => process.descriptor(arguments[index]),
             Target::Open { directory, path, flags } => {
                 let flags = arguments[flags] as libc::c_int;
@@ -240,7 +240,7 @@ impl Watch {
                 return self.rename(notification, from, to);
             }
         };
-        let found = found?;
+        let found = lookup?;
         if !raw::is_waiting(&self.listener, notification.id) {
             return Err(Errno::CANCELED);
         }

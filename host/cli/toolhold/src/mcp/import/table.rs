@@ -369,12 +369,14 @@ impl Imported {
 /// A server's name in Toolhold: small letters, digits and `-`.
 pub(super) fn fitted(name: &str) -> Result<String, ImportError> {
     let is_other = name.contains("..") || name.chars().any(char::is_control) || !name.is_ascii();
-    let letters = name.chars().map(|letter| match letter.to_ascii_lowercase() {
-        letter @ ('a'..='z' | '0'..='9') => letter,
-        _ => '-',
-    });
-    let fitted: String = letters.collect();
-    let fitted = fitted.trim_matches('-');
+    let letters: String = name
+        .chars()
+        .map(|letter| match letter.to_ascii_lowercase() {
+            letter @ ('a'..='z' | '0'..='9') => letter,
+            _ => '-',
+        })
+        .collect();
+    let fitted = letters.trim_matches('-');
     if !is_other
         && fitted.len() <= MAX_NAME
         && fitted.starts_with(|first: char| first.is_ascii_lowercase())

@@ -203,11 +203,14 @@ impl Shop<'_> {
         let requests = &offer.inspection.info.manifest.capabilities;
         let info = &offer.inspection.info;
         let loaded = &self.setting.loaded;
-        let missing = requests.iter().filter(|request| {
-            !is_granted(&grants, &request.name)
-                && grant_in_words(loaded, &info.manifest.name, &request.name).is_none()
-        });
-        let missing: Vec<&str> = missing.filter_map(|request| grant_line(&request.name)).collect();
+        let missing: Vec<&str> = requests
+            .iter()
+            .filter(|request| {
+                !is_granted(&grants, &request.name)
+                    && grant_in_words(loaded, &info.manifest.name, &request.name).is_none()
+            })
+            .filter_map(|request| grant_line(&request.name))
+            .collect();
         if !missing.is_empty() {
             writeln!(out, "Not granted. To grant some, for example:\n  [plugins.{name}]")?;
             missing.iter().try_for_each(|line| writeln!(out, "  {line}"))?;

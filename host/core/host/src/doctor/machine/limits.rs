@@ -71,8 +71,8 @@ fn memory(loaded: &Config) -> Finding {
     let Some((there, says)) = machine::memory() else {
         return Finding::ok(name, "unknown: /proc is not mounted");
     };
-    let (calls, each) =
-        (runtime_config(loaded, None, None).places() as u64, most_memory(loaded) as u64);
+    let calls = runtime_config(loaded, None, None).places() as u64;
+    let each = most_memory(loaded) as u64;
     let most = calls.saturating_mul(each);
     let shown = format!(
         "{} ({says}); {} may take {} each",

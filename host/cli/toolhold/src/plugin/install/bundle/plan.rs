@@ -102,8 +102,8 @@ impl BundlePlan {
         }
         if !without.contains(&BundlePart::Plugins) {
             let locked = PluginApprovals::open(folders).all()?;
-            let names = contents.plugins.iter().map(|one| &*one.name);
-            let names: Vec<&str> = names.chain(locked.keys().map(String::as_str)).collect();
+            let bundled = contents.plugins.iter().map(|one| &*one.name);
+            let names: Vec<&str> = bundled.chain(locked.keys().map(String::as_str)).collect();
             for plugin in &contents.plugins {
                 let now = locked.get(&plugin.name);
                 if now.is_some_and(|now| {

@@ -172,10 +172,12 @@ async fn send(
 ) -> Result<(), NearestError> {
     let gone: Vec<i64> =
         changes.iter().filter(|one| one.vector.is_none()).map(|one| one.id).collect();
-    let points = changes.iter().filter_map(|UnsentVector { id, vector, .. }| {
-        Some(VectorPoint { id: *id, vector: vector.clone()? })
-    });
-    let points: Vec<VectorPoint> = points.collect();
+    let points: Vec<VectorPoint> = changes
+        .iter()
+        .filter_map(|UnsentVector { id, vector, .. }| {
+            Some(VectorPoint { id: *id, vector: vector.clone()? })
+        })
+        .collect();
     if !gone.is_empty() {
         database.remove(set, gone).await.map_err(NearestError::Database)?;
     }
