@@ -1,9 +1,9 @@
 //! Puts the built-in plugins, and the attacks of the demo, into the program.
 //!
-//! They come from `target/plugins`, where `cargo xtask plugins` writes them, or from the folder
-//! `TOOLHOLD_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its compiled code. The
-//! components are compressed together, and so is the code, which the program decompresses into its
-//! cache, once.
+//! The plugins come from `target/plugins`, where `cargo xtask plugins` writes them, or from the
+//! folder `TOOLHOLD_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its compiled
+//! code. The components are compressed together, and so is the code. The program decompresses the
+//! code into its cache, once.
 
 use std::env;
 use std::ffi::OsStr;
@@ -108,23 +108,21 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
 fn parts(folder: &Path) -> Result<String, String> {
     let folder = folder.join("parts");
     println!("cargo::rerun-if-changed={}", folder.display());
-    let failed = |error: std::io::Error| format!("can't list {}: {error}", folder.display());
-    let mut files = match fs::read_dir(&folder) {
-        Ok(entries) => entries
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(failed)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(failed(error)),
+    let listed = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        opened => opened.and_then(Iterator::collect::<Result<Vec<_>, _>>),
     };
+    let entries = listed.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
     files.retain(|file| file.extension() == Some(OsStr::new("wasm")));
     files.sort();
-    let part = |file: &PathBuf| {
-        let bytes = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(format!("({name:?}, {:?}), ", digest(&bytes)))
-    };
-    files.iter().map(part).collect()
+    files.iter().map(|file| part(file)).collect()
+}
+
+fn part(file: &Path) -> Result<String, String> {
+    let bytes = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(format!("({name:?}, {:?}), ", digest(&bytes)))
 }
 
 fn digest(bytes: &[u8]) -> String {

@@ -95,11 +95,14 @@ impl Archive {
 
 /// Writes the checksums of the archive and of all packages.
 pub(crate) fn sum() -> Result<(), String> {
-    let entries = fs::read_dir(dist()).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let entries = entries.map_err(|error| format!("can't list {}: {error}", dist().display()))?;
-    let files = entries.iter().filter(|entry| entry.path().is_file());
-    let mut files: Vec<String> =
-        files.map(|entry| entry.file_name().display().to_string()).collect();
+    let entries = fs::read_dir(dist())
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("can't list {}: {error}", dist().display()))?;
+    let mut files: Vec<String> = entries
+        .iter()
+        .filter(|entry| entry.path().is_file())
+        .map(|entry| entry.file_name().display().to_string())
+        .collect();
     files.sort();
     let file = dist().join("SHA256SUMS");
     fs::write(&file, checksums(&dist(), &files)?)
@@ -115,15 +118,16 @@ pub(crate) fn dist() -> PathBuf {
 /// otherwise from git.
 pub(crate) fn source_time() -> u64 {
     let from_environment = std::env::var("SOURCE_DATE_EPOCH").ok();
-    let from_git = || {
-        stdout_of(Command::new("git").current_dir(cargo::root()).args([
-            "log",
-            "-1",
-            "--format=%ct",
-        ]))
-        .ok()
-    };
-    from_environment.or_else(from_git).and_then(|seconds| seconds.trim().parse().ok()).unwrap_or(0)
+    from_environment
+        .or_else(time_of_last_commit)
+        .and_then(|seconds| seconds.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+fn time_of_last_commit() -> Option<String> {
+    let mut git = Command::new("git");
+    git.current_dir(cargo::root()).args(["log", "-1", "--format=%ct"]);
+    stdout_of(&mut git).ok()
 }
 
 /// Lines in the format of `sha256sum`.
@@ -133,9 +137,9 @@ fn checksums(folder: &Path, files: &[String]) -> Result<String, String> {
 
 /// The paths of all files, sorted.
 pub(crate) fn collect(folder: &Path, prefix: &str, files: &mut Vec<String>) -> Result<(), String> {
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let mut entries =
-        entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
+    let mut entries = fs::read_dir(folder)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("can't list {}: {error}", folder.display()))?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = format!("{prefix}{}", entry.file_name().display());

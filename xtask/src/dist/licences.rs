@@ -44,8 +44,9 @@ pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
 /// Collects the files with licences in a package's folder, sorted. Its subfolders may have licences
 /// of code that the package has copied.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
+    let entries = fs::read_dir(folder)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("can't list {}: {error}", folder.display()))?;
     let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
     paths.sort();
     for path in paths {

@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::guests::{self, Selection};
+use crate::guests::{self, Guest, Selection};
 use crate::tidy::manifest::Manifest;
 use crate::{CommandResult, cargo, clients, grammars, host, machine, no_arguments, step};
 
@@ -154,27 +154,32 @@ fn build(target: &str, paths: &Paths, profile: &str) -> Result<PathBuf, String> 
     let folder = cargo::target().join("dist-build");
     let components = folder.join("components");
     let compiled = folder.join("plugins");
-    let plugins = || {
-        let mut build = cargo::guests("build");
-        build.args(["--locked", "--target-dir"]).arg(&components);
-        let build = paths.hide_from(&mut build);
-        let guests = guests::build_with(Selection::BuiltIn, build, &components, &compiled)?;
-        clients::fetch(clients::C_COMPILER)?;
-        let mut grammars = cargo::grammars("build");
-        let grammars = paths.hide_from(grammars.arg("--locked"));
-        grammars::build_with(grammars, &components, &compiled.join("parts"))?;
-        Ok(guests)
-    };
-    host::with_plugins(plugins, |targets| {
-        let mut build = cargo::host("build");
-        build.args(["--locked", "--profile", profile, "--target", target, "--workspace"]);
-        build.args(NOT_RELEASED.iter().flat_map(|package| ["--exclude", package]));
-        build.args(targets);
-        build.env("TOOLHOLD_PLUGINS_DIR", &compiled);
-        with_c_compiler(&mut build, target, "cc", paths);
-        step::run("cargo build", paths.hide_from(&mut build))?;
-        Ok(cargo::target().join(target).join(profile))
-    })
+    host::with_plugins(
+        || build_plugins(paths, &components, &compiled),
+        |targets| {
+            let mut build = cargo::host("build");
+            build.args(["--locked", "--profile", profile, "--target", target, "--workspace"]);
+            build.args(NOT_RELEASED.iter().flat_map(|package| ["--exclude", package]));
+            build.args(targets);
+            build.env("TOOLHOLD_PLUGINS_DIR", &compiled);
+            with_c_compiler(&mut build, target, "cc", paths);
+            step::run("cargo build", paths.hide_from(&mut build))?;
+            Ok(cargo::target().join(target).join(profile))
+        },
+    )
+}
+
+/// Builds the plugins and the parts in the folder `components`, and compiles them into `compiled`.
+fn build_plugins(paths: &Paths, components: &Path, compiled: &Path) -> Result<Vec<Guest>, String> {
+    let mut build = cargo::guests("build");
+    build.args(["--locked", "--target-dir"]).arg(components);
+    let guests =
+        guests::build_with(Selection::BuiltIn, paths.hide_from(&mut build), components, compiled)?;
+    clients::fetch(clients::C_COMPILER)?;
+    let mut grammars = cargo::grammars("build");
+    let grammars_build = paths.hide_from(grammars.arg("--locked"));
+    grammars::build_with(grammars_build, components, &compiled.join("parts"))?;
+    Ok(guests)
 }
 
 /// The packages that would give the program features that only they need.
@@ -275,12 +280,12 @@ pub(crate) fn version() -> Result<String, String> {
     of_workspace("version")?.ok_or("Cargo.toml has no version".to_owned())
 }
 
-/// Where the sources are, if the workspace says it.
+/// The address of the sources, if the workspace names it.
 pub(crate) fn repository() -> Result<Option<String>, String> {
     of_workspace("repository")
 }
 
-/// What the workspace says of its packages.
+/// A value that the workspace sets for all packages.
 fn of_workspace(key: &str) -> Result<Option<String>, String> {
     let manifest =
         Manifest::parse(&String::from_utf8_lossy(&read(&cargo::root().join("Cargo.toml"))?));

@@ -78,23 +78,26 @@ fn workspace_packages(
     let folders = folders_by_name(&folders(workspace, target)?);
     let output = stdout_of(&mut tree)?;
     let lines: BTreeSet<(&str, &str, &str)> = output.lines().filter_map(parse_line).collect();
-    let package = |(name, version, licence): (&str, &str, &str)| {
+    let mut packages = Vec::new();
+    for (name, version, licence) in lines {
         let key = (name.to_owned(), version.to_owned());
         let folder = folders
             .get(&key)
             .ok_or(format!("cargo doesn't name the folder of {name} {version}"))?
             .clone();
         let checksum = checksums.get(&key).cloned();
-        Ok(Package { name: key.0, version: key.1, licence: licence.to_owned(), checksum, folder })
-    };
-    lines.into_iter().map(package).collect()
+        let licence = licence.to_owned();
+        packages.push(Package { name: key.0, version: key.1, licence, checksum, folder });
+    }
+    Ok(packages)
 }
 
 /// Parses the name, version and licence from `name v1.2.3 (where)|licence (*)`.
 fn parse_line(line: &str) -> Option<(&str, &str, &str)> {
     let (package, licence) = line.split_once('|')?;
     let mut words = package.split(' ');
-    let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);
+    let name = words.next()?;
+    let version = words.next()?.strip_prefix('v')?;
     Some((name, version, licence.trim_end_matches(" (*)")))
 }
 
@@ -103,9 +106,9 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {
         let manifest = Manifest::parse(package);
-        let value = |key| manifest.string("", key);
-        if let (Some(name), Some(version), Some(checksum)) =
-            (value("name"), value("version"), value("checksum"))
+        if let Some(name) = manifest.string("", "name")
+            && let Some(version) = manifest.string("", "version")
+            && let Some(checksum) = manifest.string("", "checksum")
         {
             found.insert((name, version), checksum);
         }
@@ -116,23 +119,25 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
 /// The folders, by the name and version in their manifests. A version may come from a workspace's
 /// manifest.
 fn folders_by_name(folders: &[PathBuf]) -> BTreeMap<(String, String), PathBuf> {
-    let manifest = |folder: &Path| {
-        fs::read_to_string(folder.join("Cargo.toml")).map(|text| Manifest::parse(&text)).ok()
-    };
-    let inherited = |folder: &Path| {
-        folder
-            .ancestors()
-            .skip(1)
-            .find_map(|above| manifest(above)?.string("workspace.package", "version"))
-    };
     folders
         .iter()
         .filter_map(|folder| {
             let manifest = manifest(folder)?;
-            let version = manifest.string("package", "version").or_else(|| inherited(folder))?;
+            let version =
+                manifest.string("package", "version").or_else(|| inherited_version(folder))?;
             Some(((manifest.string("package", "name")?, version), folder.clone()))
         })
         .collect()
+}
+
+fn manifest(folder: &Path) -> Option<Manifest> {
+    fs::read_to_string(folder.join("Cargo.toml")).map(|text| Manifest::parse(&text)).ok()
+}
+
+/// The version in the manifest of the workspace around a package.
+fn inherited_version(folder: &Path) -> Option<String> {
+    let mut above = folder.ancestors().skip(1);
+    above.find_map(|folder| manifest(folder)?.string("workspace.package", "version"))
 }
 
 #[cfg(test)]

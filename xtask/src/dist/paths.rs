@@ -52,8 +52,12 @@ impl Paths {
     /// into the output.
     pub(crate) fn c_flags(&self) -> String {
         // Quoted for a shell.
-        let quoted = |flag: String| format!("'{}'", flag.replace('\'', r"'\''"));
-        self.flags("-ffile-prefix-map").into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+        let quoted: Vec<String> = self
+            .flags("-ffile-prefix-map")
+            .iter()
+            .map(|flag| format!("'{}'", flag.replace('\'', r"'\''")))
+            .collect();
+        quoted.join(" ")
     }
 
     fn flags(&self, option: &str) -> Vec<String> {
@@ -68,11 +72,8 @@ impl Paths {
     /// Fails if one of the paths is in the compiled C code for `target`.
     pub(crate) fn check_absent_from_c_code(&self, target: &str) -> Result<(), String> {
         let builds = cargo::target().join(target).join("debug/build");
-        let list = |folder: &Path| {
-            fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
-        };
-        let archives: Vec<PathBuf> = list(&builds)
-            .flat_map(|package| list(&package.join("out")).collect::<Vec<_>>())
+        let archives: Vec<PathBuf> = entries(&builds)
+            .flat_map(|package| entries(&package.join("out")))
             .filter(|file| file.extension().is_some_and(|kind| kind == "a"))
             .collect();
         if archives.is_empty() {
@@ -111,6 +112,11 @@ impl Paths {
         }
         Ok(())
     }
+}
+
+/// The paths of the entries of a folder. Those that can't be read are left out.
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 /// Whether a text begins with the path of a source file. Rust puts other text directly behind it.

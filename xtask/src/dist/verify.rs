@@ -21,41 +21,36 @@ pub(crate) fn check_static(binary: &Path) -> Result<(), String> {
     }
 }
 
-/// Fails if a binary has symbols or the like: what is never loaded makes a release larger for
-/// nothing.
+/// Fails if a binary has symbols or the like. Bytes that are never loaded only make a release
+/// larger.
 pub(crate) fn check_stripped(binary: &Path) -> Result<(), String> {
     let elf = read(binary)?;
     let used: usize = loaded(&elf).unwrap_or_default().into_iter().map(<[u8]>::len).sum();
     let rest = elf.len().saturating_sub(used);
-    match rest > MOST_UNUSED {
-        true => Err(format!(
+    if rest > MOST_UNUSED {
+        return Err(format!(
             "{} has {rest} bytes that are never loaded: its profile has to strip symbols",
             binary.display()
-        )),
-        false => Ok(()),
+        ));
     }
+    Ok(())
 }
 
 /// Runs the install script into an empty folder, twice, and uninstalls again.
 pub(crate) fn check_install(archive: &Archive) -> Result<(), String> {
     step::headline("install into an empty folder");
     let prefix = fresh_folder("prefix")?;
-    let script = |more: &[&str]| {
-        let mut install = Command::new(archive.folder().join("install.sh"));
-        install.arg("--prefix").arg(&prefix).args(more);
-        stdout_of(&mut install).map(drop)
-    };
-    script(&[])?;
-    script(&[])?;
+    run_script(archive, &prefix, &[])?;
+    run_script(archive, &prefix, &[])?;
     stdout_of(Command::new(prefix.join("bin/toolhold")).arg("--version"))?;
     for path in super::contract()? {
-        let (packed, original) =
-            (prefix.join(super::CONTRACT).join(&path), cargo::root().join("wit").join(&path));
+        let packed = prefix.join(super::CONTRACT).join(&path);
+        let original = cargo::root().join("wit").join(&path);
         if read(&packed)? != read(&original)? {
             return Err(format!("{} isn't the contract of these sources", packed.display()));
         }
     }
-    script(&["--uninstall"])?;
+    run_script(archive, &prefix, &["--uninstall"])?;
     let left = fs::read_dir(&prefix).map_or(0, Iterator::count);
     if left == 0 {
         Ok(())
@@ -64,16 +59,23 @@ pub(crate) fn check_install(archive: &Archive) -> Result<(), String> {
     }
 }
 
+/// Runs the install script of an archive.
+fn run_script(archive: &Archive, prefix: &Path, more: &[&str]) -> Result<(), String> {
+    let mut install = Command::new(archive.folder().join("install.sh"));
+    install.arg("--prefix").arg(prefix).args(more);
+    stdout_of(&mut install).map(drop)
+}
+
 /// Runs the binary in a root folder that has only the binary, a plugin, `/proc`, and empty `/work`
 /// and `/tmp`: no library, no shell, no home.
 pub(crate) fn check_runs_alone(binary: &Path) -> Result<(), String> {
     step::headline("run in an empty root folder");
     let root = fresh_folder("root")?;
-    let filled =
-        ["proc", "work", "tmp"].iter().try_for_each(|folder| fs::create_dir(root.join(folder)));
-    let filled = filled.and_then(|()| fs::copy(binary, root.join("toolhold")).map(drop));
     let third_party = cargo::target().join("dist-build/plugins/hostile.wasm");
-    filled
+    ["proc", "work", "tmp"]
+        .iter()
+        .try_for_each(|folder| fs::create_dir(root.join(folder)))
+        .and_then(|()| fs::copy(binary, root.join("toolhold")).map(drop))
         .and_then(|()| fs::copy(&third_party, root.join("third-party.wasm")).map(drop))
         .map_err(|error| format!("can't fill {}: {error}", root.display()))?;
     for check in CHECKS {
@@ -86,24 +88,14 @@ pub(crate) fn check_runs_alone(binary: &Path) -> Result<(), String> {
 /// Runs the program of an image where it has nothing but the image's files, as in a container.
 pub(crate) fn check_image(image: &Path) -> Result<(), String> {
     step::headline("run the image");
-    let (layout, root) = (fresh_folder("layout")?, fresh_folder("image")?);
-    let unpack = |archive: &Path, to: &Path| {
-        stdout_of(
-            Command::new("tar")
-                .arg("--extract")
-                .arg("--file")
-                .arg(archive)
-                .arg("--directory")
-                .arg(to),
-        )
-        .map(drop)
-    };
+    let layout = fresh_folder("layout")?;
+    let root = fresh_folder("image")?;
     unpack(image, &layout)?;
-    let blobs = layout.join("blobs/sha256");
-    let blobs = fs::read_dir(&blobs).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let blobs = blobs.map_err(|error| format!("can't list the image's blobs: {error}"))?;
+    let blobs = fs::read_dir(layout.join("blobs/sha256"))
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("can't list the image's blobs: {error}"))?;
     for blob in blobs {
-        // What is gzip is the layer.
+        // The layer is the only blob that is compressed with gzip.
         if read(&blob.path())?.starts_with(b"\x1f\x8b") {
             unpack(&blob.path(), &root)?;
         }
@@ -120,6 +112,13 @@ pub(crate) fn check_image(image: &Path) -> Result<(), String> {
         root.check_prints(arguments, printed).map_err(|why| format!("in the image, {why}"))?;
     }
     Ok(())
+}
+
+/// Unpacks an archive into a folder.
+fn unpack(archive: &Path, to: &Path) -> Result<(), String> {
+    let mut tar = Command::new("tar");
+    tar.arg("--extract").arg("--file").arg(archive).arg("--directory").arg(to);
+    stdout_of(&mut tar).map(drop)
 }
 
 struct Check {
@@ -221,7 +220,8 @@ impl EmptyRoot<'_> {
         }
     }
 
-    /// Number of files in the cache with code that was compiled there: it isn't that in the binary.
+    /// The number of files in the cache whose code isn't in the binary, so that it was compiled
+    /// there.
     fn compiled_here(&self) -> Result<usize, String> {
         let built_in = compiled_code(&cargo::target().join("dist-build/plugins"))?;
         let cached = compiled_code(&self.root.join("own/cache/compiled"))?;
@@ -263,21 +263,25 @@ pub(super) fn loaded(elf: &[u8]) -> Option<Vec<&[u8]>> {
 /// The program headers: the type of each (`PT_LOAD` is 1, `PT_INTERP` 3), and the range of its
 /// bytes in the file.
 fn headers(elf: &[u8]) -> Option<Vec<(u64, Range<usize>)>> {
-    let number = |at: usize, bytes: usize| -> Option<u64> {
-        let bytes = elf.get(at..at.checked_add(bytes)?)?;
-        Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-    };
     if !elf.starts_with(b"\x7fELF\x02\x01") {
         return None;
     }
-    let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-    let header = |index: u64| {
-        let at = usize::try_from(table + index * size).ok()?;
-        let (from, length) =
-            (usize::try_from(number(at + 8, 8)?).ok()?, usize::try_from(number(at + 32, 8)?).ok()?);
-        Some((number(at, 4)?, from..from.checked_add(length)?))
-    };
-    (0..count).map(header).collect()
+    let table = number(elf, 32, 8)?;
+    let size = number(elf, 54, 2)?;
+    let count = number(elf, 56, 2)?;
+    (0..count).map(|index| header(elf, usize::try_from(table + index * size).ok()?)).collect()
+}
+
+fn header(elf: &[u8], at: usize) -> Option<(u64, Range<usize>)> {
+    let from = usize::try_from(number(elf, at + 8, 8)?).ok()?;
+    let length = usize::try_from(number(elf, at + 32, 8)?).ok()?;
+    Some((number(elf, at, 4)?, from..from.checked_add(length)?))
+}
+
+/// The number in some bytes, the lowest byte first.
+fn number(elf: &[u8], at: usize, bytes: usize) -> Option<u64> {
+    let bytes = elf.get(at..at.checked_add(bytes)?)?;
+    Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
 #[cfg(test)]

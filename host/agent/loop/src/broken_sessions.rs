@@ -26,20 +26,20 @@ fn file(bytes: &[u8]) -> File {
     file
 }
 
-/// What a model calls in its answer.
+/// An answer of a model, with its calls.
 fn answer(text: &str, calls: &[(&str, &str)], usage: u64) -> Value {
-    let call = |(id, name): &(&str, &str)| {
-        let arguments = r#"{"path": "a"}"#.to_owned();
-        let (id, name) = ((*id).to_owned(), (*name).to_owned());
-        Block::Call(ModelCall { id, name, arguments, raw: None })
-    };
     let opaque = RawJson::new(r#"{"type": "search", "n": [1, {"a": null}]}"#).unwrap();
     let mut blocks = vec![
         Block::Thinking { text: "Let me see".to_owned(), raw: Some(opaque.clone()) },
         Block::Text { text: text.to_owned(), raw: None },
         Block::Opaque(opaque),
     ];
-    blocks.extend(calls.iter().map(call));
+    for (id, name) in calls {
+        let id = (*id).to_owned();
+        let name = (*name).to_owned();
+        let arguments = r#"{"path": "a"}"#.to_owned();
+        blocks.push(Block::Call(ModelCall { id, name, arguments, raw: None }));
+    }
     let usage = TokenUsage { input: Some(usage), output: Some(7), ..TokenUsage::default() };
     let answer = ModelAnswer {
         provider: "home".to_owned(),
@@ -135,7 +135,7 @@ impl RunEvents for Counted {
     }
 }
 
-/// Reads a file in every way. Whether it is a session, for each.
+/// Reads a file in every way. Returns for each whether the file is a session.
 fn read(bytes: &[u8]) -> [bool; 2] {
     let recorded = Recorded::read(&mut file(bytes));
     if let Ok(recorded) = &recorded {
@@ -155,7 +155,7 @@ fn read(bytes: &[u8]) -> [bool; 2] {
     [recorded.is_ok(), replayed.is_ok()]
 }
 
-/// What readers stumble over.
+/// Texts that readers stumble over.
 const PIECES: [&str; 24] = [
     "null",
     "{",
@@ -218,29 +218,29 @@ fn broken(breaks: &[(prop::sample::Index, Break)]) -> Vec<u8> {
     let mut bytes = whole();
     for (index, how) in breaks {
         let at = index.index(bytes.len() + 1);
-        let end = |length: &usize| (at + length).min(bytes.len());
-        let begin =
-            |at: usize| bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |it| it + 1);
         match how {
-            Break::Remove(length) => drop(bytes.drain(at..end(length))),
+            Break::Remove(length) => drop(bytes.drain(at..bytes.len().min(at + length))),
             Break::Insert(piece) => drop(bytes.splice(at..at, piece.iter().copied())),
             Break::Repeat(length) => {
-                let again = bytes[at..end(length)].to_vec();
+                let again = bytes[at..bytes.len().min(at + length)].to_vec();
                 bytes.splice(at..at, again);
             }
             Break::Line(other) => {
-                let from = begin(other.index(bytes.len() + 1));
-                let line = bytes[from..].split_inclusive(|byte| *byte == b'\n').next();
-                let (line, at) = (line.unwrap_or_default().to_vec(), begin(at));
-                bytes.splice(at..at, line);
+                let from = begin_of_line(&bytes, other.index(bytes.len() + 1));
+                let mut lines = bytes[from..].split_inclusive(|byte| *byte == b'\n');
+                let line = lines.next().unwrap_or_default().to_vec();
+                let to = begin_of_line(&bytes, at);
+                bytes.splice(to..to, line);
             }
             Break::Begin(piece) => {
-                let at = begin(at);
+                let at = begin_of_line(&bytes, at);
                 bytes.splice(at..at, piece.bytes());
             }
             Break::Number(number) => {
-                let Some(from) = bytes[at..].iter().position(u8::is_ascii_digit) else { continue };
-                let from = at + from;
+                let Some(before) = bytes[at..].iter().position(u8::is_ascii_digit) else {
+                    continue;
+                };
+                let from = at + before;
                 let digits = bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
                 bytes.splice(from..from + digits, number.bytes());
             }
@@ -248,6 +248,10 @@ fn broken(breaks: &[(prop::sample::Index, Break)]) -> Vec<u8> {
         }
     }
     bytes
+}
+
+fn begin_of_line(bytes: &[u8], at: usize) -> usize {
+    bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |it| it + 1)
 }
 
 /// Many cases where time doesn't matter.

@@ -78,8 +78,11 @@ async fn host(folder: &Path) -> Result<Host, Box<dyn Error>> {
 /// The tools in the form that a model's API takes; the names of these three fields differ a little
 /// between APIs.
 fn for_the_model(host: &Host) -> Vec<Value> {
-    let in_json = |tool: &Definition| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema });
     host.tools().iter().map(|tool| in_json(tool)).collect()
+}
+
+fn in_json(tool: &Definition) -> Value {
+    json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema })
 }
 
 /// Makes one call and prints what the model and the user see of it.

@@ -109,20 +109,21 @@ async fn calls(folder: &Path) -> Result<(), Box<dyn Error>> {
         host.tools().iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ")
     );
 
-    let remind = |seconds: f64, note: &str| {
-        Request::new("remind", json!({ "seconds": seconds, "note": note }))
-    };
-    show(host.call(Request { events: Arc::new(Screen), ..remind(0.2, "Tea!") }).await);
+    show(host.call(Request { events: Arc::new(Screen), ..request(0.2, "Tea!") }).await);
     // Refused before the provider sees it: the call doesn't match the schema.
-    show(host.call(remind(3600.0, "Tea!")).await);
+    show(host.call(request(3600.0, "Tea!")).await);
     // Control characters in an answer never reach the terminal.
-    show(host.call(remind(0.0, "\u{1b}[31mred")).await);
+    show(host.call(request(0.0, "\u{1b}[31mred")).await);
     // Another task holds the token and ends the call.
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
     tokio::spawn(async move { stop.cancel() });
-    show(host.call(Request { cancel, ..remind(60.0, "Too late!") }).await);
+    show(host.call(Request { cancel, ..request(60.0, "Too late!") }).await);
     Ok(())
+}
+
+fn request(seconds: f64, note: &str) -> Request {
+    Request::new("remind", json!({ "seconds": seconds, "note": note }))
 }
 
 fn show(answer: Answer) {

@@ -4,7 +4,7 @@
 //! `Host::builder().builtins(toolhold_builtins::all())` offers their tools. The page
 //! `docs/library.md` has a whole program, and the folder `examples` has two.
 //!
-//! `cargo xtask plugins` has to make them before, in `target/plugins`.
+//! `cargo xtask plugins` has to make the plugins before the build, in `target/plugins`.
 #![allow(
     unsafe_code,
     reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise"

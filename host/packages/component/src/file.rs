@@ -17,7 +17,7 @@ pub enum ComponentFileError {
     /// The file can't be opened or read.
     #[error("it can't be read: {0}")]
     Read(#[from] io::Error),
-    /// A folder, a FIFO, a device.
+    /// The path is that of a folder, a FIFO or a device.
     #[error("it isn't a file")]
     NotAFile,
     /// The file is larger than [`MAX_COMPONENT`].

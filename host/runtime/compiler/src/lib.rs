@@ -70,7 +70,8 @@ const fn bounds(size: usize) -> HelperBounds {
     HelperBounds { time: Duration::from_secs(60 + 4 * processor_seconds(size)), output: MAX_CODE }
 }
 
-/// A reason why there is no code of a component. `R`: why the component can't be read.
+/// A reason why there is no code of a component. `R`: the reason why the component can't
+/// be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError<R> {
     /// The component can't be read.
@@ -115,14 +116,14 @@ impl Compiler {
     /// `cache`: the folder for compiled code. `helper`: the program that compiles, see
     /// [`helper_hook`].
     pub fn new(cache: Option<&Path>, helper: Option<PathBuf>) -> Self {
-        let open = |folder: &Path| {
+        let cache = cache.and_then(|folder| {
             Cache::open(folder)
                 .map_err(|reason| {
                     tracing::warn!("no compile cache in {}: {reason}", folder.display());
                 })
                 .ok()
-        };
-        Self { cache: cache.and_then(open), helper }
+        });
+        Self { cache, helper }
     }
 
     /// The bytes that are kept in the cache under a name. Blocks.
@@ -136,8 +137,10 @@ impl Compiler {
     ///
     /// They can't be written.
     pub fn keep(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
-        let cache = self.cache.as_ref().filter(|_| bytes.len() as u64 <= MAX_OFFER);
-        cache.map_or(Ok(()), |cache| cache.put(name, bytes))
+        match &self.cache {
+            Some(cache) if bytes.len() as u64 <= MAX_OFFER => cache.put(name, bytes),
+            _ => Ok(()),
+        }
     }
 
     /// Removes the bytes that are kept under a name. Blocks.
@@ -181,31 +184,8 @@ impl Compiler {
         }
         let helper = self.helper.as_ref().ok_or(CompileError::NoHelper)?;
         let wasm = wasm().map_err(CompileError::Read)?;
-        let code = run_helper(helper, &[HELPER], &wasm, bounds(wasm.len())).map_err(|error| {
-            let size = wasm.len();
-            let reason = match &error {
-                HelperError::ProcessorTime => {
-                    format!(
-                        "it takes more than {} s of processor time, the limit for {size} bytes",
-                        processor_seconds(size)
-                    )
-                }
-                HelperError::Crashed(words) if words.starts_with("memory allocation of ") => {
-                    format!(
-                        "it takes more than {} MiB of memory, the limit for {size} bytes",
-                        memory(size) >> 20
-                    )
-                }
-                other => other.to_string(),
-            };
-            // Only failures of the component itself are remembered. Others may not happen again.
-            let remembered = self
-                .cache
-                .as_ref()
-                .filter(|_| error.is_of_input())
-                .and_then(|cache| cache.put_failure(&key, &reason).ok());
-            CompileError::Failed { reason, remembered }
-        })?;
+        let code = run_helper(helper, &[HELPER], &wasm, bounds(wasm.len()))
+            .map_err(|error| self.failed(&key, wasm.len(), &error))?;
         let Some(cache) = &self.cache else {
             return compiled::map_from_helper(engine, &code).map_err(CompileError::Map);
         };
@@ -213,8 +193,34 @@ impl Compiler {
         cache.get(engine, &key).ok_or(CompileError::Cached)
     }
 
+    /// The failure to compile a component of `size` bytes. It is remembered if the component is at
+    /// fault.
+    fn failed<R>(&self, key: &str, size: usize, error: &HelperError) -> CompileError<R> {
+        let reason = match error {
+            HelperError::ProcessorTime => {
+                format!(
+                    "it takes more than {} s of processor time, the limit for {size} bytes",
+                    processor_seconds(size)
+                )
+            }
+            HelperError::Crashed(words) if words.starts_with("memory allocation of ") => {
+                format!(
+                    "it takes more than {} MiB of memory, the limit for {size} bytes",
+                    memory(size) >> 20
+                )
+            }
+            other => other.to_string(),
+        };
+        // Only failures of the component itself are remembered. Others may not happen again.
+        let remembered = match &self.cache {
+            Some(cache) if error.is_of_input() => cache.put_failure(key, &reason).ok(),
+            _ => None,
+        };
+        CompileError::Failed { reason, remembered }
+    }
+
     /// The component of built-in code, which is unpacked into the cache and mapped from there.
-    /// Where that fails, it is in memory.
+    /// If that fails, it is copied into memory.
     fn unpack(
         &self,
         engine: &wasmtime::Engine,
@@ -260,8 +266,8 @@ pub fn helper_hook() {
     }
     let option = arguments.next().map(|option| option.to_string_lossy().into_owned());
     let closed = confine::close_inherited()
-        .map_err(|error| format!("closing inherited descriptors failed: {error}"));
-    let code = match closed.map_err(Fault::Own).and_then(|()| run(option.as_deref())) {
+        .map_err(|error| Fault::Own(format!("closing inherited descriptors failed: {error}")));
+    let code = match closed.and_then(|()| run(option.as_deref())) {
         Ok(()) => 0,
         Err(Fault::Own(reason)) => {
             eprintln!("{reason}");
@@ -282,7 +288,7 @@ pub fn own_helper() -> Option<PathBuf> {
     HOOKED.load(std::sync::atomic::Ordering::Relaxed).then(|| PathBuf::from("/proc/self/exe"))
 }
 
-/// Why the helper failed: because of itself or this machine, or because of its input.
+/// The cause of a failure of the helper: itself or this machine, or its input.
 enum Fault {
     Own(String),
     Input(String),
@@ -316,7 +322,8 @@ fn run(option: Option<&str>) -> Result<(), Fault> {
     }
 }
 
-/// Why a component isn't compiled. The compiler's own words for WASI 0.3 help nobody.
+/// The reason why a component isn't compiled. For WASI 0.3, the compiler's own error doesn't say
+/// what to do.
 fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
     let functions = asynchronous_functions(wasm);
     if functions.is_empty() {

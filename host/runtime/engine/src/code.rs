@@ -26,7 +26,7 @@ pub(crate) enum CodeError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Compile(#[from] CompileError<ReadError>),
-    /// Its imports are granted, so one of them is not as this version has it.
+    /// All its imports are granted, so one of them differs from that of this version.
     #[error(
         "linking it failed: {0:#}. It was built for a newer contract: update Toolhold, or build it with an SDK of this version"
     )]
@@ -42,16 +42,16 @@ pub(crate) enum CodeError {
 /// Code that can be instantiated, and its instances that wait for work.
 pub(crate) struct Code {
     pub(crate) pre: InstancePre<CallState>,
-    /// Its exports for tools. `None` if it exports no tools.
+    /// The exports for tools. `None` if it exports no tools.
     pub(crate) tools: Option<ToolExports>,
     /// `None` if it exports no filters.
     pub(crate) filters: Option<FilterExports>,
-    /// What it exports if it doesn't know Toolhold.
+    /// The exports of a component that doesn't know Toolhold.
     pub(crate) foreign: Option<Foreign>,
     pub(crate) warm_pool: WarmPool,
 }
 
-/// Where the bytes of a component are. They are needed only if its code has to be compiled.
+/// The place of a component's bytes. They are needed only if its code has to be compiled.
 #[derive(Clone)]
 pub(crate) enum Source {
     BuiltIn(EmbeddedFile, Option<Precompiled>),
@@ -63,7 +63,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// They can't be read, or are another component's.
+    /// The bytes can't be read, or are another component's.
     pub(crate) fn read(&self, digest: &str) -> Result<Cow<'static, [u8]>, ReadError> {
         match self {
             Self::BuiltIn(wasm, _) => Ok(wasm.read().map_err(ComponentFileError::from)?),
@@ -83,8 +83,7 @@ pub(crate) struct LazyCode {
 impl LazyCode {
     /// `made`: the code, if something has needed it already.
     pub(crate) fn new(source: Source, made: Option<Arc<Code>>) -> Self {
-        let (made, differs) = (OnceCell::new_with(made), AtomicBool::new(false));
-        Self { source, made, differs }
+        Self { source, made: OnceCell::new_with(made), differs: AtomicBool::new(false) }
     }
 
     /// The code, if something has needed it already.
@@ -92,7 +91,7 @@ impl LazyCode {
         self.made.get()
     }
 
-    /// Where the component's bytes are.
+    /// The place of the component's bytes.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
@@ -106,54 +105,63 @@ impl LazyCode {
     ///
     /// # Errors
     ///
-    /// Why there is no code.
+    /// The reason why there is no code.
     pub(crate) async fn make_once(
         &self,
         runtime: &Arc<Runtime>,
         digest: &str,
     ) -> Result<Arc<Code>, CodeError> {
-        let make = async || {
-            let wasm = match &self.source {
-                Source::BuiltIn(..) => None,
-                Source::File(file) => known_files::check(runtime, file, digest)
-                    .await
-                    .inspect_err(|_| self.differs.store(true, Ordering::Relaxed))?,
-            };
-            Code::make(runtime, self.source.clone(), wasm, digest).await
-        };
-        self.made.get_or_try_init(make).await.cloned()
+        self.made
+            .get_or_try_init(async || {
+                let wasm = match &self.source {
+                    Source::BuiltIn(..) => None,
+                    Source::File(file) => known_files::check(runtime, file, digest)
+                        .await
+                        .inspect_err(|_| self.differs.store(true, Ordering::Relaxed))?,
+                };
+                Code::make(runtime, self.source.clone(), wasm, digest).await
+            })
+            .await
+            .cloned()
     }
 }
 
 impl Code {
-    /// Maps the code, and compiles it before that where there is none. `wasm`: the component's
-    /// bytes, if they were just read.
+    /// Maps the code. If there is none, it is compiled first. `wasm`: the component's bytes, if
+    /// they were just read.
     ///
     /// # Errors
     ///
-    /// Why there is no code.
+    /// The reason why there is no code.
     pub(crate) async fn make(
         runtime: &Arc<Runtime>,
         source: Source,
         wasm: Option<Cow<'static, [u8]>>,
         digest: &str,
     ) -> Result<Arc<Self>, CodeError> {
-        let (runtime, digest) = (Arc::clone(runtime), digest.to_owned());
-        let make = move || {
+        let runtime = Arc::clone(runtime);
+        let digest = digest.to_owned();
+        tokio::task::spawn_blocking(move || {
             let compiled = match source {
                 Source::BuiltIn(_, compiled) => compiled,
                 Source::File(_) => None,
             };
-            let wasm = || wasm.map_or_else(|| source.read(&digest), Ok);
             let engine = &runtime.engine;
-            let component = runtime.compiler.component(&engine.wasm, wasm, &digest, compiled)?;
+            let component = runtime.compiler.component(
+                &engine.wasm,
+                || wasm.map_or_else(|| source.read(&digest), Ok),
+                &digest,
+                compiled,
+            )?;
             Self::new(engine.linker.instantiate_pre(&component).map_err(CodeError::Link)?)
-        };
-        tokio::task::spawn_blocking(make).await?.map(Arc::new)
+        })
+        .await?
+        .map(Arc::new)
     }
 
     fn new(pre: InstancePre<CallState>) -> Result<Self, CodeError> {
-        let (tools, filters) = (ToolExports::find(&pre)?, FilterExports::find(&pre)?);
+        let tools = ToolExports::find(&pre)?;
+        let filters = FilterExports::find(&pre)?;
         let foreign = if tools.is_none() && filters.is_none() {
             Some(Foreign::from_component(pre.component())?)
         } else {

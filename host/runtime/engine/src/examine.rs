@@ -43,7 +43,7 @@ pub enum ExaminationError {
 pub struct EngineExamination {
     /// Most calls at a time.
     pub places: usize,
-    /// Why there is no memory pool. Calls start slower then. `None` if there is a pool.
+    /// The reason why there is no memory pool. Calls then start slower. `None` if there is a pool.
     pub no_pool: Option<String>,
     /// Bytes of address space that the engine reserved. `None` if the kernel doesn't report them.
     pub reserved: Option<u64>,
@@ -81,11 +81,8 @@ pub fn examine(
     let before = address_space();
     let engine = Engine::new(places, config.memory, config.keep_ready, Default::default())?;
     let reserved = address_space().zip(before).map(|(after, before)| after.saturating_sub(before));
-    let ahead = |builtin: &Builtin| match builtin.compiled {
-        Some(code) => Ok(toolhold_compiler::map_built_in(&engine.wasm, code).map(drop)?),
-        None => Err(ExaminationError::NotBuiltIn),
-    };
-    let builtins = builtins.iter().map(|builtin| (builtin.name, ahead(builtin))).collect();
+    let builtins =
+        builtins.iter().map(|builtin| (builtin.name, map_built_in(builtin, &engine))).collect();
     let started = Instant::now();
     let code = compile_tiny(&config, &engine);
     Ok(EngineExamination {
@@ -104,6 +101,13 @@ pub fn examine(
     })
 }
 
+/// Maps the code of a built-in plugin that was compiled ahead.
+fn map_built_in(builtin: &Builtin, engine: &Engine) -> Result<(), ExaminationError> {
+    let code = builtin.compiled.ok_or(ExaminationError::NotBuiltIn)?;
+    toolhold_compiler::map_built_in(&engine.wasm, code)?;
+    Ok(())
+}
+
 /// Compiles [`TINY`] in the helper, and maps its code.
 fn compile_tiny(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, ExaminationError> {
     let helper = config.helper.clone().or_else(own_helper).ok_or(ExaminationError::NoHelper)?;
@@ -112,7 +116,7 @@ fn compile_tiny(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, Exam
     Ok(code)
 }
 
-/// `None`: the cache has no folder, which opening it would create.
+/// Tests the cache. `None` if it has no folder: opening the cache would create it.
 fn test_cache(folder: &Path, code: &[u8], engine: &Engine) -> Option<Result<(), ExaminationError>> {
     let _exists = rustix::fs::lstat(folder).ok()?;
     let cache = Cache::open(folder).map_err(ExaminationError::from);

@@ -75,7 +75,8 @@ impl Candidate {
         };
         let manifest = Manifest::read_if_any(&wasm).map_err(not_loaded(plugin))?;
         let outline = Outline::read(&wasm).map_err(not_loaded(plugin))?;
-        let (without_manifest, kind) = (manifest.is_none(), outline.kind);
+        let without_manifest = manifest.is_none();
+        let kind = outline.kind;
         let manifest = match (manifest, &origin) {
             (Some(manifest), _) => manifest,
             (None, Origin::File(path)) if kind != ComponentKind::Plugin => {
@@ -165,24 +166,29 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let Candidate { content, source, info } = candidate;
         let wasm = match content {
-            // It was kept of the plugin without settings.
+            // The offer was kept when the plugin had no settings.
             Content::Recalled(offer) if granted.config.is_empty() => {
                 return self.load_known(info, source, granted, *offer);
             }
             Content::Recalled(_) => None,
             Content::Read(wasm) => Some(wasm),
         };
-        let (runtime, digest) = (Arc::clone(self), info.digest.clone());
-        let (config, file) = (Arc::clone(&granted.config), source.clone());
-        let kept = move || match Offer::read_kept(&runtime, &digest, &config) {
-            Some(offer) => Ok(Err(offer)),
-            None => wasm.map_or_else(|| file.read(&digest), Ok).map(Ok),
-        };
-        let kept = tokio::task::spawn_blocking(kept).await;
-        let kept = kept.unwrap_or_else(|error| Err(ReadError::from(error)));
-        match kept.map_err(not_loaded(&info.manifest.name))? {
-            Err(offer) => self.load_known(info, source, granted, offer),
-            Ok(wasm) => self.load_unknown(wasm, source, info, granted).await,
+        let runtime = Arc::clone(self);
+        let digest = info.digest.clone();
+        let config = Arc::clone(&granted.config);
+        let file = source.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            if let Some(offer) = Offer::read_kept(&runtime, &digest, &config) {
+                return Ok(Content::Recalled(offer.into()));
+            }
+            wasm.map_or_else(|| file.read(&digest), Ok).map(Content::Read)
+        })
+        .await
+        .unwrap_or_else(|error| Err(ReadError::from(error)))
+        .map_err(not_loaded(&info.manifest.name))?;
+        match found {
+            Content::Recalled(offer) => self.load_known(info, source, granted, *offer),
+            Content::Read(wasm) => self.load_unknown(wasm, source, info, granted).await,
         }
     }
 
@@ -218,7 +224,8 @@ impl Runtime {
         }
     }
 
-    /// A plugin of which nothing is known: its code is made, and asked.
+    /// Loads a plugin that hasn't served on this machine: makes its code, and asks it what it
+    /// offers.
     async fn load_unknown(
         self: &Arc<Self>,
         wasm: Cow<'static, [u8]>,
@@ -230,8 +237,9 @@ impl Runtime {
         let policy = allowed(&info, granted)?;
         let docs =
             if info.kind == ComponentKind::Plugin { Docs::default() } else { Docs::read(&wasm) };
-        let code = Code::make(self, source.clone(), Some(wasm), &info.digest).await;
-        let code = code.map_err(not_loaded(name))?;
+        let code = Code::make(self, source.clone(), Some(wasm), &info.digest)
+            .await
+            .map_err(not_loaded(name))?;
         let mut loaded = self.loaded(&info, policy, LazyCode::new(source, Some(Arc::clone(&code))));
         if let Some(foreign) = &code.foreign {
             let offer = foreign::offer(foreign, &docs, &info.manifest, &loaded.policy);
@@ -246,7 +254,7 @@ impl Runtime {
         Ok(Plugin(Arc::new(loaded)))
     }
 
-    /// A plugin that has served on this machine before.
+    /// Loads a plugin that has served on this machine before.
     fn load_known(
         self: &Arc<Self>,
         info: Arc<PluginInfo>,
@@ -303,18 +311,19 @@ fn allowed(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, Hos
     }
     let policy = effective(&info.manifest, granted)?;
     foreign::check_kind(info.kind, &policy).map_err(not_loaded(plugin))?;
-    let is_admitted = |capability| {
-        policy.capabilities.has(capability)
-            || policy.inspect_only && info.manifest.asks_for(capability).is_some()
-    };
-    let mut imports = info.imports.iter();
-    match imports.find_map(|import| refusal(import, &info.manifest, &policy.table, &is_admitted)) {
-        Some(refusal) => Err(not_loaded(plugin)(refusal)),
-        None => Ok(policy),
+    for import in &info.imports {
+        let refusal = refusal(import, &info.manifest, &policy.table, &|capability| {
+            policy.capabilities.has(capability)
+                || policy.inspect_only && info.manifest.asks_for(capability).is_some()
+        });
+        if let Some(refusal) = refusal {
+            return Err(not_loaded(plugin)(refusal));
+        }
     }
+    Ok(policy)
 }
 
-/// The policy that counts: a plugin gets what it asks for and was granted, both.
+/// The policy that counts: a plugin gets what it asks for, as far as that was granted.
 fn effective(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants, HostError> {
     let mut effective = granted;
     effective.capabilities.keep_requested(manifest);

@@ -41,7 +41,7 @@ pub struct Builtin {
     /// The parts that the program is shipped with: names, and SHA-256 in hexadecimal. They take
     /// the place of those of the manifest.
     pub parts: &'static [(&'static str, &'static str)],
-    /// Its code, if the build compiled it ahead of time. `None` if it has to be compiled at its
+    /// The code, if the build compiled it ahead of time. `None` if it has to be compiled at its
     /// first use.
     pub compiled: Option<Precompiled>,
 }
@@ -49,7 +49,7 @@ pub struct Builtin {
 /// Facts about a plugin that are read without running it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PluginInfo {
-    /// Its manifest.
+    /// The manifest of the plugin.
     #[serde(flatten)]
     pub manifest: Manifest,
     /// The plugin's source.
@@ -62,7 +62,7 @@ pub struct PluginInfo {
     pub imports: Vec<String>,
     /// The interfaces that it exports.
     pub exports: Vec<String>,
-    /// What it is to Toolhold.
+    /// The kind of the component, which says how Toolhold uses it.
     pub kind: ComponentKind,
     /// Whether it has no manifest of its own, so that the host made one from its imports and from
     /// the name of its file.
@@ -79,12 +79,12 @@ impl Plugin {
         &self.0.info
     }
 
-    /// Its policy: what it asks for and was granted, both.
+    /// The policy of the plugin: what it asks for, as far as that was granted.
     pub fn policy(&self) -> &PluginGrants {
         &self.0.policy
     }
 
-    /// Its filters, in the order in which they are applied.
+    /// The filters of the plugin, in the order in which they are applied.
     pub fn filters(&self) -> &[Arc<FilterDefinition>] {
         &self.0.filters
     }
@@ -104,8 +104,8 @@ impl Plugin {
         self.0.code.get().map_or(0, |code| code.warm_pool.count())
     }
 
-    /// Whether its file turned out to have another component, though its stamp is the same. Its
-    /// calls fail until the file is read again.
+    /// Whether a first use has found another component in the file, though the stamp of the file is
+    /// the same. All calls fail until the file is read again.
     pub fn differs_from_file(&self) -> bool {
         self.0.code.differs()
     }

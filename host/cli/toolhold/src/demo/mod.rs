@@ -20,8 +20,8 @@ use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG};
 use crate::demo::acts::{ATTACKS, Act, ActError, TASKS};
 use crate::demo::scene::Scene;
 
-/// The configuration of the demo. Stricter than the defaults, so that nobody waits long for an
-/// endless loop; and the attacker gets what the built-in tools get: read and write access to the
+/// The configuration of the demo. It is stricter than the defaults, so that nobody waits long for
+/// an endless loop. The attacker gets what the built-in tools get: read and write access to the
 /// project.
 const CONFIGURATION: &str = "\
 [tools]
@@ -90,11 +90,10 @@ async fn play(
         perform(&host, scene, act, "done", out, &mut played).await?;
     }
     let failed = played.iter().filter(|played| played.verdict.is_err()).count();
-    match failed {
-        0 => writeln!(out, "{GOOD}Every tool worked and every attack was stopped.{GOOD:#}")?,
-        _ => {
-            writeln!(out, "{BAD}{failed} of {} did not go as they should.{BAD:#}", played.len())?;
-        }
+    if failed == 0 {
+        writeln!(out, "{GOOD}Every tool worked and every attack was stopped.{GOOD:#}")?;
+    } else {
+        writeln!(out, "{BAD}{failed} of {} did not go as they should.{BAD:#}", played.len())?;
     }
     Ok(played)
 }
@@ -134,12 +133,14 @@ async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
     scene.configure("hostile.wasm", hostile)?;
     let folders = scene.folders();
     let loaded = config::load(&folders, &Inputs::default())?;
-    let builder = Host::builder()
+    Host::builder()
         .config(loaded)
         .folders(folders)
         .working_directory(scene.project.clone())
-        .front_end("toolhold demo");
-    builder.builtins(toolhold_builtins::all()).build().await
+        .front_end("toolhold demo")
+        .builtins(toolhold_builtins::all())
+        .build()
+        .await
 }
 
 /// The result of an act.

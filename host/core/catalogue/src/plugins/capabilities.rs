@@ -1,5 +1,4 @@
-//! What the table of a plugin that isn't built in grants of each capability, for the engine and in
-//! words.
+//! The grants in the table of a plugin that isn't built in, for the engine and in words.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +17,12 @@ use toolhold_store::{Quota, Store};
 use super::policies::{GrantResolver, INDEXES, MIB, STORES};
 
 impl GrantResolver {
-    /// How vectors are made by the model of a table of `[providers]`. Empty: by none.
+    /// The grant of the model that a table of `[providers]` names. An empty name grants none.
     pub(super) fn embeddings(&self, table: &str) -> EmbeddingsGrant {
         EmbeddingsGrant { model: self.providers.embedding_models.get(table).cloned() }
     }
 
-    /// What a plugin that isn't built in is granted. A grant belongs to a name.
+    /// The grants of a plugin that isn't built in. A grant belongs to a name.
     ///
     /// # Errors
     ///
@@ -82,7 +81,7 @@ impl GrantResolver {
     }
 }
 
-/// What a plugin's table grants of the capability with a name, in words. `None`: nothing.
+/// The grant of a capability in a plugin's table, in words. `None`: nothing is granted.
 pub fn grant_in_words(config: &Config, plugin: &str, capability: &str) -> Option<String> {
     let plugin = config.values.plugins.get(plugin)?;
     match Capability::named(capability)? {

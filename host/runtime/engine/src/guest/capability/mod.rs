@@ -1,10 +1,10 @@
 //! The capabilities of plugins, each in a file or folder of its own: what the operator grants, what
 //! a call has of that, and the host functions that use it.
 //!
-//! A capability is a line in the list below, which makes the grants of a plugin, the state of a
-//! call and the linked functions. What is the same for all plugins, such as names and keys, is in
-//! [`Capability`]. Files are no part of the list: their grant is that of `search` and `process`
-//! too, and the functions of WASI are always linked.
+//! Each capability is one line in the list below. The list makes the grants of a plugin, the state
+//! of a call and the linked functions. What is the same for all plugins, such as names and keys, is
+//! in [`Capability`]. Files aren't in the list: `search` and `process` use their grant too, and the
+//! functions of WASI are always linked.
 
 pub mod embeddings;
 mod grants;
@@ -42,8 +42,8 @@ use schedule::{ScheduleGrant, Tasks};
 use service::{PluginServices, Services};
 use store::StoreAccess;
 
-/// A call's share of a capability. By default, that is nothing: so it is before a call, after it,
-/// and without a grant.
+/// A call's share of a capability. The default is an empty share: before a call, after it, and
+/// without a grant.
 pub(crate) trait CallCapability: Default {
     /// The operator's grant.
     type Grant;
@@ -51,7 +51,8 @@ pub(crate) trait CallCapability: Default {
     /// A call's share of its plugin's grant.
     fn begin(grant: &Self::Grant, facts: &CallFacts<'_>) -> Self;
 
-    /// Links the functions that use it. They are linked without a grant too, and refuse every use.
+    /// Links the functions that use the capability. They are linked without a grant too, and refuse
+    /// every use.
     fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()>;
 }
 
@@ -83,8 +84,8 @@ macro_rules! capabilities {
         }
 
         impl CapabilityGrants {
-            /// Whether a capability is granted. Directories and sessions are no part of these
-            /// grants, and nothing is imported for want of them.
+            /// Whether a capability is granted. Directories and sessions aren't part of these
+            /// grants, and no import depends on them.
             pub(crate) fn has(&self, capability: Capability) -> bool {
                 match capability {
                     $(Capability::$capability => self.$name.is_some(),)*
@@ -150,8 +151,8 @@ capabilities! {
     Schedule schedule: ScheduleGrant => Option<Tasks>;
 }
 
-/// What the program provides for capabilities, and the traits of that. `toolhold-core` hands on the
-/// whole module.
+/// The models and databases that the program provides for capabilities, and their traits.
+/// `toolhold-core` re-exports the whole module.
 pub mod providers {
     use std::collections::BTreeMap;
     use std::sync::Arc;
