@@ -133,7 +133,7 @@ fn takes(root: &Value, schema: &Value) -> String {
     match names {
         Some("integer") => format!("a whole number{}", bounds(schema)),
         Some("number") => format!("a number{}", bounds(schema)),
-        Some("string") => "a text".to_owned(),
+        Some("string") => "a string".to_owned(),
         Some("boolean") => "`true` or `false`".to_owned(),
         Some("array") => format!("a list, each {}", takes(root, &schema["items"])),
         Some("object") => {

@@ -11,71 +11,70 @@ use crate::{Amount, Bounded, Ratio, ServerSecret};
 section! {
     /// Toolhold's own agent: `toolhold run` and `toolhold chat`.
     pub struct Agent {
-        /// The table of `[providers]` whose model is asked. If empty, the only one there is.
+        /// The table of `[providers]` whose model the agent uses. If empty, the only table.
         pub provider: String, Narrowing::Ignored;
         /// The model, instead of the provider's own.
         pub model: String, Narrowing::Ignored;
         /// Answers of the model in one task. Then the task ends, and can be resumed.
         pub max_turns: Bounded<1, 10_000> = Bounded::clamped(100), Narrowing::Smaller;
-        /// Seconds for one task, without the time in which a person is asked.
+        /// Seconds for one task, without the time that you take to answer questions.
         pub max_secs: Bounded<1, 604_800> = Bounded::clamped(3600), Narrowing::Smaller;
         /// Tokens that one task may use, those from the provider's cache included. 0 means any
         /// number.
         pub max_tokens: Bounded<0, 1_000_000_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
-        /// What one task may cost, in the currency of `prices`. 0 means any amount. A model without
-        /// prices costs nothing that Toolhold knows of, so no task starts with one then.
+        /// The cost limit of one task, in the currency of `prices`. 0 means any amount. With a
+        /// limit, no task starts with a model that has no prices.
         pub max_cost: Amount, Narrowing::SmallerOrUnbounded;
-        /// The table of `[providers]` whose model summarises. If empty, the one that is asked.
+        /// The table of `[providers]` whose model writes summaries. If empty, the agent's own
+        /// model.
         pub compress_provider: String, Narrowing::Ignored;
         /// The table of `[providers]` whose model corrects arguments that don't match a tool's
-        /// schema. The call is then made once more, under the same rules. `budget_secs` in
-        /// `[tools.retry]` is its time. If empty, none does.
+        /// schema. The call is then repeated once, under the same rules, with `budget_secs` of
+        /// `[tools.retry]` as its time limit. If empty, arguments aren't corrected.
         pub parameter_reformat_provider: String, Narrowing::Ignored;
-        /// Whether the model gets a summary of a result that was cut because it is too long, by the
-        /// model of `compress_provider`. It can read the rest either way.
+        /// Whether the model of `compress_provider` summarises results that were cut. Models can
+        /// read the rest of a result in any case.
         pub summarize_output: bool, Narrowing::Ignored;
-        /// Models on this machine that may call tools by a JSON text that is their whole answer,
-        /// each as `PROVIDER/MODEL`; `"*"` is every one. Other forms of calls in text count always,
-        /// and unmarked JSON never.
+        /// Models on this machine that may call tools by an answer that is only JSON, each as
+        /// `PROVIDER/MODEL`; `"*"` means all. Other forms of calls in text are always accepted,
+        /// unmarked JSON never.
         #[schemars(extend("examples" = [["local/qwen2.5-coder"]]))]
         pub lenient_models: Vec<String>, Narrowing::Subset;
         /// Fields for thinking in tools with complex arguments.
         pub tafc: Tafc, Narrowing::Table(Tafc::RULES);
-        /// Other agents that the model hands work to.
+        /// Sub-agents, to which the model gives parts of its task.
         pub delegate: Delegate, Narrowing::Table(Delegate::RULES);
-        /// Which tools the model is offered where there are many.
+        /// The selection of tools for the model if there are many.
         pub tool_filter: ToolFilter, Narrowing::Table(ToolFilter::RULES);
-        /// Whether calls that seem of little use are put off.
+        /// Postponing calls that seem of little use.
         pub utility: Utility, Narrowing::Table(Utility::RULES);
-        /// Whether paths are pointed out that the model names, although they don't exist and stand
-        /// in nothing that it has read. It may have made them up.
+        /// Whether a note points out paths that the model may have invented: paths that don't exist
+        /// and that the model hasn't read anywhere.
         pub hallucination_detection: bool, Narrowing::Ignored;
         /// Whether `AGENTS.md` and `TOOLHOLD.md` of the working directory and the directories above
-        /// are read. A file counts after a person has seen it, and again after each change.
+        /// are read. A file is used after you have approved it; each change needs a new approval.
         pub instructions: bool = true, Narrowing::OnlyFalse;
         /// The full screen of `toolhold chat`.
         pub screen: ScreenSettings, Narrowing::Table(ScreenSettings::RULES);
-        /// Days after the last change for which a session is kept.
+        /// Days that a session is kept after its last change.
         pub keep_days: Bounded<1, 3650> = Bounded::clamped(90), Narrowing::InCeiling(&Narrowing::Smaller);
-        /// MiB that one session may take.
+        /// Size limit of one session, in MiB.
         pub session_mib: Bounded<1, 4096> = Bounded::clamped(256), Narrowing::Smaller;
     }
 }
 
 section! {
-    /// Sub-agents: agents that the model hands a part of its task to, with the tool `delegate`.
-    /// They work by the rules of the one that started them, and what they take counts as its
-    /// task's.
+    /// Sub-agents: agents to which the model gives a part of its task, with the tool `delegate`.
+    /// Sub-agents have the rules of the agent that started them, and share the limits of its task.
     pub struct Delegate {
-        /// How often work may be handed on. 1: sub-agents have none of their own. 0: there are
-        /// none.
+        /// Levels of sub-agents. 1: sub-agents have no sub-agents of their own. 0: no sub-agents.
         pub max_depth: Bounded<0, 4> = Bounded::clamped(1), Narrowing::Smaller;
-        /// Sub-agents of one agent, or one client, that work at the same time. Others wait.
+        /// Sub-agents of one agent, or one client, that work at the same time. Further ones wait.
         pub at_once: Bounded<1, 16> = Bounded::clamped(4), Narrowing::Smaller;
-        /// The table of `[providers]` whose model they ask. If empty, that of the agent.
+        /// The table of `[providers]` whose model sub-agents use. If empty, the agent's table.
         pub provider: String, Narrowing::Ignored;
-        /// Whether `toolhold serve` offers `delegate` to its clients: then they start agents that
-        /// ask your provider.
+        /// Whether `toolhold serve` offers `delegate` to its clients. These clients can then start
+        /// agents that use your provider.
         pub serve: bool, Narrowing::OnlyFalse;
     }
 }
@@ -84,20 +83,20 @@ section! {
     /// The full screen of `toolhold chat`.
     #[derive(Copy)]
     pub struct ScreenSettings {
-        /// Whether the terminal shows a notification when a call needs approval and its window
-        /// isn't in front, or it doesn't say whether it is.
+        /// Whether the terminal shows a notification when a call needs approval, unless the
+        /// terminal reports that its window is in front.
         pub notify: bool = true, Narrowing::OnlyFalse;
     }
 }
 
 section! {
-    /// A field in which the model may think before it fills in the arguments of a tool. It never
-    /// reaches the tool or a record.
+    /// A field in which the model may think before it fills in the arguments of a tool. The field
+    /// is removed before the call: no tool and no log gets it.
     #[derive(Copy)]
     pub struct Tafc {
-        /// Whether tools get it.
+        /// Whether tools get the field.
         pub enabled: bool, Narrowing::Ignored;
-        /// How complex the arguments of a tool have to be.
+        /// The complexity of arguments from which a tool gets the field.
         pub complexity_threshold: Ratio = Ratio::from_default(0.6), Narrowing::Ignored;
     }
 }
@@ -123,38 +122,38 @@ fn always_on() -> Vec<String> {
 }
 
 section! {
-    /// The tools that the model is offered, chosen for the first task of a session. It finds the
-    /// others with `find_tools`, and calls them with `call_tool`.
+    /// The tools that the model is offered, chosen for the first task of a session. The model finds
+    /// other tools with `find_tools`, and calls them with `call_tool`.
     pub struct ToolFilter {
-        /// Whether tools are chosen in every session. Without it, they are only if all of them take
-        /// more than `budget_percent`.
+        /// Whether tools are chosen in every session. Otherwise they are chosen only if all tools
+        /// together take more than `budget_percent`.
         pub enabled: bool, Narrowing::Ignored;
-        /// Tools that are chosen because they fit the task. 0 means as many as there is room for.
-        /// It counts if `enabled` is set.
+        /// The number of tools that are chosen because they match the task. 0 means as many as fit.
+        /// Used if `enabled` is set.
         pub top_k: Bounded<0, 1000> = Bounded::clamped(10), Narrowing::Ignored;
-        /// A tool whose description has fewer words is chosen too, since nobody knows whether it
-        /// fits.
+        /// Tools whose descriptions have fewer words are always chosen, because too few words can't
+        /// be compared with a task.
         pub min_description_words: Bounded<0, 64> = Bounded::clamped(3), Narrowing::Ignored;
-        /// Tools that are always offered, by their whole names.
+        /// Tools that are always offered, by their full names.
         pub always_on: Vec<String> = always_on(), Narrowing::Ignored;
         /// Percent of the model's context that the definitions of the tools may take.
         pub budget_percent: Bounded<1, 100> = Bounded::clamped(25), Narrowing::Ignored;
-        /// The table of `[providers]` whose model compares the meaning of a task and of tools. It
-        /// needs an `/embeddings`, and gets the task and the descriptions. If empty, words alone
-        /// count.
+        /// The table of `[providers]` whose model compares the meaning of a task and of tools. The
+        /// provider needs an `/embeddings` and gets the task and the descriptions. If empty, only
+        /// words are compared.
         pub embeddings: String, Narrowing::Ignored;
     }
 }
 
 section! {
-    /// Puts off calls that only read and seem of little use: the model is told once, and the call
-    /// is made if it insists. What you ask for is never put off.
+    /// Postponing calls that only read and seem of little use: the model gets a note once, and the
+    /// call is made if the model repeats it. Calls that you ask for are never postponed.
     pub struct Utility {
-        /// Whether calls are put off.
+        /// Whether calls are postponed.
         pub enabled: bool, Narrowing::Ignored;
-        /// The least use of a call, from 0 to 1.
+        /// The score, from 0 to 1, below which a call is postponed.
         pub threshold: Ratio = Ratio::from_default(0.0), Narrowing::Ignored;
-        /// Tools that are never put off.
+        /// Tools whose calls are never postponed.
         pub exempt_tools: Vec<String> =
             vec!["invoke_skill".to_owned(), "load_skill".to_owned()], Narrowing::Ignored;
     }
@@ -164,34 +163,34 @@ section! {
     /// A provider of models: a service, or a server on this machine. `anthropic`, `openai`,
     /// `openrouter` and `ollama` need neither `format` nor `base_url`.
     pub struct ProviderSettings {
-        /// The form of its requests and answers.
+        /// The format of the provider's requests and answers.
         pub format: ModelFormat, Narrowing::Ignored;
-        /// Where it is: what stands before `/messages`, `/chat/completions`, `/responses` or
-        /// `/api/chat`.
+        /// The URL, up to `/messages`, `/chat/completions`, `/responses` or `/api/chat`.
         #[schemars(extend("examples" = ["http://127.0.0.1:8080/v1"]))]
         pub base_url: String, Narrowing::Ignored;
-        /// The model that is asked.
+        /// The name of the model.
         pub model: String, Narrowing::Ignored;
-        /// The key: one secret, which goes into a header of each request there, and nowhere else.
-        /// Without `header`, that is where the format has its key.
+        /// The provider's key: one secret, which is sent in a header of each request to the
+        /// provider, and nowhere else. Without `header`, the header is that of the format.
         pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
-        /// Headers of each request, with their values. They are no place for secrets.
+        /// Headers of each request, with their values. Don't put secrets here.
         #[schemars(extend("examples" = [{ "X-Team": "blue" }]))]
         pub headers: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
-        /// Numbers of a vector, where the model makes vectors (`embeddings` of other tables) and
-        /// can shorten them. 0 means as many as it has.
+        /// Length of a vector, if the model makes vectors (`embeddings` of other tables) and can
+        /// shorten them. 0 means the model's own length.
         pub dimensions: Bounded<0, 4096> = Bounded::clamped(0), Narrowing::Ignored;
-        /// Tokens that the model can read at once. 0 means as the provider says, else 32,768.
+        /// Tokens of the model's context. 0 means the provider's value, otherwise 32,768.
         pub context_tokens: Bounded<0, 100_000_000> = Bounded::clamped(0), Narrowing::Ignored;
         /// Tokens that the model may write in one answer.
         pub max_output_tokens: Bounded<1, 10_000_000> = Bounded::clamped(16_384), Narrowing::Smaller;
-        /// How much the model thinks before it answers.
+        /// The effort of the model's thinking before it answers.
         pub thinking: ThinkingEffort, Narrowing::Ignored;
-        /// Whether the model calls tools by the provider's own means. `false`: in its text.
+        /// Whether the model calls tools by the provider's interface for tools. `false`: in its
+        /// text.
         pub native_tools: bool = true, Narrowing::Ignored;
-        /// Seconds without a byte of an answer after which a request is given up.
+        /// Seconds without a byte of the answer after which a request fails.
         pub idle_secs: Bounded<1, 3600> = Bounded::clamped(300), Narrowing::Smaller;
-        /// What a million tokens cost.
+        /// The prices of a million tokens.
         pub prices: Prices, Narrowing::Table(Prices::RULES);
     }
 }
@@ -219,26 +218,27 @@ impl ProviderSettings {
 }
 
 section! {
-    /// What a million tokens cost, in any one currency.
+    /// The prices of a million tokens, all in one currency of your choice.
     #[derive(Copy)]
     pub struct Prices {
-        /// Those that the model reads, without those from the provider's cache.
+        /// Price of tokens that the model reads, without those from the provider's cache.
         pub input: Amount, Narrowing::Ignored;
-        /// Those that come from the provider's cache. 0 means as `input`.
+        /// Price of tokens from the provider's cache. 0 means the same as `input`.
         pub cache_read: Amount, Narrowing::Ignored;
-        /// Those that are written into the provider's cache, read included. 0 means as `input`.
+        /// Price of tokens that are read and written into the provider's cache. 0 means the same as
+        /// `input`.
         pub cache_write: Amount, Narrowing::Ignored;
-        /// Those that the model writes.
+        /// Price of tokens that the model writes.
         pub output: Amount, Narrowing::Ignored;
     }
 }
 
-/// The form of a provider's requests and answers.
+/// The format of a provider's requests and answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum ModelFormat {
-    /// As the name of the provider says.
+    /// The format that belongs to the provider's name.
     #[default]
     ByName,
     /// Anthropic's Messages.
@@ -251,15 +251,15 @@ pub enum ModelFormat {
     Ollama,
 }
 
-/// How much a model thinks before it answers.
+/// The effort of a model's thinking before it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum ThinkingEffort {
-    /// As the provider has it.
+    /// The provider's default.
     #[default]
     Default,
-    /// Not at all, where the model can be told so.
+    /// No thinking, if the model supports that.
     Off,
     /// Little.
     Low,

@@ -8,23 +8,23 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// How a person approves calls.
+    /// Approvals of calls.
     #[derive(Copy, Eq)]
     pub struct Approvals {
         /// Seconds after which an approval for the session ends, and a question for `toolhold
         /// approvals` expires.
         pub expire_secs: Bounded<1, 28_800> = Bounded::clamped(3600), Narrowing::Smaller;
         /// Seconds that a call waits for `toolhold approvals` if nobody else can be asked. 0 means
-        /// that it doesn't wait: the approval then counts for the next identical call.
+        /// that the call doesn't wait: the approval then applies to the next identical call.
         pub wait_secs: Bounded<0, 3600> = Bounded::clamped(0), Narrowing::Smaller;
-        /// Whether `toolhold call --yes` counts.
+        /// Whether `toolhold call --yes` approves calls.
         pub yes_flag: bool = true, Narrowing::OnlyFalse;
-        /// Who approves a call that came over MCP.
+        /// The person who approves a call that came over MCP.
         pub mcp: McpApprovals, Narrowing::Stricter(&["deny", "terminal", "client"]);
     }
 }
 
-/// Who approves a call that came over MCP.
+/// The person who approves a call that came over MCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]

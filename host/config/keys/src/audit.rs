@@ -9,33 +9,33 @@ use crate::narrowing::{Narrowing, section};
 
 // A project's file that could rotate or remove files could erase the traces of its calls.
 section! {
-    /// The record of every call.
+    /// The audit log of all calls.
     #[derive(Copy, Eq)]
     pub struct Audit {
         /// Whether calls are recorded.
         pub enabled: bool = true, Narrowing::OnlyTrue;
-        /// What happens to an acting call that can't be recorded, for example because the disk is
-        /// full. Calls that only read go on.
+        /// The treatment of an acting call that can't be recorded, for example because the disk is
+        /// full. Calls that only read continue.
         pub on_failure: OnFailure = OnFailure::Stop, Narrowing::Stricter(&["stop", "continue"]);
-        /// Whether each record is written to the disk before the call goes on, so that it survives
-        /// a power failure. This takes milliseconds for each call; calls at the same time share one
-        /// write.
+        /// Whether each record is written to the disk before the call continues, so that the record
+        /// survives a power failure. Each call then takes some milliseconds longer; calls at the
+        /// same time share one write.
         pub durable: bool, Narrowing::OnlyTrue;
-        /// MiB of one file; then the next one begins.
+        /// MiB of one file; then the next file begins.
         pub max_mib: Bounded<1, 65_536> = Bounded::clamped(64), Narrowing::Ignored;
-        /// Older files that are kept; the oldest are removed. 0 means all.
+        /// The number of older files that are kept; the oldest are removed. 0 means all.
         pub keep: Bounded<0, 100_000> = Bounded::clamped(0), Narrowing::Ignored;
     }
 }
 
-/// What happens to an acting call that can't be recorded.
+/// The treatment of an acting call that can't be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum OnFailure {
-    /// It doesn't run.
+    /// The call doesn't run.
     #[default]
     Stop,
-    /// It runs nevertheless.
+    /// The call runs without a record.
     Continue,
 }

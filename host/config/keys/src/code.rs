@@ -9,29 +9,29 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// How code is searched. What is kept of it is in `[index]`.
+    /// Language servers for the search in code. The index itself is in `[index]`.
     #[derive(Eq)]
     pub struct CodeSearch {
-        /// Language servers, which `search_code` asks if a call wants it.
+        /// Language servers, which `search_code` asks if a call requests that.
         pub lsp: LanguageServers, Narrowing::Table(LanguageServers::RULES);
     }
 }
 
 section! {
-    /// Language servers, which know what macros and types define. They run the code of the project,
-    /// with the grants of `[tools.shell]`, without the network and without writing. Each is decided
-    /// on as a command of `bash`.
+    /// Language servers, which know the definitions from macros and types. Language servers run the
+    /// project's code, with the grants of `[tools.shell]`, without the network and without writing.
+    /// The rules for `bash` decide whether a server may start.
     #[derive(Eq)]
     pub struct LanguageServers {
-        /// Whether `search_code` may ask them.
+        /// Whether `search_code` may ask language servers.
         pub enabled: bool = false, Narrowing::OnlyFalse;
-        /// Seconds that they have in one call, beside those of `call` in `[tools]`.
+        /// Seconds for language servers in one call, in addition to `call` of `[tools]`.
         pub timeout: Bounded<1, 600> = Bounded::clamped(60), Narrowing::Smaller;
         /// The command of a server, a program and its arguments, by language: `c` (and C++), `go`,
         /// `python`, `rust` or `typescript` (and JavaScript). By default `clangd`, `gopls`,
         /// `pyright-langserver --stdio`, `rust-analyzer` and `typescript-language-server --stdio`.
-        /// An empty list: there is none. A program of the project, in `.venv/bin`, `venv/bin` or
-        /// `node_modules/.bin`, is preferred to one of the machine.
+        /// An empty list: no server. The project's programs, in `.venv/bin`, `venv/bin` or
+        /// `node_modules/.bin`, are preferred to the machine's.
         #[serde(deserialize_with = "over_default_servers")]
         #[schemars(extend("examples" = [{ "python": ["pylsp"] }]))]
         pub servers: BTreeMap<ServerLanguage, Vec<String>> = default_servers(), Narrowing::Each(&Narrowing::Ignored);

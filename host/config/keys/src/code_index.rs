@@ -9,57 +9,56 @@ use crate::narrowing::{Narrowing, section};
 use crate::{Bounded, ServerSecret};
 
 section! {
-    /// The index of `search_code`: what the code of your projects defines, and its words. It is
-    /// derived from files that tools may read, and lies in Toolhold's data folder.
+    /// The index of `search_code`: the definitions and words in your projects' code. The index is
+    /// made from files that tools may read, and is stored in Toolhold's data folder.
     #[derive(Eq)]
     pub struct CodeIndex {
-        /// Whether there is `search_code`, and with it the index. `false` takes the tool out of the
-        /// catalogue.
+        /// Whether `search_code` and its index exist. `false` removes the tool from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// MiB that the index may keep of all projects together. The project that wasn't searched
-        /// for longest is removed first. On disk it takes up to three times as much.
+        /// MiB of the index for all projects together. The project whose last search is longest ago
+        /// is removed first. On disk, the index takes up to three times as much.
         pub max_mib: Bounded<1, 65_536> = Bounded::clamped(512), Narrowing::Ignored;
-        /// Files that are indexed of one project.
+        /// The number of files that are indexed in one project.
         pub max_files: Bounded<1, 1_000_000> = Bounded::clamped(50_000), Narrowing::Smaller;
-        /// Seconds that one call may spend on bringing the index up to date, in time and in
-        /// processor time beyond `cpu_secs` of `[tools.limits]`. What is left is done by the next
-        /// call.
+        /// Seconds that one call may spend on updating the index, in time and in processor time
+        /// beyond `cpu_secs` of `[tools.limits]`. The next call continues the update.
         pub update_secs: Bounded<1, 3600> = Bounded::clamped(20), Narrowing::Smaller;
         /// The table of `[providers]` whose model makes vectors of the code and of queries, so that
-        /// `search_code` also finds what means the same. It needs an `/embeddings`, and gets the
-        /// code of your projects, without what looks like a secret. If empty, nothing is sent.
+        /// `search_code` also finds code with a similar meaning. The provider needs an
+        /// `/embeddings` and gets your projects' code, without text that looks like a secret. If
+        /// empty, nothing is sent.
         pub embeddings: String, Narrowing::OnlyEmpty;
-        /// What says which vectors are near that of a query.
+        /// The database that compares the vectors.
         pub vector_backend: VectorBackend, Narrowing::Stricter(&["embedded", "qdrant"]);
         /// The server of `vector_backend = "qdrant"`.
         pub qdrant: Qdrant, Narrowing::Table(Qdrant::RULES);
     }
 }
 
-/// What says which vectors are near.
+/// The database that compares vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum VectorBackend {
-    /// The index, which compares all of its vectors.
+    /// Toolhold's index, which compares all of its vectors.
     #[default]
     Embedded,
-    /// The server of `[index.qdrant]`, which gets the vectors too, and no texts and paths.
+    /// The server of `[index.qdrant]`, which gets the vectors, but no texts and paths.
     Qdrant,
 }
 
 section! {
-    /// A Qdrant server. It is asked by its REST interface.
+    /// A Qdrant server, used by its REST interface.
     #[derive(Eq)]
     pub struct Qdrant {
-        /// Its address: https, or http on this machine.
+        /// The server's address: https, or http on this machine.
         #[schemars(extend("examples" = ["http://localhost:6333"]))]
         pub url: String, Narrowing::Ignored;
-        /// The beginning of the names of its collections. `-` and the number of numbers of a
-        /// vector follow. A collection that is missing is made.
+        /// The start of the collections' names; `-` and the length of a vector follow. Missing
+        /// collections are created.
         pub collection: String = "toolhold-code".to_owned(), Narrowing::Ignored;
-        /// Its API key, as a secret with a name that you choose. If it names no header, `api-key`
-        /// carries it.
+        /// The server's API key, as a secret with a name of your choice. Without `header`, the key
+        /// is sent in `api-key`.
         pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
     }
 }

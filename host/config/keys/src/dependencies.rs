@@ -13,29 +13,29 @@ use crate::string_types::inline_schema;
 // A further rule could close a cycle, and tools on a cycle are never blocked. So even a further
 // `requires` can widen.
 section! {
-    /// Which tools are blocked until other tools have succeeded in the same session.
+    /// Tools that are blocked until other tools have succeeded in the same session.
     pub struct Dependencies {
-        /// Whether the rules count.
+        /// Whether the rules apply.
         pub enabled: bool, Narrowing::OnlyTrue;
-        /// What a preferred tool adds to the rank of the tool that prefers it, once it has
+        /// The amount that a tool's rank rises for each tool that it prefers and that has
         /// succeeded.
         pub boost_per_dep: Ratio = Ratio(0.15), Narrowing::Ignored;
-        /// The largest sum that is added to a rank.
+        /// The largest amount that is added to a rank.
         pub max_total_boost: Ratio = Ratio(0.2), Narrowing::Ignored;
         /// Tools that are never blocked.
         pub always_on: Vec<String>, Narrowing::Ignored;
-        /// What a tool depends on, by its full name.
+        /// The dependencies of each tool, by the tool's full name.
         pub rules: BTreeMap<String, DependencyRule>, Narrowing::Named(DependencyRule::RULES);
     }
 }
 
 section! {
-    /// What one tool depends on.
+    /// The dependencies of one tool.
     #[derive(Eq)]
     pub struct DependencyRule {
-        /// Tools that have to succeed in the session before this one is offered and may be called.
+        /// Tools that must succeed in the session before this tool is offered and may be called.
         pub requires: Vec<String>, Narrowing::Ignored;
-        /// Tools that raise this one's rank once they have succeeded.
+        /// Tools that raise this tool's rank once they have succeeded.
         pub prefers: Vec<String>, Narrowing::Ignored;
     }
 }

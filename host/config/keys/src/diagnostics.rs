@@ -9,17 +9,17 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// The tool that runs the compilers and linters of a project. What they may do is said in
-    /// `[tools.shell]`, and its rules are those of `bash`.
+    /// The tool that runs the compilers and linters of a project. These programs have the grants of
+    /// `[tools.shell]` and the rules of `bash`.
     pub struct Diagnostics {
-        /// Whether there is a `diagnostics` tool. `false` takes it out of the catalogue.
+        /// Whether the `diagnostics` tool exists. `false` removes it from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
         /// The checkers that may run.
         pub checkers: Vec<Checker> = Checker::ALL.to_vec(), Narrowing::Subset;
-        /// Seconds of a call that names no `timeout`.
+        /// Seconds for a call without a `timeout`.
         pub timeout: Bounded<1, 86_400> = Bounded::clamped(300), Narrowing::Smaller;
-        /// More arguments for a checker, by its name: those for `cargo` are for `cargo check` and
-        /// `cargo clippy`, those for `ruff` for `ruff check`, and those for `go` for `go vet`.
+        /// Further arguments for a checker, by its name. `cargo` stands for `cargo check` and
+        /// `cargo clippy`, `ruff` for `ruff check`, and `go` for `go vet`.
         #[schemars(extend("examples" = [{ "cargo": ["--all-targets"] }]))]
         pub arguments: BTreeMap<Checker, Vec<String>>, Narrowing::Each(&Narrowing::Ignored);
     }

@@ -7,20 +7,21 @@ use crate::narrowing::{Narrowing, section};
 use crate::{AllowedPath, PathAccess, PathGlob};
 
 section! {
-    /// What file tools may reach. A denial wins over everything that allows.
+    /// The directories and files that file tools may use. A denial overrides every grant.
     pub struct FileTools {
-        /// Whether there are file tools. `false` takes them out of the catalogue.
+        /// Whether the file tools exist. `false` removes them from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// Directories that the built-in file tools may use. The default, and an empty list, is the
-        /// working directory for reading and writing.
+        /// Directories that the built-in file tools may use. The default and an empty list mean the
+        /// working directory, for reading and writing.
         pub allowed_paths: Vec<AllowedPath> = vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }], Narrowing::Directories;
-        /// Globs of files that no tool reads or writes: `**/.env`, `secrets/**`, `~/.ssh`. They
-        /// hold for plugins too.
+        /// Globs of files that no tool reads or writes, such as `**/.env`, `secrets/**`, `~/.ssh`.
+        /// They also apply to plugins.
         pub deny_read: Vec<PathGlob>, Narrowing::Adds;
-        /// If it isn't empty, only files that match are read. It holds for plugins too.
+        /// Globs of the only files that tools read. They also apply to plugins. If empty, all
+        /// files.
         pub allow_read: Vec<PathGlob>, Narrowing::Restricts;
-        /// Globs of files that are never written. They hold for plugins too. The default keeps
-        /// tools from planting code in a repository.
+        /// Globs of files that no tool writes. They also apply to plugins. The default keeps tools
+        /// from planting code in a repository.
         pub deny_write: Vec<PathGlob> = vec![PathGlob::known(".git/**")], Narrowing::Adds;
     }
 }

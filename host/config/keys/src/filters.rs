@@ -14,12 +14,13 @@ pub const BUILT_IN_FILTERS: &str = "filters";
 const MAX_EXPRESSION: usize = 512;
 
 section! {
-    /// Filters of answers for a model. What they leave out is stored for `read_overflow`.
+    /// Filters of answers for a model. The parts that a filter leaves out are stored for
+    /// `read_overflow`.
     #[derive(Eq)]
     pub struct Filters {
         /// Whether filters that shorten answers are used. Filters for security are always used.
         pub enabled: bool = true, Narrowing::Ignored;
-        /// Your own rules for the built-in filters. If empty, `filters.toml` beside your
+        /// Your own rules for the built-in filters. If empty, `filters.toml` next to your
         /// `toolhold.toml`. `~` is the home directory. A relative path starts at the folder of the
         /// `toolhold.toml` that names it; in a variable or a flag, at the working directory.
         pub filters_path: String, Narrowing::Ignored;
@@ -32,14 +33,14 @@ section! {
 }
 
 section! {
-    /// Lines about security: a warning of unsafe code, a refused login, an advisory. If a filter
-    /// has removed one, it is put back, without the secrets in it.
+    /// Lines about security: a warning of unsafe code, a refused login, an advisory. A line that a
+    /// filter removed is put back, without the secrets in it.
     #[derive(Eq)]
     pub struct FilterSecurity {
         /// Whether such lines are put back.
         pub enabled: bool = true, Narrowing::OnlyTrue;
         /// Regular expressions for further such lines, in the syntax of the Rust crate `regex`,
-        /// without regard to case; at most 512 characters each.
+        /// ignoring case; at most 512 characters each.
         #[schemars(extend("examples" = [["(?i)license violation"]]))]
         pub extra_patterns: Vec<WrittenExpression>, Narrowing::Adds;
     }

@@ -13,22 +13,22 @@ use crate::Sha256;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// Which plugins may be installed and loaded, wherever their components come from. What is
-    /// built in is a part of the program.
+    /// The plugins that may be installed and loaded, from any source. Built-in plugins are a part
+    /// of the program and always allowed.
     #[derive(Eq)]
     pub struct Installing {
-        /// Whether only plugins are installed and loaded that one of `keys` signed.
+        /// Whether plugins need a signature by one of `keys` to be installed and loaded.
         pub require_signature: bool, Narrowing::OnlyTrue;
-        /// Sources that plugins may come from: a source, one and `/*` for all below it, or `"*"`.
-        /// The source of a component that is named by `path` or lies in the plugin folder is its
-        /// file. If empty, nothing is installed or loaded.
+        /// Sources that plugins may come from: a source, a source and `/*` for all below it, or
+        /// `"*"`. For a component loaded by `path` or from the plugin folder, the source is its
+        /// file. If empty, no plugin is installed or loaded.
         #[schemars(extend("examples" = [["oci://registry.example.com/acme/*"]]))]
         pub sources: Vec<Parsed<SourcePattern>> = vec![everything()], Narrowing::Covered(covers_source);
-        /// Keys that are trusted to sign plugins. To replace a key, add the new one, and set
-        /// `revoked` for the old one when nothing is signed by it any more.
+        /// Keys that are trusted to sign plugins. To replace a key, add the new key, and set
+        /// `revoked` for the old key when no plugin is signed by it any more.
         pub keys: Vec<InstallKey>, Narrowing::Covered(InstallKey::covers_written);
-        /// The only plugins that are installed and loaded: by their names, by the digest of the
-        /// component, or by the key that signed it. If empty, none.
+        /// The only plugins that are installed and loaded: by name, by the digest of the component,
+        /// or by the key that signed it. If empty, none.
         #[schemars(extend("examples" = [[{ "key": "RWQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "plugins": ["acme-*"] }]]))]
         pub allowed: Vec<AllowedPlugin> = vec![AllowedPlugin::any()], Narrowing::Covered(AllowedPlugin::covers_written);
     }
@@ -49,18 +49,19 @@ impl Installing {
     }
 }
 
-/// Plugins that may be installed and loaded. All that is written in one entry has to hold.
+/// Plugins that may be installed and loaded. A plugin must match all fields of one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 pub struct AllowedPlugin {
-    /// Their names: names, `"acme-*"` for those that begin so, or `"*"`. If absent, all.
+    /// The plugins' names: names, `"acme-*"` for all names with that start, or `"*"`. If absent,
+    /// all.
     #[serde(default = "every_name")]
     #[schemars(default)]
     pub plugins: Vec<Parsed<PluginPattern>>,
     /// SHA-256 of the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Sha256>,
-    /// The public key that signed the component. It also has to be one of `keys`.
+    /// The public key that signed the component. The key must also be in `keys`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Parsed<PublicKey>>,
 }
@@ -99,25 +100,26 @@ fn every_name() -> Vec<Parsed<PluginPattern>> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 pub struct InstallKey {
-    /// Your name for it.
+    /// Your name for the key.
     pub name: String,
-    /// The public key: the line that `toolhold plugin key show` prints, or the second one of minisign's
-    /// file.
+    /// The public key: the line that `toolhold plugin key show` prints, or the second line of
+    /// minisign's file.
     pub key: Parsed<PublicKey>,
-    /// The plugins that it may sign: names, `"acme-*"` for those that begin so, or `"*"`. If empty,
-    /// none.
+    /// The plugins that the key may sign: names, `"acme-*"` for all names with that start, or
+    /// `"*"`. If empty, none.
     #[serde(default)]
     pub plugins: Vec<Parsed<PluginPattern>>,
-    /// The sources that these may come from, as in `sources` of `[installing]`. If empty, all.
+    /// The sources that these plugins may come from, as in `sources` of `[installing]`. If empty,
+    /// all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Parsed<SourcePattern>>,
-    /// Whether it may sign bundles, which have configuration beside plugins.
+    /// Whether the key may sign bundles, which contain plugins and configuration.
     #[serde(default, skip_serializing_if = "is_false")]
     pub bundles: bool,
-    /// The last day on which it counts, in UTC: `"2027-12-31"`.
+    /// The last day on which the key is valid, in UTC: `"2027-12-31"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Parsed<Date>>,
-    /// It no longer counts: it may be in wrong hands.
+    /// Whether the key is no longer valid, for example because it was stolen.
     #[serde(default, skip_serializing_if = "is_false")]
     pub revoked: bool,
 }

@@ -109,29 +109,30 @@ section! {
     pub struct ConfigValues {
         /// Settings of all tools.
         pub tools: Tools, Narrowing::Table(Tools::RULES);
-        /// How a person approves calls.
+        /// Approvals of calls.
         pub approvals: Approvals, Narrowing::Table(Approvals::RULES);
-        /// How `toolhold serve` serves its clients. `structured` says what they get; every other
-        /// key is about HTTP.
+        /// The server of `toolhold serve`. `structured` is about answers; every other key is about
+        /// HTTP.
         pub serve: Serve, Narrowing::Table(Serve::RULES);
-        /// How requests leave this machine: those of all plugins, and Toolhold's own.
+        /// The proxy and the certificate authorities for the requests of plugins and of Toolhold
+        /// itself.
         pub network: Network, Narrowing::Table(Network::RULES);
         /// A folder whose plugins are loaded without being named one by one.
         pub plugin_folder: PluginFolder, Narrowing::Table(PluginFolder::RULES);
-        /// Which plugins may be installed and loaded, wherever their components come from.
+        /// The plugins that may be installed and loaded, from any source.
         pub installing: Installing, Narrowing::Table(Installing::RULES);
-        /// The record of every call: `audit/audit.jsonl` in Toolhold's data folder.
+        /// The audit log of all calls: `audit/audit.jsonl` in Toolhold's data folder.
         pub audit: Audit, Narrowing::Table(Audit::RULES);
-        /// Traces and metrics of calls for OpenTelemetry.
+        /// Traces and metrics of calls, for OpenTelemetry.
         pub telemetry: Telemetry, Narrowing::Table(Telemetry::RULES);
-        /// Plugins that are not built in. The key is the name that stands before `__` in the names
-        /// of their tools: at most 24 of `[a-z0-9-]`, a letter first.
+        /// Plugins that are not built in. The key is the plugin's name, which stands before `__` in
+        /// the names of its tools: at most 24 of `[a-z0-9-]`, a letter first.
         pub plugins: BTreeMap<String, Plugin>, Narrowing::Named(Plugin::RULES);
         /// Servers of the Model Context Protocol whose tools Toolhold offers.
         pub mcp: Mcp, Narrowing::Table(Mcp::RULES);
-        /// What is kept of the code that `search_code` searches.
+        /// The index of the code that `search_code` searches.
         pub index: CodeIndex, Narrowing::Table(CodeIndex::RULES);
-        /// Skills: folders with instructions for tasks, for models.
+        /// Skills: folders with instructions for models.
         pub skills: Skills, Narrowing::Table(Skills::RULES);
         /// Toolhold's own agent.
         pub agent: Agent, Narrowing::Table(Agent::RULES);

@@ -8,7 +8,7 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// What one call may use. `[plugins.NAME.limits]` has the same keys for one plugin.
+    /// The limits of one call. `[plugins.NAME.limits]` has the same keys for one plugin.
     #[derive(Copy, Eq)]
     pub struct Limits {
         /// Seconds of processor time.
@@ -33,7 +33,7 @@ section! {
 }
 
 section! {
-    /// What one call of a plugin may use. A key that is absent has the value of `[tools.limits]`.
+    /// The limits of one call of a plugin. An absent key has its value from `[tools.limits]`.
     #[derive(Copy, Eq)]
     pub struct PluginLimits {
         /// Seconds of processor time.

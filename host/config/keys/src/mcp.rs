@@ -12,78 +12,80 @@ section! {
     /// Servers of the Model Context Protocol whose tools Toolhold offers as its own, under its
     /// rules.
     pub struct Mcp {
-        /// Whether they are used. `false` starts none and offers none of their tools.
+        /// Whether the servers are used. `false` starts no server and offers none of their tools.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// The servers. The key is the name that stands before `__` in the names of their tools: at
-        /// most 24 of `[a-z0-9-]`, a letter first. A server is used after `toolhold mcp approve
-        /// NAME`.
+        /// The servers. The key is the server's name, which stands before `__` in the names of its
+        /// tools: at most 24 of `[a-z0-9-]`, a letter first. A server is used after `toolhold mcp
+        /// approve NAME`.
         pub servers: BTreeMap<String, McpServer>, Narrowing::Named(McpServer::RULES);
     }
 }
 
 section! {
     /// A server: a program that Toolhold starts in the sandbox of commands and talks to over its
-    /// standard input and output (`command`), or one that runs elsewhere (`url`).
+    /// standard input and output (`command`), or a server that runs elsewhere (`url`).
     pub struct McpServer {
-        /// Whether it is used.
+        /// Whether the server is used.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// The program, searched in your `PATH`.
+        /// The server's program, searched in your `PATH`.
         pub command: String, Narrowing::Ignored;
-        /// Where it runs, instead of `command`: https, or http on this machine. Redirects are not
-        /// followed.
+        /// The server's address, in place of `command`: https, or http on this machine. Redirects
+        /// are not followed.
         #[schemars(extend("examples" = ["https://mcp.example.com/mcp"]))]
         pub url: String, Narrowing::Ignored;
-        /// Headers of each request to `url`, with their values. They are no place for secrets.
+        /// Headers of each request to `url`, with their values. Don't put secrets here.
         #[schemars(extend("examples" = [{ "X-Team": "blue" }]))]
         pub headers: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
-        /// Secrets that it gets. With `url`, a secret goes into a header of each request there.
-        /// With `command`, it goes into the variable that has the name of its table.
+        /// Secrets that the server gets. With `url`, a secret is sent in a header of each request.
+        /// With `command`, a secret is in the variable that has the name of its table.
         pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
-        /// Its arguments.
+        /// The program's arguments.
         pub args: Vec<String>, Narrowing::Ignored;
-        /// Directories that it may use. Nothing is granted by default.
+        /// Directories that the server may use. Nothing is granted by default.
         pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
-        /// Whether it may reach the network.
+        /// Whether the server may use the network.
         pub network: bool, Narrowing::OnlyFalse;
-        /// Tools of yours that it uses, by name, as in `[tools.shell]`: `node` for `npx`, `uv`
-        /// for `uvx`. Their caches, programs and settings are granted, their credentials are not.
+        /// Your development tools that the server uses, by name, as in `[tools.shell]`: `node` for
+        /// `npx`, `uv` for `uvx`. Their caches, programs and settings are granted, their
+        /// credentials are not.
         pub presets: Vec<PresetName>, Narrowing::Subset;
-        /// Variables of your environment that it gets in addition to the usual ones, by name.
+        /// Variables of your environment that the server gets in addition to the usual ones, by
+        /// name.
         pub env: Vec<VariableName>, Narrowing::Subset;
-        /// Variables that it gets, with their values. They are no place for secrets.
+        /// Variables that the server gets, with their values. Don't put secrets here.
         #[schemars(extend("examples" = [{ "LOG_LEVEL": "warning" }]))]
         pub variables: BTreeMap<String, String>, Narrowing::Each(&Narrowing::Ignored);
-        /// How `toolhold mcp login` gets tokens for `url`.
+        /// The login of `toolhold mcp login` for `url`.
         pub oauth: McpOauth, Narrowing::Table(McpOauth::RULES);
-        /// Seconds for one call, including the start of the server if it doesn't run.
+        /// Seconds for one call, including the start of the server.
         pub timeout_secs: Bounded<1, 86_400> = Bounded::clamped(60), Narrowing::Smaller;
-        /// Seconds without a call after which it is ended. The next call starts it again.
+        /// Seconds without a call after which the server is stopped. The next call starts it again.
         pub idle_secs: Bounded<1, 86_400> = Bounded::clamped(300), Narrowing::Smaller;
-        /// Whether what it says about the behaviour of its tools counts, such as that one only
-        /// reads. Otherwise each of its tools counts as one that acts and may destroy.
+        /// Whether the server's statements about its tools are trusted, such as that a tool only
+        /// reads. Otherwise all its tools are treated as acting and destructive.
         pub trust_annotations: bool, Narrowing::OnlyFalse;
-        /// Whether it may ask you questions in the middle of its calls. They are shown as its own.
+        /// Whether the server may ask you questions during its calls. The questions are shown as
+        /// the server's.
         pub elicitation: bool = true, Narrowing::OnlyFalse;
     }
 }
 
 section! {
-    /// How `toolhold mcp login` gets tokens for a server at a URL, by OAuth. Nothing is needed here
-    /// if the authorization server registers clients by itself.
+    /// The OAuth login of `toolhold mcp login` to a server at a URL. No key is needed if the
+    /// authorization server registers clients by itself.
     pub struct McpOauth {
-        /// The name that the authorization server knows Toolhold by. If empty, Toolhold registers
-        /// itself.
+        /// Toolhold's client ID at the authorization server. If empty, Toolhold registers itself.
         #[schemars(extend("examples" = ["toolhold"]))]
         pub client_id: String, Narrowing::Ignored;
-        /// The secret that belongs to `client_id`, if there is one: a single table with any name,
-        /// which says where it comes from. It goes to the authorization server alone, without
+        /// The secret that belongs to `client_id`, if any: a single table with any name and the
+        /// source of the secret. The secret is sent only to the authorization server, without
         /// `header` and `prefix`.
         pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
-        /// The authorization server. If set, no other one is used, and it may be at a private
-        /// address.
+        /// The authorization server, which may be at a private address. If empty, Toolhold finds
+        /// the server.
         #[schemars(extend("examples" = ["https://login.example.com"]))]
         pub issuer: String, Narrowing::Ignored;
-        /// The scopes that are asked for. If empty, those that the server names.
+        /// The requested scopes. If empty, the scopes that the server names.
         #[schemars(extend("examples" = [["read"]]))]
         pub scopes: Vec<String>, Narrowing::Ignored;
     }

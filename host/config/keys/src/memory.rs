@@ -7,17 +7,18 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// What the built-in memory keeps of what models save.
+    /// The built-in memory, in which models save entries.
     pub struct Memory {
-        /// Whether there are memory tools. `false` takes them out of the catalogue. What was saved
-        /// stays.
+        /// Whether the memory tools exist. `false` removes them from the catalogue. Saved entries
+        /// stay.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// MiB of all entries of all users, projects and sessions together. 64 MiB may have 100,000
-        /// entries, and other sizes in proportion.
+        /// MiB of all entries of all users, projects and sessions together. 64 MiB can hold 100,000
+        /// entries, and other sizes a proportional number.
         pub index_mib: Bounded<1, 65_536> = Bounded::clamped(64), Narrowing::Smaller;
         /// The table of `[providers]` whose model makes vectors of entries and of queries, so that
-        /// entries are also found by what they mean. It needs an `/embeddings`, and gets what is
-        /// saved and searched, without what looks like a secret. If empty, nothing is sent.
+        /// entries are also found by their meaning. The provider needs an `/embeddings` and gets
+        /// the entries and queries, without text that looks like a secret. If empty, nothing is
+        /// sent.
         pub embeddings: String, Narrowing::OnlyEmpty;
     }
 }

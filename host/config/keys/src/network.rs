@@ -12,22 +12,23 @@ use crate::string_types::{as_written, inline_schema};
 
 // Whoever chooses the proxy or an authority can read all requests.
 section! {
-    /// How requests leave this machine: those of all plugins, and Toolhold's own.
+    /// The proxy and the certificate authorities for the requests of plugins and of Toolhold
+    /// itself.
     #[derive(Eq)]
     pub struct Network {
         /// The proxy for requests, for example `"http://proxy.example.com:3128"`; `""` means none.
-        /// If absent, `HTTPS_PROXY` or `ALL_PROXY` of your environment counts. A proxy's password
-        /// belongs there too.
+        /// If absent, `HTTPS_PROXY` or `ALL_PROXY` of your environment is used. Put a proxy's
+        /// password there too.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["http://proxy.example.com:3128"]))]
         pub proxy: Option<WrittenProxy>, Narrowing::Ignored;
         /// Hosts that are reached without the proxy: names, with everything below them, addresses
-        /// and ranges. If absent, `NO_PROXY` counts.
+        /// and ranges. If absent, `NO_PROXY` is used.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
         pub no_proxy: Option<Vec<WithoutProxy>>, Narrowing::Ignored;
-        /// Whether the proxy resolves names that this machine can't resolve. Then the addresses
-        /// aren't checked.
+        /// Whether the proxy resolves names that this machine can't resolve. The addresses of these
+        /// names aren't checked.
         pub proxy_resolves: bool, Narrowing::OnlyFalse;
         /// PEM files with certificates of authorities that are trusted in addition to those of the
         /// system. A relative path starts at the folder of the `toolhold.toml` that names it.

@@ -7,11 +7,11 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// Answers that are too long for a model. The model gets the beginning and the end; the whole
-    /// is stored for `read_overflow`.
+    /// Answers that are too long for a model. The model gets the start and the end; the whole
+    /// answer is stored for `read_overflow`.
     #[derive(Copy, Eq)]
     pub struct Overflow {
-        /// Characters of an answer's text. A longer text is cut. 0 means that it is never cut.
+        /// Characters of an answer's text. A longer text is cut. 0 means that no text is cut.
         pub threshold: Bounded<0, 100_000_000> = Bounded::clamped(30_000), Narrowing::SmallerOrUnbounded;
         /// Hours that a whole answer is stored.
         pub retention_hours: Bounded<1, 8760> = Bounded::clamped(168), Narrowing::InCeiling(&Narrowing::Smaller);

@@ -37,13 +37,13 @@ pub enum PathAccess {
     ReadWrite,
 }
 
-/// A directory and what may be done there.
+/// A directory and the access to it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 struct Long {
     /// The directory.
     path: String,
-    /// What may be done there.
+    /// The access to it.
     #[serde(default)]
     access: PathAccess,
 }

@@ -8,13 +8,13 @@ use toolhold_policy::{PatternLengthError, TextGlob};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 pub struct PermissionRule {
-    /// A glob that is compared with what the tool acts on.
+    /// A glob that is compared with the subject of the call.
     pub pattern: WrittenPattern,
-    /// Whether the pattern is compared as it is: without wildcards, with regard to case, and
-    /// without what lies below. Only for rules that allow.
+    /// Whether the pattern is compared literally: without wildcards, case-sensitive, and without
+    /// files below a directory. Only for rules that allow.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exact: bool,
-    /// What happens to the call.
+    /// The decision about the call.
     pub action: PermissionAction,
 }
 
@@ -23,16 +23,16 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What happens to a call.
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum PermissionAction {
-    /// It runs.
+    /// The call runs.
     Allow,
-    /// It runs if a person approves it.
+    /// The call needs approval.
     Ask,
-    /// It doesn't run.
+    /// The call is denied.
     Deny,
 }
 

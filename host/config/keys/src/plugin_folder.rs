@@ -13,19 +13,20 @@ section! {
         /// directory. A relative path starts at the folder of the `toolhold.toml` that names it; in
         /// a variable or a flag, at the working directory. Tools can't write there.
         pub path: String, Narrowing::Ignored;
-        /// What happens to a plugin that is new or has changed.
+        /// The treatment of a plugin that is new or has changed.
         pub reload: Reload, Narrowing::Approve;
     }
 }
 
-/// What happens to a component that isn't approved yet.
+/// The treatment of a component that isn't approved yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum Reload {
-    /// It waits for `toolhold plugin approve`. The approved one serves meanwhile.
+    /// The component waits for `toolhold plugin approve`. Until then, the approved version stays in
+    /// use.
     #[default]
     Approve,
-    /// It is used at once, with the grants of its name.
+    /// The component is used at once, with the grants of its name.
     Trust,
 }

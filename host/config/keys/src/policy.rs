@@ -8,13 +8,12 @@ use crate::narrowing::{Narrowing, section};
 use crate::{PathGlob, TrustLevel, WrittenPattern};
 
 section! {
-    /// Rules for all tools. A denial wins over everything that allows. If any rule allows, a call
-    /// passes only if one of those matches.
+    /// Rules for all tools. A denial overrides every rule that allows. If there are rules that
+    /// allow, a call passes only if one of them matches.
     pub struct PolicyRules {
-        /// The rules, at most 256. Their order doesn't matter. A field that a rule leaves out
-        /// matches everything. A rule with `effect = "allow"` turns the set into a list of what may
-        /// run: a call that matches no such rule is refused, except `read_overflow` and the
-        /// tools for jobs.
+        /// The rules, at most 256, in any order. A field that a rule leaves out matches everything.
+        /// If there is a rule with `effect = "allow"`, every call that matches no such rule is
+        /// denied, except `read_overflow` and the tools for jobs.
         pub rules: Vec<PolicyRule>, Narrowing::Denials("effect");
     }
 }
@@ -34,7 +33,7 @@ section! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 pub struct PolicyRule {
-    /// Whether a matching call passes or is refused.
+    /// Whether a matching call passes or is denied.
     pub effect: PolicyEffect,
     /// Names of tools, with wildcards. If empty, every tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,10 +41,10 @@ pub struct PolicyRule {
     /// Globs of paths that the call acts on, as in `deny_read`. If empty, all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathGlob>,
-    /// What the call does with them.
+    /// The access of the call to these paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<PolicyAccess>,
-    /// Tests of arguments. All of them have to hold.
+    /// Tests of arguments. All tests must match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ArgumentTest>,
     /// The plugin's trust level. A rule that allows matches this level and higher ones; a rule that
@@ -57,25 +56,25 @@ pub struct PolicyRule {
     pub phases: Vec<PolicyPhase>,
 }
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum PolicyEffect {
     /// The call may run.
     Allow,
-    /// The call is refused.
+    /// The call is denied.
     Deny,
 }
 
-/// What a call does with a path.
+/// The access of a call to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum PolicyAccess {
-    /// It reads it.
+    /// The call reads the path.
     Read,
-    /// It creates, changes, moves or removes it.
+    /// The call creates, changes, moves or removes the path.
     Write,
 }
 
@@ -101,7 +100,7 @@ pub enum PolicyPhase {
 pub struct ArgumentTest {
     /// An RFC 6901 pointer into the arguments: `/path`.
     pub pointer: String,
-    /// A text with wildcards that is compared with the whole argument.
+    /// A pattern with wildcards that is compared with the whole argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub glob: Option<WrittenPattern>,
     /// A regular expression that is searched for in the argument.
@@ -115,7 +114,7 @@ pub struct ArgumentTest {
 struct LooseTest {
     /// An RFC 6901 pointer into the arguments: `/path`.
     pointer: String,
-    /// A text with wildcards that is compared with the whole argument.
+    /// A pattern with wildcards that is compared with the whole argument.
     glob: Option<WrittenPattern>,
     /// A regular expression that is searched for in the argument.
     regex: Option<String>,

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// How secrets are removed from answers. Each leaves a mark: `[REDACTED:github-token ghp_…]`.
+    /// The removal of secrets from answers. Each secret is replaced by a mark:
+    /// `[REDACTED:github-token ghp_…]`.
     #[derive(Eq)]
     pub struct Redaction {
         /// Whether secrets are removed.

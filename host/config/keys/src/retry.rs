@@ -10,11 +10,11 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// How failed calls are retried: calls of tools that only read or may be repeated, if the other
-    /// side was busy, failed, was unreachable, or took too long.
+    /// Retries of failed calls: calls of tools that only read or may be repeated, if the other side
+    /// was busy, failed, was unreachable, or took too long.
     #[derive(Copy, Eq)]
     pub struct Retry {
-        /// How often a call is retried after the first attempt. 0 means never.
+        /// The number of retries after the first attempt. 0 means none.
         pub max_attempts: Bounded<0, 10> = Bounded::clamped(2), Narrowing::Smaller;
         /// Milliseconds to wait before the first retry, at most; the bound doubles with each
         /// further one. The actual time is random.

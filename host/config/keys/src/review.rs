@@ -14,26 +14,25 @@ pub const MAX_POLICIES: usize = 32;
 const MAX_POLICY: usize = 500;
 
 section! {
-    /// A model that judges each call by rules in plain sentences, before it runs. It comes after
-    /// all other rules: it sees only calls that they let pass, and it can only take away.
+    /// A model that judges each call by rules in plain sentences before the call runs. The model
+    /// gets only calls that passed all other rules, and can only deny them.
     pub struct AdversarialPolicy {
-        /// Whether calls are judged. If they can't be, because no provider or no policy is
-        /// written, each call that isn't exempt is refused.
+        /// Whether calls are judged. Without a provider or policies, every call that isn't exempt
+        /// is denied.
         pub enabled: bool, Narrowing::InCeiling(&Narrowing::OnlyTrue);
-        /// The table of `[providers]` whose model judges. Take another model than the one that
-        /// acts.
+        /// The table of `[providers]` whose model judges. Use another model than the agent's.
         pub provider: String, Narrowing::Ignored;
-        /// What calls must keep to, at most 32 sentences of 500 bytes each.
+        /// The rules for calls: at most 32 sentences of 500 bytes each.
         #[schemars(extend("examples" = [["No call may delete data of customers."]]))]
         pub policies: Vec<PolicySentence>, Narrowing::InCeiling(&Narrowing::Adds);
-        /// What happens to a call that the model denies.
+        /// The treatment of a call that the model denies.
         pub on_deny: OnReviewDenial, Narrowing::Stricter(&["deny", "ask"]);
         /// Milliseconds for the model's whole answer.
         pub timeout_ms: Bounded<100, 60_000> = Bounded::clamped(3000), Narrowing::Ignored;
-        /// Whether a call runs if the model can't be asked or doesn't answer in time. Whoever can
-        /// delay or break the connection can then have every call pass.
+        /// Whether a call runs if the model can't be asked or doesn't answer in time. An attacker
+        /// who can delay or break the connection can then pass every call.
         pub fail_open: bool, Narrowing::OnlyFalse;
-        /// Names of tools whose calls aren't judged.
+        /// Tools whose calls aren't judged, by name.
         pub exempt_tools: Vec<String> = EXEMPT.iter().map(|name| (*name).to_owned()).collect(), Narrowing::Subset;
     }
 }
@@ -42,15 +41,15 @@ section! {
 const EXEMPT: [&str; 5] =
     ["memory_save", "memory_search", "read_overflow", "load_skill", "schedule_deferred"];
 
-/// What happens to a call that the model denies.
+/// The treatment of a call that the model denies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum OnReviewDenial {
-    /// It is refused.
+    /// The call is denied.
     #[default]
     Deny,
-    /// It needs approval. The person sees the model's reason.
+    /// The call needs approval; the question shows the model's reason.
     Ask,
 }
 

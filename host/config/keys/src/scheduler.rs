@@ -7,11 +7,11 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// Tasks that run at a later time.
+    /// Scheduled tasks.
     #[derive(Copy, Eq)]
     pub struct Scheduler {
-        /// Whether there are tasks: the built-in tools for them, and their runs. `toolhold tasks daemon`
-        /// runs them, and `toolhold serve` while it lives.
+        /// Whether scheduled tasks and the tools for them exist. `toolhold tasks daemon` runs the
+        /// tasks, and so does `toolhold serve` while it runs.
         pub enabled: bool = false, Narrowing::OnlyFalse;
         /// Tasks that one principal may have. All principals together may have 1,000.
         pub max_tasks: Bounded<1, 1000> = Bounded::clamped(100), Narrowing::Smaller;

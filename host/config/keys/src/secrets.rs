@@ -11,48 +11,48 @@ use crate::{Method, VariableName};
 
 // A secret's source and its destination are in one table, so that nobody has to compare two files.
 section! {
-    /// A secret: where it comes from, by one of `env`, `file` and `command`, and which requests
+    /// A secret: its source, which is one of `env`, `file` and `command`, and the requests that
     /// carry it.
     #[derive(Eq)]
     pub struct Secret {
-        /// The variable of your environment that has it.
+        /// The variable of your environment with the secret.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
         pub env: Option<VariableName>, Narrowing::Ignored;
-        /// The file that contains it and nothing else. `~` is the home directory. A relative path
+        /// The file that contains only the secret. `~` is the home directory. A relative path
         /// starts at the folder of the `toolhold.toml` that names it. No tool reads or writes the
         /// file.
         #[serde(skip_serializing_if = "String::is_empty")]
         #[schemars(extend("examples" = ["~/.config/example/token"]))]
         pub file: String, Narrowing::Ignored;
-        /// The program that prints it, with its arguments: `["pass", "show", "example"]`. It is
-        /// started without a shell.
+        /// The program that prints the secret, with its arguments: `["pass", "show", "example"]`.
+        /// The program is started without a shell.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["pass", "show", "example"]]))]
         pub command: Vec<String>, Narrowing::Ignored;
-        /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` with https on
-        /// port 443, `"api.example.com:8443"` or `"localhost:3000"` on that port. After a `*`, the
-        /// name needs at least two parts. At least one host is needed.
+        /// The hosts that the secret is sent to: `"api.example.com"` and `"*.example.com"` with
+        /// https on port 443, `"api.example.com:8443"` or `"localhost:3000"` on that port. After a
+        /// `*`, the name needs at least two parts. At least one host is needed.
         pub hosts: Vec<WrittenSecretHost>, Narrowing::Ignored;
-        /// The methods of requests that carry it. If empty, all.
+        /// The methods of the requests that carry the secret. If empty, all.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["GET"]]))]
         pub methods: Vec<Method>, Narrowing::Ignored;
-        /// The beginnings of their paths, in whole segments: `"/v1"` is for `/v1/items`, not for
-        /// `/v10`. If empty, all paths.
+        /// The starts of the requests' paths, in whole segments: `"/v1"` is for `/v1/items`, not
+        /// for `/v10`. If empty, all paths.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["/v1"]]))]
         pub paths: Vec<PathPrefix>, Narrowing::Ignored;
-        /// The header that carries it. If absent, `Authorization`.
+        /// The header that carries the secret. If absent, `Authorization`.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["X-Api-Key"]))]
         pub header: Option<HeaderName>, Narrowing::Ignored;
-        /// The text before it in the header. If absent, `Bearer ` in `Authorization` and nothing in
-        /// other headers.
+        /// The text before the secret in the header. If absent, `Bearer ` in `Authorization` and
+        /// nothing in other headers.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["Token "]))]
         pub prefix: Option<Prefix>, Narrowing::Ignored;
-        /// The query parameter that carries it, instead of a header.
+        /// The query parameter that carries the secret, instead of a header.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["api_key"]))]
         pub query: Option<QueryName>, Narrowing::Ignored;
@@ -60,31 +60,31 @@ section! {
 }
 
 section! {
-    /// The secret of one server: where it comes from, by one of `env`, `file` and `command`. It
-    /// goes to that server alone.
+    /// The secret of one server, from one of `env`, `file` and `command`. The secret is sent only
+    /// to that server.
     #[derive(Eq)]
     pub struct ServerSecret {
-        /// The variable of your environment that has it.
+        /// The variable of your environment with the secret.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
         pub env: Option<VariableName>, Narrowing::Ignored;
-        /// The file that contains it and nothing else. `~` is the home directory. A relative path
+        /// The file that contains only the secret. `~` is the home directory. A relative path
         /// starts at the folder of the `toolhold.toml` that names it. No tool reads or writes the
         /// file.
         #[serde(skip_serializing_if = "String::is_empty")]
         #[schemars(extend("examples" = ["~/.config/example/token"]))]
         pub file: String, Narrowing::Ignored;
-        /// The program that prints it, with its arguments: `["pass", "show", "example"]`. It is
-        /// started without a shell.
+        /// The program that prints the secret, with its arguments: `["pass", "show", "example"]`.
+        /// The program is started without a shell.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["pass", "show", "example"]]))]
         pub command: Vec<String>, Narrowing::Ignored;
-        /// The header that carries it. If absent, what that server expects.
+        /// The header that carries the secret. If absent, the header that the server expects.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["X-Api-Key"]))]
         pub header: Option<HeaderName>, Narrowing::Ignored;
-        /// The text before it in the header. If absent, `Bearer ` in `Authorization` and nothing in
-        /// other headers.
+        /// The text before the secret in the header. If absent, `Bearer ` in `Authorization` and
+        /// nothing in other headers.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["Token "]))]
         pub prefix: Option<Prefix>, Narrowing::Ignored;

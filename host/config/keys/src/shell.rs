@@ -10,92 +10,91 @@ use crate::string_types::{as_written, inline_schema};
 use crate::{AllowedPath, Bounded, PathGlob, WrittenPattern};
 
 section! {
-    /// What commands may do, whichever tool runs them, and what the processes of calls see and use.
+    /// Rules for commands, from any tool, and the sandbox of their processes.
     pub struct Shell {
-        /// Whether there is a `bash` tool. `false` takes it out of the catalogue.
+        /// Whether the `bash` tool exists. `false` removes it from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
         /// Directories that commands may use. If empty, those of `[tools.file]`. `deny_read`,
-        /// `allow_read` and `deny_write` of `[tools.file]` hold there too, except the default of
-        /// `deny_write`: git writes to `.git`.
+        /// `allow_read` and `deny_write` of `[tools.file]` also apply to commands, except the
+        /// default of `deny_write`, because git writes to `.git`.
         pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
-        /// Whether commands reach the network: never, if a person approves, or always.
-        /// `allow_network = false` is another way to write `"deny"`, and `allow_network = true` to
-        /// write `"allow"`.
+        /// Whether commands may use the network: never, with approval, or always. `allow_network =
+        /// false` means `"deny"`, and `allow_network = true` means `"allow"`.
         pub network: NetworkGrant, Narrowing::Stricter(&["deny", "ask", "allow"]);
-        /// How much of the kernel's sandbox commands and programs of plugins need: all of it, or
-        /// they don't start; what this machine offers, with a notice about missing parts; or none.
+        /// The kernel sandbox for commands and for programs of plugins. `"strict"`: all parts of
+        /// the sandbox, or the program doesn't start. `"best-effort"`: the parts that this machine
+        /// has, with a notice about missing ones. `"off"`: no sandbox.
         pub sandbox: SandboxMode, Narrowing::Stricter(&["strict", "best-effort", "off"]);
-        /// Tools of yours that commands use, by name. Their caches, programs and settings are
-        /// granted, their credentials are not.
+        /// Your development tools that commands use, by name. Their caches, programs and settings
+        /// are granted, their credentials are not.
         pub presets: Vec<PresetName>, Narrowing::Subset;
         /// Variables of your environment that commands get in addition to the usual ones, by name.
         /// A variable that looks like a credential is passed on only if it is named here.
         pub env: Vec<VariableName>, Narrowing::Subset;
         /// Sockets in the granted directories that commands may connect to, and folders of such
-        /// sockets. The program that listens there runs outside the sandbox, so all other sockets
-        /// are hidden. `~` is the home directory, and a relative path starts at the working
+        /// sockets. All other sockets are hidden, because the program behind a socket runs outside
+        /// the sandbox. `~` is the home directory, and a relative path starts at the working
         /// directory.
         pub sockets: Vec<String>, Narrowing::Subset;
-        /// Commands that never run, in addition to those that are always blocked: `rm -rf /`,
+        /// Commands that are denied, in addition to those that are always denied: `rm -rf /`,
         /// `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`, `netcat`, `shutdown`, `reboot`,
-        /// `halt`. An entry is a program, or a program with arguments that have to be among its
-        /// own.
+        /// `halt`. An entry is a program, or a program with arguments that the command must
+        /// contain.
         pub blocked_commands: Vec<WrittenPattern>, Narrowing::Adds;
-        /// Exceptions from the commands that are always blocked.
+        /// Exceptions from the commands that are always denied.
         pub allowed_commands: Vec<WrittenPattern>, Narrowing::Subset;
         /// The programs that a command may start, by name. If empty, any. Shell built-ins (`cd`,
-        /// `echo`, …) are always allowed. A command that can't be resolved is refused.
+        /// `echo`, …) are always allowed. A command that can't be resolved is denied.
         pub only_commands: Vec<WrittenPattern>, Narrowing::Restricts;
         /// Whether a command that can't be resolved, or that contains `$(…)`, backticks, `<(…)` or
-        /// `>(…)`, is refused instead of needing approval.
+        /// `>(…)`, is denied instead of needing approval.
         pub strict_parse: bool, Narrowing::OnlyTrue;
-        /// Texts that make a command need approval if it contains one. They count if
-        /// `[tools.permissions]` has no rule for `bash`. The default ones count only with
+        /// Strings that make a command need approval if it contains one of them. They apply if
+        /// `[tools.permissions]` has no rule for `bash`. The default strings apply only with
         /// `autonomy = "ask"`.
         pub confirm_patterns: Vec<WrittenPattern> = CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(), Narrowing::Adds;
-        /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused instead of needing
+        /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are denied instead of needing
         /// approval.
         pub block_high_risk_commands: bool, Narrowing::OnlyTrue;
-        /// Whether commands of medium risk (`git commit`, `mv`, `npm install`, …) need approval
-        /// whatever `autonomy` is, unless a permission allows them.
+        /// Whether commands of medium risk (`git commit`, `mv`, `npm install`, …) need approval at
+        /// every `autonomy`, unless a permission allows them.
         pub require_approval_for_medium_risk: bool, Narrowing::OnlyTrue;
-        /// Whether what commands change in files is saved first, for `toolhold undo`, as what file
-        /// tools change (`[tools.undo]`).
+        /// Whether files are saved before a command changes them, for `toolhold undo`, as for file
+        /// tools (`[tools.undo]`).
         pub transactional: bool = true, Narrowing::OnlyTrue;
         /// Globs of the files whose changes by commands are saved. If empty, all.
         pub transaction_scope: Vec<PathGlob> = vec![PathGlob::known("**")], Narrowing::Ignored;
-        /// Whether a change by a command is refused if the old state can't be saved: because it is
-        /// too large, or because the sandbox can't tell what the command changes.
+        /// Whether a change by a command is denied if the old state can't be saved: because it is
+        /// too large, or because the sandbox can't see the command's changes.
         pub snapshot_required: bool, Narrowing::OnlyTrue;
-        /// Bytes that are saved of what the commands of one call change. 0: as much as
-        /// `[tools.undo]` has in `call_mib`.
+        /// Bytes that are saved for the commands of one call. 0 means `call_mib` of `[tools.undo]`.
         pub max_snapshot_bytes: u64, Narrowing::Ignored;
         /// Whether the changes of a command are undone at once if it ends with one of
         /// `auto_rollback_exit_codes`.
         pub auto_rollback: bool, Narrowing::Ignored;
         /// The exit codes that undo the changes of a command. If empty, 2 and above.
         pub auto_rollback_exit_codes: Vec<i32> = vec![1, 2], Narrowing::Ignored;
-        /// Whether a command of a session begins with what the last one left: its working
-        /// directory and exported variables, except those that make programs run other code
-        /// (`PATH`, `LD_*`, `GIT_*`, …). The rules about commands read the variables as part of
-        /// the next command.
+        /// Whether a command continues with the working directory and the exported variables of the
+        /// session's last command, except variables that make programs run other code (`PATH`,
+        /// `LD_*`, `GIT_*`, …). The rules about commands treat the variables as a part of the next
+        /// command.
         pub session: bool, Narrowing::OnlyFalse;
-        /// What the processes of one command may use, and those of one program that a plugin
-        /// starts.
+        /// The limits for the processes of one command, or of one program that a plugin starts.
         pub limits: ProcessLimits, Narrowing::Table(ProcessLimits::RULES);
-        /// Commands that go on after their call: `bash` starts one with `background = true`.
+        /// Jobs: commands that continue after their call. `bash` starts a job with `background =
+        /// true`.
         pub jobs: JobSettings, Narrowing::Table(JobSettings::RULES);
     }
 }
 
 section! {
-    /// Commands in the background. Each has the `limits` of a command, too.
+    /// Jobs: commands in the background. The `limits` of commands also apply to jobs.
     pub struct JobSettings {
-        /// Jobs of one session that run at the same time. 0: there are none, and no tools for them.
+        /// Jobs of one session that run at the same time. 0: no jobs, and no tools for them.
         pub running: Bounded<0, 64> = Bounded::clamped(8), Narrowing::Smaller;
         /// Seconds after which a job is stopped.
         pub max_secs: Bounded<1, 604_800> = Bounded::clamped(14_400), Narrowing::Smaller;
-        /// MiB that are kept of the output of one job. The oldest output makes room.
+        /// MiB of one job's output that are kept. The oldest output is removed first.
         pub output_mib: Bounded<1, 64> = Bounded::clamped(16), Narrowing::Smaller;
     }
 }
@@ -123,24 +122,24 @@ const CONFIRM: [&str; 12] = [
 pub enum NetworkGrant {
     /// Never.
     Deny,
-    /// If a person approves.
+    /// With approval.
     #[default]
     Ask,
-    /// If they ask for it.
+    /// Without approval.
     Allow,
 }
 
-/// How much of the kernel's sandbox is needed.
+/// The parts of the kernel's sandbox that are required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum SandboxMode {
-    /// All of it, or nothing starts.
+    /// All parts; otherwise no program starts.
     #[default]
     Strict,
-    /// What this machine offers, with a notice about missing parts.
+    /// The parts that this machine has, with a notice about missing ones.
     BestEffort,
-    /// None.
+    /// No sandbox.
     Off,
 }
 
@@ -155,10 +154,10 @@ impl From<SandboxMode> for confine::Sandbox {
 }
 
 section! {
-    /// What the processes of one command may use.
+    /// The limits for the processes of one command.
     #[derive(Copy, Eq)]
     pub struct ProcessLimits {
-        /// MiB of memory in use, for all processes together. A reservation isn't counted.
+        /// MiB of memory in use, for all processes together. Reserved memory isn't counted.
         pub memory_mib: Bounded<16, 1_048_576> = Bounded::clamped(4096), Narrowing::Smaller;
         /// Processes and threads at the same time.
         pub processes: Bounded<4, 65_536> = Bounded::clamped(512), Narrowing::Smaller;

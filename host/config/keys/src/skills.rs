@@ -11,16 +11,17 @@ use crate::narrowing::{Narrowing, section};
 section! {
     /// Skills: folders with a `SKILL.md`, whose instructions a model loads when a task needs them.
     pub struct Skills {
-        /// Whether skills are offered. `false`: neither yours nor those of projects.
+        /// Whether skills are offered. `false` disables your skills and those of projects.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// Folders whose folders are your skills. One that doesn't exist is no mistake. One that
-        /// belongs to another user, or that others may write to, doesn't count. Tools may read them
-        /// once there is a skill, and never write there. Those of a project (`.agents/skills`,
-        /// `.claude/skills` and `.toolhold/skills`) count after `toolhold trust`.
+        /// Folders that contain your skills, one folder for each skill. Missing folders are
+        /// ignored, and so are folders that another user owns or others can write to. Tools may
+        /// read these folders if they contain a skill, and never write to them. A project's skills
+        /// (in `.agents/skills`, `.claude/skills` and `.toolhold/skills`) are used after `toolhold
+        /// trust`.
         pub folders: Vec<String> = ["~/.agents/skills", "~/.claude/skills"].map(str::to_owned).to_vec(), Narrowing::Ignored;
         /// Variables for the commands of a session after a skill was loaded, in a table for each
-        /// skill: `[skills.env.NAME]`. They end with the task, with the session, or when another
-        /// skill is loaded. They are no place for secrets.
+        /// skill: `[skills.env.NAME]`. They apply until the task or the session ends, or another
+        /// skill is loaded. Don't put secrets here.
         #[schemars(extend("examples" = [{ "pdf": { "PDF_DPI": "300" } }]))]
         pub env: BTreeMap<String, BTreeMap<String, String>>, Narrowing::Each(&Narrowing::Each(&Narrowing::Ignored));
     }

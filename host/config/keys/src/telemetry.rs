@@ -10,8 +10,8 @@ use crate::{Bounded, ServerSecret};
 
 // Whoever chooses the endpoint learns which tools are called, when, and by which rules.
 section! {
-    /// Traces and metrics of calls, sent by OTLP over HTTP. Nothing is sent without an endpoint. No
-    /// text of arguments or answers is sent.
+    /// Traces and metrics of calls, sent by OTLP over HTTP. Without an endpoint, nothing is sent.
+    /// The text of arguments and answers is never sent.
     #[derive(Eq)]
     pub struct Telemetry {
         /// The address of the collector: https, or http on this machine. `/v1/traces` and
@@ -22,11 +22,11 @@ section! {
         pub traces: bool = true, Narrowing::OnlyFalse;
         /// Whether counts and durations of calls are sent.
         pub metrics: bool = true, Narrowing::OnlyFalse;
-        /// Seconds between two sendings.
+        /// Seconds between two transmissions.
         pub interval_secs: Bounded<1, 3600> = Bounded::clamped(10), Narrowing::Ignored;
-        /// Secrets in headers of requests to the collector, by names that you choose. `toolhold
-        /// audit export --endpoint` sends them too: to the same server, or to any if `endpoint` is
-        /// empty.
+        /// Secrets in headers of requests to the collector, by names of your choice. `toolhold
+        /// audit export --endpoint` also sends them: to the same server, or to any server if
+        /// `endpoint` is empty.
         pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
     }
 }

@@ -17,19 +17,19 @@ use crate::{
 section! {
     /// Settings of all tools.
     pub struct Tools {
-        /// Whether there are tools. `false` takes all of them out of the catalogue.
+        /// Whether tools exist. `false` removes all tools from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// Seconds that a call may take if it names no other time; never more than `max_call`.
+        /// Seconds for a call without a `timeout` argument; never more than `max_call`.
         pub call: Bounded<1, 86_400> = Bounded::clamped(30), Narrowing::Smaller;
         /// The largest number of seconds that a tool's `timeout` argument can ask for.
         pub max_call: Bounded<1, 86_400> = Bounded::clamped(600), Narrowing::Smaller;
         /// Calls that run at the same time; further calls wait for a slot. 0 means eight for each
         /// processor, at least 16.
         pub max_concurrent: Bounded<0, 1024> = Bounded::clamped(0), Narrowing::SmallerOrAutomatic;
-        /// Seconds after a call of a plugin in which a few warm instances are ready for its next
+        /// Seconds after a plugin's call during which a few instances are kept ready for its next
         /// call. 0 means that no instance is made in advance.
         pub keep_ready: Bounded<0, 86_400> = Bounded::clamped(30), Narrowing::Smaller;
-        /// What may happen without approval if no permission decides. `"supervised"` is an older
+        /// The calls that need no approval if no permission decides. `"supervised"` is an older
         /// name of `"ask"`.
         pub autonomy: Autonomy, Narrowing::Stricter(&["read-only", "ask|supervised", "sandboxed", "full"]);
         /// Acting calls that one session may make in any period of one hour; further calls fail
@@ -38,51 +38,49 @@ section! {
         /// Calls that one session may make, each counted once however often it is retried; further
         /// calls fail with `quota_blocked`. 0 means any number.
         pub max_tool_calls_per_session: Bounded<0, 1_000_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
-        /// What a tool may do, by its name or an alias: a list of rules, of which the first that
-        /// matches decides. A pattern is compared with what the tool acts on: a path (as in
-        /// `deny_read`, but without regard to case), a command, a URL; otherwise with the tool's
-        /// name and its arguments as JSON. `exact = true` is for rules that allow: the pattern is
-        /// then compared as it is, without wildcards, with regard to case, and doesn't cover what
-        /// lies below.
+        /// Rules for a tool, by its name or an alias. The first rule that matches decides. A
+        /// pattern is compared with the subject of the call: a path (as in `deny_read`, but
+        /// ignoring case), a command, a URL; otherwise with the tool's name and its arguments as
+        /// JSON. `exact = true` is for rules that allow: the pattern is then compared literally,
+        /// without wildcards, case-sensitive, and doesn't cover files below a directory.
         #[schemars(extend("examples" = [{ "write": [{ "pattern": "notes/**", "action": "allow" }] }]))]
         pub permissions: BTreeMap<String, Vec<PermissionRule>>, Narrowing::Each(&Narrowing::Denials("action"));
-        /// Rules over all tools.
+        /// Rules for all tools.
         pub policy: PolicyRules, Narrowing::Table(PolicyRules::RULES);
         /// More rules of `[tools.policy]`, appended when the configuration is loaded.
         #[schemars(extend("deprecated" = true))]
         pub authorization: Authorization, Narrowing::Table(Authorization::RULES);
         /// A model that judges calls before they run.
         pub adversarial_policy: AdversarialPolicy, Narrowing::Table(AdversarialPolicy::RULES);
-        /// What commands may do, whichever tool runs them, and what the processes of calls see and
-        /// use.
+        /// Rules for commands, from any tool, and the sandbox of their processes.
         pub shell: Shell, Narrowing::Table(Shell::RULES);
-        /// What the built-in web tools may reach, and how much of an answer they take.
+        /// The hosts that the built-in web tools may reach, and the limits of their requests.
         pub web: Web, Narrowing::Table(Web::RULES);
-        /// What the built-in memory keeps of what models save.
+        /// The built-in memory, in which models save entries.
         pub memory: Memory, Narrowing::Table(Memory::RULES);
         /// The tool that runs the compilers and linters of a project.
         pub diagnostics: Diagnostics, Narrowing::Table(Diagnostics::RULES);
-        /// Whom `search_code` asks beside its index.
+        /// Language servers for `search_code`.
         pub code: CodeSearch, Narrowing::Table(CodeSearch::RULES);
-        /// What one call may use.
+        /// The limits of one call.
         pub limits: Limits, Narrowing::Table(Limits::RULES);
-        /// What file tools may reach.
+        /// The directories and files that file tools may use.
         pub file: FileTools, Narrowing::Table(FileTools::RULES);
-        /// Which tools are blocked until other tools have succeeded.
+        /// Tools that are blocked until other tools have succeeded.
         pub dependencies: Dependencies, Narrowing::Table(Dependencies::RULES);
-        /// How failed calls are retried.
+        /// Retries of failed calls.
         pub retry: Retry, Narrowing::Table(Retry::RULES);
-        /// Answers that may serve again in their session.
+        /// The cache of answers in a session.
         pub result_cache: ResultCache, Narrowing::Table(ResultCache::RULES);
-        /// How secrets are removed from answers.
+        /// The removal of secrets from answers.
         pub redaction: Redaction, Narrowing::Table(Redaction::RULES);
-        /// What filters leave out of answers.
+        /// Filters that shorten answers.
         pub filters: Filters, Narrowing::Table(Filters::RULES);
         /// Answers that are too long for a model.
         pub overflow: Overflow, Narrowing::Table(Overflow::RULES);
-        /// What is saved of the changes in files.
+        /// Saved changes in files, for `toolhold undo`.
         pub undo: Undo, Narrowing::Table(Undo::RULES);
-        /// Tasks that run at a later time.
+        /// Scheduled tasks.
         pub scheduler: Scheduler, Narrowing::Table(Scheduler::RULES);
     }
 }
@@ -99,7 +97,7 @@ impl Tools {
     }
 }
 
-/// What may happen without approval. Calls that only read are allowed within their grants at every
+/// The calls that need no approval. Calls that only read are allowed within their grants at every
 /// level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -110,8 +108,8 @@ pub enum Autonomy {
     /// Acting calls need approval, unless a permission allows them. `"supervised"` is the same.
     #[serde(alias = "supervised")]
     Ask,
-    /// Commands of low and medium risk, and file tools that write, are allowed: they act only where
-    /// they were granted, without the network, and can be undone. All other acting calls need
+    /// Commands of low and medium risk, and file tools that write, are allowed: they act only in
+    /// granted directories, without the network, and can be undone. All other acting calls need
     /// approval, unless a permission allows them.
     #[default]
     Sandboxed,

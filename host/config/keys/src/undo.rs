@@ -8,13 +8,13 @@ use crate::narrowing::{Narrowing, section};
 
 // A project's file that could turn it off could have its changes kept from being undone.
 section! {
-    /// What calls change in files is saved first, for `toolhold undo`.
+    /// Files are saved before calls change them, for `toolhold undo`.
     #[derive(Copy, Eq)]
     pub struct Undo {
         /// Whether changes are saved.
         pub enabled: bool = true, Narrowing::OnlyTrue;
-        /// MiB that are saved of one call. A file that would exceed this is changed without being
-        /// saved, and the call can't be undone then.
+        /// MiB that are saved for one call. A file that would exceed this limit is changed without
+        /// being saved, and the call can't be undone.
         pub call_mib: Bounded<1, 65_536> = Bounded::clamped(64), Narrowing::Ignored;
         /// MiB that the saved changes of all calls may take together; the oldest are removed first.
         pub max_mib: Bounded<1, 1_048_576> = Bounded::clamped(512), Narrowing::Ignored;
