@@ -311,7 +311,7 @@ fn unreadable_configuration_gets_no_line_as_advice() {
         assert!(!fix.contains("line 1") && !fix.contains("schema"), "{finding}");
     };
     set_mode(&path, 0o666);
-    wrong("is writable by others");
+    wrong("others can write to the file");
     fs::remove_file(&path).expect("it is removed");
     symlink("nowhere", &path).expect("a link is made");
     wrong("it is a link that leads nowhere");

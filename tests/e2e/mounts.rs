@@ -241,7 +241,7 @@ fn organisation_files_hold_and_a_changed_ceiling_stops_every_start() {
     let script = format!("set +e; {script}");
     let Some(ended) = in_namespaces(&cli, &script) else { return };
     let (out, said) = (&ended.stdout, format!("{}{}", ended.stdout, ended.stderr));
-    assert!(out.contains("No ceiling bounds your configuration"), "{said}");
+    assert!(out.contains("There is no ceiling"), "{said}");
     assert!(!out.contains("unsigned-ran") && !out.contains("denied-ran"), "{said}");
     assert!(out.contains("signed-ran") && out.contains(", signed by key "), "{said}");
     assert!(out.contains("call = 7") && out.contains("/etc/toolhold/toolhold.toml:1"), "{said}");

@@ -56,7 +56,8 @@ fn text(leaves: &[Leaf]) -> Result<String, HostError> {
     match text.map_err(|error| HostError::Config(error.to_string()))? {
         text if text.len() <= MAX_TEXT => Ok(text),
         text => Err(HostError::Config(format!(
-            "the configuration is {} bytes with its defaults; the limit for making tasks is {MAX_TEXT}",
+            "the configuration is {} bytes with its defaults; the limit for creating tasks is \
+             {MAX_TEXT}",
             text.len()
         ))),
     }
@@ -117,7 +118,10 @@ pub(super) fn apply(
     let mut applied = Vec::new();
     for text in texts {
         let then: Value = serde_json::from_str(text).map_err(|error| {
-            vec![Problem::new(Source::Path(path.clone()), format!("what bounds the task: {error}"))]
+            vec![Problem::new(
+                Source::Path(path.clone()),
+                format!("the stored configuration of the task: {error}"),
+            )]
         })?;
         let mut own = Vec::new();
         collect(&then, &mut Vec::new(), &mut own);

@@ -90,7 +90,7 @@ impl Config {
             text += &neutral_line(&format!("{}, {signed}", path.display()));
             text += "\n";
             if taken.is_empty() {
-                text += "  It takes nothing away from your configuration.\n";
+                text += "  This ceiling limits no value of your configuration.\n";
             }
             for Taken { key, wanted, wanted_by, held, source } in taken {
                 let by = match wanted_by {
@@ -99,14 +99,15 @@ impl Config {
                 };
                 let held = neutral_line(&super::inline(held));
                 let wanted = neutral_line(&super::inline(wanted));
-                let line = format!("  {key}: {held}, instead of {wanted} {by} ({source})");
+                let line = format!("  {key}: limited to {held}, from {wanted} {by} ({source})");
                 text += &neutral_line(&line);
                 text += "\n";
             }
         }
         if text.is_empty() {
             text = format!(
-                "No ceiling bounds your configuration. One would be {SYSTEM_CEILING}, or the file that TOOLHOLD_CEILING names.\n"
+                "There is no ceiling. Its place is {SYSTEM_CEILING}, or the file that \
+                 TOOLHOLD_CEILING names.\n"
             );
         }
         text
@@ -205,7 +206,8 @@ fn misplaced_in(leaves: &[Leaf]) -> impl Iterator<Item = Problem> {
 fn misplaced(leaf: &Leaf) -> Problem {
     Problem::new(
         leaf.source(),
-        "`tools.authorization.rules`: a ceiling can't bound it; write its rules into [tools.policy]",
+        "`tools.authorization.rules`: a ceiling can't limit this key; write its rules into \
+         [tools.policy]",
     )
 }
 

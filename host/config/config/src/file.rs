@@ -59,10 +59,11 @@ enum FileError {
     Read(#[source] io::Error),
     #[error("belongs to user {owner}, who is neither you nor root; if you trust it, run: {fix}")]
     Owner { owner: u32, fix: String },
-    #[error("it is writable by others, so it isn't trusted; check it, then run: {0}")]
+    #[error("others can write to the file, so it isn't trusted; check the file, then run: {0}")]
     Writable(String),
     #[error(
-        "everybody can exchange it in its folder, so it isn't trusted; check it, then run: {0}"
+        "others can replace the file in its folder, so it isn't trusted; check the file, then run: \
+         {0}"
     )]
     Exchangeable(String),
 }
@@ -92,7 +93,7 @@ pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
         Err(error) => return Err(problem(path, unopened(path, &error))),
     };
     let status = regular(&file).map_err(|error| problem(path, error))?;
-    check_root(path, &status, "it")?;
+    check_root(path, &status, "the file")?;
     let folder = path.parent().unwrap_or(Path::new("/"));
     let folder_status = std::fs::metadata(folder).map_err(|error| {
         problem(path, format_args!("{} can't be examined: {error}", folder.display()))
@@ -104,12 +105,13 @@ pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
 fn check_root(path: &Path, status: &Metadata, what: &str) -> Result<(), Problem> {
     match (status.uid(), status.mode() & 0o022) {
         (0, 0) => Ok(()),
-        (0, _) => {
-            Err(problem(path, format_args!("{what} is writable by others, so it isn't trusted")))
-        }
+        (0, _) => Err(problem(
+            path,
+            format_args!("others can write to {what}, so the file isn't trusted"),
+        )),
         (user, _) => Err(problem(
             path,
-            format_args!("{what} belongs to user {user}, and only a file of root is trusted"),
+            format_args!("{what} belongs to user {user}; only files of root are trusted"),
         )),
     }
 }
@@ -157,7 +159,8 @@ pub(super) fn read_project(
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
             let leads_to_other = std::fs::metadata(path)
                 .is_ok_and(|status| Some((status.dev(), status.ino())) == other);
-            let message = "is a link, which is not followed in the working directory; put the file itself there, or remove it";
+            let message = "is a link; links aren't followed in the working directory. Put the file \
+                 itself there, or remove the link";
             return if leads_to_other { Ok(None) } else { Err(problem(path, message)) };
         }
         Err(error) => return Err(problem(path, FileError::Open(error))),

@@ -118,10 +118,11 @@ impl Config {
                     }
                 }
                 ProjectRulesTrust::Untrusted | ProjectRulesTrust::Changed => problems.push(format!(
-                    "{}: its rules don't count, since you haven't trusted {}; to look at them: toolhold trust",
+                    "{}: these rules aren't used, because you haven't trusted {}; to see and trust \
+                     them: toolhold trust",
                     rules.path.display(),
                     match rules.standing {
-                        ProjectRulesTrust::Changed => "its present text",
+                        ProjectRulesTrust::Changed => "the changed file",
                         _ => "them",
                     }
                 )),
@@ -185,7 +186,7 @@ fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<Str
     for mut rule in rules(&project.text) {
         if names.contains(name(&rule)) {
             problems.push(format!(
-                "{}: your own rule {:?} has the same name, and counts",
+                "{}: the rule {:?} isn't used, because your own rule has the same name",
                 project.path.display(),
                 name(&rule)
             ));

@@ -120,7 +120,7 @@ fn own_folder(
     let base = set_path(variable, xdg).filter(|base| base.is_absolute()).or(usual);
     base.map(|base| base.join(toolhold_contract::NAME)).ok_or_else(|| {
         HostError::Config(format!(
-            "there is no home directory, so Toolhold's own folders are unknown; set HOME or {own}"
+            "there is no home directory for Toolhold's folders; set HOME or {own}"
         ))
     })
 }

@@ -67,7 +67,7 @@ pub enum ConfigEditError {
     #[error("the rule can't be written as TOML")]
     Rule,
     /// A table has the form of a value.
-    #[error("its tables are written in a form that can't grow")]
+    #[error("its tables are written in a form that can't be extended")]
     Tables,
     /// A list is something else.
     #[error("the key isn't a list")]

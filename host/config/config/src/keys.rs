@@ -101,7 +101,7 @@ pub(super) fn advice(unknown: &[String]) -> String {
     for (written, meant) in MISTAKEN {
         if written == dotted(unknown) {
             let tables: Vec<String> = meant.iter().map(|table| format!("[{table}]")).collect();
-            return format!("its keys are in {}", tables.join(" and "));
+            return format!("the keys of this table are in {}", tables.join(" and "));
         }
         if written != dotted(table) {
             continue;
@@ -127,9 +127,9 @@ pub(super) fn advice(unknown: &[String]) -> String {
         return format!("`{last}` belongs in {}", tables.join(" or "));
     }
     if siblings.is_empty() {
-        "there are no keys there".to_owned()
+        "this table has no keys".to_owned()
     } else {
-        format!("the keys there are: {}", siblings.join(", "))
+        format!("the keys of this table are: {}", siblings.join(", "))
     }
 }
 
@@ -222,18 +222,18 @@ mod tests {
         check("tools.code.max_files", "`max_files` belongs in [index]");
         check("tools.code.enabled", "`enabled` belongs in [index]");
         check("tools.code.max_fles", "did you mean `max_files` in [index]?");
-        check("tools.search_code", "its keys are in [index] and [tools.code]");
-        check("tools.index", "its keys are in [index]");
+        check("tools.search_code", "the keys of this table are in [index] and [tools.code]");
+        check("tools.index", "the keys of this table are in [index]");
         check(
             "tools.memory_mib",
             "`memory_mib` belongs in [tools.shell.limits] or [tools.limits] or [plugins.NAME.limits]",
         );
         check(
             "tools.file.zzz",
-            "the keys there are: enabled, allowed_paths, deny_read, allow_read, deny_write",
+            "the keys of this table are: enabled, allowed_paths, deny_read, allow_read, deny_write",
         );
         check("tools.tools", "`tools` belongs in no table: put it above the first [table]");
-        check("a.b.zzz", "there are no keys there");
+        check("a.b.zzz", "this table has no keys");
     }
 
     #[test]

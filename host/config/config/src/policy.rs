@@ -338,7 +338,9 @@ impl Config {
                     problems.push(Problem::new(
                         source,
                         format!(
-                            "{} leads through the link {}, to {}. A tool could exchange the link, or a project brought it along. Write where it leads, if that is what you mean, or remove the entry",
+                            "{} leads through the link {} to {}. Links aren't granted, because a \
+                             tool can change them. Write the target of the link, or remove the \
+                             entry",
                             written.display(),
                             link.display(),
                             real.display()

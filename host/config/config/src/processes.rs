@@ -181,7 +181,7 @@ impl Config {
             ];
             return match keys.iter().find(|(_, is_empty)| !is_empty) {
                 Some((key, _)) => {
-                    let message = "it is for commands: set `command = true` as well".to_owned();
+                    let message = "this key is for commands: also set `command = true`".to_owned();
                     Err(self.plugin_problem(name, key, message))
                 }
                 None => Ok(None),
@@ -409,7 +409,8 @@ impl Config {
             for path in places.filter_map(|(place, _)| roots.find(place)) {
                 let Ok(Resolved { real, link: Some(link) }) = resolve(&path) else { continue };
                 let message = format!(
-                    "{} leads to {} through the link {}, which a tool could exchange: it isn't granted",
+                    "{} leads to {} through the link {}, which a tool can change, so the directory \
+                     isn't granted",
                     path.display(),
                     real.display(),
                     link.display()

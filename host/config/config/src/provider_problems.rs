@@ -72,10 +72,7 @@ impl Config {
         } else if let Err(why) = Target::with_url(url) {
             ("index.qdrant.url", format!("has a `url` that can't be used: {why}"))
         } else if url.contains(['?', '#']) {
-            (
-                "index.qdrant.url",
-                "has a `url` with a query or a fragment; leave them out".to_owned(),
-            )
+            ("index.qdrant.url", "has a `url` with a query or a fragment; remove them".to_owned())
         } else if !(1..=MAX_COLLECTION).contains(&collection.len())
             || !collection.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
         {
@@ -84,7 +81,7 @@ impl Config {
             );
             ("index.qdrant.collection", why)
         } else if secrets.len() > 1 {
-            ("index.qdrant.secrets", "has more than one secret; it takes one key".to_owned())
+            ("index.qdrant.secrets", "has more than one secret; keep only one".to_owned())
         } else {
             return None;
         };
@@ -119,10 +116,10 @@ fn problem(name: &str, provider: &ProviderSettings) -> Option<String> {
         return Some(format!("has a `base_url` that can't be used: {why}"));
     }
     if base_url.contains(['?', '#']) {
-        return Some("has a `base_url` with a query or a fragment; leave them out".to_owned());
+        return Some("has a `base_url` with a query or a fragment; remove them".to_owned());
     }
     if provider.secrets.len() > 1 {
-        return Some("has more than one secret; it takes one key".to_owned());
+        return Some("has more than one secret; keep only one".to_owned());
     }
     let mut used: BTreeSet<String> = BTreeSet::new();
     let placed = provider.secrets.values().map(|secret| {

@@ -8,11 +8,11 @@ pub(super) fn successor(path: &[String]) -> Option<String> {
     }
     let successor = match path[..] {
         ["agent", "text_tools"] => "write `lenient_models = [\"*\"]` for \"lenient\"",
-        ["plugins", _, "store_keys"] => "it follows from `store_mib`",
+        ["plugins", _, "store_keys"] => "the limit follows from `store_mib`",
         ["plugins", _, "index_documents"] | ["tools", "memory", "index_documents"] => {
-            "it follows from `index_mib`"
+            "the limit follows from `index_mib`"
         }
-        ["tools", "result_cache", "max_entries"] => "`max_mib` is the bound",
+        ["tools", "result_cache", "max_entries"] => "the limit is `max_mib`",
         _ => return None,
     };
     Some(successor.to_owned())
@@ -36,5 +36,5 @@ fn of_secret(table: &[&str], key: &str) -> Option<String> {
     };
     ["hosts", "methods", "paths", "query"]
         .contains(&key)
-        .then(|| format!("the secret goes to {server} alone; leave the key out"))
+        .then(|| format!("the secret is sent only to {server}; remove the key"))
 }

@@ -35,7 +35,7 @@ impl fmt::Display for Renamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: `{}` was renamed to `{}`; the old name still counts",
+            "{}: `{}` was renamed to `{}`; the old name still works",
             neutral_line(&self.source.to_string()),
             self.old,
             self.new

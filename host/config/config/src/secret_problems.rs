@@ -63,8 +63,8 @@ impl Config {
             let key = format!("telemetry.secrets.{}", dotted(std::slice::from_ref(name)));
             if !used.insert(header.clone()) {
                 let message = format!(
-                    "[{key}] and another secret would be in the header `{header}` of one request; \
-                     name another `header`"
+                    "[{key}] and another secret use the header `{header}` in one request; name \
+                     another `header`"
                 );
                 problems.push(Problem::new(self.source_below(&key), message));
             }
@@ -75,12 +75,12 @@ impl Config {
             let mut messages = Vec::new();
             if secret.hosts.is_empty() {
                 messages.push(format!(
-                    "[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"
+                    "[{key}] names no host for the secret; write `hosts = [\"api.example.com\"]`"
                 ));
             }
             if secret.query.is_some() && (secret.header.is_some() || secret.prefix.is_some()) {
                 messages.push(format!(
-                    "[{key}] puts the secret into a header and into the query; leave one"
+                    "[{key}] puts the secret into a header and into the query; remove one of them"
                 ));
             }
             let same_table = seen.iter().filter(|(known, ..)| *known == table);
@@ -91,8 +91,9 @@ impl Config {
                 same_table.clone().find(|(_, _, other)| secret.conflicts_with(other))
             {
                 messages.push(format!(
-                    "[{key}] and [{table}.secrets.{other}] could go to the same place of one request; \
-                     make their `hosts`, `methods` or `paths` differ, or put one elsewhere"
+                    "[{key}] and [{table}.secrets.{other}] could go to the same place of one \
+                     request; make their `hosts`, `methods` or `paths` differ, or put one into \
+                     another header or query parameter"
                 ));
             }
             for message in messages {
@@ -123,19 +124,20 @@ impl Config {
             [] => problems.push(Problem::new(
                 self.source_below(&key),
                 format!(
-                    "[{key}] doesn't say where the secret comes from; write one of `env`, `file` and `command`"
+                    "[{key}] names no source of the secret; write one of `env`, `file` and \
+                     `command`"
                 ),
             )),
             _ => problems.push(Problem::new(
                 self.source_below(&key),
-                format!("[{key}] has more than one source: {}; leave one", sources.join(", ")),
+                format!("[{key}] has more than one source: {}; keep only one", sources.join(", ")),
             )),
         }
         if let Some(name) = &secret.env
             && redaction::text(name.as_str(), Keys::Settings) != name.as_str()
         {
             let message = format!(
-                "[{key}] `env` takes the name of a variable, and this value looks like a secret itself"
+                "[{key}] `env` takes the name of a variable; this value looks like a secret"
             );
             problems.push(Problem::new(self.source_below(&format!("{key}.env")), message));
         }

@@ -33,7 +33,7 @@ impl Config {
 /// Finds an error in the keys of one server.
 fn problem(server: &McpServer) -> Option<String> {
     let has_url = match (!server.command.is_empty(), !server.url.is_empty()) {
-        (true, true) => return Some("has both `command` and `url`; leave one".to_owned()),
+        (true, true) => return Some("has both `command` and `url`; remove one of them".to_owned()),
         // The other keys can stand in a file of their own. The approval says what is missing.
         (false, false) => return None,
         (_, has_url) => has_url,
@@ -74,15 +74,15 @@ fn url_problem(server: &McpServer) -> Option<String> {
 fn oauth_problem(oauth: &McpOauth) -> Option<String> {
     let name = neutral_line(oauth.secrets.keys().next()?);
     if oauth.secrets.len() > 1 {
-        Some("has more than one secret in `oauth.secrets`; leave one".to_owned())
+        Some("has more than one secret in `oauth.secrets`; keep only one".to_owned())
     } else if oauth.client_id.is_empty() {
         Some(format!(
             "has the secret `{name}` in `oauth.secrets`, but no `oauth.client_id` that it belongs to"
         ))
     } else if oauth.secrets.values().any(|it| it.header.is_some() || it.prefix.is_some()) {
         Some(format!(
-            "puts the secret `{name}` into a header, but one of `oauth.secrets` goes where the \
-             authorization server wants it; remove `header` and `prefix`"
+            "puts the secret `{name}` into a header, but the authorization server decides where a \
+             secret of `oauth.secrets` goes; remove `header` and `prefix`"
         ))
     } else {
         None

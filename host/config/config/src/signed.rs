@@ -46,7 +46,8 @@ pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Proble
 
 fn unsigned(path: &Path, why: &str) -> Problem {
     let message = format!(
-        "{why}. {} exists, so the ceiling has to be signed by a key in it: sign it with `toolhold config ceiling sign`, and put {} beside it",
+        "{why}. {} exists, so the ceiling must be signed by a key in that file. Sign the ceiling \
+         with `toolhold config ceiling sign`, and put {} next to it",
         ceiling_keys_path(path).display(),
         signature_path(path).display()
     );
@@ -58,9 +59,9 @@ fn unsigned(path: &Path, why: &str) -> Problem {
 enum KeysError {
     #[error("{0}")]
     Key(<PublicKey as FromStr>::Err),
-    #[error("it has no key; put the public key into it, or remove the file")]
+    #[error("the file has no key; put the public key into the file, or remove it")]
     Empty,
-    #[error("it has {0} keys; the limit is {MAX_KEYS}")]
+    #[error("the file has {0} keys; the limit is {MAX_KEYS}")]
     Count(usize),
 }
 

@@ -37,7 +37,7 @@ impl Source {
             Self::Path(path) => format!("[{table}] in {}", path.display()),
             Self::Variable(name) => format!("{name} in the environment"),
             Self::Flag(text) => format!("{text} on the command line"),
-            Self::TaskBounds => format!("[{table}] as it was when the task was made"),
+            Self::TaskBounds => format!("[{table}] at the creation of the task"),
         }
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Source {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Variable(name) => f.write_str(name),
             Self::Flag(text) => f.write_str(text),
-            Self::TaskBounds => f.write_str("the time when the task was made"),
+            Self::TaskBounds => f.write_str("the task's configuration, from its creation"),
         }
     }
 }

@@ -90,6 +90,7 @@ fn is_lasting(setting: &str) -> bool {
 
 fn invalid(problems: Problems) -> HostError {
     HostError::Config(format!(
-        "a task runs without the flags of this command, and without them the configuration isn't valid: {problems}"
+        "a task runs without the flags of this command; without the flags, the configuration isn't \
+         valid: {problems}"
     ))
 }

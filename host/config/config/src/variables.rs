@@ -59,7 +59,7 @@ pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>
 pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
     let source = Source::Flag(format!("--set {setting}"));
     let Some((key, text)) = setting.split_once('=') else {
-        return Err(vec![Problem::new(source, "takes a key and a value: `--set tools.call=60`")]);
+        return Err(vec![Problem::new(source, "needs a key and a value: `--set tools.call=60`")]);
     };
     let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
     if path.len() > MAX_DEPTH {

@@ -36,7 +36,8 @@ use Form::{Autonomy, Denied, Directories, Domains, Hours, Kibibytes, OnDenial, P
 use Instead::{Key, Nothing};
 
 const NO_MODEL: Instead = Nothing(
-    "set it in the program that runs the model; Toolhold's own agent has [agent] and [providers]",
+    "set this in the program that runs the model; the settings of Toolhold's own agent are in \
+     [agent] and [providers]",
 );
 
 const REVIEW: Instead = Nothing(
@@ -50,10 +51,11 @@ const SELECTION: Instead = Nothing(
 const WEB_SWITCH: Instead =
     Nothing("all web tools have one switch: write `enabled = false` in [tools.web]");
 
-const NO_BROWSER: Instead = Nothing("no built-in tool does this; a plugin can");
+const NO_BROWSER: Instead = Nothing("no built-in tool can do this; a plugin can");
 
 const NO_COSTS: Instead = Nothing(
-    "Toolhold bounds the cost of one task of its own agent: write `max_cost = 1.0` in [agent]; to bound calls, write `max_actions_per_hour = 20` in [tools]",
+    "Toolhold limits the cost of one task of its own agent: write `max_cost = 1.0` in [agent]; to \
+     limit calls, write `max_actions_per_hour = 20` in [tools]",
 );
 
 /// The keys. `*` stands for the rest of the path, or for an element.
@@ -61,7 +63,10 @@ const KEYS: &[(&str, Instead)] = &[
     ("agent.max_tool_iterations", Key("agent.max_turns", "max_turns = 100", Same)),
     (
         "agent.context_budget_tokens",
-        Nothing("each model has its own: write `context_tokens` in its table of [providers]"),
+        Nothing(
+            "each model has its own value: write `context_tokens` in the model's table of \
+             [providers]",
+        ),
     ),
     ("agent.tool_filter.*", SELECTION),
     ("agent.*", NO_MODEL),
@@ -103,7 +108,8 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "tools.overflow.max_overflow_bytes",
         Nothing(
-            "of one answer, at most 10 MiB are stored; to bound all of them, write `max_mib = 256` in [tools.overflow]",
+            "at most 10 MiB of one answer are stored; to limit all answers together, write \
+             `max_mib = 256` in [tools.overflow]",
         ),
     ),
     ("tools.scrape.timeout", Key("tools.web.timeout", "timeout = 15", Same)),
@@ -123,17 +129,19 @@ const KEYS: &[(&str, Instead)] = &[
     (
         "tools.audit.destination",
         Nothing(
-            "the record is `audit/audit.jsonl` in Toolhold's data folder; to move that folder, set the variable TOOLHOLD_DATA_DIR",
+            "the audit log is `audit/audit.jsonl` in Toolhold's data folder; to move that folder, \
+             set the variable TOOLHOLD_DATA_DIR",
         ),
     ),
     (
         "tools.policy.enabled",
-        Nothing("the rules of [tools.policy] always count; remove those that shouldn't"),
+        Nothing("the rules of [tools.policy] always apply; remove the rules that you don't need"),
     ),
     (
         "tools.policy.default_effect",
         Nothing(
-            "one rule with `effect = \"allow\"` in [[tools.policy.rules]] makes the rules a list of what may run; to ask otherwise, write `autonomy = \"ask\"` in [tools]",
+            "with a rule `effect = \"allow\"` in [[tools.policy.rules]], all other calls are \
+             denied; to be asked instead, write `autonomy = \"ask\"` in [tools]",
         ),
     ),
     (
@@ -267,7 +275,7 @@ pub fn advice(path: &[String]) -> Option<String> {
     Some(match instead(path)? {
         Key(key, line, _) => {
             let (table, _) = key.rsplit_once('.')?;
-            format!("Toolhold has it elsewhere: write `{line}` in [{table}]")
+            format!("Toolhold has another key for this: write `{line}` in [{table}]")
         }
         Nothing(why) => why.to_owned(),
     })

@@ -154,7 +154,7 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError
         let mut reasons = Vec::new();
         if inactive && (known.dotted)(&old) == "tools.policy.rules" {
             take(root, &old);
-            let why = "`tools.policy.enabled` was `false`, so the rules didn't count";
+            let why = "`tools.policy.enabled` was `false`, so the rules were not in use";
             reasons.push(why.to_owned());
         } else {
             place_key(root, &old, known, &mut moved, &mut reasons);
@@ -278,7 +278,7 @@ fn shift(
                 }
             }
         }
-        Some(None) => return reasons.push(format!("`{new}` is also set, and that value stays")),
+        Some(None) => return reasons.push(format!("`{new}` is also set, and its value stays")),
     }
     moved.push((old.join("."), new.to_owned()));
 }
@@ -326,7 +326,7 @@ enum ConvertError {
     Number,
     #[error("it isn't a list")]
     List,
-    #[error("it isn't a list of texts")]
+    #[error("it isn't a list of strings")]
     Texts,
     #[error("the levels are \"read-only\", \"ask\", \"sandboxed\" and \"full\"")]
     Autonomy,
@@ -353,7 +353,9 @@ fn convert(
         Form::OnDenial => match value.as_bool() {
             Some(true) => "deny".into(),
             Some(false) => {
-                reasons.push("a denied call isn't only logged: it asks".to_owned());
+                reasons.push(
+                    "Toolhold can't only log a denied call: the call needs approval".to_owned(),
+                );
                 "ask".into()
             }
             None => return Err(ConvertError::Bool),
@@ -366,7 +368,7 @@ fn convert(
         Form::Programs => {
             let programs = texts(value)?;
             if programs.contains(&"*") {
-                reasons.push("\"*\" means any program, which holds without the key too".to_owned());
+                reasons.push("\"*\" means any program, which is also the default".to_owned());
                 return Ok(None);
             }
             programs.into_iter().collect::<Array>().into()
@@ -400,7 +402,8 @@ fn convert(
             });
             if !system.is_empty() {
                 reasons.push(format!(
-                    "no tool reaches these unless they are granted, and commands read some of them: {}",
+                    "these paths are closed unless you grant them, except that commands can read \
+                     some of them: {}",
                     system.join(", ")
                 ));
             }

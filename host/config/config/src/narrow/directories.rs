@@ -221,7 +221,7 @@ fn intersection<'g>(
             Some(_) if kept.iter().any(|(known, _)| known.real == granted.real) => {}
             Some(held) => {
                 if held < asked {
-                    refused.push(format!("{granted} is granted for reading only"));
+                    refused.push(format!("{granted} is granted only for reading"));
                 }
                 kept.push((granted, held.min(asked)));
             }

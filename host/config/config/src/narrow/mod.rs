@@ -89,7 +89,7 @@ pub(super) fn narrow(
         Narrower::Ceiling => problems.extend(unknown.iter().map(|leaf| {
             Problem::new(
                 leaf.source(),
-                format!("`{}`: a ceiling can't bound it; remove it", dotted(&leaf.path)),
+                format!("`{}`: a ceiling can't limit this key; remove the key", dotted(&leaf.path)),
             )
         })),
     }
@@ -245,9 +245,11 @@ impl Comparison<'_> {
                 return self.apply(*rule);
             }
             Narrowing::InCeiling(Narrowing::Smaller) => {
-                Outcome::ignored("it would remove what other directories have")
+                Outcome::ignored("a smaller value would remove data of other directories")
             }
-            Narrowing::InCeiling(_) => Outcome::ignored("only your own configuration can set it"),
+            Narrowing::InCeiling(_) => {
+                Outcome::ignored("only your own configuration can set this key")
+            }
             Narrowing::SmallerOrAutomatic => return self.smaller(concurrency(0) as f64),
             Narrowing::SmallerOrUnbounded => return self.smaller(f64::INFINITY),
             Narrowing::OnlyFalse => self.only(false),
@@ -256,7 +258,7 @@ impl Comparison<'_> {
                 _ if self.proposed() == *self.current => Outcome::default(),
                 Some("") => Outcome::counts(self.leaf.clone()),
                 _ if self.narrower == Narrower::Project => {
-                    Outcome::ignored("only your own configuration can set it")
+                    Outcome::ignored("only your own configuration can set this key")
                 }
                 // The ceiling doesn't allow any other value.
                 _ => Outcome::counts(Leaf { value: String::new().into(), ..self.leaf.clone() }),
@@ -280,8 +282,8 @@ impl Comparison<'_> {
             }
             Narrowing::Ignored | Narrowing::Free => {
                 return self.uncomparable(
-                    "only your own configuration can set it",
-                    "a ceiling can't bound it; remove it",
+                    "only your own configuration can set this key",
+                    "a ceiling can't limit this key; remove the key",
                 );
             }
         })
@@ -328,8 +330,8 @@ impl Comparison<'_> {
         let current = self.current.as_f64().and_then(|number| effective_number(number, zero));
         let (Some(proposed), Some(current)) = (proposed, current) else {
             return self.uncomparable(
-                "it can't be compared",
-                "it can't be compared with the current value; remove it",
+                "the value can't be compared with the current value",
+                "the value can't be compared with the current value; remove the key",
             );
         };
         Ok(match proposed.total_cmp(&current) {
@@ -347,7 +349,10 @@ impl Comparison<'_> {
         match self.leaf.value.as_bool() {
             _ if self.proposed() == *self.current => Outcome::default(),
             Some(proposed) if proposed == strict => Outcome::counts(self.leaf.clone()),
-            _ => Outcome::ignored(format!("only your own configuration can set it to {}", !strict)),
+            _ => Outcome::ignored(format!(
+                "only your own configuration can set this key to {}",
+                !strict
+            )),
         }
     }
 
@@ -360,12 +365,12 @@ impl Comparison<'_> {
                 Outcome::counts(self.leaf.clone())
             }
             (Some(_), Some(_)) => {
-                Outcome::ignored(format!("it is less strict than {}", self.current))
+                Outcome::ignored(format!("the value is less strict than {}", self.current))
             }
             _ => {
                 return self.uncomparable(
-                    "it can't be compared",
-                    "it can't be compared with the current value; remove it",
+                    "the value can't be compared with the current value",
+                    "the value can't be compared with the current value; remove the key",
                 );
             }
         })
@@ -473,7 +478,7 @@ impl Comparison<'_> {
             current.is_empty() || current.iter().any(|(known, _)| known.as_str() == item.as_str())
         });
         if written.is_empty() {
-            let reason = "an empty list would allow everything";
+            let reason = "an empty list would allow everything, so it isn't used";
             return Ok(if current.is_empty() {
                 Outcome::default()
             } else {
@@ -484,7 +489,7 @@ impl Comparison<'_> {
             let list_source =
                 current.first().map_or_else(String::new, |(_, source)| source.to_string());
             let message = format!(
-                "`{}` has no glob that is also in the list of {list_source}, so nothing would be left",
+                "`{}` has no glob of the list of {list_source}, so no file could be read",
                 dotted(&self.leaf.path)
             );
             return Err(vec![Problem::new(self.leaf.source(), message)]);

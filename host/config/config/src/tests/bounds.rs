@@ -148,7 +148,7 @@ fn what_bounds_a_task_says_so_itself() {
     for key in ["tools.file.allowed_paths", "tools.web.https_only", "plugins.new.enabled"] {
         let origin = loaded.origin(key);
         assert_eq!(origin.kind, OriginKind::TaskBounds, "{key}");
-        assert!(origin.text.contains("as it was when the task was made"), "{}", origin.text);
+        assert!(origin.text.contains("at the creation of the task"), "{}", origin.text);
         let remedy = origin.remedy(|| panic!("{key}: no line of the user's file would help"));
         assert!(remedy.contains("make the task anew"), "{remedy}");
     }

@@ -181,11 +181,11 @@ fn every_key_is_bounded_or_refused_in_a_ceiling() {
         let Some((wide, text, expected)) = bound(key) else {
             let problems = scene
                 .load_under(attempt(&key.path.join(".")).expect("it widens"), USER, &[])
-                .expect_err("a ceiling can't bound it")
+                .expect_err("a ceiling can't limit this key")
                 .to_string();
             assert!(
                 problems.contains("ceiling.toml:1: ")
-                    && problems.contains("a ceiling can't bound it"),
+                    && problems.contains("a ceiling can't limit this key"),
                 "{problems}"
             );
             continue;
@@ -262,7 +262,7 @@ fn ceiling_has_no_settings_of_plugins() {
     let user = "plugins.known.config.server = \"a\"";
     let ceiling = "plugins.known.config.server = \"b\"";
     let problems = scene.load_under(ceiling, user, &[]).expect_err("it can't bound it").to_string();
-    assert!(problems.contains("a ceiling can't bound it"), "{problems}");
+    assert!(problems.contains("a ceiling can't limit this key"), "{problems}");
     let loaded = scene.load_under("tools.call = 5", user, &[]).expect("it is valid");
     let config = loaded.plugin_config("known").expect("it is valid");
     assert_eq!(Value::Object(config), json!({ "server": "a" }));
@@ -285,7 +285,7 @@ fn ceiling_never_allows_more() {
             }
             Ok(loaded) => assert_eq!(scene.normalized(&loaded), alone, "{attempt}"),
             Err(problems) => assert!(
-                problems.to_string().contains("a ceiling can't bound it"),
+                problems.to_string().contains("a ceiling can't limit this key"),
                 "{attempt}: {problems}"
             ),
         }
@@ -377,7 +377,7 @@ fn lists_with_nothing_in_common_leave_nothing() {
             &[],
         )
         .expect_err("no glob is left");
-    assert!(problems.to_string().contains("nothing would be left"), "{problems}");
+    assert!(problems.to_string().contains("no file could be read"), "{problems}");
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn two_ceilings_both_bound() {
         // Only a file that belongs to root is trusted as the organisation's ceiling.
         Err(problems) => assert!(
             !rustix::process::geteuid().is_root()
-                && problems.to_string().contains("only a file of root"),
+                && problems.to_string().contains("only files of root"),
             "{problems}"
         ),
     }
@@ -450,7 +450,7 @@ fn untrusted_or_invalid_ceiling_ends_the_start() {
     };
     if rustix::process::geteuid().is_root() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("its mode is set");
-        of_organisation("is writable by others");
+        of_organisation("others can write to the file");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("its mode is set");
         let folder = path.parent().expect("a folder");
         fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("its mode is set");
@@ -458,7 +458,7 @@ fn untrusted_or_invalid_ceiling_ends_the_start() {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("its mode is set");
         std::os::unix::fs::chown(&path, Some(65534), None).expect("its owner is set");
     }
-    of_organisation("only a file of root is trusted");
+    of_organisation("only files of root are trusted");
     fs::remove_file(&path).expect("it is removed");
     std::os::unix::fs::symlink("nowhere.toml", &path).expect("a link is made");
     of_organisation("can't be opened");

@@ -68,9 +68,9 @@ fn ceiling_with_keys_beside_it_counts_only_with_a_signature() {
         loaded.expect("it is signed by the second key");
     }
     fs::write(&keys, "").expect("it is written");
-    refused("it has no key");
+    refused("the file has no key");
     fs::set_permissions(&keys, fs::Permissions::from_mode(0o666)).expect("its mode is set");
-    refused("it is writable by others");
+    refused("others can write to the file");
     // No variable or flag names a key, or does without.
     for path in ["ceiling.pub", "ceiling"] {
         let setting = format!("{path}=x");
@@ -100,7 +100,7 @@ fn ceiling_is_checked_before_it_is_signed() {
     let path = scene.company().join("ceiling.toml");
     for (text, why) in [
         ("tools.max_cal = 5\n", "did you mean `max_call`?"),
-        ("tools.authorization.rules = []\n", "a ceiling can't bound it"),
+        ("tools.authorization.rules = []\n", "a ceiling can't limit this key"),
         ("plugins.\"*\".limits.memory_mib = 5\n", "can have only allowed_paths"),
         ("plugins.\"*\".secrets.x.env = \"A\"\n", "can have only allowed_paths"),
         ("plugins.\"*\".store_mib = -1\n", "store_mib"),
@@ -158,7 +158,7 @@ fn company_defaults_hold_where_the_user_says_nothing() {
     fs::write(&path, "").expect("it is written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).expect("its mode is set");
     let Some(Err(problems)) = scene.load_in_company() else { panic!("others can write it") };
-    assert!(problems.to_string().contains("writable by others"), "{problems}");
+    assert!(problems.to_string().contains("others can write to the file"), "{problems}");
 }
 
 #[test]

@@ -310,7 +310,7 @@ fn rules_that_did_not_count_are_left_out() {
         "[tools.policy]\nenabled = false\n[[tools.policy.rules]]\neffect = \"allow\"\ntool = \"x\"\n",
     );
     assert_eq!(migration.after, "");
-    assert_left_out(&migration, "tools.policy.rules", "didn't count");
+    assert_left_out(&migration, "tools.policy.rules", "were not in use");
 }
 
 #[test]
@@ -339,14 +339,14 @@ fn foreign_key_is_told_with_the_line_to_write() {
     let scene = Scene::new();
     scene.assert_refused(
         "[tools.shell]\ntimeout = 30\n",
-        &[
-            "toolhold.toml:2: unknown key `tools.shell.timeout`; Toolhold has it elsewhere: write `call = 30` in [tools]",
-        ],
+        &["toolhold.toml:2: unknown key `tools.shell.timeout`; Toolhold has another key for \
+             this: write `call = 30` in [tools]"],
     );
     scene.assert_refused(
         "[autonomy]\nlevel = \"full\"\nworkspace_only = true\n",
         &[
-            "toolhold.toml:2: unknown key `autonomy.level`; Toolhold has it elsewhere: write `autonomy = \"ask\"` in [tools]",
+            "toolhold.toml:2: unknown key `autonomy.level`; Toolhold has another key for this: \
+             write `autonomy = \"ask\"` in [tools]",
             "toolhold.toml:3: unknown key `autonomy.workspace_only`; tools reach only the directories",
         ],
     );

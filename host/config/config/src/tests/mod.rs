@@ -386,7 +386,8 @@ fn invalid_variables_and_settings_name_the_intended_key() {
     problem(
         &[("TOOLHOLD_TOOLS_SHELL_TIMEOUT", "5")],
         &[],
-        "TOOLHOLD_TOOLS_SHELL_TIMEOUT: unknown variable; Toolhold has it elsewhere: write `call = 30` in [tools]",
+        "TOOLHOLD_TOOLS_SHELL_TIMEOUT: unknown variable; Toolhold has another key for this: write \
+         `call = 30` in [tools]",
     );
     problem(
         &[("TOOLHOLD_TOOLS_CALL", "soon")],
@@ -409,7 +410,7 @@ fn invalid_variables_and_settings_name_the_intended_key() {
     problem(
         &[],
         &["tools.call"],
-        "--set tools.call: takes a key and a value: `--set tools.call=60`",
+        "--set tools.call: needs a key and a value: `--set tools.call=60`",
     );
 }
 

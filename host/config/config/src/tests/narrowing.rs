@@ -178,7 +178,7 @@ fn allow_read_only_becomes_narrower() {
         "tools.file.allow_read = []",
         key,
         json!(["a", "b"]),
-        &["an empty list would allow everything"],
+        &["an empty list would allow everything, so it isn't used"],
     );
 }
 
@@ -278,14 +278,14 @@ fn directory_inside_another_keeps_the_lesser_access() {
         "tools.file.allowed_paths = [\".\"]",
         key,
         held,
-        &["\"vendor\" is granted for reading only"],
+        &["\"vendor\" is granted only for reading"],
     );
     check(
         user,
         "tools.file.allowed_paths = [\"vendor\"]",
         key,
         json!([read("@/work/vendor")]),
-        &["\"vendor\" is granted for reading only"],
+        &["\"vendor\" is granted only for reading"],
     );
     check(
         user,
@@ -306,7 +306,7 @@ fn directory_inside_another_keeps_the_lesser_access() {
         wide,
         key,
         json!([read("."), "src"]),
-        &["\"~\" isn't in a granted directory", "\".\" is granted for reading only"],
+        &["\"~\" isn't in a granted directory", "\".\" is granted only for reading"],
     );
 }
 
@@ -471,7 +471,7 @@ fn new_plugin_is_one_notice_in_every_spelling() {
 #[test]
 fn settings_of_plugins_are_the_operators_own() {
     let user = "[plugins.x.config]\nserver = \"a\"\n[plugins.x.config.deep.er]\nrows = 1\n";
-    let own = "only your own configuration can set it";
+    let own = "only your own configuration can set this key";
     let deep = "plugins.x.config.deep.er.rows";
     check(user, "plugins.x.config.server = \"b\"", "plugins.x.config.server", json!("a"), &[own]);
     check(user, "plugins.x.config.new = 1", "plugins.x.config.new", Value::Null, &[own]);

@@ -13,11 +13,13 @@ fn old_name_counts_as_the_new_one_with_a_notice() {
     let path = scene.folders.config_file();
     let expected = [
         format!(
-            "{}:2: `agent.max_tool_retries` was renamed to `tools.retry.max_attempts`; the old name still counts",
+            "{}:2: `agent.max_tool_retries` was renamed to `tools.retry.max_attempts`; the old \
+             name still works",
             path.display()
         ),
         format!(
-            "{}:3: `agent.max_retry_duration_secs` was renamed to `tools.retry.budget_secs`; the old name still counts",
+            "{}:3: `agent.max_retry_duration_secs` was renamed to `tools.retry.budget_secs`; the \
+             old name still works",
             path.display()
         ),
     ];
@@ -121,10 +123,10 @@ fn removed_keys_name_what_is_written_instead() {
     let secret_tool = "command = [\"secret-tool\", \"lookup\", \"service\", \"SERVICE\", \"account\", \"ACCOUNT\"]";
     for (key, successor) in [
         ("agent.text_tools = 'lenient'", "write `lenient_models = [\"*\"]` for \"lenient\""),
-        ("plugins.a.store_keys = 5", "it follows from `store_mib`"),
-        ("plugins.a.index_documents = 5", "it follows from `index_mib`"),
-        ("tools.memory.index_documents = 5", "it follows from `index_mib`"),
-        ("tools.result_cache.max_entries = 5", "`max_mib` is the bound"),
+        ("plugins.a.store_keys = 5", "the limit follows from `store_mib`"),
+        ("plugins.a.index_documents = 5", "the limit follows from `index_mib`"),
+        ("tools.memory.index_documents = 5", "the limit follows from `index_mib`"),
+        ("tools.result_cache.max_entries = 5", "the limit is `max_mib`"),
         ("tools.web.secrets.a.keyring = { service = 'one', account = 'two' }", secret_tool),
         ("providers.a.secrets.b.keyring.service = 'one'", secret_tool),
         ("providers.a.secrets.b.hosts = ['a.example']", "to `base_url` of [providers.a] alone"),

@@ -231,13 +231,13 @@ fn secret_with_missing_or_duplicate_keys_is_refused() {
     };
     check(
         "hosts = ['a.example']",
-        "[@] doesn't say where the secret comes from; write one of `env`, `file` and `command`",
+        "[@] names no source of the secret; write one of `env`, `file` and `command`",
     );
     check(
         "env = 'A'\nfile = 'b'\nhosts = ['a.example']",
-        "[@] has more than one source: env, file; leave one",
+        "[@] has more than one source: env, file; keep only one",
     );
-    check("env = 'A'", "[@] doesn't say where the secret goes");
+    check("env = 'A'", "[@] names no host for the secret");
     for (host, expected) in [
         ("*", "would send the secret to every host"),
         ("*.com", "at least two parts of a name"),
@@ -248,7 +248,7 @@ fn secret_with_missing_or_duplicate_keys_is_refused() {
     }
     check(
         "env = 'A'\nhosts = ['a.example']\nquery = 'q'\nheader = 'X'",
-        "into a header and into the query; leave one",
+        "into a header and into the query; remove one of them",
     );
     check(
         "keyring.service = 's'\nkeyring.account = 'a'\nhosts = ['a.example']",
