@@ -274,8 +274,8 @@ fn schemas_stay_small_and_in_their_document() {
         for (schema, reason) in [
             ("", "not JSON"),
             ("{", "not JSON"),
-            ("true", "isn't the schema of an object"),
-            (r#"{"type":"string"}"#, "isn't the schema of an object"),
+            ("true", "must be the schema of an object"),
+            (r#"{"type":"string"}"#, "must be the schema of an object"),
             (nested.as_str(), "nested"),
             (deep.as_str(), "bytes"),
             (r#"{"type":"object","$ref":"https://example.com/schema"}"#, "another document"),

@@ -21,7 +21,7 @@ pub enum ComponentFileError {
     #[error("it isn't a file")]
     NotAFile,
     /// The file is larger than [`MAX_COMPONENT`].
-    #[error("it is larger than {} MiB, which is the limit", MAX_COMPONENT >> 20)]
+    #[error("it is too large; the limit is {} MiB", MAX_COMPONENT >> 20)]
     TooLarge,
 }
 
@@ -34,7 +34,7 @@ pub fn digest(wasm: &[u8]) -> String {
 ///
 /// # Errors
 ///
-/// It can't be opened.
+/// The file can't be opened.
 pub fn open(path: &Path) -> Result<File, ComponentFileError> {
     // NONBLOCK: opening a FIFO must not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -46,7 +46,7 @@ pub fn open(path: &Path) -> Result<File, ComponentFileError> {
 ///
 /// # Errors
 ///
-/// It can't be read, isn't a file, or is too large.
+/// The file can't be read, isn't a regular file, or is too large.
 pub fn read(file: File) -> Result<Vec<u8>, ComponentFileError> {
     if !file.metadata()?.is_file() {
         return Err(ComponentFileError::NotAFile);

@@ -72,20 +72,23 @@ pub fn refusal(
             format!("To grant {granted}, for example, {}", table.lines(line))
         } else {
             format!(
-                "Its manifest doesn't ask for `{name}`, so it can't be granted. The plugin's author has to add that."
+                "The plugin's manifest doesn't ask for `{name}`, so it can't be granted. The \
+                 plugin's author must add the request."
             )
         };
         return Some(format!("it imports `{import}`, which is not granted. {remedy}"));
     }
     let remedy = match name.split_once('/').map_or(name, |(package, _)| package) {
         "wasi:http" => {
-            "Plugins can make requests but can't serve them, so no line of the configuration grants it. Build the plugin without it."
+            "Plugins can send requests but can't serve them, so no key of the configuration grants \
+             this import. Build the plugin without it."
         }
         "toolhold:host" => {
-            "This version of Toolhold doesn't have that interface. A newer version may."
+            "This version of Toolhold doesn't have this interface. A newer version may have it."
         }
         _ => {
-            "Toolhold doesn't have that interface, so no line of the configuration grants it. Build the plugin without it."
+            "Toolhold doesn't have this interface, so no key of the configuration grants it. Build \
+             the plugin without it."
         }
     };
     Some(format!("it imports `{import}`, which is not granted. {remedy}"))

@@ -103,12 +103,12 @@ pub enum ManifestError {
     Component(#[from] ComponentError),
     /// There is no manifest.
     #[error(
-        "it has no manifest: a custom section `{SECTION}` with the plugin's name, version and the capabilities that it asks for. \
-         The SDK's `plugin!` macro writes it"
+        "it has no manifest: a custom section `{SECTION}` with the plugin's name, its version and \
+         the requested capabilities. The SDK's `plugin!` macro writes the manifest"
     )]
     Missing,
     /// There are several manifests at one level.
-    #[error("it has several sections `{SECTION}`; it has to have one")]
+    #[error("it has several sections `{SECTION}`; only one is allowed")]
     Several,
     /// Its bytes.
     #[error("its manifest is {0} bytes; the limit is {MAX_MANIFEST}")]
@@ -121,7 +121,8 @@ pub enum ManifestError {
     Format(u32),
     /// The name that isn't valid.
     #[error(
-        "its name `{0}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
+        "its name `{0}` isn't valid: use at most {MAX_NAME} characters of [a-z0-9-], the first a \
+         letter"
     )]
     Name(String),
     /// The schema of its settings isn't valid.
@@ -129,7 +130,8 @@ pub enum ManifestError {
     Config(#[from] SchemaError),
     /// The settings wouldn't be an object.
     #[error(
-        "the `config_schema` of its manifest isn't the schema of an object: it needs `\"type\": \"object\"`"
+        "the `config_schema` of its manifest must be the schema of an object, with `\"type\": \
+         \"object\"`"
     )]
     ConfigType,
     /// Its parts aren't valid.
@@ -141,18 +143,19 @@ pub enum ManifestError {
 #[derive(Debug, thiserror::Error)]
 pub enum PartListError {
     /// Their number.
-    #[error("its manifest names {0} parts; the limit is {MAX_PARTS}")]
+    #[error("its manifest names {0} modules in `parts`; the limit is {MAX_PARTS}")]
     TooMany(usize),
     /// A name that isn't valid.
     #[error(
-        "the name of its part `{0}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
+        "the name of its module `{0}` isn't valid: use at most {MAX_NAME} characters of [a-z0-9-], \
+         the first a letter"
     )]
     Name(String),
     /// The part whose digest isn't one.
-    #[error("the `sha256` of its part `{0}` has to be 64 hexadecimal digits in lower case")]
+    #[error("the `sha256` of its module `{0}` must be 64 hexadecimal digits in lower case")]
     Digest(String),
     /// A name that two parts have.
-    #[error("its manifest names the part `{0}` twice")]
+    #[error("its manifest names the module `{0}` twice")]
     Twice(String),
 }
 
@@ -169,7 +172,7 @@ pub enum ComponentError {
     #[error("it is damaged: {0}")]
     Damaged(#[from] BinaryReaderError),
     /// The component exports too many interfaces.
-    #[error("it exports more than {MAX_EXPORTS} interfaces, which is the limit")]
+    #[error("it exports too many interfaces; the limit is {MAX_EXPORTS}")]
     TooManyExports,
 }
 

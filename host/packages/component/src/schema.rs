@@ -43,17 +43,19 @@ pub enum SchemaError {
     #[error("is not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
     /// The schema has too many levels.
-    #[error("is nested deeper than {MAX_DEPTH} levels, which is the limit")]
+    #[error("is nested too deeply; the limit is {MAX_DEPTH} levels")]
     TooDeep,
     /// Its references lead to too much, or to nothing.
     #[error(
-        "unfolds to more than {MAX_UNFOLDED} values or {MAX_LEVELS} levels, or has more than {MAX_CHAIN} references in a row, which are the \
-         limits, or one to nothing; use fewer references between its definitions"
+        "has too many references between its definitions, or one to nothing; the limits are \
+         {MAX_UNFOLDED} values and {MAX_LEVELS} levels when expanded, and {MAX_CHAIN} references \
+         in a row"
     )]
     UnfoldsTooFar,
     /// The schema has several circular references for one place.
     #[error(
-        "refers back to itself more than once for the same place in the arguments; use one such reference for each place"
+        "has more than one recursive reference for the same place in the arguments; use one such \
+         reference for each place"
     )]
     CircularTwice,
     /// A reference leads out of it.
@@ -66,7 +68,7 @@ pub enum SchemaError {
     #[error("has a `{0}`; use `$ref`")]
     DynamicReference(String),
     /// A part of it has an `$id`.
-    #[error("has a nested `$id`, which gives references inside it another root")]
+    #[error("has a nested `$id`, which changes the meaning of the references in it; remove it")]
     NestedId,
     /// Its dialect isn't one of JSON Schema.
     #[error("has an unknown dialect in `$schema`")]
@@ -317,7 +319,7 @@ mod tests {
         check_refused(r##"{"$ref":"#anchor"}"##, "the form");
         check_refused(r##"{"$ref":"#/$defs/a%31"}"##, "the form");
         check_refused(r##"{"$dynamicRef":"#a"}"##, "use `$ref`");
-        check_refused(r#"{"$defs":{"a":{"$id":"x"}}}"#, "another root");
+        check_refused(r#"{"$defs":{"a":{"$id":"x"}}}"#, "a nested `$id`");
         assert!(
             parse(r#"{"$id":"https://example.com/mine","properties":{"$id":{"type":"string"}}}"#)
                 .is_ok()
@@ -342,8 +344,11 @@ mod tests {
         let back = r##"{"$ref":"#/$defs/t"}"##;
         assert!(parse(&tree(back)).is_ok());
         assert!(parse(&tree(&format!(r#"{{"anyOf":[{back},{{"type":"null"}}]}}"#))).is_ok());
-        check_refused(&tree(&format!(r#"{{"allOf":[{back},{back}]}}"#)), "more than once");
-        check_refused(&tree(&format!(r#"{{"not":{back},"items":{back}}}"#)), "more than once");
+        check_refused(&tree(&format!(r#"{{"allOf":[{back},{back}]}}"#)), "more than one recursive");
+        check_refused(
+            &tree(&format!(r#"{{"not":{back},"items":{back}}}"#)),
+            "more than one recursive",
+        );
     }
 
     #[test]

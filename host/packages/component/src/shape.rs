@@ -21,7 +21,7 @@ const MAX_INSTANCES: usize = 1000;
 #[derive(Debug, thiserror::Error)]
 pub enum ShapeError {
     /// The component has too many functions for its size.
-    #[error("it has more than {limit} functions, the limit for {size} bytes")]
+    #[error("it has too many functions; the limit for {size} bytes is {limit}")]
     Functions {
         /// The limit for its size.
         limit: usize,
@@ -29,12 +29,10 @@ pub enum ShapeError {
         size: usize,
     },
     /// The component has loops that are nested too deeply.
-    #[error("a function has more than {MAX_LOOPS} loops within each other, which is the limit")]
+    #[error("a function has too many nested loops; the limit is {MAX_LOOPS}")]
     Loops,
     /// The component has instances that are nested too deeply.
-    #[error(
-        "it may have more than {MAX_INSTANCES} instances within each other, which is the limit"
-    )]
+    #[error("it may have too many nested instances; the limit is {MAX_INSTANCES}")]
     Instances,
 }
 

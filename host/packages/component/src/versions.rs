@@ -18,7 +18,8 @@ pub fn version_refusal(interface: &str) -> Option<String> {
     if PACKAGES.contains(&package) && version != Some(CONTRACT_VERSION) {
         let version = version.map_or_else(|| "no version".to_owned(), str::to_owned);
         return Some(format!(
-            "it was built for {package} {version}; this Toolhold knows {CONTRACT_VERSION}: update Toolhold, or build it with an SDK for that version"
+            "it was built for {package} {version}; this Toolhold has {CONTRACT_VERSION}: update \
+             Toolhold, or build it with an SDK for {CONTRACT_VERSION}"
         ));
     }
     let is_wasi = package.starts_with("wasi:");

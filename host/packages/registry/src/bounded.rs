@@ -11,7 +11,7 @@ use toolhold_component::file::{self, ComponentFileError};
 pub(crate) enum BoundedFileError {
     #[error(transparent)]
     File(#[from] ComponentFileError),
-    #[error("it is larger than {0} bytes, the limit")]
+    #[error("it is too large; the limit is {0} bytes")]
     TooLarge(u64),
 }
 

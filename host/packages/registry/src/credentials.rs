@@ -76,7 +76,7 @@ impl Credentials {
             // The parser's own words could show a password.
             Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 let line = error.line();
-                file_error(path, format!("it isn't valid JSON of this form, at line {line}"))
+                file_error(path, format!("the JSON isn't valid, at line {line}"))
             })?,
         };
         Ok(Self { path: path.to_owned(), known })
@@ -104,14 +104,17 @@ impl Credentials {
             }
             if !entry.identitytoken.is_empty() {
                 return Login::Unreadable(format!(
-                    "its login in {file} is an identity token, which isn't supported: log in there with a user name and a password or an access token"
+                    "the login in {file} is an identity token, which isn't supported: log in with \
+                     a user name and a password or an access token"
                 ));
             }
         }
         let helper = self.known.cred_helpers.get(registry).or(self.known.creds_store.as_ref());
         match helper {
             Some(helper) => Login::Unreadable(format!(
-                "{file} leaves its login to the helper program `{}`, which isn't started: write an entry with `auth` below `auths` there, or set DOCKER_CONFIG to a folder with such a file",
+                "the login in {file} is in the helper program `{}`, which Toolhold doesn't start: \
+                 write an entry with `auth` below `auths` in that file, or set DOCKER_CONFIG to a \
+                 folder with such a file",
                 toolhold_contract::text::neutral_line(toolhold_contract::text::cut(helper, 64))
             )),
             None => Login::Missing,

@@ -35,7 +35,7 @@ pub enum FetchError {
         hint: String,
     },
     /// The registry wants a login.
-    #[error("{registry} wants a login: {hint}")]
+    #[error("{registry} needs a login: {hint}")]
     Login {
         /// The registry.
         registry: String,

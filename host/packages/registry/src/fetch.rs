@@ -80,7 +80,7 @@ async fn from_url(
     let signature = match answer.status() {
         StatusCode::OK => Some(answer.bytes(&|_, _| {}).await?),
         StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::FORBIDDEN => None,
-        _ => return Err(unexpected(&answer, "the signature beside the component")),
+        _ => return Err(unexpected(&answer, "the signature next to the component")),
     };
     Fetched::new(bytes, Source::Url(url.clone()), signature.into_iter().collect())
 }

@@ -117,7 +117,7 @@ pub(crate) fn unexpected(answer: &toolhold_net::requests::Response, what: &str) 
         status: answer.status().as_u16(),
         what: format!("the request for {what}"),
         hint: match answer.status() {
-            StatusCode::NOT_FOUND => ": it doesn't exist there, or isn't public".to_owned(),
+            StatusCode::NOT_FOUND => ": the file doesn't exist, or isn't public".to_owned(),
             StatusCode::FORBIDDEN => ": access is denied".to_owned(),
             StatusCode::TOO_MANY_REQUESTS => ": too many requests, try again later".to_owned(),
             _ => String::new(),

@@ -44,7 +44,10 @@ fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
     let mut found: Vec<PathBuf> = Vec::new();
     for (index, entry) in entries.enumerate() {
         if index == MAX_ENTRIES {
-            let why = format!("it has more than {MAX_ENTRIES} entries: give the component's file");
+            let why = format!(
+                "the folder has too many entries; the limit is {MAX_ENTRIES}. Give \
+                 the component's file"
+            );
             return Err(file_error(folder, why));
         }
         let path = entry.map_err(|error| file_error(folder, error.to_string()))?.path();
@@ -56,7 +59,7 @@ fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
     match found.as_slice() {
         [one] => Ok(one.clone()),
         [] => {
-            let why = "it has no `.wasm` file: run `toolhold plugin build` there first";
+            let why = "the folder has no `.wasm` file: run `toolhold plugin build` there first";
             Err(file_error(folder, why.to_owned()))
         }
         several => {
@@ -67,7 +70,7 @@ fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
                 .map(|name| neutral_line(cut(&name.to_string_lossy(), 64)))
                 .collect();
             let why = format!(
-                "it has {} `.wasm` files ({}…): give the one that you mean",
+                "the folder has {} `.wasm` files ({}…): give one of these files",
                 several.len(),
                 names.join(", ")
             );
@@ -83,7 +86,7 @@ fn missing(path: &Path, error: &std::io::Error) -> String {
         !rest.is_empty() && first.trim_matches('.').contains(['.', ':'])
     });
     if error.kind() == ErrorKind::NotFound && looks_like_host {
-        format!("{error}. If a registry or a web server is meant, write oci://… or https://…")
+        format!("{error}. For a registry or a web server, write oci://… or https://…")
     } else {
         error.to_string()
     }
@@ -127,7 +130,7 @@ mod tests {
         assert!(told("page.wasm").contains("isn't WebAssembly"));
         fs::write(path("signed.wasm"), WASM).expect("it is written");
         fs::write(path("signed.wasm.minisig"), vec![b'x'; 100_000]).expect("it is written");
-        assert!(told("signed.wasm").contains("larger than"));
+        assert!(told("signed.wasm").contains("too large"));
         let fifo = path("fifo.wasm");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("it is made");
         assert!(told("fifo.wasm").contains("isn't a file"));

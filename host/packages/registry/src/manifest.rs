@@ -57,23 +57,24 @@ pub(crate) enum ArtifactError {
     #[error("it isn't a JSON object")]
     NotAnObject,
     #[error(
-        "it is an index, which lists several artifacts, and which of them is meant isn't known: give the digest of one, as in oci://REGISTRY/NAME@sha256:…"
+        "it is an index of several artifacts: give the digest of one artifact, as in \
+         oci://REGISTRY/NAME@sha256:…"
     )]
     Index,
     #[error("its type is `{0}`, not `{manifest}`", manifest = media_types::MANIFEST)]
     MediaType(String),
-    #[error("it calls itself `{own}`, and the server `{stated}`")]
+    #[error("its type is `{own}`, but the server says `{stated}`")]
     OwnMediaType { own: String, stated: String },
     #[error("it isn't a valid manifest, at line {0}")]
     Invalid(usize),
     #[error("its version is {0}, not 2")]
     Version(u64),
     #[error(
-        "it isn't of a plugin: its configuration is `{0}`, not `{config}`",
+        "it isn't a plugin: its configuration is `{0}`, not `{config}`",
         config = media_types::WASM_CONFIG
     )]
     Config(String),
-    #[error("it has {0} layers instead of one")]
+    #[error("it has {0} layers; a plugin has one")]
     Layers(usize),
     #[error("its layer is `{found}`, not `{expected}`")]
     LayerType { found: String, expected: &'static str },

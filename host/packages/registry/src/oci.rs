@@ -112,7 +112,7 @@ impl<'a> Session<'a> {
                 toolhold_net::requests::same_origin(url, &self.base) && url.path() == path
             });
             next = url.ok_or_else(|| {
-                self.refused("the list of tags", "its next page is somewhere else")
+                self.refused("the list of tags", "its next page is on another server")
             })?;
         }
         Ok(Tags { tags: found, is_complete: false })
@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
         let differs = named.iter().chain(&stated).find(|expected| **expected != digest);
         if let Some(expected) = differs {
             let expected = crate::manifest::shown(expected);
-            let why = format!("its digest is {digest}, and {expected} was named");
+            let why = format!("its digest is {digest}, but {expected} was requested");
             return Err(self.refused("the manifest", why));
         }
         Ok(Received { bytes, digest, media_type })
@@ -163,12 +163,12 @@ impl<'a> Session<'a> {
         }
         let bytes = answer.bytes(&|bytes, _| progress(bytes, Some(size))).await?;
         if bytes.len() as u64 != size {
-            let why = format!("it has {} bytes, and its manifest says {size}", bytes.len());
+            let why = format!("it has {} bytes, but {size} in its manifest", bytes.len());
             return Err(self.refused(what, why));
         }
         let found = digest(&bytes);
         if found != descriptor.digest {
-            let why = format!("its digest is {found}, and its manifest says {}", descriptor.digest);
+            let why = format!("its digest is {found}, but {} in its manifest", descriptor.digest);
             return Err(self.refused(what, why));
         }
         Ok(bytes)
@@ -272,7 +272,9 @@ impl<'a> Session<'a> {
             }
             None => Err(FetchError::Login {
                 registry: self.reference.registry().to_owned(),
-                hint: "it asks for it in a form that isn't supported; only a user name and a password, or a token that they get, are".to_owned(),
+                hint: "its kind of login isn't supported; Toolhold supports a user name with a \
+                     password, and tokens for these"
+                    .to_owned(),
             }),
         }
     }
@@ -286,7 +288,7 @@ impl<'a> Session<'a> {
     ) -> Result<Credential, FetchError> {
         let mut url = Url::parse(realm).map_err(|_| {
             let why = format!("`{}` isn't a URL", crate::manifest::shown(realm));
-            self.refused("the place of tokens", why)
+            self.refused("the token server", why)
         })?;
         let own = self.options.credentials.login(&authority(&url));
         url.query_pairs_mut()
@@ -313,7 +315,9 @@ impl<'a> Session<'a> {
                 return Err(FetchError::Login {
                     registry: self.reference.registry().to_owned(),
                     hint: format!(
-                        "it gives tokens at {host}, another place, which doesn't get its password. If you trust {host}, write an entry for it below `auths` in {file}",
+                        "its tokens come from another host, {host}, which doesn't get the \
+                         password. If you trust {host}, write an entry for it below `auths` in \
+                         {file}",
                         host = authority(&url),
                         file = self.options.credentials.place()
                     ),
@@ -352,10 +356,12 @@ impl<'a> Session<'a> {
         let hint = match login {
             Some(Login::Unreadable(why)) => why,
             Some(Login::Missing) => format!(
-                "there is none for it in {file}. Log in with another client of registries, or write an entry for {registry} with `auth` below `auths` there"
+                "{file} has no login for it. Log in with another registry client, or write an \
+                 entry for {registry} with `auth` below `auths` in that file"
             ),
             Some(Login::Basic(_)) | None => format!(
-                "it refuses what it was given. Check the login for {registry} in {file}, and whether it may read {}",
+                "the login was refused. Check the login for {registry} in {file}, and its \
+                 permission to read {}",
                 self.reference.name()
             ),
         };

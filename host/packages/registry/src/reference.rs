@@ -40,14 +40,15 @@ pub enum ReferenceError {
     Url(#[from] OutboundError),
     /// Its name has other characters, or is too long.
     #[error(
-        "the name isn't valid: use small letters and digits, with `.`, `_` or `-` between them, and `/` between parts, at most {MAX_NAME} bytes"
+        "the name isn't valid: use lower-case letters and digits, with `.`, `_` or `-` between \
+         them, and `/` between parts, at most {MAX_NAME} bytes"
     )]
     Name,
     /// Its tag has other characters, or is too long.
     #[error("the tag isn't valid: use letters, digits, `_`, `.` and `-`, at most {MAX_TAG}")]
     Tag,
     /// Its digest is of another algorithm.
-    #[error("the digest isn't of the form `sha256:` with 64 digits, the only accepted one")]
+    #[error("the digest isn't valid: write `sha256:` and 64 digits of 0-9 and a-f")]
     DigestAlgorithm,
     /// Its digest isn't one.
     #[error("the digest needs 64 digits of 0-9 and a-f after `sha256:`")]

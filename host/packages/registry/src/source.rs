@@ -29,11 +29,11 @@ pub enum Source {
 /// A reason why a text isn't a source, and what to write.
 #[derive(Debug, thiserror::Error)]
 enum SourceError {
-    #[error("it is empty: give a file, a folder, https://… or oci://…")]
+    #[error("the source is empty: give a file, a folder, https://… or oci://…")]
     Empty,
-    #[error("it is {0} bytes; the limit is {MAX_SOURCE}")]
+    #[error("the source is {0} bytes; the limit is {MAX_SOURCE}")]
     TooLong(usize),
-    #[error("it has a zero byte")]
+    #[error("the source has a zero byte")]
     ZeroByte,
     #[error(
         "the scheme `{0}` isn't known: give a file, a folder, https://… or oci://REGISTRY/NAME:TAG"
@@ -152,7 +152,7 @@ mod tests {
     fn wrong_sources_are_refused_with_what_to_write() {
         let long = "a".repeat(MAX_SOURCE + 1);
         for (text, told) in [
-            ("", "it is empty"),
+            ("", "the source is empty"),
             (&*long, "the limit is 4096"),
             ("git://example.com/a", "the scheme `git` isn't known"),
             ("http://example.com/a.wasm", "only https is allowed"),
@@ -160,15 +160,15 @@ mod tests {
             ("https://a:b@example.com/", "user name or password"),
             ("oci://registry.example", "the name is missing"),
             ("oci://registry.example/", "the name is missing"),
-            ("oci://registry.example/A", "small letters"),
-            ("oci://registry.example/a/../b", "small letters"),
-            ("oci://registry.example/a//b", "small letters"),
+            ("oci://registry.example/A", "lower-case letters"),
+            ("oci://registry.example/a/../b", "lower-case letters"),
+            ("oci://registry.example/a//b", "lower-case letters"),
             ("oci://registry.example/a:", "the tag isn't valid"),
             ("oci://registry.example/a:b/c", "the tag isn't valid"),
-            ("oci://registry.example/a@sha512:00", "the only accepted one"),
+            ("oci://registry.example/a@sha512:00", "write `sha256:` and 64 digits"),
             ("oci://registry.example/a@sha256:00", "64 digits"),
             ("oci://registry.example?x=/a", "isn't a host"),
-            ("oci://me@registry.example/a", "the only accepted one"),
+            ("oci://me@registry.example/a", "write `sha256:` and 64 digits"),
             ("oci://169.254.169.254:99999/a", "port"),
         ] {
             let error = Source::parse(text).expect_err(text).to_string();

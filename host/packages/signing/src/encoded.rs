@@ -11,7 +11,7 @@ pub(crate) const MAX_COMMENT: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodingError {
     /// A line of base64 has another length.
-    #[error("{what} is {length} characters; it has to be {expected}")]
+    #[error("{what} is {length} characters; the valid length is {expected}")]
     Length {
         /// The line.
         what: &'static str,
@@ -27,10 +27,10 @@ pub enum EncodingError {
     #[error("the trusted comment is {0} bytes; the limit is {MAX_COMMENT}")]
     LongComment(usize),
     /// A trusted comment, cut and neutralised.
-    #[error("the trusted comment has characters that don't show: `{0}`")]
+    #[error("the trusted comment has invisible characters: `{0}`")]
     HiddenCharacters(String),
     /// A file has too few lines.
-    #[error("{what} has {count} lines; it has to have {expected}")]
+    #[error("{what} has {count} lines; the valid number is {expected}")]
     TooFewLines {
         /// The file.
         what: &'static str,
@@ -40,7 +40,7 @@ pub enum EncodingError {
         expected: usize,
     },
     /// A file has too many lines.
-    #[error("{what} has more lines; it has to have {expected}")]
+    #[error("{what} has too many lines; the valid number is {expected}")]
     TooManyLines {
         /// The file.
         what: &'static str,

@@ -106,7 +106,7 @@ pub(crate) fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > limit {
-        let reason = format!("it is larger than {limit} bytes, which is the limit");
+        let reason = format!("the file is too large; the limit is {limit} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
     }
     Ok(bytes)

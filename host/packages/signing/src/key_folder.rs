@@ -157,7 +157,7 @@ fn write_new(folder: &PrivateFolder, name: &str, bytes: &[u8], mode: u32) -> std
         match error.kind() {
             ErrorKind::AlreadyExists => std::io::Error::new(
                 ErrorKind::AlreadyExists,
-                "it exists and is not overwritten; take another name",
+                "the file exists and is not overwritten; use another name",
             ),
             _ => error,
         }

@@ -59,7 +59,7 @@ pub enum SigningError {
     #[error(transparent)]
     Comment(#[from] EncodingError),
     /// The name that isn't valid, neutralised.
-    #[error("`{0}` isn't a name for a key: it has to be [a-z0-9-], the first a letter")]
+    #[error("`{0}` isn't a valid name for a key: use [a-z0-9-], the first a letter")]
     KeyName(String),
     /// A component can't be read.
     #[error("{path}: {error}")]

@@ -30,19 +30,19 @@ pub enum PasswordSource {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
     /// Its source is written in another form.
-    #[error("it has to be `env:NAME` or `fd:NUMBER`")]
+    #[error("the place must be `env:NAME` or `fd:NUMBER`")]
     Source,
     /// The descriptor isn't a number.
     #[error("the number after `fd:` isn't valid")]
     Descriptor,
     /// There is nobody to ask.
     #[error(
-        "the password can't be asked for: there is no terminal. Name another place with \
-         `--password-from env:NAME` or `--password-from fd:NUMBER`"
+        "there is no terminal to ask for the password. Use `--password-from env:NAME` or \
+         `--password-from fd:NUMBER`"
     )]
     NoTerminal,
     /// The password was typed in two ways.
-    #[error("the two passwords aren't the same")]
+    #[error("the two passwords are different")]
     Different,
     /// The name of the variable without it.
     #[error("the variable {0} isn't set, or isn't text")]
@@ -82,7 +82,7 @@ impl PasswordSource {
         let password = match self {
             Self::Terminal => {
                 let first = ask(prompt)?;
-                if twice && *ask("The same again")? != *first {
+                if twice && *ask("Repeat the password")? != *first {
                     return Err(PasswordError::Different.into());
                 }
                 first

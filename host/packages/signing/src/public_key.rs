@@ -64,10 +64,10 @@ pub enum PublicKeyError {
     #[error(transparent)]
     Encoding(#[from] EncodingError),
     /// The key is for another algorithm.
-    #[error("the public key isn't of minisign: its algorithm is another one")]
+    #[error("the public key isn't a minisign key: its algorithm differs")]
     Algorithm,
     /// The key has another length.
-    #[error("the public key has another length")]
+    #[error("the public key has a wrong length")]
     Length,
 }
 

@@ -172,13 +172,13 @@ pub enum SecretKeyError {
     #[error(transparent)]
     Encoding(#[from] EncodingError),
     /// The file isn't text.
-    #[error("it isn't text")]
+    #[error("the file isn't text")]
     NotText,
     /// The file has another first line.
-    #[error("it isn't the file of a secret key")]
+    #[error("the file isn't a secret key")]
     OtherFile,
     /// The key is for another algorithm.
-    #[error("the secret key isn't of minisign: its algorithms are others")]
+    #[error("the secret key isn't a minisign key: its algorithms differ")]
     Algorithms,
     /// The key has another checksum and no password.
     #[error("the secret key is damaged")]
@@ -187,10 +187,10 @@ pub enum SecretKeyError {
     #[error("the secret key isn't valid")]
     Invalid,
     /// Its public key has another length.
-    #[error("the public key has another length")]
+    #[error("the public key has a wrong length")]
     PublicKeyLength,
     /// The key doesn't belong to the public key next to it.
-    #[error("the public key in the file of the secret key is another one")]
+    #[error("the public key in the file doesn't belong to the secret key")]
     OtherPublicKey,
     /// There is no password.
     #[error("the secret key needs its password")]
@@ -203,8 +203,8 @@ pub enum SecretKeyError {
     EmptyPassword,
     /// The check of its password would take too long, or too much memory.
     #[error(
-        "the effort of the secret key's password is {operations} operations and {memory} bytes; \
-         the limit is {MAX_OPERATIONS} and {MAX_MEMORY}"
+        "the secret key's password needs {operations} operations and {memory} bytes of memory; the \
+         limit is {MAX_OPERATIONS} and {MAX_MEMORY}"
     )]
     Effort {
         /// The operations of the check.
@@ -213,7 +213,7 @@ pub enum SecretKeyError {
         memory: u64,
     },
     /// There is no check with such an effort.
-    #[error("the effort of the secret key's password isn't valid")]
+    #[error("the cost parameters of the secret key's password aren't valid")]
     InvalidEffort,
     /// scrypt failed.
     #[error("the key of the password can't be derived")]

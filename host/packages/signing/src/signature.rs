@@ -43,21 +43,22 @@ pub enum SignatureError {
     #[error(transparent)]
     Encoding(#[from] EncodingError),
     /// The signature has another first line.
-    #[error("the signature has to begin with `{}`", UNTRUSTED.trim_end())]
+    #[error("the signature must begin with `{}`", UNTRUSTED.trim_end())]
     FirstLine,
     /// The signature has no trusted comment.
-    #[error("line 3 of the signature has to begin with `{TRUSTED}`")]
+    #[error("line 3 of the signature must begin with `{TRUSTED}`")]
     ThirdLine,
     /// The bytes themselves are signed.
     #[error(
-        "the signature has minisign's old form, which isn't prehashed; sign again with minisign 0.10 or later"
+        "the signature has minisign's old format without prehashing; sign again with minisign 0.10 \
+         or later"
     )]
     NotPrehashed,
     /// The signature is of another algorithm.
-    #[error("the signature isn't of minisign: its algorithm is another one")]
+    #[error("the signature isn't a minisign signature: its algorithm differs")]
     Algorithm,
     /// The signature has another length.
-    #[error("the signature has another length")]
+    #[error("the signature has a wrong length")]
     Length,
 }
 

@@ -39,7 +39,7 @@ pub enum StatementError {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// The manifest has another name.
-    #[error("its manifest names it `{manifest}`; it can't be signed as `{name}`")]
+    #[error("the manifest has the name `{manifest}`, so the component can't be signed as `{name}`")]
     OtherName {
         /// The name in the manifest.
         manifest: String,
@@ -47,18 +47,18 @@ pub enum StatementError {
         name: String,
     },
     /// Neither a manifest nor the caller names it.
-    #[error("it has no manifest that names it; give its name")]
+    #[error("the component has no manifest with a name; give the name")]
     NoName,
     /// The given name, neutralised.
-    #[error("`{0}` isn't a plugin's name: [a-z0-9-], the first a letter")]
+    #[error("`{0}` isn't a valid name of a plugin: use [a-z0-9-], the first a letter")]
     Name(String),
     /// The version in the manifest.
     #[error(
-        "its version `{0}` can't be signed: it has to be 1 to 64 visible ASCII characters without spaces"
+        "the version `{0}` can't be signed: use 1 to 64 visible ASCII characters without spaces"
     )]
     Version(String),
     /// A comment of a later format, or one that was put together by hand.
-    #[error("its trusted comment isn't of a form that this host reads")]
+    #[error("the trusted comment has a format that this host doesn't know")]
     Comment,
 }
 

@@ -136,16 +136,16 @@ fn huge_and_malformed_signatures_are_refused_with_the_reason() {
     for (file, reason) in [
         (vec![b'x'; MAX_SIGNATURE + 1], "the limit is"),
         (vec![0xff; 100], "isn't text"),
-        (signature.repeat(2).into_bytes(), "it has to have 4"),
-        (with(0, "comment"), "has to begin with `untrusted comment:`"),
-        (with(1, &old), "isn't prehashed"),
-        (with(1, &other), "its algorithm is another one"),
-        (with(1, &"A".repeat(4000)), "it has to be 100"),
-        (with(2, "comment"), "has to begin with `trusted comment: `"),
-        (with(2, "trusted comment: \u{1b}[2Jfine"), "don't show"),
-        (with(2, "trusted comment: \u{202e}fine"), "don't show"),
+        (signature.repeat(2).into_bytes(), "the valid number is 4"),
+        (with(0, "comment"), "must begin with `untrusted comment:`"),
+        (with(1, &old), "without prehashing"),
+        (with(1, &other), "its algorithm differs"),
+        (with(1, &"A".repeat(4000)), "the valid length is 100"),
+        (with(2, "comment"), "must begin with `trusted comment: `"),
+        (with(2, "trusted comment: \u{1b}[2Jfine"), "invisible characters"),
+        (with(2, "trusted comment: \u{202e}fine"), "invisible characters"),
         (with(2, &format!("trusted comment: {}", "x".repeat(5000))), "the limit is"),
-        (with(3, "AAAA"), "it has to be 88"),
+        (with(3, "AAAA"), "the valid length is 88"),
     ] {
         let refused = verify(&wasm, "acme-notes", &[file], &keys).expect_err(reason).to_string();
         assert!(refused.contains(reason), "{refused}");
@@ -198,7 +198,7 @@ fn plain_signature_counts_only_where_the_bytes_name_the_plugin() {
     verify(&wasm, "acme-notes", &[sign_as(&wasm, comment, &key)], &keys).expect("it is named");
     let wasm = bare(b"");
     let refused = verify(&wasm, "acme-notes", &[sign_as(&wasm, comment, &key)], &keys);
-    assert!(refused.expect_err("nothing names it").to_string().contains("names no plugin"));
+    assert!(refused.expect_err("nothing names it").to_string().contains("names the plugin"));
     // And not where the key isn't trusted with that name.
     let wasm = component("other", b"");
     let refused = verify(&wasm, "other", &[sign_as(&wasm, comment, &key)], &keys);

@@ -73,11 +73,12 @@ impl fmt::Display for PluginPattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The text isn't a [`PluginPattern`].
-    #[error("it has to be a plugin's name, or the start of names and `*`, as `acme-*`")]
+    #[error("use a plugin's name, or the start of names and `*`, such as `acme-*`")]
     Plugin,
     /// The text isn't a [`SourcePattern`].
     #[error(
-        "it has to be a source, or a source and `/*` for all below it, as `oci://registry.example/acme/*`"
+        "use a source, or a source and `/*` for all below it, such as \
+         `oci://registry.example/acme/*`"
     )]
     Source,
 }

@@ -45,11 +45,12 @@ pub enum SignatureRefusal {
     UnknownKey(KeyId),
     /// The bytes, the comment or the key are others.
     #[error(
-        "its signature is wrong: it isn't key `{0}` that signed these bytes. They were changed, or the signature is of something else"
+        "its signature is wrong: key `{0}` didn't sign these bytes. The file was changed, or the \
+         signature belongs to another file"
     )]
     WrongSignature(String),
     /// The bytes are signed as something else.
-    #[error("key `{key}` signed it as something else: {what}")]
+    #[error("key `{key}` signed it for another purpose: {what}")]
     OtherPlugin {
         /// The key's name.
         key: String,
@@ -57,7 +58,7 @@ pub enum SignatureRefusal {
         what: String,
     },
     /// The key may not sign this.
-    #[error("key `{key}` signed it, but is not trusted with {what}")]
+    #[error("key `{key}` signed it, but is not trusted for {what}")]
     OutOfScope {
         /// The key's name.
         key: String,
@@ -158,8 +159,8 @@ fn check_plugin(
             if manifest.is_none() {
                 return Err(signed_otherwise(
                     key,
-                    "its signature names no plugin, and it has no manifest that does; \
-                     sign it with `toolhold plugin sign`",
+                    "neither its signature nor its manifest names the plugin; sign it with \
+                     `toolhold plugin sign`",
                 ));
             }
         }

@@ -52,7 +52,7 @@ pub fn create(
 ) -> Result<Index, BundleError> {
     if entries.len() > MAX_ENTRIES {
         return Err(BundleError::Refused(format!(
-            "it would have {} files; the limit is {MAX_ENTRIES}",
+            "the bundle would have {} files; the limit is {MAX_ENTRIES}",
             entries.len()
         )));
     }
@@ -66,8 +66,9 @@ pub fn create(
         sources.push(source);
     }
     let index = Index::new(listed)?;
-    let bytes = serde_json::to_vec_pretty(&index)
-        .map_err(|error| BundleError::Refused(format!("its index can't be written: {error}")))?;
+    let bytes = serde_json::to_vec_pretty(&index).map_err(|error| {
+        BundleError::Refused(format!("the bundle's index can't be written: {error}"))
+    })?;
     let signature = Signature::sign(&bytes, &Statement::Bundle.to_string(), key)?.to_string();
     files::write_new(path, |out| {
         write_entry(out, INDEX, &bytes)?;
@@ -149,7 +150,7 @@ fn pass(from: &mut (impl Read + Seek), out: &mut impl Write) -> Result<(u64, Str
         copy_hashed(&mut from.take(MAX_ENTRY + 1), out).map_err(bundle_failure)?;
     if length > MAX_ENTRY {
         return Err(BundleError::Refused(format!(
-            "a file is larger than {MAX_ENTRY} bytes, which is the limit"
+            "a file is too large; the limit is {MAX_ENTRY} bytes"
         )));
     }
     Ok((length, digest))

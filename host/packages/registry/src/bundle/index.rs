@@ -65,7 +65,7 @@ pub enum BundleIndexError {
     #[error("the SHA-256 of `{0}` isn't valid")]
     Digest(String),
     /// Two names that follow each other and may not.
-    #[error("its index isn't in order, or has a name twice: `{0}` stands before `{1}`")]
+    #[error("its index isn't sorted, or has a name twice: `{0}` is before `{1}`")]
     Order(String, String),
     /// The bytes of the whole bundle.
     #[error("it is {0} bytes; the limit is {MAX_BUNDLE}")]

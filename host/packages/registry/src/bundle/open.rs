@@ -61,7 +61,7 @@ pub fn open(
     // The untrusted comment of a signature isn't signed. There is one way to write it.
     let written = Signature::read(&signature).map(|signature| signature.to_string());
     if written.as_ref().map(String::as_bytes) != Ok(&*signature) {
-        return Err(BundleError::refused("its signature isn't written as Toolhold writes it"));
+        return Err(BundleError::refused("its signature has a form that Toolhold doesn't write"));
     }
     let index = Index::read(&index)?;
     tar.check(&index).map_err(|error| error.or(path))?;
@@ -69,7 +69,9 @@ pub fn open(
     let own = |error| BundleError::file(within, error);
     let private = PrivateFolder::make(within).map_err(own)?;
     let lock = private.try_lock(LOCK).map_err(own)?.ok_or_else(|| {
-        BundleError::refused("another command has a bundle open; wait until it ends, or end it")
+        BundleError::refused(
+            "another command has a bundle open; wait until that command ends, or end it",
+        )
     })?;
     remove(&private).map_err(own)?;
     let folder = private.folder(UNPACKED).map_err(own)?;
@@ -119,7 +121,7 @@ impl Bundle {
             let (length, digest) = copy_hashed(&mut (&mut tar.file).take(entry.length), &mut to)?;
             if (length, &digest) != (entry.length, &entry.sha256) {
                 return Err(Wrong::Refused(format!(
-                    "the content of `{}` isn't that of its index",
+                    "the content of `{}` doesn't match the index",
                     entry.name
                 )));
             }
@@ -208,11 +210,10 @@ impl Tar {
     fn read_small(&mut self, name: &str, limit: u64) -> Result<Vec<u8>, Wrong> {
         let mut found = [0; BLOCK];
         self.read(&mut found)?;
-        let length = stated_length(&found)
-            .filter(|length| found == header(name, *length))
-            .ok_or_else(|| {
-                Wrong::Refused(format!("it isn't a bundle, or `{name}` isn't where it has to be"))
-            })?;
+        let length =
+            stated_length(&found).filter(|length| found == header(name, *length)).ok_or_else(
+                || Wrong::Refused(format!("it isn't a bundle, or `{name}` is in the wrong place")),
+            )?;
         if length > limit {
             return Err(Wrong::Refused(format!(
                 "`{name}` is {length} bytes; the limit is {limit}"
@@ -230,7 +231,7 @@ impl Tar {
         let length = begin + index.length();
         if self.length != length {
             return Err(Wrong::Refused(format!(
-                "it is {} bytes; by its index it has to be {length}",
+                "it is {} bytes, but {length} by its index",
                 self.length
             )));
         }
@@ -239,7 +240,7 @@ impl Tar {
             self.read(&mut found)?;
             if found != header(&entry.name, entry.length) {
                 return Err(Wrong::Refused(format!(
-                    "where `{}` has to be, there is something else",
+                    "there is something else in the place of `{}`",
                     entry.name
                 )));
             }
@@ -249,7 +250,7 @@ impl Tar {
         let mut end = [0; END as usize];
         self.read(&mut end)?;
         if end.iter().any(|byte| *byte != 0) {
-            return Err(Wrong::Refused("it has bytes behind its files".into()));
+            return Err(Wrong::Refused("it has bytes after its files".into()));
         }
         self.at = begin;
         Ok(())

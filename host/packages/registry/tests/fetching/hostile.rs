@@ -19,7 +19,7 @@ fn lies_about_digests_and_lengths_are_refused() {
             let server = shelf.serve();
             let error = get(&server.source(":1")).await.expect_err("it lies").to_string();
             let told =
-                ["manifest says", "more than 27 bytes"].iter().any(|told| error.contains(told));
+                ["in its manifest", "more than 27 bytes"].iter().any(|told| error.contains(told));
             assert!(told, "{error}");
         }
         // A manifest that isn't the one that was named.
@@ -72,21 +72,21 @@ fn other_artifacts_are_refused_before_their_content_is_asked_for() {
         for (media_type, manifest, told) in [
             (INDEX, index, "it is an index"),
             (MANIFEST, other_kind, "it is an index"),
-            (MANIFEST, confused, "it calls itself `application/x`"),
+            (MANIFEST, confused, "its type is `application/x`"),
             (docker, one(CONFIG), "its type is `application/vnd.docker"),
             ("text/html", json!({}), "its type is `text/html`"),
-            (MANIFEST, one(image), "it isn't of a plugin"),
+            (MANIFEST, one(image), "it isn't a plugin"),
             (
                 MANIFEST,
                 json!({ "schemaVersion": 2, "layers": [layer.clone()] }),
-                "it isn't of a plugin",
+                "it isn't a plugin",
             ),
             (MANIFEST, plugin(CONFIG, &[]), "0 layers"),
             (MANIFEST, plugin(CONFIG, &[layer.clone(), layer.clone()]), "2 layers"),
             (MANIFEST, plugin(CONFIG, &[descriptor("application/x\u{1b}", WASM)]), "its layer is"),
             (MANIFEST, plugin(CONFIG, &[large]), "the limit is"),
-            (MANIFEST, plugin(CONFIG, &[weak]), "the only accepted one"),
-            (MANIFEST, plugin(CONFIG, &[path]), "the only accepted one"),
+            (MANIFEST, plugin(CONFIG, &[weak]), "write `sha256:` and 64 digits"),
+            (MANIFEST, plugin(CONFIG, &[path]), "write `sha256:` and 64 digits"),
             (MANIFEST, old, "its version is 1"),
             (MANIFEST, json!([]), "isn't"),
             (MANIFEST, Value::Null, "isn't"),

@@ -72,9 +72,9 @@ fn token_is_fetched_with_the_password_and_used_at_the_registry() {
         }
         let wrong = credentials(&format!("{{\"auths\": {{{}}}}}", login(&server, "YTpi")));
         let error = get_with(&source, &wrong).await.expect_err("it is wrong").to_string();
-        assert!(error.contains("refuses what it was given"), "{error}");
+        assert!(error.contains("the login was refused"), "{error}");
         let error = get(&source).await.expect_err("there is no login").to_string();
-        assert!(error.contains("there is none for it") && error.contains("config.json"), "{error}");
+        assert!(error.contains("has no login for it") && error.contains("config.json"), "{error}");
         let helper = credentials(r#"{"credsStore": "desktop"}"#);
         let error = get_with(&source, &helper).await.expect_err("isn't read").to_string();
         assert!(error.contains("helper program `desktop`"), "{error}");
@@ -122,7 +122,7 @@ fn password_is_sent_when_the_registry_asks_for_it() {
             server.asked().iter().map(|asked| asked.header("authorization").is_some()).collect();
         assert_eq!(sent, [false, true]);
         let error = get(&source).await.expect_err("there is no login").to_string();
-        assert!(error.contains("there is none for it"), "{error}");
+        assert!(error.contains("has no login for it"), "{error}");
         assert_eq!(server.asked().len(), 3);
     });
 }
