@@ -204,7 +204,10 @@ fn uncountable_session_is_toolholds_own_failure() {
     );
     let name = file.file_name().expect("it has a name").to_str().expect("it is text");
     let message = failed["failure"]["message"].as_str().expect("a text");
-    assert!(message.contains(name) && message.contains("remove it to begin anew"), "{message}");
+    assert!(
+        message.contains(name) && message.contains("remove it to start with an empty one"),
+        "{message}"
+    );
     let record =
         cli.run(&["audit", "show", failed["id"].as_str().expect("an id"), "--json"]).ends(0).json();
     let last = record.as_array().and_then(|records| records.last()).expect("a record");

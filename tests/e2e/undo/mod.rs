@@ -130,7 +130,7 @@ fn undo_merges_later_changes_and_refuses_what_it_can_t_merge() {
 fn undo_asks_first_and_names_what_is_missing() {
     let cli = Cli::new();
     let nothing = cli.run(&["undo"]).ends(2).stderr;
-    assert!(nothing.contains("no call changed files in this directory"), "{nothing}");
+    assert!(nothing.contains("there is nothing to undo in this directory"), "{nothing}");
     let unknown = cli.run(&["undo", "--yes", "abc"]).ends(2).stderr;
     assert!(unknown.contains("`abc`") && unknown.contains("--list"), "{unknown}");
 

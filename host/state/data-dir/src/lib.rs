@@ -338,7 +338,7 @@ fn check_private(handle: &impl AsFd, others: u32) -> io::Result<()> {
     let stat = rustix::fs::fstat(handle)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(refused(format!(
-            "it belongs to user {}, not to the one who runs Toolhold",
+            "it belongs to user {}, not to the user who runs Toolhold",
             stat.st_uid
         )));
     }
@@ -346,7 +346,7 @@ fn check_private(handle: &impl AsFd, others: u32) -> io::Result<()> {
         let closed = FileType::from_raw_mode(stat.st_mode).is_dir() || others & 0o044 != 0;
         let remedy = if closed { "go-rwx" } else { "go-w" };
         return Err(refused(format!(
-            "others may use it (mode {:o}); check its content, then `chmod {remedy}` it",
+            "others may use it (mode {:o}); check the content, then run: chmod {remedy}",
             stat.st_mode & 0o7777
         )));
     }

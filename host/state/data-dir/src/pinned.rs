@@ -29,8 +29,8 @@ const FOLDER: OFlags =
 /// A place can't be kept free.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "no command may make {}, but Toolhold can't keep the place free: remove what is in its way, \
-     or make the folder around it writable",
+    "commands must not create {}, but Toolhold can't reserve the path: remove the file there, or \
+     make its folder writable",
     .0.display()
 )]
 pub struct NotKept(PathBuf);

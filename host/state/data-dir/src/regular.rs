@@ -25,7 +25,7 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     // The kernel's files have no size, and some have no end.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        let reason = format!("it is larger than {limit} bytes, the limit");
+        let reason = format!("it is too large; the limit is {limit} bytes");
         return Err(io::Error::new(ErrorKind::InvalidData, reason));
     }
     Ok(bytes)

@@ -102,7 +102,8 @@ fn secret_in(folder: &PrivateFolder, name: &str) -> io::Result<String> {
             } else {
                 Err(io::Error::new(
                     ErrorKind::InvalidData,
-                    "it isn't a secret of Toolhold; remove it to create a new one",
+                    "the file isn't a secret of Toolhold; remove the file, and Toolhold creates a \
+                     new secret",
                 ))
             }
         }
@@ -141,8 +142,10 @@ where
     let after = serde_json::to_vec_pretty(&value)
         .map_err(|error| file_error(folder, name, error.into()))?;
     if after.len() as u64 > MAX_BYTES {
-        let full =
-            io::Error::new(ErrorKind::FileTooLarge, "it is full; remove what is no longer needed");
+        let full = io::Error::new(
+            ErrorKind::FileTooLarge,
+            "it is full; remove entries that you no longer need",
+        );
         return Err(file_error(folder, name, full));
     }
     if after != before {
@@ -169,7 +172,7 @@ fn read_in<T: DeserializeOwned + Default>(folder: &PrivateFolder, name: &str) ->
 fn damaged(why: &str) -> io::Error {
     io::Error::new(
         ErrorKind::InvalidData,
-        format!("it is damaged ({why}); fix it, or remove it to begin anew"),
+        format!("it is damaged ({why}); fix it, or remove it to start with an empty one"),
     )
 }
 

@@ -93,7 +93,7 @@ pub enum CronError {
         error: CronFieldError,
     },
     /// The expression has no next time.
-    #[error("`{0}` never runs: no such day exists")]
+    #[error("`{0}` never runs: this day doesn't exist")]
     NeverRuns(String),
 }
 
@@ -101,7 +101,7 @@ pub enum CronError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CronFieldError {
     /// The part isn't one of the field's values.
-    #[error("`{part}` is no {field}")]
+    #[error("`{part}` isn't a valid {field}")]
     Value {
         /// The part.
         part: String,

@@ -312,7 +312,7 @@ fn claim_due(
         };
         let passed =
             if more { format!("{MAX_MISSED} times or more") } else { counted(skipped, "time") };
-        let why = format!("nothing ran, and {passed} passed");
+        let why = format!("no process ran tasks, and {passed} passed");
         // The last of them is the one that the note is for.
         note(connection, task, last, now, "skipped", skipped.saturating_sub(1), &why)?;
     }
@@ -433,7 +433,7 @@ fn set_aside(
     error: &KeptTaskError,
     now: Timestamp,
 ) -> Result<(), ScheduleError> {
-    let why = format!("the task can't be read, so it is paused; make it anew: {error}");
+    let why = format!("the task can't be read, so it is paused; create the task again: {error}");
     connection
         .prepare_cached("UPDATE runs SET state = 'failed', ended = ?2, output = ?3 WHERE id = ?1")?
         .execute(params![id, now.as_millisecond(), cut(&neutral(&why), MAX_OUTPUT)])?;

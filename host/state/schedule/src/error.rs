@@ -56,13 +56,13 @@ pub enum TaskOrderError {
     #[error("the arguments are {0} bytes; the limit is {MAX_ARGUMENTS}")]
     LongArguments(usize),
     /// Its prompt has no words.
-    #[error("the prompt is empty: say what to do")]
+    #[error("the prompt is empty; write what to do")]
     EmptyPrompt,
     /// The bytes of its prompt.
     #[error("the prompt is {0} bytes; the limit is {MAX_PROMPT}")]
     LongPrompt(usize),
     /// An unknown way to make up for missed times, cut and neutralised.
-    #[error("`{0}` is no way to make up: use once, all or skip")]
+    #[error("`{0}` isn't valid for missed runs: use once, all or skip")]
     Missed(String),
     /// The task has no time to run at.
     #[error(transparent)]
@@ -90,7 +90,8 @@ pub enum TaskLimitError {
     },
     /// There are as many tasks as there may be. `here`: those of the owner.
     #[error(
-        "{quota}; {here} of them are listed here. Remove one that is no longer needed; a person sees all with `toolhold tasks list`"
+        "{quota}; {here} of them are listed here. Remove a task that is no longer needed. \
+         `toolhold tasks list` shows all tasks to a person"
     )]
     Tasks {
         /// The quota.
@@ -104,11 +105,12 @@ pub enum TaskLimitError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TaskQuotaError {
     /// Of all tasks of the user.
-    #[error("there are {0} tasks, and the limit is {MAX_TASKS}")]
+    #[error("there are {0} tasks; the limit is {MAX_TASKS}")]
     All(u64),
     /// Of a plugin.
     #[error(
-        "the plugin `{plugin}` has {tasks} tasks, and the limit is {limit} (`schedule_tasks` in [plugins.{plugin}])"
+        "the plugin `{plugin}` has {tasks} tasks; the limit is {limit} (`schedule_tasks` in \
+         [plugins.{plugin}])"
     )]
     Plugin {
         /// Its name.
@@ -119,7 +121,7 @@ pub enum TaskQuotaError {
         limit: u64,
     },
     /// Of a principal.
-    #[error("you have {tasks} tasks, and the limit is {limit} (`max_tasks` in [tools.scheduler])")]
+    #[error("you have {tasks} tasks; the limit is {limit} (`max_tasks` in [tools.scheduler])")]
     Principal {
         /// Its tasks.
         tasks: u64,
@@ -135,7 +137,7 @@ impl ScheduleError {
         let reason = match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => return Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                "it is damaged. Move it and its `-wal` file away to begin without tasks".to_owned()
+                "it is damaged. To start without tasks, move it and its `-wal` file away".to_owned()
             }
             Some(ErrorCode::DiskFull) => "the disk is full".to_owned(),
             _ => error.to_string(),

@@ -44,4 +44,6 @@ pub const MAX_ARGUMENTS: usize = 64 * 1024;
 pub const INTERRUPTED: &str =
     "The process that runs tasks ended during this run. It is not repeated.";
 /// The notice where no process runs the tasks, with the commands that start one.
-pub const NO_RUNNER: &str = "No process runs tasks at the moment. To have them run, start `toolhold tasks daemon`, or set it up for good with `toolhold tasks daemon --install`; `toolhold serve` runs them too while it lives.";
+pub const NO_RUNNER: &str = "No process runs tasks at the moment. To run them, start `toolhold \
+tasks daemon`, or install it permanently with `toolhold tasks daemon --install`. `toolhold serve` \
+also runs tasks.";

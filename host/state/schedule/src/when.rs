@@ -54,10 +54,10 @@ pub enum WhenError {
     #[error("when is {0} bytes; the limit is {limit}", limit = 2 * MAX_TIME)]
     TooLong(usize),
     /// An unknown kind of time.
-    #[error("`{0}` is no kind of time: use once, every or cron")]
+    #[error("`{0}` isn't a kind of schedule: use once, every or cron")]
     Kind(String),
     /// A period that isn't a number of seconds, or is too long.
-    #[error("`{0}` is no period: write seconds, 1 to {LONGEST}, which are ten years")]
+    #[error("`{0}` isn't a valid period: write seconds, from 1 to {LONGEST} (ten years)")]
     Period(String),
     /// A cron expression that isn't valid.
     #[error(transparent)]
@@ -67,17 +67,18 @@ pub enum WhenError {
     Zone(String),
     /// Neither a time nor a duration.
     #[error(
-        "`{0}` is no time: write one such as 2030-05-01T09:00:00Z, or a duration from now such as PT15M or 15m"
+        "`{0}` isn't a valid time: write a time such as 2030-05-01T09:00:00Z, or a duration from \
+         now such as PT15M or 15m"
     )]
     Time(String),
     /// A date whose month has fewer days.
-    #[error("`{0}` is no time: its month has no such day")]
+    #[error("`{0}` isn't a valid time: the month doesn't have this day")]
     Day(String),
     /// A time or a duration beyond the latest possible moment.
-    #[error("`{0}` is more than ten years away; the limit is ten years")]
+    #[error("`{0}` is too far away; the limit is ten years")]
     Beyond(String),
     /// A moment that is too far away.
-    #[error("{0} is more than ten years away; the limit is ten years")]
+    #[error("{0} is too far away; the limit is ten years")]
     TooFar(Timestamp),
     /// A moment that has passed.
     #[error("{at} is in the past; it is {now} now")]
@@ -217,7 +218,7 @@ pub fn zone_name(name: Option<&str>) -> String {
             Some(name) => format!("{name}, the machine's zone"),
             None => "the machine's zone".to_owned(),
         },
-        (None, Err(_)) => "UTC, since the machine names no zone".to_owned(),
+        (None, Err(_)) => "UTC, because the machine has no time zone".to_owned(),
     }
 }
 
@@ -233,8 +234,8 @@ pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String
     let ambiguous = in_zone.to_ambiguous_timestamp(civil);
     let why = match ambiguous.offset() {
         AmbiguousOffset::Unambiguous { .. } => return None,
-        AmbiguousOffset::Gap { .. } => "doesn't exist, since the clock is put forward then",
-        AmbiguousOffset::Fold { .. } => "comes twice, since the clock is put back then",
+        AmbiguousOffset::Gap { .. } => "doesn't exist, because the clock is put forward",
+        AmbiguousOffset::Fold { .. } => "comes twice, because the clock is put back",
     };
     let at = ambiguous.compatible().ok()?;
     let shown = at.display_with_offset(in_zone.to_offset(at));

@@ -355,11 +355,11 @@ fn time_that_is_too_far_away_gets_the_limit() {
     for offset in ["+25:00", "-24:00", "+24"] {
         let text = format!("2030-05-01T09:00:00{offset}");
         let error = When::parse("once", &text, None, now).expect_err(offset).to_string();
-        assert!(error.contains("is no time"), "{error}");
+        assert!(error.contains("isn't a valid time"), "{error}");
     }
     assert!(When::parse("once", "2030-05-01T09:00:00+23:59", None, now).is_ok());
-    let error = When::parse("once", "9999-99-99", None, now).expect_err("it is no time");
-    assert!(error.to_string().contains("is no time"), "{error}");
+    let error = When::parse("once", "9999-99-99", None, now).expect_err("it isn't a valid time");
+    assert!(error.to_string().contains("isn't a valid time"), "{error}");
 }
 
 #[test]

@@ -171,11 +171,12 @@ fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<
     }
     match state(connection)? {
         (application, _) if application != form.application => {
-            Err(StoreError::unavailable(path, "another program has made it. Move it away"))
+            Err(StoreError::unavailable(path, "another program has made the file. Move it away"))
         }
         (_, version) if version != newest => {
             let reason = format!(
-                "it has version {version}; this Toolhold reads version {newest}. Use a newer Toolhold"
+                "the file has version {version}; this Toolhold reads version {newest}. Use a newer \
+                 Toolhold"
             );
             Err(StoreError::unavailable(path, reason))
         }

@@ -18,7 +18,7 @@ pub enum StoreError {
     #[error("the call ended before it was done")]
     Stopped,
     /// Another process writes to it all the time.
-    #[error("other processes write to it; repeat the call")]
+    #[error("other processes write to the store; repeat the call")]
     Busy,
     /// The file, or the folder that it is in, can't be used.
     #[error("{} can't be used: {reason}", path.display())]
@@ -49,7 +49,7 @@ impl StoreError {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::unavailable(
                 path,
-                "it is damaged. Move it and its `-wal` file away to begin with an empty one",
+                "the file is damaged. To start with an empty one, move it and its `-wal` file away",
             ),
             Some(ErrorCode::DiskFull) => Self::unavailable(path, "the disk is full"),
             _ => Self::unavailable(path, error.to_string()),

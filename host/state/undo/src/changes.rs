@@ -66,18 +66,22 @@ impl UndoConflict {
     pub(crate) fn from_error(path: &Path, error: &io::Error) -> Self {
         let fix = match error.kind() {
             io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
-                "remove what protects it (see `lsattr`) and undo the call again"
+                "remove the protection of the file (see `lsattr`) and undo the call again"
             }
-            io::ErrorKind::PermissionDenied => "its owner, or root, can undo the call",
-            io::ErrorKind::ReadOnlyFilesystem => "mount it writable and undo the call again",
+            io::ErrorKind::PermissionDenied => {
+                "only the owner of the file, or root, can undo the call"
+            }
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "mount the file system writable and undo the call again"
+            }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "make room there and undo the call again"
+                "free some space there and undo the call again"
             }
-            io::ErrorKind::NotFound => "make its directory again and undo the call again",
+            io::ErrorKind::NotFound => "create the directory again and undo the call again",
             io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
-                "move what is there now away and undo the call again"
+                "move away what is there now and undo the call again"
             }
-            _ => "undo the call again when the reason is gone",
+            _ => "undo the call again when the cause is removed",
         };
         Self {
             path: path.to_owned(),
@@ -90,14 +94,14 @@ impl UndoConflict {
 
     /// A path that was moved together with something that is left.
     pub(crate) fn stuck(path: &Path) -> Self {
-        let why = "something that was moved with it is left";
-        Self::later(path, why, "undo the call again when that is restored")
+        let why = "a file that was moved with it isn't restored";
+        Self::later(path, why, "undo the call again when that file is restored")
     }
 
     /// A path that the undo of another call brings back.
     pub(crate) fn until_undone(path: &Path, what: &str) -> Self {
         let why = format!("another call has {what} it since");
-        Self::later(path, &why, "undo that call, and then this one again")
+        Self::later(path, &why, "undo that call first, then this call again")
     }
 
     pub(crate) fn later(path: &Path, why: &str, fix: &str) -> Self {

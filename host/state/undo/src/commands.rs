@@ -39,7 +39,7 @@ impl CommandJournal {
     /// because it can be undone doesn't change it.
     fn leave_out(&self, path: &Path) -> io::Result<()> {
         if self.relies {
-            self.journal.lose(path, "`transaction_scope` leaves it out", self.rules)
+            self.journal.lose(path, "`transaction_scope` excludes it", self.rules)
         } else {
             Ok(())
         }

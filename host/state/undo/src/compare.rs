@@ -190,7 +190,7 @@ impl Compared<'_> {
                 && self.only.is_none_or(|only| path.starts_with(only))
             {
                 let why = format!("its state before the call wasn't saved: {lost}");
-                let fix = "nothing of Toolhold's can restore it";
+                let fix = "Toolhold can't restore it";
                 let conflict = UndoConflict::later(path, &why, fix);
                 outcome.conflicts.push(UndoConflict { is_lost: true, ..conflict });
             }
@@ -206,8 +206,8 @@ impl Compared<'_> {
                 outcome.conflicts.push(UndoConflict::until_undone(&path, "changed"));
                 left.insert(path);
             } else if self.only.is_none() && self.later.have_moved_above(made) {
-                let why = "another call has moved something to where it was";
-                let fix = "undo that call, and then this one again";
+                let why = "another call has moved a file into its place";
+                let fix = "undo that call first, then this call again";
                 outcome.conflicts.push(UndoConflict::later(&path, why, fix));
                 left.insert(path);
             } else {
@@ -292,7 +292,7 @@ impl Compared<'_> {
             }
         }
         if is_whole && self.is_another(&seen) {
-            let why = "something else was moved there since the call";
+            let why = "another file was moved there after the call";
             return Ok(Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))]));
         }
         let mut wanted = copy_of(self.read, before)?;
@@ -307,7 +307,7 @@ impl Compared<'_> {
                 both = merge(self.access, self.read, at, before, then, now)?;
             }
             let Some(merged) = &both else {
-                let why = "it was changed since the call";
+                let why = "it was changed after the call";
                 let conflict = UndoConflict::later(path, why, &self.restore_one(path));
                 let texts = texts(self.access, at, now, wanted);
                 return Ok(Found::Left(vec![UndoConflict { texts, ..conflict }]));
@@ -437,7 +437,7 @@ impl Compared<'_> {
     }
 
     fn left_for_its_mode(&self, path: &Path) -> Found {
-        let why = "its permissions were changed since the call";
+        let why = "its permissions were changed after the call";
         Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))])
     }
 
@@ -458,7 +458,7 @@ impl Compared<'_> {
     fn restore_one(&self, path: &Path) -> String {
         let path = quoted(path);
         let call = &self.read.about.call;
-        format!("`toolhold undo --path {path} {call}` restores it without the later change")
+        format!("to restore it and discard the later change: toolhold undo --path {path} {call}")
     }
 
     /// Another call that changed a path too and is undone, so that the path isn't as this call left
@@ -521,8 +521,12 @@ impl Compared<'_> {
         let mut left: Vec<_> =
             new.map(|entry| UndoConflict::later(&entry, why, "move it away")).collect();
         if !left.is_empty() {
-            let why = "something new is in it";
-            left.push(UndoConflict::later(path, why, "move that away and undo the call again"));
+            let why = "it contains something new";
+            left.push(UndoConflict::later(
+                path,
+                why,
+                "move the new files away and undo the call again",
+            ));
         }
         Ok(left)
     }

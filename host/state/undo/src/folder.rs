@@ -195,13 +195,15 @@ impl Folder {
             self.prune(&root, &about.call, keeps_young)
         });
         let kept = ended.unwrap_or_else(|error| {
-            tracing::warn!("what calls changed can't be put in order: {error}");
+            tracing::warn!("the saved changes can't be cleaned up: {error}");
             0
         });
         let many = self.bounds.total_bytes / 100 * ALMOST_FULL;
         (kept > many && kept - bytes <= many).then(|| {
             format!(
-                "undo's store is {} % full: when it is full, calls that change files need approval, and drop the saved changes of the oldest calls, which `toolhold undo` can't restore then",
+                "the storage of undo is {} % full. When it is full, calls that change files need \
+                 approval, and the saved changes of the oldest calls are deleted, so that \
+                 `toolhold undo` can't restore them",
                 kept.saturating_mul(100) / self.bounds.total_bytes.max(1)
             )
         })

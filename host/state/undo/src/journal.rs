@@ -177,7 +177,7 @@ impl Journal {
         inner.ended = true;
         self.store.running.end(&self.about.call);
         if let Err(error) = self.settle(&mut inner) {
-            tracing::warn!("the end of what a call changed can't be saved: {error}");
+            tracing::warn!("the end of a call's changes can't be saved: {error}");
         }
         let open = inner.open.take()?;
         // A process that starts right now may have the file open for a moment.
@@ -247,12 +247,12 @@ impl Journal {
             put = open.folder.put_lightly("after.json", &text);
         }
         if let Err(error) = put.and_then(|()| progress::reserve(&open.folder, steps)) {
-            tracing::warn!("the end of what a call changed can't be saved: {error}");
+            tracing::warn!("the end of a call's changes can't be saved: {error}");
         }
         if only_times {
             let about = UndoEntry { only_times, ..self.about.clone() };
             if let Err(error) = about.save(&open.folder) {
-                tracing::warn!("that a call changed only times can't be saved: {error}");
+                tracing::warn!("the note that a call changed only times can't be saved: {error}");
             }
         }
         inner.saved.warning = self.store.end(&self.about, inner.saved.bytes, self.rules.required);
@@ -298,7 +298,7 @@ impl ChangeRecorder for Journal {
         let path = PathBuf::from("the files of a command");
         inner.saved.lost.push((path.clone(), reason.to_owned()));
         if let Err(error) = self.write(&mut inner, &Line::Lost { path, lost: reason.to_owned() }) {
-            tracing::warn!("what a call changed can't be saved: {error}");
+            tracing::warn!("the changes of a call can't be saved: {error}");
         }
     }
 }
@@ -415,7 +415,7 @@ impl Journal {
         if is_saved || file.born() + TICK >= self.about.at {
             return Ok(());
         }
-        let why = io::Error::other("another file was put there while the call ran");
+        let why = io::Error::other("another file was put in its place while the call ran");
         self.note(inner, changed.path.to_owned(), Err(why), rules)
     }
 
@@ -460,7 +460,7 @@ impl Journal {
         if !is_shared || !rules.required || Rule::Alone.is_off() {
             return Ok(());
         }
-        let why = io::Error::other("another call that runs at the same time moves or changes it");
+        let why = io::Error::other("another running call moves or changes it");
         self.note(inner, path.to_owned(), Err(why), rules)
     }
 
@@ -620,13 +620,14 @@ impl Inner {
     ) -> io::Result<(u32, String)> {
         if self.saved.bytes.saturating_add(size) > max {
             return Err(io::Error::other(format!(
-                "what the call changes takes more than {}",
+                "the changes of the call take more than {}",
                 amount(max)
             )));
         }
         if self.room.is_some_and(|room| self.saved.bytes.saturating_add(size) > room) {
             return Err(io::Error::other(
-                "undo's store (`max_mib` in [tools.undo]) is full of what calls changed within the last day, and a call without approval doesn't drop that",
+                "the storage of undo (`max_mib` in [tools.undo]) is full of changes of the last \
+                 day, which are deleted only with approval",
             ));
         }
         let mut file = content.open()?;

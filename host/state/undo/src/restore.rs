@@ -241,7 +241,7 @@ impl<'a> Restoration<'a> {
             if !is_own && self.is_written(before) && !self.has_kept(before) {
                 aside.remove()?;
                 return Err(io::Error::other(
-                    "another name of the file was used since to change its contents",
+                    "the contents of the file were changed later under another name",
                 ));
             }
             put(&aside, place)?;

@@ -46,10 +46,10 @@ impl fmt::Display for UndoError {
         const SHOWN: usize = 20;
         match self {
             Self::NotSaved => f.write_str("no changes of this call are saved"),
-            Self::AlreadyUndone => f.write_str("this call is undone already"),
-            Self::Running => {
-                f.write_str("this call still runs; nothing was changed: undo it when it has ended")
-            }
+            Self::AlreadyUndone => f.write_str("this call is already undone"),
+            Self::Running => f.write_str(
+                "this call still runs; nothing was changed. Undo the call when it has ended",
+            ),
             Self::Unreadable(error) => write!(f, "nothing was changed: {error}"),
             Self::Partial { done, left } => {
                 write!(f, "{} restored; not restored:", counted(*done, "path"))?;
@@ -188,7 +188,7 @@ impl UndoStore {
             None => read.mark_left(plan.conflicts.len()),
         };
         if let Err(error) = marked {
-            tracing::warn!("that a call is undone can't be noted: {error}");
+            tracing::warn!("the note that a call is undone can't be saved: {error}");
         }
         if plan.conflicts.is_empty() {
             return Ok(plan);
@@ -205,7 +205,7 @@ impl UndoStore {
     /// undo of calls beside it, and aren't listed.
     pub fn set_aside(&self, call: &str) {
         if let Err(error) = self.0.set_aside(call) {
-            tracing::warn!("what the call {call} changed can't be set aside: {error}");
+            tracing::warn!("the changes of the call {call} can't be set aside: {error}");
         }
     }
 

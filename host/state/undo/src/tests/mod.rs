@@ -235,7 +235,7 @@ fn later_change_is_merged_or_left_and_the_rest_is_restored() {
     let versions = plan.conflicts[0].texts.clone();
     assert_eq!(versions, Some(("mine".to_owned(), "old".to_owned())));
     let left = scene.store.undo("3-1").expect_err("other was changed").to_string();
-    assert!(left.contains("other: it was changed since the call"), "{left}");
+    assert!(left.contains("other: it was changed after the call"), "{left}");
     assert_eq!(fs::read_to_string(&text).expect("it is there"), lines("1", "nine"));
     assert_eq!(fs::read_to_string(&other).expect("it is there"), "mine");
     assert!(!scene.store.list().expect("it is read")[0].is_next());
@@ -345,7 +345,7 @@ fn later_change_of_a_binary_file_is_not_merged() {
     journal.finish().expect("it changed something");
     fs::write(&path, lines("one", "nine")).expect("it is written");
     let refused = scene.store.undo("1-1").expect_err("its parts don't fit").to_string();
-    assert!(refused.contains("binary: it was changed since the call"), "{refused}");
+    assert!(refused.contains("binary: it was changed after the call"), "{refused}");
     assert_eq!(fs::read_to_string(&path).expect("it is there"), lines("one", "nine"));
 }
 
@@ -877,7 +877,7 @@ fn name_whose_file_was_changed_by_another_call_waits_for_its_undo() {
     drop(commands);
     journal.finish();
     let left = scene.store.undo("1-1").expect_err("its contents are another call's");
-    assert!(left.to_string().contains("another name of the file"), "{left}");
+    assert!(left.to_string().contains("under another name"), "{left}");
     scene.store.undo("2-1").expect("it is undone");
     scene.store.undo("1-1").expect("it is undone");
     for path in [&file, &other] {
