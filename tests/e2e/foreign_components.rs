@@ -259,7 +259,7 @@ fn functions_that_are_no_tools_are_listed_with_the_reason() {
     assert!(names.clone().any(|tool| tool["name"] == "every-type__odd-divide"));
     assert_eq!(names.count(), 25);
     let text = cli.run(&["plugin", "inspect", file]).ends(0).stdout;
-    assert!(text.contains("No rule about paths sees") && text.contains("no manifest"), "{text}");
+    assert!(text.contains("Rules about paths see only") && text.contains("no manifest"), "{text}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply
         }
     }
     let reason = question.too_large()?;
-    Some(Reply::Unasked(format!("{reason}; `toolhold call --yes` makes the call unasked")))
+    Some(Reply::Unasked(format!("{reason}; or repeat the call with `--yes`")))
 }
 
 /// Takes back the posted question of the same call: it is answered now, and another answer would be
@@ -25,7 +25,8 @@ pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply
 pub fn withdraw(questions: &Questions, question: &Question) {
     if let Err(error) = questions.withdraw(question) {
         tracing::warn!(
-            "`toolhold approvals` may still ask about this call, and approving it there counts: {error}"
+            "`toolhold approvals` may still list this call; an approval there still applies: \
+             {error}"
         );
     }
 }

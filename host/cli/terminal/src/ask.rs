@@ -68,7 +68,7 @@ fn forget(terminal: &mut BufReader<File>) -> io::Result<()> {
             return Ok(());
         }
     }
-    Err(io::Error::other("more is typed all the time"))
+    Err(io::Error::other("input arrives without end"))
 }
 
 /// Whether a person is at the terminal.
@@ -110,7 +110,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         self.output.flush()?;
         loop {
             if self.is_over.load(Ordering::Relaxed) {
-                let why = format!("nobody waits for the answer any more; {}", self.ended);
+                let why = format!("the call no longer waits for the answer; {}", self.ended);
                 return Err(CommandError::Usage(why));
             }
             if (self.has_input)(&self.input).map_err(HostError::io("reading the answer"))? {
@@ -122,7 +122,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         if read.map_err(HostError::io("reading the answer"))? == 0 {
             writeln!(self.output)?;
             return Err(CommandError::Usage(format!(
-                "the input ended before every question was answered; {}",
+                "the input ended before all questions were answered; {}",
                 self.ended
             )));
         }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(dialogue.ask("Sure?").ok().as_deref(), Some("y"));
         is_over.store(true, Ordering::Relaxed);
         let (_, why) = dialogue.ask("And this?").expect_err("it is over").end();
-        assert!(why.is_some_and(|why| why.contains("nobody waits")));
+        assert!(why.is_some_and(|why| why.contains("no longer waits")));
         assert_eq!(input, b"hello\n");
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let (_, message) = answer("", true).0.expect_err("nobody answered").end();
         assert_eq!(
             message.as_deref(),
-            Some("the input ended before every question was answered; nothing was done")
+            Some("the input ended before all questions were answered; nothing was done")
         );
         assert!(answer("what\n", true).0.is_err());
     }

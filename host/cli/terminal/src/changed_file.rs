@@ -30,7 +30,7 @@ pub fn change<E: Display>(
     let target = target(path, in_project)?;
     let before = read(&target)?;
     let after = edited(before.as_deref().unwrap_or_default())
-        .map_err(|why| Error::Usage(format!("{shown} is left as it is: {why}")))?;
+        .map_err(|why| Error::Usage(format!("{shown} isn't changed: {why}")))?;
     if before.as_deref() == Some(&after) {
         return Ok(None);
     }
@@ -47,7 +47,7 @@ pub fn change<E: Display>(
     // The client may write the file at the same time.
     if read(&target)? != before {
         return Err(Error::Usage(format!(
-            "{shown} was changed meanwhile, and is left as it is: try again"
+            "{shown} was changed in the meantime by another program, and isn't changed: try again"
         )));
     }
     match before {
@@ -83,7 +83,7 @@ fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
             let path = path.display();
             let target = target.display();
             return Err(Error::Usage(format!(
-                "{path} leads to {target}, which is outside of the project, and is left as it is"
+                "{path} leads to {target}, which is outside the project, and isn't changed"
             )));
         }
     }
@@ -108,17 +108,17 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
         Err(error) => return Err(reading(path)(error).into()),
     };
     if !file.metadata().map_err(reading(path))?.is_file() {
-        return Err(Error::Usage(format!("{shown} isn't a file and is left as it is")));
+        return Err(Error::Usage(format!("{shown} isn't a file, and isn't changed")));
     }
     let mut text = String::new();
     match file.take(LONGEST + 1).read_to_string(&mut text) {
         Ok(read) if read as u64 > LONGEST => Err(Error::Usage(format!(
-            "{shown} has more than {} MiB, and is left as it is",
+            "{shown} is too large, and isn't changed; the limit is {} MiB",
             LONGEST >> 20
         ))),
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            Err(Error::Usage(format!("{shown} is not UTF-8, and is left as it is")))
+            Err(Error::Usage(format!("{shown} is not UTF-8, and isn't changed")))
         }
         Err(error) => Err(reading(path)(error).into()),
     }

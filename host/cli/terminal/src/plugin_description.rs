@@ -41,7 +41,7 @@ impl fmt::Display for Header<'_> {
         }
         writeln!(f, "  size: {size} bytes\n  sha256: {digest}")?;
         if *without_manifest {
-            writeln!(f, "  no manifest: what it asks for is what it imports")?;
+            writeln!(f, "  no manifest: the component asks for everything that it imports")?;
         }
         Ok(())
     }
@@ -125,13 +125,14 @@ impl fmt::Display for LeftOutTools<'_> {
         if tools.iter().any(|tool| tool.foreign) {
             writeln!(
                 f,
-                "  {FAINT}No rule about paths sees which files they use, except paths in their arguments that you marked.{FAINT:#}"
+                "  {FAINT}Rules about paths see only the paths in arguments that you marked, not \
+                 other files that these tools use.{FAINT:#}"
             )?;
         }
         if left_out.is_empty() {
             return Ok(());
         }
-        writeln!(f, "\n{STRONG}No tools{STRONG:#}")?;
+        writeln!(f, "\n{STRONG}Left out{STRONG:#}")?;
         left_out.iter().try_for_each(|one| writeln!(f, "  {}", neutral_line(one)))
     }
 }
@@ -151,16 +152,16 @@ impl fmt::Display for Differences<'_> {
         if **difference == Difference::default() {
             return writeln!(
                 f,
-                "  only the code differs: what it asks for, imports and offers is the same"
+                "  only the code differs: requests, imports and tools are the same"
             );
         }
         let lists = [
             ("asks for", &difference.capabilities_added),
-            ("asks no more for", &difference.capabilities_removed),
+            ("no longer asks for", &difference.capabilities_removed),
             ("imports", &difference.imports_added),
-            ("imports no more", &difference.imports_removed),
+            ("no longer imports", &difference.imports_removed),
             ("offers", &difference.tools_added),
-            ("offers no more", &difference.tools_removed),
+            ("no longer offers", &difference.tools_removed),
         ];
         for (what, change) in
             [("version", &difference.version), ("description", &difference.description)]
@@ -197,7 +198,7 @@ fn changed(f: &mut fmt::Formatter<'_>, what: &str, Change { old, new }: &Change)
 fn signer_in_words(signer: Option<&str>) -> String {
     match signer {
         Some(signer) => format!("your trusted key `{}`", neutral_line(signer)),
-        None => "nobody whom you trust".to_owned(),
+        None => "no trusted key".to_owned(),
     }
 }
 
@@ -241,7 +242,7 @@ impl fmt::Display for SignedBy {
         match self {
             Self::Key(name) => write!(f, "Signed by your trusted key `{}`.", neutral_line(name)),
             Self::Nobody(why) => {
-                write!(f, "Nobody whom you trust signed it: {}.", neutral_line(why))
+                write!(f, "Not signed by a key that you trust: {}.", neutral_line(why))
             }
         }
     }

@@ -45,5 +45,5 @@ pub fn loading(plugins: &[String]) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("loading {}{more}: new plugins are compiled once", names.join(", "))
+    format!("loading {}{more} (each new plugin is compiled once)", names.join(", "))
 }
