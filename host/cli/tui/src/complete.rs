@@ -4,13 +4,13 @@ use toolhold_core::text::neutral_line;
 
 /// The commands, each with a description.
 pub(crate) const COMMANDS: [(&str, &str); 9] = [
-    ("/help", "what the keys and commands do"),
+    ("/help", "list the keys and commands"),
     ("/compact", "summarise the older part of the conversation"),
-    ("/clear", "begin a new session"),
-    ("/resume", "go on with an earlier session of this directory"),
-    ("/status", "the model, its limits, and the rules in force"),
-    ("/tools", "the tools that the model may call"),
-    ("/undo", "undo what the last turn changed in files"),
+    ("/clear", "start a new session"),
+    ("/resume", "continue an earlier session of this directory"),
+    ("/status", "show the model, its limits, and the current rules"),
+    ("/tools", "list the tools that the model may call"),
+    ("/undo", "undo the file changes of the last turn"),
     ("/transcript", "show the conversation on the normal screen"),
     ("/exit", "end the chat"),
 ];

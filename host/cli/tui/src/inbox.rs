@@ -275,7 +275,9 @@ impl Approver for ScreenApprover {
             match known.await {
                 Ok(None) => {}
                 Ok(Some(reply)) => return reply,
-                Err(error) => return Reply::Unasked(format!("asking failed: {error}")),
+                Err(error) => {
+                    return Reply::Unasked(format!("the question can't be asked: {error}"));
+                }
             }
             let Ok(reply) = answered.await else {
                 return Reply::Unasked("the screen is gone".to_owned());

@@ -11,11 +11,12 @@ use crate::question::{QUIET, QuestionReply};
 use crate::state::{MAX_HISTORY, MAX_QUEUED, Phase, ScreenState};
 
 const HELP: &str = "\
-Enter sends; Alt-Enter or Ctrl-J begins a new line. Up and Down show earlier messages.
-@ completes paths, / completes commands, Tab takes what is offered.
+Enter sends; Alt-Enter or Ctrl-J starts a new line. Up and Down show earlier messages.
+@ completes paths, / completes commands, Tab accepts the suggestion.
 Esc interrupts the agent, and so does Ctrl-C; Ctrl-C or Ctrl-D at an empty prompt leaves.
-PageUp and PageDown scroll. Ctrl-T shows results at length, Ctrl-O the whole on the normal screen.
-A message that is sent while the agent works waits until it is done; Up takes it back.
+PageUp and PageDown scroll. Ctrl-T shows longer results, Ctrl-O the whole conversation on the \
+normal screen.
+A message that you send while the agent works waits until the agent is done; Up takes it back.
 ";
 
 impl ScreenState {
@@ -213,7 +214,8 @@ impl ScreenState {
         if !self.editor.insert(text) {
             let limit = crate::editor::MAX_MESSAGE;
             self.transcript.notice(&format!(
-                "the message would be more than {limit} bytes, the limit; put the text into a file and name that"
+                "the message is too long; the limit is {limit} bytes. Put the text into a file and \
+                 name the file"
             ));
         }
         self.complete()
@@ -304,7 +306,8 @@ impl ScreenState {
             return Vec::new();
         }
         if self.is_busy() && self.queued.len() >= MAX_QUEUED {
-            self.transcript.notice(&format!("{MAX_QUEUED} messages wait, the limit"));
+            self.transcript
+                .notice(&format!("{MAX_QUEUED} messages already wait, which is the limit"));
             return Vec::new();
         }
         let text = self.editor.take().trim().to_owned();
@@ -363,16 +366,17 @@ impl ScreenState {
                 let all: Vec<_> = complete::COMMANDS.iter().map(|(name, _)| *name).collect();
                 let names = all.join(", ");
                 let what = match other.split_once(char::is_whitespace) {
-                    Some((name, _)) => format!("{name} takes nothing behind it"),
+                    Some((name, _)) => format!("{name} takes no arguments"),
                     None => format!("there is no {other}"),
                 };
-                self.transcript.notice(&format!("{what}; there are {names}"));
+                self.transcript.notice(&format!("{what}; the commands are {names}"));
                 return Vec::new();
             }
         };
         if self.is_busy() {
-            self.transcript
-                .notice(&format!("{name} waits for nobody: press Esc first, or let the task end"));
+            self.transcript.notice(&format!(
+                "{name} isn't possible while the agent works: press Esc first, or let the task end"
+            ));
             return Vec::new();
         }
         self.phase = Phase::Begins;

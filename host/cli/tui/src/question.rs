@@ -301,8 +301,7 @@ impl OpenQuestion {
         let mut shown: Vec<_> =
             lines.drain(self.scrolled..(self.scrolled + room).min(all)).collect();
         let until = self.scrolled + shown.len();
-        let more =
-            format!("lines {} to {until} of {all}: Up and Down show the others", self.scrolled + 1);
+        let more = format!("lines {} to {until} of {all}: Up and Down scroll", self.scrolled + 1);
         shown.push(Line::styled(more, theme.style(Role::Selected)));
         shown
     }

@@ -416,13 +416,13 @@ fn commands_and_paths_are_completed() {
     scene.control('u');
     scene.write("/nonsense");
     scene.key(KeyCode::Enter);
-    scene.assert_shows("there is no /nonsense; there are /help, /compact");
+    scene.assert_shows("there is no /nonsense; the commands are /help, /compact");
     scene.write("/help");
     scene.key(KeyCode::Enter);
     scene.assert_shows("Esc interrupts the agent");
     scene.write("/clear all");
     scene.key(KeyCode::Enter);
-    scene.assert_shows("/clear takes nothing behind it");
+    scene.assert_shows("/clear takes no arguments");
     let sends =
         |scene: &mut Scene| scene.effects().iter().any(|it| matches!(it, ScreenEffect::Send(_)));
     assert!(!sends(&mut scene));

@@ -129,7 +129,7 @@ fn bottom(state: &mut ScreenState, main: Rect, has_panel: bool, now: Duration) -
         } else if state.editor.is_empty() {
             "…".to_owned()
         } else {
-            "send or remove what you have typed, to answer".to_owned()
+            "to answer, first send or delete your text".to_owned()
         };
         let role = if is_answering { Role::Strong } else { Role::Faint };
         lines.push(Line::styled(shortened(&hint, width), theme.style(role)));
