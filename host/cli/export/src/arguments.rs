@@ -13,9 +13,9 @@ Examples:
   toolhold audit export --follow --to /var/log/toolhold.jsonl
   toolhold audit export --format otlp --endpoint http://localhost:4318 --follow --since 24h
 
-To a file or a collector, each run continues after the last exported record, and after a crash it may \
-repeat some: the number `seq` says which. Records go to the receiver only; the log stays as it is. \
-It ends with 4 if a record was changed or is missing.";
+Each run to a file or a collector continues after the last exported record. After a crash, it may \
+repeat some records, which have the same `seq`. The export doesn't change the log. The exit code \
+is 4 if a record was changed or is missing.";
 
 /// `toolhold audit`.
 #[derive(Debug, Subcommand)]
@@ -23,8 +23,7 @@ pub enum AuditCommand {
     /// Verify that no record was changed and none is missing
     #[command(after_help = VERIFY_AFTER)]
     Verify {
-        /// A hash that `toolhold audit head` printed and that was kept elsewhere: its record has to
-        /// be there
+        /// A hash that `toolhold audit head` printed earlier: its record must be in the log
         #[arg(long, value_name = "HASH")]
         head: Option<String>,
         /// Print one JSON object
@@ -47,22 +46,22 @@ pub enum AuditCommand {
         /// Print new records as they are written, until Ctrl-C
         #[arg(long, short)]
         follow: bool,
-        /// Print each record as the line of JSON that it is
+        /// Print each record as its line of JSON
         #[arg(long)]
         json: bool,
     },
-    /// Export the records to a file or another system: as they are, or for OpenTelemetry
+    /// Export the records to a file or another system, unchanged or for OpenTelemetry
     Export(ExportArguments),
-    /// Print everything that was recorded of a call
+    /// Print all records of a call
     #[command(after_help = "Example:\n  toolhold audit show 5f1d0c6a9b3e2d47-1")]
     Show {
-        /// The call's id, as its answer and each record of it has it
+        /// The call's id, from its answer or one of its records
         id: String,
         /// Print a JSON array of the records
         #[arg(long)]
         json: bool,
     },
-    /// Count the calls of each tool: failures, refusals, questions, times
+    /// Count the calls of each tool: failures, denials, approvals, times
     #[command(
         after_help = "Examples:\n  toolhold audit stats\n  toolhold audit stats --json | jq 'max_by(.p99_ms)'"
     )]
@@ -78,8 +77,9 @@ Examples:
   toolhold audit verify
   toolhold audit verify --head \"$(cat /mnt/elsewhere/toolhold-head)\"
 
-It ends with 4 if a record was changed, left out, put in, moved or cut off, and names the line. \
-Who can write the audit folder can also write the whole log anew; only a hash that was kept elsewhere shows that.";
+The exit code is 4 if a record was changed, left out, put in, moved or cut off; the output names \
+the line. A person who can write to the audit folder can also replace the whole log; only a hash \
+that you stored elsewhere shows that.";
 
 const TAIL_AFTER: &str = "\
 Examples:
@@ -94,11 +94,11 @@ pub struct ExportArguments {
     /// The form of the records
     #[arg(long, value_parser = FormatParser, default_value = "jsonl")]
     pub format: ExportFormat,
-    /// Go on with new records as they are written, until Ctrl-C
+    /// Continue with new records as they are written, until Ctrl-C
     #[arg(long, short)]
     pub follow: bool,
-    /// Where the first export begins: 2026-03-01T12:00:00Z, 2026-03-01 (UTC), or a time ago as 90m,
-    /// 24h, 7d; by default with the first record
+    /// The start of the first export: 2026-03-01T12:00:00Z, 2026-03-01 (UTC), or a time ago, such
+    /// as 90m, 24h, 7d [default: the first record]
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
     /// The file to append to; `-` is standard output
@@ -108,7 +108,7 @@ pub struct ExportArguments {
     /// machine; with `--format otlp`
     #[arg(long, value_name = "URL", conflicts_with = "to")]
     pub endpoint: Option<String>,
-    /// Begin with the first record, whatever was exported before
+    /// Start with the first record, even if it was exported before
     #[arg(long, conflicts_with = "since")]
     pub again: bool,
 }
@@ -116,9 +116,9 @@ pub struct ExportArguments {
 /// The form of exported records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// The lines of the log, each as it is, with what a receiver needs to verify them
+    /// The unchanged lines of the log, with data that a receiver needs to verify them
     Jsonl,
-    /// Logs of OpenTelemetry, to a collector or as JSON in a file
+    /// OpenTelemetry logs, to a collector or as JSON in a file
     Otlp,
 }
 
@@ -146,8 +146,8 @@ impl TypedValueParser for FormatParser {
         value: &OsStr,
     ) -> Result<ExportFormat, clap::Error> {
         if value == "cef" {
-            let removed = "`--format cef` was removed: use jsonl, which a SIEM reads by a mapping \
-                           of its fields (docs/enterprise.md has one), or otlp";
+            let removed = "`--format cef` was removed: use otlp, or jsonl with the mapping of \
+                 fields in docs/enterprise.md";
             return Err(command.clone().error(ErrorKind::InvalidValue, removed));
         }
         EnumValueParser::new().parse_ref(command, argument, value)

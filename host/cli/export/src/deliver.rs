@@ -78,7 +78,7 @@ impl Delivery {
                 }
                 Sent::Later(asked, why) => {
                     if tries == 1 {
-                        warn(&format!("{}: {why}; it is tried again", self.endpoint));
+                        warn(&format!("{}: {why}; trying again", self.endpoint));
                     }
                     sleep(pauses.next(asked));
                 }
@@ -90,7 +90,7 @@ impl Delivery {
         let first = records.first().map_or(0, |record| record.position.seq);
         let last = records.last().map_or(0, |record| record.position.seq);
         let why = format!(
-            "{why}; records {first} to {last} were not taken, and the next run begins with them"
+            "{why}; records {first} to {last} were not accepted; the next run starts with them"
         );
         HostError::io(format!("exporting to {}", self.endpoint))(std::io::Error::other(why)).into()
     }

@@ -147,11 +147,13 @@ impl Exported {
                 _ => format!(", {missing} of which can't be found or read"),
             };
             format!(
-                "record {seq} was changed or doesn't follow those before{before}; `toolhold audit verify` tells more"
+                "record {seq} was changed, or doesn't follow the records before{before}; for \
+                 details: toolhold audit verify"
             )
         } else {
             format!(
-                "{missing} records before record {seq} were not exported: their files are removed"
+                "{missing} records before record {seq} were not exported, because their files were \
+                 removed"
             )
         };
         if self.warnings <= MAX_WARNINGS {
@@ -190,7 +192,7 @@ fn with_remedy(continues: bool) -> impl FnOnce(HostError) -> HostError {
         HostError::Io { what, source }
             if continues && source.kind() == std::io::ErrorKind::InvalidData =>
         {
-            let why = format!("{source}. With `--again`, the export begins with the first record");
+            let why = format!("{source}. With `--again`, the export starts with the first record");
             HostError::io(what)(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
         }
         error => error,

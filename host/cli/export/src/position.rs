@@ -51,7 +51,7 @@ impl Progress {
             }
             Err(TryLockError::WouldBlock) => {
                 Err(HostError::io(format!("exporting to {receiver}"))(std::io::Error::other(
-                    "another `toolhold audit export` writes there; end it first",
+                    "another `toolhold audit export` writes to the same place; end it first",
                 )))
             }
             Err(TryLockError::Error(error)) => {

@@ -19,7 +19,8 @@ pub(crate) fn parse_since(text: &str, now: SystemTime) -> Result<SystemTime, Exp
     parsed.or_else(|| moment(text)).ok_or_else(|| {
         let text = toolhold_core::text::neutral_line(toolhold_core::text::cut(text, 100));
         ExportError::Usage(format!(
-            "--since {text}: it takes 2026-03-01T12:00:00Z, 2026-03-01 (UTC), or a time ago as 90m, 24h, 7d"
+            "--since {text}: use a time such as 2026-03-01T12:00:00Z or 2026-03-01 (UTC), or a \
+             time ago such as 90m, 24h, 7d"
         ))
     })
 }

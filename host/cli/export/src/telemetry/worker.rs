@@ -153,7 +153,7 @@ impl Worker {
                 self.warn(&why);
                 false
             }
-            Sent::TooLarge => self.give_up(path, "the receiver takes less at once"),
+            Sent::TooLarge => self.give_up(path, "the receiver accepts only smaller requests"),
             Sent::Refused(why) => self.give_up(path, &why),
         }
     }
