@@ -127,7 +127,7 @@ fn saved_file_leads_to_the_new_answer_and_a_failed_build_to_the_old_one() {
     save(&dev.cli, "broken");
     let failed = dev.next("build_failed");
     assert_eq!(failed["output"], "plugin.py, line 1: it is broken");
-    assert_eq!(failed["now"], "the version before goes on serving");
+    assert_eq!(failed["now"], "the previous version stays in use");
     // A changed configuration counts at once, and the version before answers.
     dev.cli.configure("[tools]\ncall = 20\n");
     dev.answers("two");

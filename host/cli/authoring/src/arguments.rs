@@ -10,9 +10,9 @@ Examples:
   toolhold plugin dev my-plugin --call my_tool path=notes.txt
   toolhold plugin dev my-plugin --http 8000
 
-The plugin gets what its manifest asks for and your toolhold.toml grants to its name; a change there \
-counts at once. Each new build serves without approval, of this folder alone. If a build fails, or a \
-component doesn't load, the version before goes on serving. Ctrl-C ends it.";
+The plugin gets what its manifest asks for and your toolhold.toml grants to its name; changes of \
+the grants apply at once. New builds of this folder need no approval. If a build fails, or a \
+component doesn't load, the previous version stays in use. Ctrl-C ends the command.";
 
 const TEST_AFTER: &str = "\
 Examples:
@@ -21,12 +21,14 @@ Examples:
   toolhold plugin test my-plugin.wasm --seed 7
 
 Tools are called with arguments made from their schemas, in a temporary directory, without a network \
-and without programs. The report names what could not be tried. It ends with 1 if a check failed.";
+and without programs. The report names the checks that could not run. The exit code is 1 if a \
+check failed.";
 
 /// The commands of authors.
 #[derive(Debug, Subcommand)]
 pub enum AuthorCommand {
-    /// Make a folder with a plugin that builds: one tool, a unit test, and the SDK of its language
+    /// Create a folder with a plugin that builds: one tool, a unit test, and the SDK of its
+    /// language
     #[command(
         after_help = "Examples:\n  toolhold plugin new my-plugin --lang python\n  toolhold plugin new my-plugin --lang rust --dir plugins/mine"
     )]
@@ -36,11 +38,11 @@ pub enum AuthorCommand {
         /// rust, python, javascript, c or go
         #[arg(long, value_name = "LANGUAGE")]
         lang: String,
-        /// The folder, which must be empty or missing; by default the name
+        /// The folder, which must be empty or missing [default: the name]
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Build the plugin in a folder with its language's own tools, into NAME.wasm
+    /// Build the plugin in a folder into NAME.wasm, with the usual tools of its language
     #[command(after_help = "Examples:\n  toolhold plugin build\n  toolhold plugin build my-plugin")]
     Build {
         /// The plugin's folder
@@ -57,11 +59,11 @@ pub enum AuthorCommand {
         /// The manifest
         #[arg(long, value_name = "FILE", default_value = "plugin.toml")]
         manifest: PathBuf,
-        /// The packed component; by default the plugin's name and .wasm
+        /// The packed component [default: the plugin's name and .wasm]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Build the plugin in a folder, serve it, and do so again whenever a source changes
+    /// Build and serve the plugin in a folder, again after each change of a source
     #[command(after_help = DEV_AFTER)]
     Dev {
         /// The plugin's folder
@@ -70,7 +72,7 @@ pub enum AuthorCommand {
         /// Make this call after each build: a tool, then KEY=VALUE or one JSON object
         #[arg(long, num_args = 1.., value_name = "TOOL ARGUMENTS", allow_hyphen_values = true)]
         call: Vec<String>,
-        /// Make that call without asking
+        /// Make the call without asking
         #[arg(long, short, requires = "call")]
         yes: bool,
         /// Serve clients of MCP at this port, address and port, or Unix socket
@@ -80,13 +82,14 @@ pub enum AuthorCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Test whether a component keeps to the contract; its tools are called in a temporary world
+    /// Test whether a component keeps to the contract; its tools are called in a temporary
+    /// directory
     #[command(after_help = TEST_AFTER)]
     Test {
         /// The component, or a plugin's folder, which is built first
         #[arg(value_name = "FILE|DIR", default_value = ".")]
         plugin: PathBuf,
-        /// The seed that decides which arguments are combined
+        /// The seed for the combinations of arguments
         #[arg(long, value_name = "NUMBER", default_value_t = 0)]
         seed: u64,
         /// Seconds that a call may take
@@ -104,7 +107,7 @@ pub enum AuthorCommand {
         /// The folder
         #[arg(default_value = "wit")]
         dir: PathBuf,
-        /// Overwrite files with another content
+        /// Overwrite files that have another content
         #[arg(long)]
         force: bool,
     },

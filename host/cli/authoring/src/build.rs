@@ -142,10 +142,7 @@ impl Display for Built {
         }
         let shown = self.file.display();
         let size = self.size;
-        write!(
-            f,
-            "{shown} ({size} bytes). To see what it asks for: toolhold plugin inspect {shown}"
-        )
+        write!(f, "{shown} ({size} bytes). To see its requests: toolhold plugin inspect {shown}")
     }
 }
 

@@ -41,15 +41,15 @@ pub enum ProjectFileError {
     Io { path: PathBuf, action: &'static str, error: std::io::Error },
     #[error("{} isn't a file", .0.display())]
     NotAFile(PathBuf),
-    #[error("{} is larger than {MAX_FILE} bytes, the limit", .0.display())]
+    #[error("{} is too large; the limit is {MAX_FILE} bytes", .0.display())]
     TooLarge(PathBuf),
     #[error("{} isn't UTF-8", .0.display())]
     NotUtf8(PathBuf),
-    #[error("{} isn't empty: choose another folder with --dir", .0.display())]
+    #[error("{} isn't empty; choose another folder with --dir", .0.display())]
     NotEmpty(PathBuf),
-    #[error("{} is a link: remove it, since builds write there", .0.display())]
+    #[error("{} is a link, and builds write there; remove the link", .0.display())]
     Link(PathBuf),
-    #[error("{} with another content. To overwrite: --force", existing(.0))]
+    #[error("{} with other content. To overwrite: --force", existing(.0))]
     Differing(Vec<PathBuf>),
 }
 

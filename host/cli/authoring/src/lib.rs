@@ -79,7 +79,10 @@ pub enum AuthoringError {
     #[error("{} is missing", .0.display())]
     NoManifest(PathBuf),
     /// The folder has no plugin.
-    #[error("{} has no plugin: `toolhold plugin new NAME --lang LANGUAGE` makes one", .0.display())]
+    #[error(
+        "{} has no plugin; to create one: toolhold plugin new NAME --lang LANGUAGE",
+        .0.display()
+    )]
     NoPlugin(PathBuf),
     /// The folder of the SDK can't be opened.
     #[error(
@@ -94,12 +97,13 @@ pub enum AuthoringError {
     },
     /// The name of a new plugin isn't valid.
     #[error(
-        "the name `{0}` isn't valid: it has to be at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
+        "the name `{0}` isn't valid: at most {MAX_NAME} characters of [a-z0-9-], the first a letter"
     )]
     Name(String),
     /// No SDK is for the language.
     #[error(
-        "there is no language `{0}` here; there are {known}. For another one, see `toolhold plugin wit` and `toolhold plugin pack`",
+        "the language `{0}` isn't supported; the languages are {known}. For other languages, see \
+         `toolhold plugin wit` and `toolhold plugin pack`",
         known = Language::ALL.map(Language::name).join(", ")
     )]
     UnknownLanguage(String),

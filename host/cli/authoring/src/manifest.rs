@@ -39,15 +39,13 @@ pub enum AuthoredError {
     UnknownField { field: String, known: String },
     #[error("[build] has an unknown field `{0}`; it has: language, sdk")]
     UnknownBuildField(String),
-    #[error("`{0}` in [build] has to be a text")]
+    #[error("`{0}` in [build] must be a string")]
     BuildFieldType(String),
-    #[error(
-        "`access` of the capability `files` is missing; it has to be \"read\" or \"read-write\""
-    )]
+    #[error("`access` of the capability `files` is missing; write \"read\" or \"read-write\"")]
     NoFileAccess,
-    #[error("`access` of the capability `files` is {0:?}; it has to be \"read\" or \"read-write\"")]
+    #[error("`access` of the capability `files` is {0:?}; write \"read\" or \"read-write\"")]
     FileAccess(String),
-    #[error("`access` of the capability `{capability}` is {access:?}; only `files` has one")]
+    #[error("the capability `{capability}` has the access {access:?}; only `files` has an access")]
     Access { capability: String, access: String },
     #[error(transparent)]
     Pack(#[from] PackError),
@@ -197,7 +195,7 @@ mod tests {
                 &format!(
                     "{VALID}[[capabilities]]\nname = \"files\"\naccess = \"reed\"\nreason = \"r\"\n"
                 ),
-                "is \"reed\"; it has to be \"read\" or \"read-write\"",
+                "is \"reed\"; write \"read\" or \"read-write\"",
             ),
             (&VALID.replace("sample", "No Name"), "its name `No Name` isn't valid"),
             (&format!("{VALID}[build]\nlang = \"go\"\n"), "[build] has an unknown field `lang`"),

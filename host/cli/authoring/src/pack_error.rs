@@ -19,11 +19,12 @@ pub enum PackError {
     #[error("the import {0} has an unknown form")]
     UnknownImport(String),
     #[error(
-        "it is a core module, and nothing in it says which interfaces it has. Compile it with \
-         bindings of `toolhold plugin wit`, or for a target that makes components (Rust: wasm32-wasip2)"
+        "the file is a core module without a description of its interfaces. Compile it with \
+         bindings of `toolhold plugin wit`, or for a target that makes components (Rust: \
+         wasm32-wasip2)"
     )]
     Undescribed,
-    #[error("no component can be made of it: {0}")]
+    #[error("the module can't be made into a component: {0}")]
     NotEncodable(String),
     #[error("the manifest is too long")]
     ManifestTooLong,

@@ -38,7 +38,8 @@ pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, A
     files::write_all(folder, &project(name, language), false)?;
     let shown = folder.display();
     Ok(format!(
-        "Made {shown}. Its README.md says how to test, build and call it; to build it: toolhold plugin build {shown}"
+        "Created {shown}. Its README.md explains how to test, build and call the plugin. To build \
+         it: toolhold plugin build {shown}"
     ))
 }
 

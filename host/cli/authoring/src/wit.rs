@@ -37,7 +37,7 @@ pub fn write(folder: &Path, force: bool) -> Result<String, AuthoringError> {
     files.push(Written::new("world.wit", starting_world()));
     files::write_all(folder, &files, force)?;
     let shown = folder.display();
-    Ok(format!("The contract is in {shown}; the world to begin with is world.wit there"))
+    Ok(format!("The contract is in {shown}; start with the world in world.wit"))
 }
 
 /// Writes the contract into a folder, with the world of a plugin that asks for these capabilities.

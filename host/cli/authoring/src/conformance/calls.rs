@@ -174,10 +174,11 @@ impl Subject<'_> {
             findings.extend(not_refused(case, &answer));
         }
         if cases.is_empty() {
-            return CheckResult::not_tried(NAME, "its schema takes whatever was tried");
+            return CheckResult::not_tried(NAME, "the schema accepts every tried value");
         }
         let count = counted(cases.len() as u64, "call");
-        let about = format!("the host refuses {count} that don't fit the schema; none is run");
+        let about =
+            format!("the host refuses {count} that don't match the schema, and runs no such call");
         CheckResult::from_findings(NAME, about, findings)
     }
 
@@ -224,7 +225,7 @@ impl Subject<'_> {
         } else if rule == Rule::Categories && self.reaches_others {
             return CheckResult::not_tried(
                 rule.name(),
-                "nobody answered and no program was there, so failures may say that",
+                "nobody answered and there were no programs, so failures may say that",
             );
         }
         let calls = counted(found.judged as u64, "call");
@@ -236,7 +237,7 @@ impl Subject<'_> {
             Rule::Answers => format!("{calls} answered or failed with a message{refused}"),
             Rule::Time => format!("each call ends within {} s", self.time.as_secs()),
             Rule::Categories => "no failure says that the same call may work later".to_owned(),
-            Rule::OutputSchema => "structured answers fit it".to_owned(),
+            Rule::OutputSchema => "structured answers match it".to_owned(),
             Rule::Size => "answers, memory, stdout and stderr are within the limits".to_owned(),
             Rule::Directory => "nothing outside of the granted directory is used".to_owned(),
         };
@@ -260,7 +261,7 @@ impl Subject<'_> {
         found.calls += 1;
         let mut findings = Vec::new();
         if after.outcome.is_err() {
-            let fix = "leave nothing behind that is in the way of the next call, also in a failure";
+            let fix = "leave nothing behind that disturbs the next call, even after a failure";
             findings.push(Finding::new("an answer, as before the failures", word(&after), fix));
         }
         CheckResult::from_findings("after failures", "the ordinary call works as before", findings)

@@ -74,7 +74,7 @@ pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostEr
         }
         Err(error) => return Err(error),
     };
-    let about = "it loads with what it asks for, and lists its tools within the limits";
+    let about = "the component loads with its requests, and lists its tools within the limits";
     report.checks.push(CheckResult::from_findings("loads", about, Vec::new()));
     let tools: Vec<Arc<Definition>> = host
         .tools()
@@ -120,9 +120,9 @@ async fn try_all(
 }
 
 fn not_loaded(error: &str) -> CheckResult {
-    let fix = "do what the message says; `toolhold plugin inspect` shows what the component is";
+    let fix = "follow the message; `toolhold plugin inspect` describes the component";
     let finding = Finding::new("a component that a host loads", error, fix);
-    CheckResult::from_findings("loads", "nothing else could be tried", vec![finding])
+    CheckResult::from_findings("loads", "no other check could run", vec![finding])
 }
 
 fn contract(info: &PluginInfo) -> CheckResult {
@@ -134,7 +134,7 @@ fn contract(info: &PluginInfo) -> CheckResult {
         .map(|export| short(export))
         .collect();
     if exports.is_empty() {
-        return CheckResult::not_tried(NAME, "the component knows nothing of Toolhold");
+        return CheckResult::not_tried(NAME, "the component is not made for Toolhold");
     }
     CheckResult::from_findings(NAME, format!("it exports {}", exports.join(", ")), Vec::new())
 }
@@ -147,12 +147,12 @@ fn manifest(info: &PluginInfo, notices: Result<Vec<String>, AuthoringError>) -> 
     let found = notices.unwrap_or_else(|refused| vec![refused.to_string()]);
     let findings = found.into_iter().map(|found| {
         Finding::new(
-            "a manifest that asks for what the component imports, and for nothing else",
+            "a manifest that asks for exactly the imports of the component",
             found,
-            "correct the manifest: an operator decides by it",
+            "correct the manifest: operators rely on it",
         )
     });
-    let about = "it asks for what is imported";
+    let about = "the requests match the imports";
     CheckResult::from_findings(NAME, about, findings.collect())
 }
 

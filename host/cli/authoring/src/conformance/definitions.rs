@@ -15,7 +15,7 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
         findings.push(Finding::new(
             "a description: models choose a tool by it",
             "none",
-            "say what it does, when to use it, what it returns and how it fails",
+            "describe the tool's action, use, result and failures",
         ));
     }
     let arguments = tool.input_schema.get("properties").and_then(Value::as_object);
@@ -41,7 +41,7 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
             findings.push(Finding::new(
                 format!("a valid JSON Schema (2020-12) as {what}"),
                 error.to_string(),
-                "correct it: nobody can call the tool",
+                "correct the schema: without it, nobody can call the tool",
             ));
             continue;
         }
@@ -49,7 +49,7 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
             findings.push(Finding::new(
                 format!("`\"type\": \"object\"` at the top of the {what}"),
                 short(&schema.get("type").map_or("no type".to_owned(), Value::to_string)),
-                "clients of MCP take no other: put the value into a field of an object",
+                "MCP clients accept no other type: put the value into a field of an object",
             ));
         }
         samples(schema, schema, what, &mut findings);

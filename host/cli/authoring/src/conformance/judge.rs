@@ -114,15 +114,15 @@ impl Judge {
         }
         if ordinary && let Some(denial) = file_denial(answer) {
             let found = format!("it tried to {}: {}", denial.action, denial.rule);
-            let fix = "use only what the arguments name, and ask in the manifest for the access \
-                       that the tool needs";
+            let fix = "use only the paths in the arguments, and ask in the manifest for the access \
+                 that the tool needs";
             return Some((Rule::Directory, Finding::new("nothing else is used", found, fix)));
         }
         let printed = answer.report.entries().printed;
         if printed > MAX_PRINTED {
             let expected = format!("at most {MAX_PRINTED} bytes on stdout and stderr");
-            let fix = "print less: the host drops the rest. What is for the operator goes to the \
-                       log, what is for the caller into the answer";
+            let fix = "print less, because the host drops the rest; write messages for the \
+                 operator to the log, and results into the answer";
             return Some((Rule::Size, Finding::new(expected, format!("{printed} bytes"), fix)));
         }
         match &answer.outcome {
@@ -162,11 +162,11 @@ impl Judge {
                 (Rule::Answers, Finding::new(answers, found, fix))
             }
             (Category::PermanentFailure, Some("memory_limit")) => {
-                let fix = "use less memory, or refuse what needs more";
+                let fix = "use less memory, or refuse calls that need more";
                 (Rule::Size, Finding::new("less memory than the limit", found, fix))
             }
             (Category::PermanentFailure, Some("result_limit")) => {
-                let fix = "answer with less: cut it, and say how to get the rest";
+                let fix = "shorten the answer, and say how to get the rest";
                 (Rule::Size, Finding::new("an answer within the limit", found, fix))
             }
             (Category::PermanentFailure, Some("cpu_budget")) => {
@@ -178,7 +178,7 @@ impl Judge {
                 (Rule::Time, Finding::new(ends, found, fix))
             }
             _ if failure.message.trim().is_empty() => {
-                let fix = "say in the message what was wrong with which value";
+                let fix = "name the wrong value and the fault in the message";
                 (Rule::Answers, Finding::new(answers, found, fix))
             }
             (
@@ -188,8 +188,8 @@ impl Judge {
                 | Category::Timeout,
                 _,
             ) if !self.reaches_others => {
-                let expected = "a category that says that it fails again: this plugin asks for no \
-                                network and no programs";
+                let expected = "a category for failures that repeat: this plugin asks for no \
+                     network and no programs";
                 let fix = "use `invalid_parameters` for arguments that are wrong, \
                            `permanent_failure` for the rest: a caller repeats this one in vain";
                 (Rule::Categories, Finding::new(expected, found, fix))

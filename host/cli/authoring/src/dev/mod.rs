@@ -74,11 +74,11 @@ enum DevError {
     #[error("the component has no name")]
     NoName,
     #[error(
-        "the plugin is now named `{name}`, and was `{known}`. A grant belongs to a name: start \
+        "the plugin's name has changed from `{known}` to `{name}`. Grants belong to a name: start \
          `toolhold plugin dev` again"
     )]
     OtherName { name: String, known: String },
-    #[error("`{0}` is switched off in the configuration")]
+    #[error("`{0}` is disabled in the configuration")]
     Off(String),
     #[error("{}", .0.reason)]
     Held(HeldVersion),
@@ -222,8 +222,8 @@ impl Running {
         let Some(changed) = changed else { return Ok(false) };
         let shown = changed.strip_prefix(&self.folder).unwrap_or(changed).display().to_string();
         let reason = format!(
-            "{} has changed, and decides which code a build runs with your rights. Look at it, and \
-             start `toolhold plugin dev` again",
+            "{} has changed. This file decides which code a build runs with your rights: check it, \
+             and start `toolhold plugin dev` again",
             neutral_line(&shown)
         );
         self.screen.show(json!({ "event": "held", "reason": reason }));
@@ -242,8 +242,8 @@ impl Running {
             return;
         }
         let text = format!(
-            "note: your configuration has [plugins.{name}] for {}. Its grants are for that name, so \
-             the plugin in this folder has them too",
+            "note: your configuration has [plugins.{name}] for {}. The plugin in this folder has \
+             the same name, and so gets the same grants",
             neutral_line(&there.path)
         );
         self.screen.show(json!({ "event": "note", "text": text }));
@@ -404,9 +404,9 @@ impl Running {
             .map_err(|error| HostError::Config(format!("serving: {error}")))?;
         let token = http
             .token_file()
-            .map(|file| format!("; the token lies in {}", file.display()))
+            .map(|file| format!("; the token is in {}", file.display()))
             .unwrap_or_default();
-        let text = format!("clients of MCP connect to {}{token}", http.url());
+        let text = format!("MCP clients connect to {}{token}", http.url());
         self.screen.show(json!({ "event": "how", "text": neutral(&text), "url": http.url() }));
         let live = server.live();
         let end = end.clone();
@@ -429,7 +429,7 @@ impl Running {
         let flags = all.join(" ");
         let text = format!(
             "to call it from another terminal:\n  toolhold {flags} call {tool} KEY=VALUE\n\
-             as a server for a client of MCP, which takes each new build:\n  toolhold {flags} serve\n\
+             as a server for an MCP client, with each new build:\n  toolhold {flags} serve\n\
              Ctrl-C ends this."
         );
         self.screen.show(json!({ "event": "how", "text": neutral(&text) }));

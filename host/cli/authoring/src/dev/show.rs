@@ -45,8 +45,7 @@ impl Screen {
     /// A failed build, with the compiler's own words.
     pub(crate) fn build_failed(&self, error: &str, output: &str, serves: bool) {
         let output = shown(output.trim_end(), MAX_BUILD);
-        let now =
-            if serves { "the version before goes on serving" } else { "waiting for a change" };
+        let now = if serves { "the previous version stays in use" } else { "waiting for a change" };
         self.show(json!({ "event": "build_failed", "error": neutral(error), "output": output, "now": now }));
     }
 }
@@ -131,13 +130,13 @@ fn print(out: &mut impl Write, event: &Value, json: bool) -> std::io::Result<()>
             writeln!(out, "serving {}: {}", text(event, "plugin"), tools.join(", "))?;
         }
         "refused" => {
-            writeln!(out, "the new version doesn't serve: {}", text(event, "reason"))?;
+            writeln!(out, "the new version isn't used: {}", text(event, "reason"))?;
         }
         "how" | "note" => {
             writeln!(out, "{}", text(event, "text"))?;
         }
         "call_not_made" => {
-            writeln!(out, "the call isn't made: {}", text(event, "reason"))?;
+            writeln!(out, "the call was not made: {}", text(event, "reason"))?;
         }
         "held" => {
             writeln!(out, "not built: {}", text(event, "reason"))?;
