@@ -61,9 +61,11 @@ fn no_file_variable_or_option_exceeds_a_ceiling() {
     under.run(&["call", "list_directory"], &[]).ends(0);
     assert_eq!(under.run(&["tools"], &[]).ends(0).stderr, "");
     let shown = under.run(&["config", "show"], &[]).ends(0).stdout;
-    let told =
-        format!("ceiling.toml:2: `tools.max_call` would be 60 ({root}/config/toolhold.toml:2)");
-    assert!(shown.contains("limits all of them") && shown.contains(&told), "{shown}");
+    let told = format!(
+        "ceiling.toml:2: without the ceiling, `tools.max_call` is 60 \
+             ({root}/config/toolhold.toml:2)"
+    );
+    assert!(shown.contains("limits all these files") && shown.contains(&told), "{shown}");
     let shown = under.run(&["config", "show", "--json"], &[]).ends(0).json();
     let taken = shown["ceilings"][0]["taken"]
         .as_array()

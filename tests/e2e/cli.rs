@@ -247,7 +247,7 @@ fn check_names_what_the_configuration_has_no_use_for() {
     {
         assert!(told.contains(part), "{part}: {told}");
     }
-    assert!(!told.contains("is right") && !told.contains("`read`"), "{told}");
+    assert!(!told.contains("is valid.") && !told.contains("`read`"), "{told}");
 }
 
 #[test]

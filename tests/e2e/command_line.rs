@@ -15,7 +15,7 @@ fn help_is_a_command_too() {
     let cli = Cli::new();
     for (line, words) in [
         (&["help"][..], "Exit codes:"),
-        (&["help", "call"], "KEY=VALUE is turned into"),
+        (&["help", "call"], "KEY=VALUE is converted to"),
         (&["help", "config", "show"], "config show --json"),
         (&["help", "doctor"], "toolhold doctor --json"),
         (&["help", "generate", "completions"], "toolhold generate completions bash"),
@@ -166,13 +166,18 @@ fn unused_attachment_is_refused() {
     let cli = Cli::new();
     let line = ["call", "--yes", "write", "path=new.txt", "content=x", "--attach", "notes.txt"];
     let ended = cli.run(&line).ends(2);
-    assert!(ended.stderr.contains("--attach notes.txt: no argument names it"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("--attach notes.txt: no argument uses this file"),
+        "{}",
+        ended.stderr
+    );
     assert!(!cli.work().join("new.txt").exists());
     // A named argument is the tool's matter, which takes a text here.
     let named = "{\"path\": \"new.txt\", \"content\": {\"$attachment\": 0}}";
     let ended = cli.run(&["call", "--yes", "write", named, "--attach", "notes.txt"]).ends(2);
     assert!(
-        ended.stderr.contains("type_mismatch") && !ended.stderr.contains("no argument names it"),
+        ended.stderr.contains("type_mismatch")
+            && !ended.stderr.contains("no argument uses this file"),
         "{}",
         ended.stderr
     );
@@ -189,7 +194,7 @@ fn attachment_is_suggested_only_if_the_tool_takes_one() {
     )
     .ends(2);
     assert!(
-        ended.stderr.contains("more than 4 MiB") && !ended.stderr.contains("attach"),
+        ended.stderr.contains("the limit is 4 MiB") && !ended.stderr.contains("attach"),
         "{}",
         ended.stderr
     );

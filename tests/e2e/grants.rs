@@ -351,7 +351,7 @@ fn allow_commands_write_grants_that_hold() {
     let mut allow = cli.command(&["allow", &home]);
     let warned = allow.env("HOME", &home).output().expect("toolhold runs");
     let warned = String::from_utf8_lossy(&warned.stderr).into_owned();
-    assert!(warned.contains("your home holds keys"), "{warned}");
+    assert!(warned.contains("your home contains keys"), "{warned}");
 
     let url = "url=https://docs.rs/x";
     let asks = cli.run(&["policy", "check", "fetch", url]).ends(3).stdout;
@@ -464,7 +464,7 @@ fn link_of_a_person_is_named_by_where_it_leads() {
         cli.configure(&format!("[tools.file]\nallowed_paths = [\".\", \"{entry}\"]\n"));
         let refused = cli.run(&["call", "read", &key]).ends(4).stderr;
         let link =
-            format!("through the link {}, to {}", root.join("shared").display(), others.display());
+            format!("through the link {} to {}", root.join("shared").display(), others.display());
         assert!(refused.contains(&link), "{refused}");
     }
     cli.configure("[tools.file]\nallowed_paths = [\".\", \"~/others\"]\n");

@@ -101,7 +101,7 @@ fn declining_writes_in_init_makes_them_ask() {
 fn allowing_the_network_in_init_holds_for_commands() {
     let user = Newcomer::new();
     let told = user.run(&["init", "--network", "yes"]).ends(0).stdout;
-    assert!(told.contains("Commands use the network without asking"), "{told}");
+    assert!(told.contains("Commands may use the network without asking"), "{told}");
     assert!(user.text().contains("network = \"allow\""), "{}", user.text());
     let shown = user.run(&["config", "show", "--json"]).ends(0).stdout;
     assert!(shown.contains("tools.shell.network"), "{shown}");
@@ -155,7 +155,7 @@ fn init_questions_are_asked_at_a_terminal() {
         "change files there without asking? [Y/n]",
         "network without asking? [y/N]",
         "asks you first",
-        "Commands use the network",
+        "Commands may use the network",
     ] {
         assert!(shown.contains(part), "{part} is missing: {shown}");
     }

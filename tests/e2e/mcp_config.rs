@@ -198,7 +198,7 @@ fn unparsable_or_linked_files_stay_unchanged() {
     {
         fs::write(&file, wrong).expect("it is written");
         let refused = cli.run(&write).ends(2);
-        assert!(refused.stderr.contains("left as it is"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("isn't changed"), "{}", refused.stderr);
         assert_eq!(fs::read(&file).expect("it is there"), wrong);
     }
     fs::write(&file, "{\n  \"mcpServers\": {,}\n}").expect("it is written");
@@ -228,7 +228,7 @@ fn wrong_arguments_are_refused_before_a_client_uses_them() {
             &["cursor", "--http", "http://x/mcp", "--token-variable", "s3cret-token"],
             "never the token",
         ),
-        (&["cursor", "--http", "http://x/mcp", "--", "--allow", "/data"], "runs already"),
+        (&["cursor", "--http", "http://x/mcp", "--", "--allow", "/data"], "already running"),
         (&["cursor", "--allow", "/data"], "follow `--`"),
         (&["cursor", "--", "--http", "8000"], "--http URL"),
         (&["cursor", "--", "--alow", "/data"], "--alow"),

@@ -61,7 +61,8 @@ fn plugin_is_inspected_approved_and_listed_with_its_figures() {
             text(&approved)
         );
         assert!(
-            text(&approved).contains(&format!("process {} serves it now", std::process::id())),
+            text(&approved)
+                .contains(&format!("process {} uses the component now", std::process::id())),
             "{}",
             text(&approved)
         );
@@ -130,7 +131,7 @@ fn changes_of_a_plugin_are_shown_before_approval() {
         // A component that was inspected by its file is compared too.
         let file = living.file("word");
         let by_file = text(&living.toolhold(&["plugin", "inspect", &file.display().to_string()]));
-        assert!(!by_file.contains("Since the version"), "it is the approved one:\n{by_file}");
+        assert!(!by_file.contains("Changes since"), "it is the approved one:\n{by_file}");
     });
 }
 
@@ -198,7 +199,8 @@ fn hosts_and_secret_names_of_a_plugin_are_shown() {
     let asks = cli.run(&["plugin", "inspect", &file]).ends(0).stdout;
     let own = cli.root.path().join("config/toolhold.toml").display().to_string();
     let missing = format!(
-        "Not granted\n  http: to grant some, name them in {own}:\n    [plugins.hostile-http]\n    path = {file:?}\n"
+        "Not granted\n  http. To grant some of these, write in \
+         {own}:\n    [plugins.hostile-http]\n    path = {file:?}\n"
     );
     assert!(
         asks.contains(&missing) && asks.contains("\n    hosts = [\"api.example.com\"]\n"),

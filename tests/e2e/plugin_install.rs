@@ -60,7 +60,7 @@ fn plugin_is_installed_granted_and_served_by_a_running_host() {
         // Nobody is asked here, so nothing happens.
         let before = read_kept(&living);
         let told = ends(&living.toolhold(&["plugin", "add", &file]), 3);
-        assert!(told.contains("It can't") && told.contains("--yes"), "{told}");
+        assert!(told.contains("does not ask for") && told.contains("--yes"), "{told}");
         assert_eq!(read_kept(&living), before);
 
         let work = living.work().display().to_string();
@@ -188,7 +188,7 @@ fn what_must_not_be_installed_leaves_nothing_behind() {
     refuse(&yes, &version("file", "1", "x").encode(), 4, "the name of a built-in plugin");
     refuse(&yes, &version("f1le", "1", "x").encode(), 4, "looks like `file`");
     refuse(&yes, &version("w0rd", "1", "x").encode(), 4, "looks like `word`");
-    refuse(&yes, &version("word", "3", "x").encode(), 4, "installed already");
+    refuse(&yes, &version("word", "3", "x").encode(), 4, "already installed");
     refuse(&yes, b"no component", 4, "isn't WebAssembly");
     refuse(&yes, &version("other", "1", "x").encode()[..200], 4, "it is damaged");
     let other = version("other", "1", "x").encode();
@@ -286,7 +286,7 @@ fn plugin_that_a_project_names_is_installed_after_approval_and_with_its_digest_a
         // Another component than the one that the file names is refused.
         fs::write(&file, version("word", "1.0.0", "evil").encode()).expect("it is changed");
         let told = ends(&living.toolhold(&["trust", "--yes"]), 4);
-        assert!(told.contains("its digest is") && told.contains(&digest), "{told}");
+        assert!(told.contains("digest is") && told.contains(&digest), "{told}");
         assert!(!living.folders.data.join("toolhold.lock").exists());
         fs::write(&file, &good).expect("it is back");
         let told = ends(&living.toolhold(&["plugin", "install", "--yes"]), 0);

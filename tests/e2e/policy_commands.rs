@@ -241,7 +241,7 @@ fn past_decision_is_explained_from_the_record() {
     let denied = id(&["call", "write", "path=Cargo.lock", "content=x", "--json"], 3);
     let explained = cli.run(&["policy", "explain", &denied]).ends(0).stdout;
     for part in [
-        "the call of `write` was refused at the gate `permissions`",
+        "the call of `write` was denied at the gate `permissions`",
         "pattern = \"*.lock\", action = \"deny\"",
         "toolhold.toml, line 1",
     ] {
@@ -261,11 +261,9 @@ fn past_decision_is_explained_from_the_record() {
         "{explained}"
     );
     let read = id(&["call", "read", "path=notes.txt", "--json"], 0);
-    assert!(
-        cli.run(&["policy", "explain", &read]).ends(0).stdout.contains("it came to: an output")
-    );
+    assert!(cli.run(&["policy", "explain", &read]).ends(0).stdout.contains("result: an output"));
     let unknown = cli.run(&["policy", "explain", "ffff-1\u{1b}[2J"]).ends(2);
-    assert!(unknown.stderr.contains("nothing is recorded of a call"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("the audit log has no call"), "{}", unknown.stderr);
 }
 
 #[test]
@@ -286,7 +284,7 @@ fn policy_check_reports_unknown_names() {
     };
     let wrong = ["`raed`", "`nope`", "`edti`", "`gone`", "`wriet`", "`{copy,move}_path`"];
     let checked = run(&["config", "check"]).ends(0).stdout;
-    assert!(!checked.contains("is right"), "{checked}");
+    assert!(!checked.contains("is valid."), "{checked}");
     let called = run(&["call", "read", "path=notes.txt"]).ends(0).stderr;
     let report = run(&["doctor", "--json"]).json();
     let findings = report["findings"]

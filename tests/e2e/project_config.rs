@@ -54,13 +54,13 @@ fn untrusted_file_grants_nothing_and_is_named() {
     assert_eq!(ignored, [&json!("tools.file.allowed_paths"), &json!("plugins.evil")]);
     let text = cli.run(&["config", "show"]).ends(0).stdout;
     assert!(
-        text.contains("toolhold.toml narrows it.") && text.contains("it asks for [\"/\"]"),
+        text.contains("toolhold.toml can only restrict your configuration.")
+            && text.contains("the ignored value: [\"/\"]"),
         "{text}"
     );
     let checked = cli.run(&["config", "check"]).ends(0).stdout;
     assert!(
-        checked.contains("asks for more than it gets")
-            && checked.contains("`plugins.evil` is ignored"),
+        checked.contains("these keys are ignored") && checked.contains("`plugins.evil` is ignored"),
         "{checked}"
     );
 }
@@ -233,7 +233,7 @@ fn trust_holds_until_the_file_changes() {
     fs::remove_file(cli.work().join("toolhold.toml")).expect("it goes");
     cli.run(&["trust", "--yes"]).ends(2);
     place(&cli, "tools.call = 5\n");
-    assert!(cli.run(&["trust"]).ends(0).stdout.contains("only narrows"));
+    assert!(cli.run(&["trust"]).ends(0).stdout.contains("only restricts"));
 }
 
 #[test]

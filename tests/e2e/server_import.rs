@@ -51,9 +51,12 @@ fn servers_move_behind_toolhold_and_their_credentials_into_secrets() {
     assert!(!folder.exists());
     let shown = cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0).stdout;
     assert!(!shown.contains(&token()), "{shown}");
-    for line in
-        ["[mcp.servers.small]", "leaky is left out", "it is Toolhold itself", "approve small"]
-    {
+    for line in [
+        "[mcp.servers.small]",
+        "leaky is left out",
+        "the server is Toolhold itself",
+        "approve small",
+    ] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     let text = fs::read_to_string(&own).expect("it is there");
@@ -134,7 +137,7 @@ fn servers_of_a_repository_are_shown_and_not_started() {
     let shown = cli.run(&["mcp", "import", "claude-code", "--project", "--yes"]).ends(0).stdout;
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
     assert!(shown.contains("touch started") && shown.contains("env = \"HOME\""), "{shown}");
-    for odd in ["odd is left out", "odder is left out", "its name doesn't fit"] {
+    for odd in ["odd is left out", "odder is left out", "the name isn't valid"] {
         assert!(shown.contains(odd), "{odd}: {shown}");
     }
     cli.run(&["tools"]).ends(0);
@@ -199,8 +202,8 @@ fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
     let all = cli.run(&["mcp", "import", "--yes"]).ends(2);
     assert!(all.stderr.contains(".cursor/mcp.json: line 2"), "{}", all.stderr);
     for line in [
-        "not taken over: `cwd`, `trust`",
-        "my_srv is left out: it would be called `my-srv`, as `My.Srv` of the same file is",
+        "not imported: `cwd`, `trust`",
+        "my_srv is left out: the name would be `my-srv`, like that of `My.Srv` in the same file",
         "stream is left out: it uses the old SSE transport",
     ] {
         assert!(all.stdout.contains(line), "{line}: {}", all.stdout);
@@ -279,8 +282,8 @@ fn server_that_import_would_refuse_is_not_added() {
     let at = format!("https://h.example/mcp?api_key={}", token());
     for (line, reason) in [
         (&["--", "foo", "--token", &token()][..], "argument 2 looks like a credential"),
-        (&["--url", &at], "its address holds what looks like a credential"),
-        (&["--", ""], "its command is empty"),
+        (&["--url", &at], "the address seems to contain a credential"),
+        (&["--", ""], "the command is empty"),
         (&[], "--url"),
     ] {
         let refused = cli.run(&[&["mcp", "add", "s"], line].concat()).ends(2).stderr;
@@ -301,7 +304,11 @@ fn server_that_looks_like_another_is_left_out_and_an_address_with_a_credential_i
     });
     write(&cli, ".cursor/mcp.json", &json!({ "mcpServers": servers }).to_string());
     let shown = cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0).stdout;
-    for line in ["its name looks like `mine`", "its name doesn't fit", "may hold a credential"] {
+    for line in [
+        "the name looks like that of your server `mine`",
+        "the name isn't valid",
+        "may contain a credential",
+    ] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
     let own = fs::read_to_string(cli.root.path().join("config/toolhold.toml")).expect("a file");

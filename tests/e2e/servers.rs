@@ -619,10 +619,10 @@ fn nobody_who_says_no_starts_or_approves_a_server() {
     let scene = Scene::unapproved(12, "");
     let line = &["mcp", "approve", "evil"];
     let Some(refused) = scene.cli.typed(line, "n\n") else { return };
-    assert!(refused.stdout.contains("It was not started"), "{}", refused.stdout);
+    assert!(refused.stdout.contains("The server was not started"), "{}", refused.stdout);
     assert_eq!(scene.starts(), 0);
     let refused = scene.cli.typed(line, "y\nn\n").expect("there is a terminal");
-    assert!(refused.stdout.contains("It is not approved"), "{}", refused.stdout);
+    assert!(refused.stdout.contains("The server is not approved"), "{}", refused.stdout);
     scene.cli.run(&["call", "evil__echo_text", "text=hello"]).ends(2);
     assert_eq!(scene.starts(), 1);
     let approved = scene.cli.typed(line, "y\ny\n").expect("there is a terminal");

@@ -172,7 +172,10 @@ fn login_brings_tokens_that_are_used_refreshed_and_forgotten() {
     scene.cli.run(&["mcp", "logout", "far"]).ends(0);
     for command in [["mcp", "list"].as_slice(), &["doctor"]] {
         let told = scene.cli.run(command).stdout;
-        assert!(told.contains("has none now") && told.contains("toolhold mcp login far"), "{told}");
+        assert!(
+            told.contains("login is gone") && told.contains("toolhold mcp login far"),
+            "{told}"
+        );
     }
     let kept = fs::read_to_string(folder.join("far.json")).unwrap_or_default();
     scene.assert_hidden(&kept);

@@ -145,7 +145,7 @@ fn filter_test_reports_a_wrong_example() {
 fn filtered_answer_and_stats_report_what_was_left_out() {
     let cli = Cli::new();
     program(&cli.work(), "cargo", &passing(200), "", 0);
-    assert!(cli.run(&["filter", "stats"]).stdout.contains("No answer was filtered yet."));
+    assert!(cli.run(&["filter", "stats"]).stdout.contains("No answer has been filtered yet."));
     let call =
         ["--set", "tools.autonomy=full", "call", "--for-model", "bash", "command=./cargo test"];
     let called = cli.run(&call);
@@ -204,7 +204,9 @@ fn filter_try_shows_what_a_call_would_show() {
 fn commands_without_a_rule_are_discovered_by_size() {
     let cli = Cli::new();
     cli.configure("tools.autonomy = \"full\"\n");
-    assert!(cli.run(&["filter", "discover"]).ends(0).stdout.contains("Rules know"));
+    assert!(
+        cli.run(&["filter", "discover"]).ends(0).stdout.contains("The rules match the outputs")
+    );
     for command in ["seq 1 2000", "seq 1 3000", "git status", "printf 'a\\nb\\n'", "true"] {
         cli.run(&["call", "bash", command]);
     }
@@ -276,7 +278,7 @@ fn rules_of_a_project_count_once_they_are_trusted_and_hide_nothing_that_matters(
     fs::write(&file, HOSTILE.replace("all-noise", "other")).expect("it is written");
     assert!(!shown().contains("Filtered by other"));
     let listed = cli.run(&["filter", "list"]).ends(0);
-    assert!(listed.stderr.contains("you haven't trusted its present text"), "{}", listed.stderr);
+    assert!(listed.stderr.contains("you haven't trusted the changed file"), "{}", listed.stderr);
     cli.run(&["trust", "--yes"]).ends(0);
     assert!(shown().contains("Filtered by other"));
     // An own rule of the same name counts instead.

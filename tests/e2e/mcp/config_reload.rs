@@ -12,7 +12,7 @@ use crate::support::Cli;
 /// Time for a change to be noticed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const WRONG: &str = "the changed configuration is wrong";
+const WRONG: &str = "the changed configuration is invalid";
 
 fn read(client: &mut Client, path: &str) -> Value {
     client.call("read", json!({ "path": path }))

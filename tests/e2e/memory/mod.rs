@@ -274,7 +274,7 @@ fn project_can_disable_the_memory() {
     assert!(!tools.contains("memory_search"), "{tools}");
     // One that is named is shown, and not as if it could be called.
     let shown = cli.run(&["tools", "memory_search"]).ends(0);
-    assert!(shown.stderr.contains("it is disabled by `enabled = false`"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("the tool is disabled by `enabled = false`"), "{}", shown.stderr);
     let shown = cli.run(&["tools", "memory_search", "--json"]).ends(0).json();
     assert_eq!(shown["enabled"], false, "{shown}");
     fs::remove_file(cli.work().join("toolhold.toml")).expect("it is removed");

@@ -86,7 +86,7 @@ fn second_daemon_says_who_runs_the_tasks_and_takes_over() {
     let (_second, mut second_said) = start();
     let line = second_said.next().expect("it says something");
     let number = format!("process {} already", first.0.id());
-    assert!(line.contains(&number) && line.contains("this one waits"), "{line}");
+    assert!(line.contains(&number) && line.contains("this process waits"), "{line}");
     drop(first);
     let line = second_said.next().expect("it says something");
     assert!(line.contains("runs the tasks that are due"), "{line}");
@@ -157,7 +157,7 @@ fn quota_is_refused_with_its_key_and_the_true_count() {
     let line = ["--set", "tools.scheduler.max_tasks=2", "call", "--yes", "schedule_periodic"];
     let line: Vec<&str> = line.into_iter().chain([DAILY]).collect();
     let said = scene.cli.run(&line).ends(1).stderr;
-    assert!(said.contains("you have 3 tasks, and the limit is 2"), "{said}");
+    assert!(said.contains("you have 3 tasks; the limit is 2"), "{said}");
     assert!(said.contains("`max_tasks` in [tools.scheduler]"), "{said}");
     assert_eq!(scene.tasks().len(), 3);
 }
@@ -174,11 +174,11 @@ fn wrong_time_is_refused_before_anybody_is_asked() {
         ("schedule_periodic", periodic("each day", "UTC"), "30 9 * * 1-5"),
         ("schedule_periodic", periodic("61 * * * *", "UTC"), "61"),
         ("schedule_periodic", periodic("@daily", "Europe/Nowhere"), "Europe/Nowhere"),
-        ("schedule_deferred", deferred("soon"), "is no time"),
+        ("schedule_deferred", deferred("soon"), "isn't a valid time"),
         ("schedule_deferred", deferred("2020-01-01T00:00:00Z"), "in the past"),
-        ("schedule_deferred", deferred("2030-02-30T09:00:00Z"), "its month has no such day"),
-        ("schedule_deferred", deferred("2030-04-31"), "its month has no such day"),
-        ("schedule_deferred", deferred("2030-13-01T09:00:00Z"), "is no time: write one"),
+        ("schedule_deferred", deferred("2030-02-30T09:00:00Z"), "the month doesn't have this day"),
+        ("schedule_deferred", deferred("2030-04-31"), "the month doesn't have this day"),
+        ("schedule_deferred", deferred("2030-13-01T09:00:00Z"), "isn't a valid time: write a time"),
         ("schedule_periodic", periodic("*/0 * * * *", "UTC"), "the step isn't 1 to 59"),
         ("schedule_deferred", deferred("9999-12-31T23:59:59Z"), "the limit is ten years"),
         ("schedule_deferred", deferred("P11Y"), "the limit is ten years"),
@@ -191,7 +191,7 @@ fn wrong_time_is_refused_before_anybody_is_asked() {
         (
             "schedule",
             json!({ "action": "once", "delay": "soon", "command": "true" }).to_string(),
-            "is no time",
+            "isn't a valid time",
         ),
         (
             "cron_update",
@@ -202,7 +202,7 @@ fn wrong_time_is_refused_before_anybody_is_asked() {
         ("cron_add", form(json!({ "kind": "every", "every": "1h" })), r#""every_ms": 3600000"#),
         ("cron_add", form(json!({ "kind": "every", "every_ms": 1500 })), "in whole seconds"),
         ("cron_add", form(json!({ "kind": "after" })), r#""seconds": 900"#),
-        ("cron_add", form(json!({ "kind": "at", "at": "soon" })), "is no time"),
+        ("cron_add", form(json!({ "kind": "at", "at": "soon" })), "isn't a valid time"),
         ("cron_add", form(json!({ "kind": "bogus" })), "cron, at, after or every"),
         ("cron_add", form(json!({})), "cron, at, after or every"),
     ] {

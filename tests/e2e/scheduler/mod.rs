@@ -126,7 +126,7 @@ fn disabled_tasks_are_not_shown_as_if_they_ran() {
     scene.cli.configure("");
     for line in [&["tasks", "list"][..], &["tasks", "show", "t"]] {
         let listed = scene.cli.run(line).ends(0);
-        assert!(listed.stdout.contains("not run, since tasks are disabled"), "{}", listed.stdout);
+        assert!(listed.stdout.contains("not run, because tasks are disabled"), "{}", listed.stdout);
         assert!(!listed.stdout.contains("next at "), "{}", listed.stdout);
         assert!(
             listed.stderr.contains("  [tools.scheduler]\n  enabled = true"),

@@ -57,7 +57,7 @@ fn task_of_a_narrower_call_stays_narrow() {
     let _daemon = scene.daemon();
     let denied = scene.wait_for("file", "denied");
     let output = denied["output"].as_str().expect("it is text");
-    assert!(output.contains("as it was when the task was made"), "{output}");
+    assert!(output.contains("at the creation of the task"), "{output}");
     assert!(output.contains("make the task anew"), "{output}");
     // A line in the user's file would not help.
     assert!(!output.contains("add to `allowed_paths`"), "{output}");
@@ -219,7 +219,7 @@ fn rule_that_came_later_denies() {
     assert!(run["output"].as_str().expect("it is text").contains("toolhold.toml"), "{run}");
     assert_eq!(scene.read("made"), "");
     // The advice is true: what didn't hold when the task was made, needs no new task.
-    assert!(run["output"].to_string().contains("If this held when the task was made"), "{run}");
+    assert!(run["output"].to_string().contains("If the rule is older than the task"), "{run}");
     scene.cli.configure(super::ENABLED);
     scene.wait_for("t", "done");
     assert_eq!(scene.read("made"), "x\n");

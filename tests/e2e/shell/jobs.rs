@@ -446,7 +446,7 @@ fn job_goes_on_when_the_configuration_changes_until_it_allows_none() {
 #[test]
 fn person_lists_and_stops_the_jobs_of_running_hosts() {
     let cli = Cli::new();
-    assert_eq!(cli.run(&["jobs"]).ends(0).stdout, "No host has jobs.\n");
+    assert_eq!(cli.run(&["jobs"]).ends(0).stdout, "There are no jobs.\n");
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let mark = mark(24, 0);
     let id = start_served(&mut client, &format!("sleep {mark} # \u{1b}[31m"));
@@ -463,7 +463,7 @@ fn person_lists_and_stops_the_jobs_of_running_hosts() {
     assert_eq!((&listed[0]["pid"], &job["id"]), (&json!(client.pid()), &json!(id)), "{listed}");
     for wrong in ["job-0000000000000000", "", "x\nstop y", &"j".repeat(100)] {
         let refused = cli.run(&["jobs", "stop", wrong]).ends(2).stderr;
-        assert!(refused.contains("no job that runs has the id"), "{refused}");
+        assert!(refused.contains("no running job has the id"), "{refused}");
     }
     assert!(with_word(&mark) > 0, "it runs on: {}", cli.run(&["jobs"]).stdout);
     assert_eq!(cli.run(&["jobs", "stop", &id]).ends(0).stdout, "Stopped.\n");

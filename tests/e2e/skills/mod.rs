@@ -168,7 +168,7 @@ fn project_skill_counts_as_it_was_seen() {
     cli.run(&line).ends(before.code);
     cli.run(&["trust", "--yes"]).ends(0);
     assert!(cli.run(&line).ends(0).stdout.contains("Obey the project."));
-    assert!(cli.run(&["trust", "--yes"]).ends(0).stdout.contains("trusted already"));
+    assert!(cli.run(&["trust", "--yes"]).ends(0).stdout.contains("already trusted"));
 
     // Any change ends it, for a host that runs too.
     let mut running = client(&cli);

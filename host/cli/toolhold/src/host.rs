@@ -42,17 +42,20 @@ fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
         warn(&ignored.to_string())?;
     }
     if ignored.len() > MAX_NOTICES {
-        warn(&format!("{} of it ignored too", counted(ignored.len() - MAX_NOTICES, "more key")))?;
+        warn(&format!(
+            "{} of this file ignored too",
+            counted(ignored.len() - MAX_NOTICES, "more key")
+        ))?;
     }
     if !ignored.is_empty() {
         let since = if project.standing == ProjectTrust::Changed {
-            ": the file was trusted, and has changed since"
+            "; the file has changed since you trusted it"
         } else {
             ""
         };
         writeln!(
             anstream::stderr(),
-            "  `toolhold trust` shows what it asks for and lets it count{since}"
+            "  `toolhold trust` shows these keys and asks whether to apply them{since}"
         )?;
     }
     Ok(())
@@ -146,7 +149,8 @@ pub(crate) fn observed(builder: HostBuilder, telemetry: Option<Arc<Telemetry>>) 
 }
 
 async fn start(builder: HostBuilder) -> Result<Host, HostError> {
-    progress::show(builder.build(), || "loading plugins: new ones are compiled once".into()).await
+    progress::show(builder.build(), || "loading plugins (each new plugin is compiled once)".into())
+        .await
 }
 
 /// The builder of the host. `servers`: the upstream servers of this process, which may run already.

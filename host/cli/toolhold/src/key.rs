@@ -34,9 +34,13 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
                 writeln!(out, "{object:#}")?;
                 return Ok(Exit::Success);
             }
-            writeln!(out, "The secret key is {}: keep it.", shown(&made.secret))?;
-            writeln!(out, "The public key is {}: give it to those who", shown(&made.public))?;
-            writeln!(out, "are to trust it. They write into their toolhold.toml:\n")?;
+            writeln!(out, "The secret key is {}: keep this file secret.", shown(&made.secret))?;
+            writeln!(
+                out,
+                "The public key is {}: give this file to people who",
+                shown(&made.public)
+            )?;
+            writeln!(out, "will trust the key. These people add to their toolhold.toml:\n")?;
             writeln!(out, "  [[installing.keys]]\n  name = \"{name}\"\n  key = \"{}\"", made.key)?;
             writeln!(out, "  plugins = [\"*\"]")?;
         }
@@ -46,7 +50,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
             if let (Some(name), true) = (name, all.is_empty()) {
                 let shown = neutral_line(name);
                 return Err(Error::Usage(format!(
-                    "you have no key `{shown}`; `toolhold plugin key show` lists them"
+                    "you have no key `{shown}`; `toolhold plugin key show` lists your keys"
                 )));
             }
             if *json {
@@ -55,7 +59,7 @@ pub(crate) fn run(command: &KeyCommand) -> Result<Exit, Error> {
                 return Ok(Exit::Success);
             }
             if all.is_empty() {
-                writeln!(out, "You have no keys. `toolhold plugin key new` makes one.")?;
+                writeln!(out, "You have no keys. `toolhold plugin key new` makes a key.")?;
             }
             all.iter().try_for_each(|(name, key)| writeln!(out, "{name}  {key}"))?;
         }

@@ -192,7 +192,7 @@ fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Resu
         (None, None) => usual,
         (None, Some(level)) => level.parse().map_err(|_| {
             Error::Usage(format!(
-                "TOOLHOLD_LOG={level}: it is one of off, error, warn, info, debug and trace"
+                "TOOLHOLD_LOG={level}: the level must be off, error, warn, info, debug or trace"
             ))
         })?,
     };

@@ -17,7 +17,8 @@ pub(crate) struct Options {
     /// Let the built-in tools read this directory too
     #[arg(long, value_name = "DIRECTORY", global = true)]
     pub(crate) allow_read: Vec<PathBuf>,
-    /// Load this plugin; it gets no directory: for that, name it in toolhold.toml instead
+    /// Load this plugin without directories; to grant some, name the plugin in toolhold.toml
+    /// instead
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) plugin: Vec<PathBuf>,
     /// Read this file instead of your toolhold.toml

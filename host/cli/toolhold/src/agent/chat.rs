@@ -61,7 +61,7 @@ pub(crate) async fn chat(
                 printer.event(RunEvent::Notice { text });
             }
             command if command.starts_with('/') && !command.contains(char::is_whitespace) => {
-                let text = "there are `/compact`, `/status` and `/exit`".to_owned();
+                let text = "the commands are `/compact`, `/status` and `/exit`".to_owned();
                 printer.event(RunEvent::Notice { text });
             }
             message => {
@@ -99,7 +99,8 @@ fn read_message() -> Result<Option<String>, CommandError> {
     // The rest would count as another message.
     if line.len() as u64 > MAX_MESSAGE && !line.ends_with(b"\n") {
         return Err(CommandError::Usage(format!(
-            "the message is more than {MAX_MESSAGE} bytes, the limit; put the text into a file and name that"
+            "the message is too long; the limit is {MAX_MESSAGE} bytes. Put the text into a file \
+             and name the file"
         )));
     }
     String::from_utf8(line)

@@ -138,7 +138,7 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
         add_line(&mut text, "rules in", &neutral_line(&file.display().to_string()));
     }
     if around.config.project.is_some() {
-        let project = "and the toolhold.toml of this directory, as far as it counts";
+        let project = "and the toolhold.toml of this directory, as far as it applies";
         add_line(&mut text, "", project);
     }
     for ceiling in &around.config.ceilings {
@@ -148,7 +148,7 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
     if judge.enabled {
         let count = judge.policies.len();
         let policies = if count == 1 { "1 policy".to_owned() } else { format!("{count} policies") };
-        let open = if judge.fail_open { "runs (fail_open)" } else { "is refused" };
+        let open = if judge.fail_open { "runs (fail_open)" } else { "is denied" };
         let judged = format!("{}, by {policies}; a call that isn't judged {open}", judge.provider);
         add_line(&mut text, "judge", &judged);
     }
@@ -157,7 +157,8 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
         text.push('\n');
     }
     text.push_str(
-        "`toolhold config show` has all keys, `toolhold policy check` says what a call would meet.\n",
+        "`toolhold config show` shows all keys, `toolhold policy check` the decision about a \
+         call.\n",
     );
     text
 }
@@ -297,7 +298,7 @@ impl Chat<'_> {
             return Ok(());
         }
         let choices = sessions.iter().map(|it| format!("{}  {}", it.id, it.title)).collect();
-        let text = "Go on with which session? Enter takes it, Esc none.".to_owned();
+        let text = "Which session do you want to continue? Enter selects, Esc cancels.".to_owned();
         match self.choose(text, choices, false).await.and_then(|at| sessions.get(at)) {
             Some(session) => self.change_session(Some(&session.id)).await,
             None => {
@@ -318,7 +319,7 @@ impl Chat<'_> {
         };
         let planned = outcome.map_err(|error| HostError::Config(error.to_string()))??;
         let Some((about, text)) = planned else {
-            let told = "No call of this session changed files that can be put back.";
+            let told = "No call of this session changed files that can be restored.";
             self.end_command(told.to_owned());
             return Ok(());
         };
@@ -332,7 +333,7 @@ impl Chat<'_> {
             undo::carry_out(&config, &folders, &about, front_end)
         });
         let told = undone.await.map_err(|error| HostError::Config(error.to_string()))??;
-        let note = format!("The person undid what a call of yours changed in files:\n{told}");
+        let note = format!("The person undid the changes of one of your calls:\n{told}");
         if let Err(error) = self.agent.note(note).await {
             return Err(failed(error, self.around).await);
         }
@@ -426,7 +427,7 @@ impl<'a> Meanwhile<'a> {
                 let directory = self.around.directory.to_owned();
                 tokio::task::spawn_blocking(move || {
                     if let Err(error) = history::add(&folders, &directory, message) {
-                        tracing::warn!("the message isn't kept for later chats: {error}");
+                        tracing::warn!("the message isn't saved for later chats: {error}");
                     }
                 });
             }

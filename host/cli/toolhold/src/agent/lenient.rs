@@ -17,7 +17,7 @@ pub(crate) async fn offer_lenient(
     model: String,
     around: &Surroundings<'_>,
 ) -> Result<bool, CommandError> {
-    let Some(mut dialogue) = ask::open_dialogue("such calls are not made") else {
+    let Some(mut dialogue) = ask::open_dialogue("calls in plain JSON are not made") else {
         return Ok(false);
     };
     let name = neutral_line(&model);
@@ -43,5 +43,5 @@ pub(crate) async fn write_lenient(
     let written =
         tokio::task::spawn_blocking(move || insert::lenient_model(&folders, &model)).await;
     let file = written.map_err(|error| HostError::Config(error.to_string()))??;
-    Ok(format!("`lenient_models` in [agent] of {} has it now.", file.display()))
+    Ok(format!("The model is now in `lenient_models` in [agent] of {}.", file.display()))
 }

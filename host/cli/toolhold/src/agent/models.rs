@@ -187,7 +187,7 @@ fn in_words(report: &Value) -> String {
     if let Some(first) = report["first_ms"].as_u64() {
         let _ = writeln!(
             words,
-            "  first part after {first} ms, whole answer after {} ms; streams: {}; calls tools: {}",
+            "  first text after {first} ms, whole answer after {} ms; streams: {}; calls tools: {}",
             report["whole_ms"],
             yes_or_no(&report["streams"]),
             yes_or_no(&report["calls_tools"])
@@ -197,13 +197,13 @@ fn in_words(report: &Value) -> String {
     for model in models.iter().take(MAX_SHOWN) {
         let name = neutral_line(model["name"].as_str().unwrap_or_default());
         let context = match model["context_tokens"].as_u64() {
-            Some(tokens) => format!("  {FAINT}reads {tokens} tokens{FAINT:#}"),
+            Some(tokens) => format!("  {FAINT}context: {tokens} tokens{FAINT:#}"),
             None => String::new(),
         };
         let _ = writeln!(words, "  {name}{context}");
     }
     if models.len() > MAX_SHOWN {
-        let _ = writeln!(words, "  and {} more; `--json` has all", models.len() - MAX_SHOWN);
+        let _ = writeln!(words, "  and {} more; `--json` lists all", models.len() - MAX_SHOWN);
     }
     words
 }
@@ -227,7 +227,7 @@ pub(crate) async fn how_to_begin(around: &Surroundings<'_>) -> String {
         Some((server, model)) => {
             let model = neutral_line(model);
             let url = server.base_url;
-            let _ = write!(text, ", but a server with models listens at {url}");
+            let _ = write!(text, ", but a server with models runs at {url}");
             format!(
                 "[providers.local]\nformat = \"{}\"\nbase_url = \"{url}\"\nmodel = {}",
                 server.format,

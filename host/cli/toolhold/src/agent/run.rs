@@ -92,7 +92,7 @@ pub(crate) async fn open(
             Err(error) => return Err(failed(error, around).await),
         };
         Some(last.ok_or_else(|| {
-            CommandError::Usage("there is no session in this directory to go on with".to_owned())
+            CommandError::Usage("there is no session to continue in this directory".to_owned())
         })?)
     } else {
         arguments.session.clone()
@@ -182,10 +182,11 @@ fn task(words: &[String]) -> Result<String, CommandError> {
     }
     match () {
         () if task.trim().is_empty() => {
-            Err(CommandError::Usage("the task is empty: say what to do".to_owned()))
+            Err(CommandError::Usage("the task is empty; write what to do".to_owned()))
         }
         () if task.len() as u64 > MAX_TASK => Err(CommandError::Usage(format!(
-            "the task is more than {MAX_TASK} bytes, the limit; put the text into a file and name that"
+            "the task is too long; the limit is {MAX_TASK} bytes. Put the text into a file and \
+             name the file"
         ))),
         () => Ok(task),
     }

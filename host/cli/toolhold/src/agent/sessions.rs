@@ -37,7 +37,7 @@ pub(crate) async fn sessions(
                 Ok(found) => {
                     let mut out = anstream::stdout().lock();
                     if found.is_empty() {
-                        writeln!(out, "There is no session; `toolhold run` begins one.")?;
+                        writeln!(out, "There are no sessions; `toolhold run` starts one.")?;
                     }
                     for session in found {
                         let seconds = i64::try_from(session.changed).unwrap_or_default();

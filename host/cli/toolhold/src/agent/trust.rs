@@ -39,7 +39,8 @@ pub(crate) async fn instructions(
             let path = neutral_line(&file.path.display().to_string());
             writeln!(
                 err,
-                "{WARNING}note{WARNING:#}: {path} is left out, since nobody has looked at it; `--trust-instructions` lets it count"
+                "{WARNING}note{WARNING:#}: {path} isn't used, because you haven't approved it; to \
+                 use it once: --trust-instructions"
             )?;
         }
         return Ok(files.into_iter().filter(|file| file.is_seen).collect());
@@ -64,10 +65,10 @@ fn asked(files: Vec<InstructionFile>) -> Result<Vec<InstructionFile>, CommandErr
     for file in files {
         let path = neutral_line(&file.path.display().to_string());
         let mut err = anstream::stderr();
-        writeln!(err, "{STRONG}{path}{STRONG:#} has instructions for agents:\n")?;
+        writeln!(err, "{STRONG}{path}{STRONG:#} contains instructions for agents:\n")?;
         writeln!(err, "{}\n", neutral(&file.text))?;
-        let Some(mut dialogue) = ask::open_dialogue("the file is left out") else { continue };
-        if dialogue.yes_or_no("Let them count, until the file changes?", false)? {
+        let Some(mut dialogue) = ask::open_dialogue("the file isn't used") else { continue };
+        if dialogue.yes_or_no("Use these instructions, until the file changes?", false)? {
             accepted.push(file);
         }
     }

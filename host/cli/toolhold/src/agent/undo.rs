@@ -33,7 +33,7 @@ pub(crate) fn plan(
     });
     if let Some(job) = of_calls {
         return Err(HostError::Config(format!(
-            "the job that this call started still runs; stop it first: `toolhold jobs stop {}`",
+            "a job that this call started still runs; stop the job first: `toolhold jobs stop {}`",
             job.id
         )));
     }

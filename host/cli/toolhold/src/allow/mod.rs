@@ -39,12 +39,14 @@ fn directory(directory: &Path, is_read_only: bool, own: &Folders) -> Result<(), 
     let file = insert::directory(own, &real, access)?;
     if std::env::home_dir().is_some_and(|home| home.starts_with(&real)) {
         warn(
-            "your home holds keys, passwords and the history of your shell, and every tool may see them now: grant the folders of projects instead",
+            "your home contains keys, passwords and your shell's history, and every tool may see \
+             them now; grant the folders of projects instead",
         )?;
     }
     writeln!(
         anstream::stdout(),
-        "File tools may {may} {} now, and commands too unless `allowed_paths` of [tools.shell] says otherwise.\nWritten to {}.",
+        "File tools may now {may} {}, and so may commands, unless [tools.shell] has its own \
+         `allowed_paths`.\nWritten to {}.",
         neutral_line(&real),
         shown::path(&file)
     )?;
@@ -55,7 +57,7 @@ fn host(name: &str, own: &Folders) -> Result<(), Error> {
     let file = insert::host(own, name)?;
     writeln!(
         anstream::stdout(),
-        "The web tools reach {} without asking now.\nWritten to {}.",
+        "The web tools may now reach {} without asking.\nWritten to {}.",
         neutral_line(name),
         shown::path(&file)
     )?;
@@ -71,7 +73,8 @@ pub(crate) fn own_file(options: &Options) -> Result<Folders, Error> {
     } else {
         let file = shown::path(&file);
         Err(Error::Usage(format!(
-            "this command writes your own toolhold.toml, and {file} is used instead: add the line there by hand"
+            "this command changes only your own toolhold.toml, and {file} is used instead; add the \
+             line to that file yourself"
         )))
     }
 }

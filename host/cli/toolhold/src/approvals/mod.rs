@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<E
             desk.answer(found(&waiting, id)?, Reply::No { by: BY.to_owned(), reason })?;
         }
         None if arguments.json => writeln!(std::io::stdout().lock(), "{}", json!(waiting))?,
-        None if waiting.is_empty() => writeln!(anstream::stdout(), "No question waits.")?,
+        None if waiting.is_empty() => writeln!(anstream::stdout(), "No call waits for approval.")?,
         None if std::io::stdout().is_terminal() => return desk.ask_each(&waiting),
         None => list(&waiting)?,
     }
@@ -66,7 +66,7 @@ impl Desk<'_> {
     /// Asks about each in turn, if a person is at the terminal.
     fn ask_each(&self, waiting: &[PostedQuestion]) -> Result<Exit, Error> {
         let Some(mut dialogue) =
-            ask::open_dialogue("what was answered counts, and the rest waits on")
+            ask::open_dialogue("your answers are saved, and the other calls still wait")
         else {
             list(waiting)?;
             return Ok(Exit::Success);
@@ -92,12 +92,14 @@ impl Desk<'_> {
                 let proposal = match &posted.question.always {
                     Always::Writes(proposal) => proposal,
                     Always::Unavailable(why) => {
-                        return Err(Error::Usage(format!("`--always` can't be said here: {why}")));
+                        return Err(Error::Usage(format!(
+                            "`--always` isn't possible for this call: {why}"
+                        )));
                     }
                 };
                 let file = proposal.write(&self.folders)?;
                 write!(out, "In {}:\n{}", plain::path(&file), neutral(&proposal.text()))?;
-                "allowed for good"
+                "allowed permanently"
             }
             Reply::No { .. } | Reply::Unasked(_) => "denied",
         };
@@ -113,7 +115,7 @@ fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
         write!(out, "{}{}", head(posted), shown::question(&posted.question))?;
         writeln!(out)?;
     }
-    writeln!(out, "`toolhold approvals allow ID` approves, `toolhold approvals deny ID` denies.")?;
+    writeln!(out, "To approve: toolhold approvals allow ID. To deny: toolhold approvals deny ID.")?;
     Ok(())
 }
 
@@ -124,7 +126,7 @@ fn head(posted: &PostedQuestion) -> String {
     let left = posted.until.saturating_sub(now);
     let session = neutral_line(&posted.question.session);
     format!(
-        "{STRONG}{}{STRONG:#}  {FAINT}{session}, asked {ago} s ago, waits {left} s more{FAINT:#}\n",
+        "{STRONG}{}{STRONG:#}  {FAINT}{session}, asked {ago} s ago, expires in {left} s{FAINT:#}\n",
         neutral_line(&posted.id)
     )
 }
@@ -135,10 +137,10 @@ fn found<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuesti
     match (matching.next(), matching.next()) {
         (Some(posted), None) => Ok(posted),
         (Some(_), Some(_)) => {
-            Err(Error::Usage(format!("more than one question begins with {id}; write more of it")))
+            Err(Error::Usage(format!("more than one ID begins with {id}; write more digits")))
         }
         _ => Err(Error::Usage(format!(
-            "no question {id} waits; `toolhold approvals` lists those that do"
+            "no waiting call has the ID {id}; `toolhold approvals` lists the waiting calls"
         ))),
     }
 }

@@ -14,16 +14,17 @@ Examples:
   toolhold run --replay 69280a3c-5f1e9d2b7a40
   toolhold run sessions list
 
-The agent uses the same tools under the same rules as `toolhold call`. What the agent does goes to stderr, its last answer to stdout.
+The agent uses the same tools under the same rules as `toolhold call`. The progress goes to \
+stderr, the last answer to stdout.
 
 Exit codes:
-  0  the model said that it is done
+  0  the model finished the task
   1  the model gave up, repeated itself, or refused
-  2  nothing began: no task, no model or no such session
-  3  what it needed was denied, and it had nothing else to try
+  2  nothing started: no task, no model or no such session
+  3  a call that the task needs was denied
   4  the model can't be asked, or Toolhold itself failed
-  5  a limit of turns, time, tokens or cost was reached; `--continue` goes on
-  130  Ctrl-C ended it";
+  5  a limit of turns, time, tokens or cost was reached; `--continue` continues the task
+  130  Ctrl-C ended the command";
 
 /// `toolhold run`.
 #[derive(Args, Debug)]
@@ -32,7 +33,7 @@ pub(crate) struct RunArguments {
     /// The task; `-` adds the text on stdin
     #[arg(value_name = "TASK", required_unless_present = "replay")]
     pub(crate) task: Vec<String>,
-    /// What to do instead of a task.
+    /// The subcommand, in place of a task.
     #[command(subcommand)]
     pub(crate) command: Option<RunCommand>,
     #[command(flatten)]
@@ -43,12 +44,12 @@ pub(crate) struct RunArguments {
     /// Print each event as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show a session again from its record, without a model and without tools
+    /// Replay a session from its file, without a model and without tools
     #[arg(long, value_name = "ID", conflicts_with_all = ["task", "model", "session", "last"])]
     pub(crate) replay: Option<String>,
 }
 
-/// What `toolhold run` does instead of a task.
+/// A subcommand of `toolhold run`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunCommand {
     /// List, show, export and delete the sessions of the agent
@@ -62,20 +63,19 @@ pub(crate) struct SessionArguments {
     /// The model: a table of [providers], a model, or PROVIDER/MODEL
     #[arg(long, short, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Go on with this session
+    /// Continue this session
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Go on with the last session of this directory
+    /// Continue the last session of this directory
     #[arg(long = "continue", short = 'c', conflicts_with = "session")]
     pub(crate) last: bool,
-    /// Approve the calls that need approval; what is denied stays denied
+    /// Approve the calls that need approval; denied calls stay denied
     #[arg(long)]
     pub(crate) yes: bool,
-    /// What the agent is at, for rules with `phases` [default: executor, or autonomous with --yes]
+    /// The phase of the work, for rules with `phases` [default: executor, or autonomous with --yes]
     #[arg(long, value_name = "PHASE")]
     pub(crate) phase: Option<PhaseName>,
-    /// Let the project's AGENTS.md and TOOLHOLD.md count this once, although nobody has looked at
-    /// them
+    /// Use the project's AGENTS.md and TOOLHOLD.md this once, although you have not approved them
     #[arg(long)]
     pub(crate) trust_instructions: bool,
 }
@@ -94,13 +94,13 @@ impl SessionArguments {
 /// A part of an agent's work, as a person names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PhaseName {
-    /// It makes a plan.
+    /// The agent makes a plan.
     Planner,
-    /// It carries the plan out.
+    /// The agent carries out the plan.
     Executor,
-    /// It checks the result.
+    /// The agent checks the result.
     Verifier,
-    /// It works without a person.
+    /// The agent works without supervision.
     Autonomous,
 }
 
@@ -148,7 +148,7 @@ At a terminal, the chat has the full screen; /help there lists its keys and comm
 pub(crate) struct ChatArguments {
     #[command(flatten)]
     pub(crate) session: SessionArguments,
-    /// Talk in lines, as without a terminal: for screen readers, and to copy what was said
+    /// Talk in plain lines, as without a terminal: for screen readers, and to copy text
     #[arg(long)]
     pub(crate) plain: bool,
 }
@@ -175,13 +175,13 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show what was said and done in a session
+    /// Show the messages and calls of a session
     #[command(after_help = "Example:\n  toolhold run sessions show 69280a3c-5f1e9d2b7a40")]
     Show {
         /// The session's ID
         id: String,
     },
-    /// Print the record of a session: a line of JSON for each entry
+    /// Print the file of a session: a line of JSON for each entry
     #[command(
         after_help = "Example:\n  toolhold run sessions export 69280a3c-5f1e9d2b7a40 > session.jsonl"
     )]
@@ -205,7 +205,8 @@ Examples:
   toolhold models --test anthropic
   toolhold models --json
 
---test asks a model for a short answer and for a call of a tool, and says how long each took. That costs a few hundred tokens.";
+--test asks a model for a short answer and for a call of a tool, and prints the time of each. The \
+test costs a few hundred tokens.";
 
 /// `toolhold models`.
 #[derive(Args, Debug)]
@@ -213,7 +214,7 @@ Examples:
 pub(crate) struct ModelsArguments {
     /// The model: a table of [providers], a model, or PROVIDER/MODEL; without one, all providers
     pub(crate) model: Option<String>,
-    /// Ask it
+    /// Send a test request
     #[arg(long)]
     pub(crate) test: bool,
     /// Print JSON

@@ -11,14 +11,16 @@ Examples:
   toolhold plugin bundle create acme.tar --only acme-notes --only acme-search --key release
   toolhold plugin bundle create acme.tar --filters filters.toml --ceiling ceiling.toml
 
-Without --only, all installed plugins go into it, as they are in force here, with the signatures that came with them.";
+Without --only, the bundle has all installed plugins in their current versions, with the \
+signatures that came with them.";
 
 const SHOW_AFTER: &str = "\
 Examples:
   toolhold plugin bundle show acme.tar
   toolhold plugin bundle show acme.tar --json
 
-All of it is verified first, by the keys of your configuration that have `bundles = true`. Nothing is installed.";
+The whole bundle is verified first, with the keys of your configuration that have `bundles = \
+true`. Nothing is installed.";
 
 const INSTALL_AFTER: &str = "\
 Examples:
@@ -26,16 +28,17 @@ Examples:
   toolhold plugin bundle install acme.tar --yes --without ceiling
   sudo toolhold plugin bundle install acme.tar --without plugins --without filters
 
-It verifies all of it, shows what it would change, and asks. Then all of it comes into force, or nothing. It grants nothing: \
-[plugins.NAME] of your toolhold.toml does.";
+The command verifies the whole bundle, shows the changes, and asks. Then all of the bundle is \
+installed, or nothing. A bundle grants nothing: grants are in [plugins.NAME] of your \
+toolhold.toml.";
 
 /// `toolhold plugin bundle`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BundleCommand {
-    /// Make one signed file of what is installed here, for machines without a network
+    /// Make one signed file of the plugins that are installed here, for machines without a network
     #[command(after_help = CREATE_AFTER)]
     Create(CreateArguments),
-    /// Show what is in a bundle and who signed it
+    /// Show the content and the signer of a bundle
     #[command(after_help = SHOW_AFTER)]
     Show {
         /// The bundle
@@ -44,7 +47,7 @@ pub(crate) enum BundleCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Put everything in a bundle into force: plugins, filters and a ceiling
+    /// Install a bundle: its plugins, filters and ceiling
     #[command(after_help = INSTALL_AFTER)]
     Install(InstallBundleArguments),
 }
@@ -63,10 +66,10 @@ pub(crate) struct CreateArguments {
     /// A ceiling; FILE.minisig goes with it, if there is one
     #[arg(long, value_name = "FILE")]
     pub(crate) ceiling: Option<PathBuf>,
-    /// The secret key: the name of one of yours, or a file
+    /// The secret key: the name of one of your keys, or a file
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     pub(crate) key: String,
-    /// Take the password from a variable (env:NAME) or an open file (fd:NUMBER) [default: ask]
+    /// Read the password from a variable (env:NAME) or an open file (fd:NUMBER) [default: ask]
     #[arg(long, value_name = "PLACE")]
     pub(crate) password_from: Option<PasswordSource>,
 }
@@ -76,13 +79,13 @@ pub(crate) struct CreateArguments {
 pub(crate) struct InstallBundleArguments {
     /// The bundle
     pub(crate) file: PathBuf,
-    /// Leave out a part of it
+    /// Leave out a part of the bundle
     #[arg(long, value_name = "PART")]
     pub(crate) without: Vec<BundlePart>,
     /// Don't ask
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Take older versions of plugins too
+    /// Also install versions that are older than the current ones
     #[arg(long)]
     pub(crate) downgrade: bool,
 }

@@ -7,16 +7,16 @@ use clap::{Args, Subcommand};
 /// `toolhold filter`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
-    /// List the filters that answers go through, and what is wrong with your own rules
+    /// List the filters that answers go through, and the errors in your own rules
     #[command(after_help = "Examples:\n  toolhold filter list\n  toolhold filter list --json")]
     List {
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Show what a filter makes of an output
+    /// Show the result of a filter on an output
     Try(FilterTry),
-    /// Run the examples that rules carry
+    /// Run the examples in the rules
     #[command(after_help = "Examples:\n  toolhold filter test\n  toolhold filter test cargo-test")]
     Test {
         /// The filters whose examples are run [default: all]
@@ -25,7 +25,7 @@ pub(crate) enum FilterCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List the commands whose output no rule knows, by size, from the audit
+    /// List the commands whose output no rule matches, by size, from the audit log
     #[command(
         after_help = "Examples:\n  toolhold filter discover\n  toolhold filter discover --json"
     )]
@@ -34,7 +34,7 @@ pub(crate) enum FilterCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Say how much was left out so far, filter by filter, from the audit
+    /// Show how much each filter has left out, from the audit log
     #[command(after_help = "Examples:\n  toolhold filter stats\n  toolhold filter stats --json")]
     Stats {
         /// Print a JSON array
@@ -49,7 +49,8 @@ Examples:
   make 2>&1 | toolhold filter try make -
   toolhold filter try --command 'npm ci && npm test' output.txt
 
-What is left goes to stdout, how much that is to stderr. Nothing is called, and nothing recorded.";
+The filtered output goes to stdout, its size to stderr. No tool is called, and nothing is \
+recorded.";
 
 /// `toolhold filter try`.
 #[derive(Args, Debug)]
@@ -61,7 +62,7 @@ pub(crate) struct FilterTry {
     /// The output: a file, or `-` for stdin
     #[arg(value_name = "FILE", required_unless_present = "command")]
     pub(crate) file: Option<PathBuf>,
-    /// Take the filters that fit this command line
+    /// Use the filters that match this command line
     #[arg(long, value_name = "COMMAND")]
     pub(crate) command: Option<String>,
     /// The exit code of the command

@@ -9,8 +9,8 @@ Examples:
   toolhold init
   toolhold init --folder . --folder ~/notes --write no --network no
 
-It asks for what no option says; where nobody can be asked, the rest is as if Enter was pressed. \
-A configuration that is there already is never overwritten.";
+The command asks for each value that no option gives; without a terminal, it uses the default \
+answers. An existing configuration is never overwritten.";
 
 /// `toolhold init`.
 #[derive(Args, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct InitArguments {
     /// Let tools use this folder; repeat it for more folders
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) folder: Vec<PathBuf>,
-    /// Whether tools may write there without asking
+    /// Whether tools may write in these folders without asking
     #[arg(long, value_name = "yes|no")]
     pub(crate) write: Option<YesOrNo>,
     /// Whether commands may use the network without asking
@@ -42,9 +42,10 @@ Examples:
   toolhold allow --host '*.example.com'
   toolhold allow --host https://example.com:8443
 
-The line is written into your own toolhold.toml. A directory is for the file tools, and for commands unless \
-`allowed_paths` of [tools.shell] says otherwise. A host is for the web tools, which reach other hosts \
-only with approval. Commands have the network or not: see `network` in [tools.shell].";
+The line is written into your own toolhold.toml. A directory is granted to the file tools, and to \
+commands unless [tools.shell] has its own `allowed_paths`. A host is granted to the web tools; \
+requests to other hosts need approval. Commands have the network or not: see `network` in \
+[tools.shell].";
 
 /// `toolhold allow`.
 #[derive(Args, Debug)]
@@ -53,7 +54,7 @@ pub(crate) struct AllowArguments {
     /// The directory, with everything below it
     #[arg(required_unless_present = "host", conflicts_with = "host")]
     pub(crate) directory: Option<PathBuf>,
-    /// Only for reading
+    /// Grant reading only
     #[arg(short, long, conflicts_with = "host")]
     pub(crate) read: bool,
     /// Let the web tools reach this host: a name, `*.` and a name, or a URL with scheme and port
@@ -67,10 +68,10 @@ Examples:
   toolhold trust --list
   toolhold trust --forget
 
-A toolhold.toml in the working directory only narrows: what it would widen is ignored, and named. \
-This command shows all of that, asks, and then lets the file count like one of your own, until it \
-changes. It never takes one of your denials away. The rules in a filters.toml beside it don't count \
-at all before you trust them.";
+A toolhold.toml in the working directory can only restrict: grants in it are ignored, with a \
+notice. This command shows these grants, asks, and then applies the file like one of your own, \
+until the file changes. Your denials stay in any case. The rules in a filters.toml next to it \
+apply only after you trust them.";
 
 /// `toolhold trust`.
 #[derive(Args, Debug)]
@@ -78,13 +79,13 @@ at all before you trust them.";
 pub(crate) struct TrustArguments {
     /// The file's folder, instead of the working directory
     pub(crate) directory: Option<PathBuf>,
-    /// Trust it without a question
+    /// Trust the files without asking
     #[arg(short, long, conflicts_with_all = ["list", "forget"])]
     pub(crate) yes: bool,
-    /// List the files that are trusted
+    /// List the trusted files
     #[arg(long, conflicts_with_all = ["forget", "directory"])]
     pub(crate) list: bool,
-    /// Stop trusting it
+    /// Stop trusting the files
     #[arg(long)]
     pub(crate) forget: bool,
 }

@@ -10,31 +10,32 @@ Examples:
   toolhold plugin add https://example.com/notes.wasm --allow-read ~/notes
   toolhold plugin add oci://registry.example.com/notes:1.2 --allow-host api.example.com
 
-It shows what the plugin can do, and asks. Nothing is granted that isn't named there.";
+The command shows what the plugin asks for, and asks you. The plugin gets only the grants that you \
+name.";
 
 const UPDATE_AFTER: &str = "\
 Examples:
   toolhold plugin update
   toolhold plugin update notes --check
 
-An update that asks for more, or tells models something else, needs approval. Without a terminal it is \
-held: the version before serves until `toolhold plugin approve NAME`.";
+An update needs approval if it asks for more or gives models other descriptions. Without a \
+terminal, the update is held: the current version stays in use until `toolhold plugin approve \
+NAME`.";
 
 /// The commands that install plugins.
 #[derive(Debug, Subcommand)]
 pub(crate) enum InstallCommand {
-    /// Install a plugin: show what it can do, ask, grant what you choose, and pin it in
-    /// toolhold.lock
+    /// Install a plugin: show its requests, ask, write your grants, and pin it in toolhold.lock
     #[command(after_help = ADD_AFTER)]
     Add(AddArguments),
-    /// Install the plugins that the configuration names by `source` and that aren't installed yet
+    /// Install the missing plugins that the configuration names by `source`
     #[command(after_help = "Examples:\n  toolhold plugin install\n  toolhold plugin install --yes")]
     Install {
         /// Don't ask
         #[arg(long, short)]
         yes: bool,
     },
-    /// Remove an installed plugin and its copies; its table in your configuration stays
+    /// Remove an installed plugin and all its versions; its table in your configuration stays
     #[command(after_help = "Example:\n  toolhold plugin remove notes")]
     Remove {
         /// The plugin's name
@@ -48,17 +49,17 @@ pub(crate) enum InstallCommand {
         /// Show the differences, and change nothing
         #[arg(long)]
         check: bool,
-        /// Don't ask: approve updates that can do more
+        /// Don't ask: approve updates that ask for more
         #[arg(long, short, conflicts_with = "check")]
         yes: bool,
-        /// Take an older version too
+        /// Also install an older version
         #[arg(long)]
         downgrade: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// List the installed plugins whose sources give another version
+    /// List the installed plugins whose sources have another version
     #[command(
         after_help = "Examples:\n  toolhold plugin outdated\n  toolhold plugin outdated --json"
     )]
@@ -67,14 +68,14 @@ pub(crate) enum InstallCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Compare every installed component with toolhold.lock; ends with 1 if one differs
+    /// Compare every installed component with toolhold.lock; exits with 1 if one differs
     #[command(after_help = "Examples:\n  toolhold plugin verify\n  toolhold plugin verify --json")]
     Verify {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// List the versions of an installed plugin that are kept
+    /// List the stored versions of an installed plugin
     #[command(
         after_help = "Examples:\n  toolhold plugin history notes\n  toolhold plugin history notes --json"
     )]
@@ -85,7 +86,7 @@ pub(crate) enum InstallCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Put the version before in force again
+    /// Go back to the previous version of a plugin
     #[command(after_help = "Example:\n  toolhold plugin rollback notes")]
     Rollback {
         /// The plugin's name
@@ -98,22 +99,22 @@ pub(crate) enum InstallCommand {
 pub(crate) struct AddArguments {
     /// A file, a folder with a built plugin, https://…, or oci://REGISTRY/NAME:TAG
     pub(crate) source: String,
-    /// A directory that it may read and change
+    /// A directory that the plugin may read and change
     #[arg(long, value_name = "DIR")]
     pub(crate) allow_path: Vec<PathBuf>,
-    /// A directory that it may read
+    /// A directory that the plugin may read
     #[arg(long, value_name = "DIR")]
     pub(crate) allow_read: Vec<PathBuf>,
-    /// A host that its requests may reach
+    /// A host that the plugin's requests may reach
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
-    /// MiB that it may keep between its calls
+    /// MiB of data that the plugin may store between calls
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) store: Option<u32>,
-    /// MiB of documents that it may keep and search in
+    /// MiB of documents that the plugin may store and search
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) index: Option<u32>,
-    /// Let it keep its memory between the calls of a session
+    /// Let the plugin keep its memory between the calls of a session
     #[arg(long)]
     pub(crate) session: bool,
     /// Don't ask

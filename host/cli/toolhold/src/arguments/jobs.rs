@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
     after_help = "Examples:\n  toolhold jobs\n  toolhold jobs --json\n  toolhold jobs stop job-3f9a2c41d07b5e88"
 )]
 pub(crate) struct JobsArguments {
-    /// What to do; by default the jobs are listed.
+    /// The subcommand; without one, the jobs are listed.
     #[command(subcommand)]
     pub(crate) command: Option<JobsCommand>,
     /// Print JSON
@@ -17,13 +17,13 @@ pub(crate) struct JobsArguments {
     pub(crate) json: bool,
 }
 
-/// What to do with jobs.
+/// A subcommand of `toolhold jobs`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum JobsCommand {
-    /// Stop a job, and everything that it started, at once
+    /// Stop a job and all processes that it started, at once
     #[command(after_help = "Example:\n  toolhold jobs stop job-3f9a2c41d07b5e88")]
     Stop {
-        /// The job, as `toolhold jobs` lists it
+        /// The job's ID, from `toolhold jobs`
         id: String,
     },
 }

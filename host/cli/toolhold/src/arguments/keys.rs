@@ -12,8 +12,9 @@ Examples:
   toolhold plugin key new release --password-from fd:3 3< password.txt
   toolhold plugin key new ci --no-password
 
-The files are minisign's, in `keys` in your configuration's folder: NAME.key is secret, and only you can read it; give NAME.pub to those who \
-are to trust it. An older key is never overwritten.";
+The files have minisign's format and are in `keys` in your configuration's folder. NAME.key is \
+secret, and only you can read it; give NAME.pub to people who will trust the key. An existing key \
+is never overwritten.";
 
 const SIGN_AFTER: &str = "\
 Examples:
@@ -22,7 +23,8 @@ Examples:
   toolhold plugin sign notes.wasm --key ~/.minisign/minisign.key
   minisign -Vm notes.wasm -p release.pub
 
-The signature is notes.wasm.minisig, beside the component. It names the plugin, its version and the digest of its manifest.";
+The signature is notes.wasm.minisig, next to the component. The signature names the plugin, its \
+version and the digest of its manifest.";
 
 /// `toolhold plugin key`.
 #[derive(Debug, Subcommand)]
@@ -42,7 +44,7 @@ pub(crate) enum KeyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show the public keys of your keys, as others write them into their configuration
+    /// Show your public keys, in the form for other people's configuration
     #[command(
         after_help = "Examples:\n  toolhold plugin key show\n  toolhold plugin key show release --json"
     )]
@@ -58,7 +60,7 @@ pub(crate) enum KeyCommand {
 /// Where a password comes from.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Password {
-    /// Take the password from a variable (env:NAME) or an open file (fd:NUMBER) [default: ask]
+    /// Read the password from a variable (env:NAME) or an open file (fd:NUMBER) [default: ask]
     #[arg(long, value_name = "PLACE")]
     pub(crate) password_from: Option<PasswordSource>,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Password {
 pub(crate) struct SignArguments {
     /// The component
     pub(crate) file: PathBuf,
-    /// The secret key: the name of one of yours, or a file
+    /// The secret key: the name of one of your keys, or a file
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     pub(crate) key: String,
     /// The plugin's name, for a component without a manifest
@@ -85,12 +87,12 @@ pub(crate) struct SignArguments {
 /// `toolhold config ceiling`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CeilingCommand {
-    /// Show the ceilings, who signed them, and what they take away from your configuration
+    /// Show the ceilings, their signers, and what they remove from your configuration
     #[command(
         after_help = "Examples:\n  toolhold config ceiling show\n  toolhold config ceiling show --json"
     )]
     Show {
-        /// Print a JSON array: the file, the key's id, what is taken away
+        /// Print a JSON array: the file, the key's id, the removed values
         #[arg(long)]
         json: bool,
     },
@@ -100,7 +102,7 @@ pub(crate) enum CeilingCommand {
     Sign {
         /// The ceiling
         file: PathBuf,
-        /// The secret key: the name of one of yours, or a file
+        /// The secret key: the name of one of your keys, or a file
         #[arg(long, value_name = "NAME|FILE", default_value = "default")]
         key: String,
         #[command(flatten)]
@@ -113,4 +115,5 @@ Examples:
   toolhold config ceiling sign ceiling.toml --key fleet
   toolhold config ceiling sign ceiling.toml --key ~/.minisign/minisign.key
 
-The signature is ceiling.toml.minisig; both files go to /etc/toolhold. `minisign -S` makes one as well.";
+The signature is ceiling.toml.minisig; both files go to /etc/toolhold. `minisign -S` also makes a \
+valid signature.";

@@ -5,12 +5,12 @@ use clap::{Subcommand, ValueEnum};
 /// `toolhold memory`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
-    /// Search what models have saved, or list the latest
+    /// Search the entries that models have saved, or list the latest
     #[command(
         after_help = "Examples:\n  toolhold memory search deploy\n  toolhold memory search --scope project --json"
     )]
     Search {
-        /// What to search for [default: the latest]
+        /// The words to search for [default: list the latest entries]
         #[arg(value_name = "WORDS")]
         words: Vec<String>,
         /// Only this scope [default: all]
@@ -26,7 +26,7 @@ pub(crate) enum MemoryCommand {
     /// Show an entry: its text, and where it comes from
     #[command(after_help = "Example:\n  toolhold memory show deploy-command")]
     Show {
-        /// Its key, or its ID as `--json` shows it
+        /// The entry's key, or its ID from `--json`
         key: String,
         /// Only this scope [default: all]
         #[arg(long)]
@@ -35,17 +35,17 @@ pub(crate) enum MemoryCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Change the text of an entry, or vouch for it
+    /// Change the text of an entry, or mark it as trusted
     #[command(
         after_help = "Examples:\n  toolhold memory edit deploy-command \"Deploy with make ship\"\n  toolhold memory edit deploy-command --trusted"
     )]
     Edit {
-        /// Its key, or its ID as `--json` shows it
+        /// The entry's key, or its ID from `--json`
         key: String,
         /// The new text, 1 to 4096 characters. What you write is trusted
         text: Option<String>,
-        /// Let models get it as trusted text, without a fence. You are shown the text and asked,
-        /// unless you give the hash that `toolhold memory show` prints: it may change meanwhile
+        /// Mark the entry as trusted, so that models get it without a fence. The command shows the
+        /// text and asks, unless you give the hash that `toolhold memory show` prints
         #[arg(long, value_name = "HASH", num_args = 0..=1, require_equals = true, default_missing_value = "")]
         trusted: Option<String>,
         /// Only this scope [default: all]
@@ -59,15 +59,15 @@ pub(crate) enum MemoryCommand {
         #[arg(long)]
         scope: Option<EntryScope>,
     },
-    /// Delete entries, and show what they were
+    /// Delete entries, and show the deleted texts
     #[command(
         after_help = "Examples:\n  toolhold memory delete deploy-command\n  toolhold memory delete --all --scope project --yes"
     )]
     Delete {
-        /// Their keys, or their IDs as `--json` shows them
+        /// The entries' keys, or their IDs from `--json`
         #[arg(value_name = "KEY", required_unless_present = "all", conflicts_with = "all")]
         keys: Vec<String>,
-        /// Delete all of the scope
+        /// Delete all entries of the scope
         #[arg(long)]
         all: bool,
         /// Only this scope [default: all]
@@ -79,7 +79,7 @@ pub(crate) enum MemoryCommand {
     },
 }
 
-/// Who finds an entry again.
+/// The scope of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EntryScope {
     /// You, in all projects

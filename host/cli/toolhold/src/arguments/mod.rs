@@ -42,21 +42,21 @@ Examples:
   toolhold doctor
 
 Exit codes:
-  0  it worked
+  0  success
   1  the tool failed
   2  the command line is wrong, or the arguments don't fit the tool
-  3  a rule or a bound refused it, or it needs approval and nobody was asked
-  4  Toolhold itself failed: configuration, plugins, this machine, the record
+  3  a rule or a limit denied the call, or the call needs approval and nobody could be asked
+  4  Toolhold itself failed: configuration, plugins, this machine, the audit log
   5  `toolhold run` reached a limit of its task
-  130  Ctrl-C ended it
+  130  Ctrl-C ended the command
 
 Environment:
   TOOLHOLD_…            any key of the configuration, in capitals: TOOLHOLD_TOOLS_FILE_ALLOWED_PATHS=/data
-  TOOLHOLD_CONFIG_DIR   where toolhold.toml is; default $XDG_CONFIG_HOME/toolhold or ~/.config/toolhold
-  TOOLHOLD_DATA_DIR     what lasts; default $XDG_DATA_HOME/toolhold or ~/.local/share/toolhold
+  TOOLHOLD_CONFIG_DIR   the folder of toolhold.toml; default $XDG_CONFIG_HOME/toolhold or ~/.config/toolhold
+  TOOLHOLD_DATA_DIR     lasting data; default $XDG_DATA_HOME/toolhold or ~/.local/share/toolhold
   TOOLHOLD_CACHE_DIR    compiled plugins; default $XDG_CACHE_HOME/toolhold or ~/.cache/toolhold
-  TOOLHOLD_CEILING      a file that bounds what the configuration allows, beside /etc/toolhold/ceiling.toml
-  TOOLHOLD_LOG          as --log
+  TOOLHOLD_CEILING      a file that limits the configuration, in addition to /etc/toolhold/ceiling.toml
+  TOOLHOLD_LOG          the same as --log
   NO_COLOR              no colours";
 
 /// The whole command line.
@@ -70,21 +70,21 @@ pub(crate) struct Arguments {
     pub(crate) options: Options,
 }
 
-/// What to do.
+/// The subcommand.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Call a tool
     Call(CallArguments),
-    /// Have an agent do a task with the tools
+    /// Give an agent a task, which it does with the tools
     Run(agent::RunArguments),
-    /// Talk with an agent that has the tools
+    /// Chat with an agent that has the tools
     Chat(agent::ChatArguments),
     /// List the models of your providers, or test them
     Models(agent::ModelsArguments),
-    /// List, show and check skills: instructions that models load for certain tasks
+    /// List, show and check skills: instructions that models load for a task
     #[command(subcommand)]
     Skills(skills::SkillsCommand),
-    /// Search, show, change and delete what models have saved to remember
+    /// Search, show, change and delete the entries that models have saved
     #[command(subcommand)]
     Memory(memory::MemoryCommand),
     /// Serve the tools to the MCP client that starts this, or over HTTP
@@ -96,39 +96,39 @@ pub(crate) enum Command {
     Approvals(ApprovalsArguments),
     /// List the tools, or describe one
     Tools(ToolsArguments),
-    /// Read and verify the record of every call
+    /// Read and verify the audit log of all calls
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// List filters of output, try them, and show what they saved
+    /// List output filters, try them, and show how much they saved
     #[command(subcommand)]
     Filter(FilterCommand),
     /// Install, inspect, approve and write plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Make your configuration by three questions
+    /// Create your configuration (asks three questions)
     Init(InitArguments),
     /// Show, describe, check or create the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Show what would happen to a call, or what happened to one, and by which rule
+    /// Show which rule decides about a call, before or after it
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Let tools use a directory, or reach a host without asking
+    /// Let tools use a directory, or reach a host, without asking
     Allow(AllowArguments),
-    /// Let a project's toolhold.toml grant more than your own does, and its skills count
+    /// Trust a project's toolhold.toml, filters and skills
     Trust(TrustArguments),
-    /// Restore what a call changed in files
+    /// Restore the files that a call changed
     Undo(UndoArguments),
-    /// List the commands that run in the background of every `toolhold serve`, or stop one
+    /// List the background commands of all running `toolhold serve`, or stop one
     Jobs(jobs::JobsArguments),
-    /// List the tasks that run at a later time, change them, show their results, and run them
+    /// List scheduled tasks, change them, show their results, and run them
     #[command(subcommand)]
     Tasks(TasksCommand),
-    /// Show tools at work, and what the sandbox stops
+    /// Show some tools at work, and attacks that the sandbox stops
     Demo(DemoArguments),
-    /// Check this machine and the configuration, and say how to fix what is wrong
+    /// Check this machine and the configuration, and say how to fix problems
     Doctor(DoctorArguments),
-    /// Print completions of a shell and manual pages
+    /// Print shell completions and manual pages
     #[command(subcommand)]
     Generate(GenerateCommand),
 }
@@ -140,11 +140,15 @@ Examples:
   toolhold serve --http 8000
   toolhold serve --http unix:/run/user/1000/toolhold.sock --no-auth
 
-The client speaks the Model Context Protocol over stdin and stdout. It works on the directory that it starts this in, under the same \
-rules as `toolhold call`; a call that needs approval asks in the client, if the client can ask, or else waits for `toolhold approvals`.
+The client speaks the Model Context Protocol over stdin and stdout. The tools work on the \
+directory in which the client starts the server, under the same rules as `toolhold call`. A call \
+that needs approval asks in the client if the client can ask; otherwise it waits for `toolhold \
+approvals`.
 
-With `--http`, clients come to http://127.0.0.1:PORT/mcp and bring `Authorization: Bearer TOKEN`; the token lies in a file that only you can \
-read, which is named at the start. [serve] in toolhold.toml has the rest: TLS, other machines, an authorization server, limits.";
+With `--http`, clients connect to http://127.0.0.1:PORT/mcp and send `Authorization: Bearer \
+TOKEN`. The token is in a file that only you can read; the server prints its path at the start. \
+[serve] in toolhold.toml has further settings: TLS, other machines, an authorization server, \
+limits.";
 
 /// `toolhold serve`.
 #[derive(Debug, Args)]
@@ -155,7 +159,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "PLACE")]
     pub(crate) http: Option<ListenAddress>,
 
-    /// Accept all programs of yours that reach the Unix socket, without a token
+    /// Accept all your own programs at the Unix socket without a token
     #[arg(long, requires = "http")]
     pub(crate) no_auth: bool,
 }
@@ -169,8 +173,10 @@ Examples:
   toolhold mcp config claude-desktop --write -- --allow /home/u/project
   toolhold mcp config codex --http http://127.0.0.1:8300/mcp
 
-The client starts this very binary, by its path; with --project by the name `toolhold`, if PATH finds this binary by it. --write keeps everything else that its file has, shows what changes, and does nothing a \
-second time. Of a server that is reached over HTTP, the file names a variable which has the token, and never the token itself.";
+The client starts this binary by its path; with --project, by the name `toolhold` if that name in \
+PATH is this binary. --write shows the change, keeps the rest of the client's file, and changes \
+nothing the second time. For a server over HTTP, the file names a variable with the token, never \
+the token itself.";
 
 /// `toolhold mcp`.
 #[derive(Debug, Subcommand)]
@@ -188,10 +194,10 @@ pub(crate) enum McpCommand {
 pub(crate) struct McpConfig {
     /// The client; without one, the known clients are listed
     pub(crate) client: Option<String>,
-    /// Write it into the client's file
+    /// Write the configuration into the client's file
     #[arg(long, requires = "client")]
     pub(crate) write: bool,
-    /// Take the servers out of the file that Toolhold has now, such as imported ones
+    /// Remove the servers that Toolhold offers itself, such as imported ones, from the file
     #[arg(long, requires = "write")]
     pub(crate) replace: bool,
     /// Use the file of the project in the working directory, instead of the user's
@@ -200,10 +206,10 @@ pub(crate) struct McpConfig {
     /// The server's name in the client
     #[arg(long, value_name = "NAME", default_value = NAME, requires = "client")]
     pub(crate) name: String,
-    /// The URL of a running server, instead of one that the client starts
+    /// The URL of a running server; without it, the client starts the server
     #[arg(long, value_name = "URL", requires = "client")]
     pub(crate) http: Option<String>,
-    /// The environment variable that holds that server's token
+    /// The environment variable with that server's token
     #[arg(long, value_name = "NAME", default_value = "MCP_TOOLHOLD_TOKEN", requires = "http")]
     pub(crate) token_variable: String,
     /// The client gets that server's tokens from an authorization server by itself
@@ -228,8 +234,9 @@ Examples:
   toolhold call read path=logo.png --output copy.png
   toolhold call write path=notes.md content=hello --yes
 
-KEY=VALUE is turned into the type that the tool's schema names; a list is given by repeating the key. JSON is taken as it is. \
-A single word is the argument that the tool takes without a name, or its only required one. The answer's text goes to stdout, everything else to stderr.";
+KEY=VALUE is converted to the type in the tool's schema; repeat the key for a list. JSON is used \
+unchanged. A single word is the tool's main argument, or its only required one. The answer's text \
+goes to stdout, everything else to stderr.";
 
 /// `toolhold call`.
 #[derive(Args, Debug)]
@@ -240,19 +247,19 @@ pub(crate) struct CallArguments {
     /// KEY=VALUE pairs, or one JSON object, or `-` for a JSON object on stdin
     #[arg(value_name = "ARGUMENTS")]
     pub(crate) arguments: Vec<String>,
-    /// Attach a file; the JSON names the first one {"$attachment": 0}
+    /// Attach a file; in the JSON, {"$attachment": 0} stands for the first file
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
-    /// Write the answer to this file: its part that isn't text, or else its text
+    /// Write the answer to this file: its binary part, or its text if it has none
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
-    /// Approve this one call, if it needs approval; what is denied stays denied
+    /// Approve this one call if it needs approval; a denied call stays denied
     #[arg(long)]
     pub(crate) yes: bool,
-    /// The session that the call belongs to [default: what you do in this directory]
+    /// The session of the call [default: the session of this directory]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// Show the answer as a model gets it: a long one is cut, untrusted text stands behind a fence
+    /// Show the answer as a model gets it: a long answer is cut, untrusted text is fenced
     #[arg(long)]
     pub(crate) for_model: bool,
     /// Print one JSON object: id, tool, ok, and output or failure
@@ -273,14 +280,15 @@ Examples:
   toolhold approvals allow 3f9a2c41d07b5e88
   toolhold approvals deny 3f9a2c41d07b5e88
 
-A call that needs approval, made where nobody can be asked, leaves its question here. The answer counts for the call if it still waits \
-([approvals] wait_secs), or else for the next call of that session that is the same: once, until it expires.";
+A call that needs approval and has no terminal to ask at is listed here. Your answer applies to \
+the call if it still waits (`wait_secs` in [approvals]), otherwise once to the next identical call \
+of that session, until the answer expires.";
 
 /// `toolhold approvals`.
 #[derive(Args, Debug)]
 #[command(after_help = APPROVALS_AFTER, args_conflicts_with_subcommands = true)]
 pub(crate) struct ApprovalsArguments {
-    /// Print a JSON array of the questions
+    /// Print the waiting calls as a JSON array
     #[arg(long)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -295,12 +303,12 @@ pub(crate) enum ApprovalsCommand {
         after_help = "Examples:\n  toolhold approvals allow 3f9a2c41d07b5e88\n  toolhold approvals allow 3f9a --session"
     )]
     Allow {
-        /// The question's ID, or its first digits
+        /// The call's ID in the list, or its first digits
         id: String,
-        /// Approve all such calls of the session, until that expires
+        /// Approve the same call for the rest of the session, until the approval expires
         #[arg(long, conflicts_with = "always")]
         session: bool,
-        /// Approve such calls for good, by a rule in your toolhold.toml, which is shown
+        /// Approve such calls permanently: show the rule and write it into your toolhold.toml
         #[arg(long)]
         always: bool,
     },
@@ -309,9 +317,9 @@ pub(crate) enum ApprovalsCommand {
         after_help = "Examples:\n  toolhold approvals deny 3f9a2c41d07b5e88\n  toolhold approvals deny 3f9a --because 'use the other file'"
     )]
     Deny {
-        /// The question's ID, or its first digits
+        /// The call's ID in the list, or its first digits
         id: String,
-        /// What the agent is told: why, and what to do instead
+        /// A message for the agent: the reason, and what to do instead
         #[arg(long, value_name = "TEXT")]
         because: Option<String>,
     },
@@ -328,9 +336,9 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = TOOLS_AFTER)]
 pub(crate) struct ToolsArguments {
-    /// Describe this tool: arguments, behaviour, what its plugin may use
+    /// Describe this tool: its arguments, its behaviour and the grants of its plugin
     pub(crate) tool: Option<String>,
-    /// List the tools that the agent's filter chooses for this task, with the reason of each
+    /// List the tools that the agent's filter chooses for this task, each with the reason
     #[arg(long = "for", value_name = "TASK", conflicts_with = "tool")]
     pub(crate) task: Option<String>,
     /// Print JSON: the definitions as models get them
@@ -350,15 +358,15 @@ pub(crate) enum TasksCommand {
 /// `toolhold plugin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// List the plugins of all running hosts, or else those of a new one
+    /// List plugins and their state, from running hosts or as they would load
     #[command(after_help = "Examples:\n  toolhold plugin list\n  toolhold plugin list --json")]
     List {
         /// Print a JSON array of hosts and their plugins
         #[arg(long)]
         json: bool,
     },
-    /// Show what a component is, what it asks for, and how it differs from the approved version;
-    /// nothing is granted
+    /// Describe a component, its requests, and the differences from the approved version; nothing
+    /// is granted
     #[command(after_help = INSPECT_AFTER)]
     Inspect {
         /// A component's file, or the name of a plugin of the configuration or the plugin folder
@@ -368,7 +376,7 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Let the component that is there for a name serve, with the grants of that name
+    /// Approve the new or changed component of a plugin; it gets the plugin's grants
     #[command(after_help = APPROVE_AFTER)]
     Approve {
         /// The plugin's name
@@ -381,7 +389,7 @@ pub(crate) enum PluginCommand {
         #[arg(long, value_name = "SHA256")]
         digest: Option<String>,
     },
-    /// Make all running hosts load their plugins again, also those that failed before
+    /// Make all running hosts load their plugins again, including those that failed
     #[command(after_help = "Example:\n  toolhold plugin reload")]
     Reload {
         /// Print a JSON array of hosts and their plugins
@@ -390,7 +398,7 @@ pub(crate) enum PluginCommand {
     },
     #[command(flatten)]
     Install(InstallCommand),
-    /// Sign a component, so that others can see that it is yours
+    /// Sign a component, so that others can verify that it is yours
     Sign(SignArguments),
     /// Make and show keys that sign plugins
     #[command(subcommand)]
@@ -415,7 +423,7 @@ Examples:
 /// `toolhold config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print the values in force, and where each came from
+    /// Print the current values, and the source of each
     #[command(
         after_help = "Examples:\n  toolhold config show\n  toolhold --set tools.call=60 config show --json"
     )]
@@ -427,28 +435,28 @@ pub(crate) enum ConfigCommand {
     /// Print the JSON Schema of toolhold.toml and of its plugins' settings
     #[command(after_help = "Example:\n  toolhold config schema > toolhold.schema.json")]
     Schema,
-    /// Write a toolhold.toml that has every key, commented out
+    /// Write a toolhold.toml with every key, all commented out
     #[command(
         after_help = "Examples:\n  toolhold config init\n  toolhold config init --print | less"
     )]
     Init {
-        /// Print it instead
+        /// Print the file instead
         #[arg(long)]
         print: bool,
     },
-    /// Show what your organisation takes away from your configuration, or sign a ceiling
+    /// Show the limits that your organisation sets for your configuration, or sign such a ceiling
     #[command(subcommand)]
     Ceiling(CeilingCommand),
-    /// List everything that is wrong with the configuration
+    /// List all errors in the configuration
     #[command(after_help = "Examples:\n  toolhold config check\n  toolhold config check team.toml")]
     Check {
         /// Check this file alone, instead of the whole configuration
         file: Option<PathBuf>,
     },
-    /// Rewrite the configuration of another agent, Zeph or ZeroClaw, as your toolhold.toml
+    /// Convert the configuration of another agent, Zeph or ZeroClaw, into your toolhold.toml
     #[command(after_help = MIGRATE_AFTER)]
     Migrate {
-        /// The other agent's configuration; it stays as it is
+        /// The other agent's configuration; the file isn't changed
         file: PathBuf,
         /// Write without asking
         #[arg(long, visible_alias = "write")]
@@ -462,28 +470,30 @@ Examples:
   toolhold config migrate ~/.zeroclaw/config.toml --yes
   toolhold --config new.toml config migrate old.toml
 
-It shows the difference and what can't be kept, with the reasons, and asks before it writes. Comments stay with their keys. An existing
-toolhold.toml isn't overwritten, unless it is the file that is rewritten. Without a terminal and without `--yes`, nothing is written.";
+The command shows the differences and the settings that can't be kept, with the reasons, and asks \
+before it writes. Comments stay with their keys. An existing toolhold.toml isn't overwritten, \
+unless it is the converted file. Without a terminal and without `--yes`, nothing is written.";
 
 const CHECK_AFTER: &str = "\
 Examples:
   toolhold policy check write path=src/main.rs content=x
   toolhold policy check grep '{\"pattern\": \"unwrap\"}' --json
 
-It says what each gate has to say of the call, and which of them decides. Nothing runs, and nobody is asked. It ends with 0 if the call \
-would run, with 3 if it would be refused or a person would have to agree, and with 2 if the call itself is wrong.";
+The command shows the result of each gate, and which gate decides. Nothing runs, and nobody is \
+asked. The exit code is 0 if the call would run, 3 if it would be denied or need approval, and 2 \
+if the call itself is invalid.";
 
 /// `toolhold policy`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Show what would happen to a call, without making it
+    /// Show the decision about a call, without making the call
     Check(PolicyCheck),
-    /// Show what happened to a call, and by which rule, from the audit
+    /// Show the decision about an earlier call, and its rule, from the audit log
     #[command(after_help = "Example:\n  toolhold policy explain 1f0c9a37b2d4e586-1")]
     Explain {
-        /// The call's id, as `toolhold call --json` and the audit have it
+        /// The call's id, from `toolhold call --json` or the audit log
         id: String,
-        /// Print one JSON object: the decision, and everything that was recorded
+        /// Print one JSON object: the decision, and the whole entry of the audit log
         #[arg(long)]
         json: bool,
     },
@@ -498,26 +508,26 @@ pub(crate) struct PolicyCheck {
     /// KEY=VALUE pairs, or one JSON object, or `-` for a JSON object on stdin
     #[arg(value_name = "ARGUMENTS")]
     pub(crate) arguments: Vec<String>,
-    /// The session that the call would belong to [default: what you do in this directory]
+    /// The session of the call [default: the session of this directory]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// The phase of an agent's work that would make it [default: none, as for `toolhold call`]
+    /// The agent's phase in which the call is made [default: none, as for `toolhold call`]
     #[arg(long, value_name = "PHASE")]
     pub(crate) phase: Option<agent::PhaseName>,
-    /// Print one JSON object: the verdict, what decides, and what each gate says
+    /// Print one JSON object: the decision, the gate that decides, and the result of each gate
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 const UNDO_AFTER: &str = "\
-Without a call, it is the newest one that changed files in this directory, whoever made it: the \
-command line, an agent, a client of MCP, or a scheduled task. What would change is shown first. A \
-file that was changed since is merged if the changes don't touch; otherwise it is left, and the \
-error names it. All other files are restored.
+Without CALL, the command undoes the newest call that changed files in this directory: a call of \
+the command line, an agent, an MCP client or a scheduled task. The command shows the changes \
+first. If a file was changed again later, both changes are merged where they don't overlap; \
+otherwise the file stays unchanged, and the error names it. All other files are restored.
 
 Examples:
-  toolhold undo                          # the last call that changed files here
-  toolhold undo --turn                   # all that the agent did with your last message
+  toolhold undo                          # the newest call that changed files here
+  toolhold undo --turn                   # all calls after your last message to the agent
   toolhold undo --list
   toolhold undo 5c1d0a8e4f3b2a19-7 --yes
   toolhold undo --session                # all calls of this directory's command line";
@@ -525,23 +535,23 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = UNDO_AFTER)]
 pub(crate) struct UndoArguments {
-    /// The call, as `toolhold undo --list` and the audit name it
+    /// The call's id, from `toolhold undo --list` or the audit log
     #[arg(conflicts_with_all = ["list", "session"])]
     pub(crate) call: Option<String>,
-    /// Restore this path alone, without what was changed in it since the call
+    /// Restore only this path, and discard later changes of it
     #[arg(long, value_name = "PATH", requires = "call", conflicts_with = "turn")]
     pub(crate) path: Option<std::path::PathBuf>,
-    /// Undo the whole turn of the agent that the call belongs to
+    /// Undo all calls of the agent's turn in which the call was made
     #[arg(short, long, conflicts_with_all = ["list", "session"])]
     pub(crate) turn: bool,
     /// List the calls that can be undone
     #[arg(short, long)]
     pub(crate) list: bool,
-    /// Undo all calls of a session, the newest first: of this directory's command line, or of the
-    /// one that is named
+    /// Undo all calls of a session, the newest first [default: the command line's session in this
+    /// directory]
     #[arg(short, long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     pub(crate) session: Option<String>,
-    /// Undo without a question
+    /// Undo without asking
     #[arg(short, long)]
     pub(crate) yes: bool,
     /// Print JSON
@@ -550,8 +560,8 @@ pub(crate) struct UndoArguments {
 }
 
 const DEMO_AFTER: &str = "\
-The demo works in a scratch folder that it removes, with a configuration of its own, and needs no network. It ends with 4 if a tool \
-did not work or an attack was not stopped.";
+The demo works in a temporary folder with its own configuration, removes the folder, and needs no \
+network. The exit code is 4 if a tool failed or an attack was not stopped.";
 
 /// `toolhold demo`.
 #[derive(Args, Debug)]
@@ -567,7 +577,9 @@ Examples:
   toolhold doctor
   toolhold doctor --json | jq '.findings[] | select(.state != \"ok\")'
 
-It changes nothing, but that plugins are compiled into the cache, as by any command. It ends with 4 if something is wrong that Toolhold needs; a warning is something that will be missed sooner or later.";
+The command changes nothing, except that it compiles plugins into the cache, as any command does. \
+The exit code is 4 if something that Toolhold needs is broken. A warning names something that is \
+missing and that you may need later.";
 
 /// `toolhold doctor`.
 #[derive(Args, Debug)]
@@ -583,7 +595,7 @@ Examples:
   toolhold generate completions bash > ~/.local/share/bash-completion/completions/toolhold
   toolhold generate completions zsh > ~/.zfunc/_toolhold        # with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc
   toolhold generate completions fish > ~/.config/fish/completions/toolhold.fish
-  eval \"$(toolhold generate completions bash)\"               # for this shell alone";
+  eval \"$(toolhold generate completions bash)\"               # only for this shell";
 
 /// `toolhold generate`.
 #[derive(Debug, Subcommand)]
@@ -615,7 +627,7 @@ Examples:
 pub(crate) struct ManArguments {
     /// The page's command [default: toolhold itself]
     pub(crate) command: Vec<String>,
-    /// Write the pages of all commands into this directory, which is made if it is missing
+    /// Write the pages of all commands into this directory; a missing directory is created
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "command")]
     pub(crate) all: Option<PathBuf>,
 }

@@ -2,54 +2,54 @@
 
 use clap::{Args, Subcommand};
 
-/// What to do with servers: a part of `toolhold mcp`.
+/// The subcommands of `toolhold mcp` about servers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServersCommand {
-    /// Add a server to your configuration, whose tools Toolhold then offers
+    /// Add a server to your configuration; Toolhold then offers its tools
     #[command(
         after_help = "Examples:\n  toolhold mcp add time -- uvx mcp-server-time\n  toolhold mcp add tracker --url https://mcp.example.com/mcp"
     )]
     Add {
-        /// The name before `__` in the names of its tools
+        /// The server's name, which stands before `__` in the names of its tools
         name: String,
-        /// Where the server runs, if it isn't a program that Toolhold starts
+        /// The server's URL, if Toolhold doesn't start the server as a program
         #[arg(long, value_name = "URL", conflicts_with = "command")]
         url: Option<String>,
-        /// The program that is the server, with its arguments
+        /// The command that starts the server, with its arguments
         #[arg(last = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
     /// Remove a server from your configuration
     #[command(after_help = "Example:\n  toolhold mcp remove time")]
     Remove {
-        /// Its name
+        /// The server's name
         name: String,
     },
-    /// List the servers whose tools Toolhold offers, and what they are doing in running hosts
+    /// List the servers whose tools Toolhold offers, and their state
     #[command(after_help = "Examples:\n  toolhold mcp list\n  toolhold mcp list --json")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Add the servers that the files of your MCP clients name to your configuration
+    /// Add the servers from the files of your MCP clients to your configuration
     Import(ImportArguments),
-    /// Log in at the authorization server of a server at a URL
+    /// Log in to a server with a URL, at its authorization server
     #[command(after_help = "Example:\n  toolhold mcp login tracker")]
     Login {
-        /// The name of its table: `[mcp.servers.NAME]`
+        /// The server's name: NAME of `[mcp.servers.NAME]`
         name: String,
     },
-    /// Forget what a login brought
+    /// Delete the stored tokens of a server
     #[command(after_help = "Example:\n  toolhold mcp logout tracker")]
     Logout {
-        /// The name of its table: `[mcp.servers.NAME]`
+        /// The server's name: NAME of `[mcp.servers.NAME]`
         name: String,
     },
-    /// Show what a server of your configuration offers, and approve it
+    /// Show the tools of a server in your configuration, and approve it
     #[command(after_help = "Example:\n  toolhold mcp approve time")]
     Approve {
-        /// The name of its table: `[mcp.servers.NAME]`
+        /// The server's name: NAME of `[mcp.servers.NAME]`
         name: String,
         /// Start and approve it without asking
         #[arg(long)]
@@ -60,12 +60,14 @@ pub(crate) enum ServersCommand {
 /// `toolhold mcp import`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  toolhold mcp import\n  toolhold mcp import cursor\n  toolhold mcp import claude-code --project\n\nThe servers that the files of your MCP clients name become tables of your \
-                  toolhold.toml. Credentials become secrets in files beside it. Nothing starts before `toolhold mcp approve`. Afterwards `toolhold mcp config CLIENT --write --replace` \
-                  puts Toolhold into the client's file, in their place."
+    after_help = "Examples:\n  toolhold mcp import\n  toolhold mcp import cursor\n  toolhold mcp \
+         import claude-code --project\n\nThe servers in the files of your MCP clients become \
+         tables of your toolhold.toml. Credentials become secrets in files next to it. No server \
+         starts before `toolhold mcp approve`. Afterwards, `toolhold mcp config CLIENT --write \
+         --replace` replaces these servers in the client's file by Toolhold."
 )]
 pub(crate) struct ImportArguments {
-    /// The client; without one, all known clients
+    /// The client; without it, all known clients
     pub(crate) client: Option<String>,
     /// Read the file of the project in the working directory, instead of the user's
     #[arg(long)]

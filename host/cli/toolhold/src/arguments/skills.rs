@@ -5,23 +5,23 @@ use clap::Subcommand;
 /// `toolhold skills`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillsCommand {
-    /// List the skills that there are: yours, and those of the project
+    /// List your skills and the skills of the project
     #[command(after_help = "Examples:\n  toolhold skills list\n  toolhold skills list --json")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show a skill: its text, its files, and where it comes from
+    /// Show a skill: its text, its files and its folder
     #[command(after_help = "Example:\n  toolhold skills show pdf-forms")]
     Show {
-        /// Its name
+        /// The skill's name
         name: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Check skills: whether they keep to the documented format, and to Toolhold's bounds
+    /// Check that skills have the documented format and keep to Toolhold's limits
     #[command(
         after_help = "Examples:\n  toolhold skills check\n  toolhold skills check pdf-forms\n  toolhold skills check ./my-skill\n\nExit code 1: a skill can't be used."
     )]

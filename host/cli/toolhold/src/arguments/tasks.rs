@@ -5,44 +5,44 @@ use clap::{Args, Subcommand};
 /// `toolhold tasks`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TasksCommand {
-    /// List the tasks: when each runs next, and how its last run ended
+    /// List the tasks, each with its next time and the result of its last run
     #[command(after_help = "Examples:\n  toolhold tasks list\n  toolhold tasks list --json")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show a task: what it does, who made it, and its last run
+    /// Show a task: its action, its creator and its last run
     #[command(after_help = "Example:\n  toolhold tasks show backup")]
     Show {
-        /// Its name, or its number
+        /// The task's name or number
         task: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Run a task once as soon as possible, beside its times
+    /// Run a task now, in addition to its schedule
     #[command(after_help = "Example:\n  toolhold tasks run backup")]
     Run {
-        /// Its name, or its number
+        /// The task's name or number
         task: String,
     },
-    /// Have a task wait until it is resumed
+    /// Pause a task until it is resumed
     #[command(after_help = "Example:\n  toolhold tasks pause backup")]
     Pause {
-        /// Its name, or its number
+        /// The task's name or number
         task: String,
     },
-    /// Resume a task that waits; the times that passed are not made up for
+    /// Resume a paused task; missed runs are not made up for
     #[command(after_help = "Example:\n  toolhold tasks resume backup")]
     Resume {
-        /// Its name, or its number
+        /// The task's name or number
         task: String,
     },
-    /// Remove a task and the record of its runs
+    /// Remove a task and the results of its runs
     #[command(after_help = "Example:\n  toolhold tasks remove backup")]
     Remove {
-        /// Its name, or its number
+        /// The task's name or number
         task: String,
     },
     /// Show the last 20 runs of a task, the latest first
@@ -50,7 +50,7 @@ pub(crate) enum TasksCommand {
         after_help = "Examples:\n  toolhold tasks results backup\n  toolhold tasks results backup --json"
     )]
     Results {
-        /// Its name, or its number
+        /// The task's name or number
         task: String,
         /// Print JSON
         #[arg(long)]
@@ -60,17 +60,18 @@ pub(crate) enum TasksCommand {
 
 /// `toolhold tasks daemon`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n  toolhold tasks daemon\n  toolhold tasks daemon --install\n  toolhold tasks daemon --print\n\nTasks run only while this runs, or `toolhold serve` does. Of several processes, one runs them."
-)]
+#[command(after_help = "Examples:\n  toolhold tasks daemon\n  toolhold tasks daemon \
+         --install\n  toolhold tasks \
+         daemon --print\n\nTasks run only while `toolhold tasks daemon` or \
+         `toolhold serve` runs. If there are several such processes, one of them runs the tasks.")]
 pub(crate) struct DaemonArguments {
-    /// Write a unit for systemd, so that it runs while you are logged in, and say how to enable it
+    /// Write a systemd unit that runs the daemon while you are logged in, and say how to enable it
     #[arg(long, conflicts_with_all = ["uninstall", "print"])]
     pub(crate) install: bool,
-    /// Remove that unit
+    /// Remove the unit
     #[arg(long, conflicts_with = "print")]
     pub(crate) uninstall: bool,
-    /// Print that unit
+    /// Print the unit
     #[arg(long)]
     pub(crate) print: bool,
 }

@@ -50,12 +50,12 @@ impl Asker {
                 match withdrawn {
                     Ok(()) => Reply::Yes { scope: Scope::Once, by: "--yes".to_owned() },
                     Err(error) => {
-                        Reply::Unasked(format!("taking back what was asked before failed: {error}"))
+                        Reply::Unasked(format!("the earlier question can't be withdrawn: {error}"))
                     }
                 }
             }
             Self::YesForbidden(place) => {
-                Reply::Unasked(format!("--yes doesn't count here: `yes_flag = false`, {place}"))
+                Reply::Unasked(format!("--yes is disabled: `yes_flag = false`, {place}"))
             }
             Self::Terminal(questions) => {
                 let questions = questions.clone();
@@ -65,11 +65,13 @@ impl Asker {
                     ask_at_terminal(&questions, &question, is_over)
                 })
                 .await;
-                asked.unwrap_or_else(|error| Reply::Unasked(format!("asking failed: {error}")))
+                asked.unwrap_or_else(|error| {
+                    Reply::Unasked(format!("the question can't be asked: {error}"))
+                })
             }
             Self::Elsewhere(posting) => match posting.ask(question).await {
                 Reply::Unasked(why) => {
-                    Reply::Unasked(format!("{why}; `toolhold call --yes` makes the call unasked"))
+                    Reply::Unasked(format!("{why}; or repeat the call with `--yes`"))
                 }
                 reply => reply,
             },

@@ -29,10 +29,13 @@ pub(crate) fn answered<R: BufRead, W: Write>(
             "always" if always => return Ok(yes(Scope::Always, by)),
             "" => return Ok(Reply::No { by: by.to_owned(), reason: String::new() }),
             _ if always => dialogue.print(
-                "  Please answer y (this call), session (calls that are the same), always, or n; after `no,` say why if you like.",
+                "  Please answer y (this call), session (the same call in this session), always, \
+                 or n. You can add a reason: no, REASON.",
             )?,
-            _ => dialogue
-                .print("  Please answer y (this call), session (calls that are the same), or n; after `no,` say why if you like.")?,
+            _ => dialogue.print(
+                "  Please answer y (this call), session (the same call in this session), or \
+                     n. You can add a reason: no, REASON.",
+            )?,
         }
     }
 }

@@ -80,10 +80,7 @@ fn summary(
     let Verification { records, files, .. } = found;
     let records_found = counted(*records, "record");
     if !found.holds() {
-        return writeln!(
-            out,
-            "{BAD}The log is not what was written.{BAD:#} {records_found} of it hold."
-        );
+        return writeln!(out, "{BAD}The log was changed.{BAD:#} {records_found} of it are intact.");
     }
     if *records == 0 {
         return writeln!(out, "{NOTHING}");
@@ -98,7 +95,8 @@ fn summary(
     {
         writeln!(
             out,
-            "{FAINT}Kept elsewhere, the last one's hash shows later that nothing before it was changed:{FAINT:#}\n{}",
+            "{FAINT}The hash of the last record. Store it elsewhere, to prove later that the log \
+             up to here is unchanged:{FAINT:#}\n{}",
             head.hash
         )?;
     }
@@ -186,7 +184,7 @@ fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
     let records = trail.of_call(id)?;
     if records.is_empty() {
         return Err(Error::Usage(format!(
-            "nothing is recorded of a call with the id {id}; `toolhold audit tail` lists the last ones"
+            "the log has no call with the id {id}; `toolhold audit tail` lists the last calls"
         )));
     }
     if as_json {

@@ -166,7 +166,7 @@ fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
     }
     if bytes.len() > 1 {
         return Err(Error::Usage(format!(
-            "the answer has {} parts that aren't text, and --output takes one; use --json",
+            "the answer has {} binary parts, but --output writes only one; use --json",
             bytes.len()
         )));
     }

@@ -35,9 +35,13 @@ pub(super) fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), 
         None => Ok(()),
         Some((index, file)) => {
             let how = format!(
-                "give {{\"$attachment\": {index}}} to one that takes it; `toolhold tools TOOL` shows which does"
+                "write {{\"$attachment\": {index}}} as the value of an argument; `toolhold tools \
+                 TOOL` lists the arguments"
             );
-            Err(Error::Usage(format!("--attach {}: no argument names it; {how}", file.display())))
+            Err(Error::Usage(format!(
+                "--attach {}: no argument uses this file; {how}",
+                file.display()
+            )))
         }
     }
 }
@@ -53,7 +57,7 @@ fn attachment(path: &Path) -> Result<Content, Error> {
         .open(path)
         .map_err(|error| unusable(path, error))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(unusable(path, "isn't a regular file; write its content to one first"));
+        return Err(unusable(path, "isn't a regular file; write the content to a file first"));
     }
     file.take(MAX_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(|error| unusable(path, error))?;
     if bytes.len() as u64 > MAX_ATTACHMENT {

@@ -20,9 +20,12 @@ pub(crate) enum ArgumentsError {
         "the arguments are either one JSON object (`-`: on stdin) or KEY=VALUE pairs, not both"
     )]
     JsonAndPairs,
-    #[error("more than 4 MiB of JSON on stdin{}", if *attaches { ATTACH } else { "" })]
+    #[error(
+        "the JSON on stdin is too large; the limit is 4 MiB{}",
+        if *attaches { ATTACH } else { "" }
+    )]
     LongStdin { attaches: bool },
-    #[error("stdin is empty; `-` takes the arguments from there, as one JSON object")]
+    #[error("stdin is empty; with `-`, write the arguments to stdin as one JSON object")]
     EmptyStdin,
     #[error("stdin can't be read: {0}")]
     Stdin(std::io::Error),
@@ -30,22 +33,22 @@ pub(crate) enum ArgumentsError {
     NotAnObject,
     #[error("the arguments are not JSON: {0}")]
     NotJson(serde_json::Error),
-    #[error("`{word}` is not KEY=VALUE{}", did_you_mean_pair(meant.as_deref(), word))]
+    #[error("`{word}` isn't of the form KEY=VALUE{}", did_you_mean_pair(meant.as_deref(), word))]
     NotAPair { word: String, meant: Option<String> },
     #[error(
-        "the tool has no argument `{key}`.{} It takes: {}",
+        "the tool has no argument `{key}`.{} The arguments are: {}",
         near.as_ref().map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default(),
         if known.is_empty() { "none" } else { known.as_str() }
     )]
     Unknown { key: String, near: Option<String>, known: String },
-    #[error("`{key}` is given {count} times, and takes one value")]
+    #[error("`{key}` is given {count} times, but takes one value")]
     Repeated { key: String, count: usize },
     #[error("`{key}` takes {}, not `{value}`", types.join(" or "))]
     Type { key: String, types: Vec<&'static str>, value: String },
 }
 
 /// How more than JSON gets to a tool.
-const ATTACH: &str = "; hand large content over with --attach FILE";
+const ATTACH: &str = "; use --attach FILE for large content";
 
 fn did_you_mean_pair(key: Option<&str>, word: &str) -> String {
     let quoted = shown::shell_word(word);
@@ -399,18 +402,20 @@ mod tests {
             let error = convert(words).expect_err("they are invalid");
             assert_eq!(error.to_string(), expected, "{words:?}");
         };
-        check(&["a b", "limit=1"], "`a b` is not KEY=VALUE; did you mean `path='a b'`?");
-        check(&["=x"], "`=x` is not KEY=VALUE; did you mean `path==x`?");
+        check(&["a b", "limit=1"], "`a b` isn't of the form KEY=VALUE; did you mean `path='a b'`?");
+        check(&["=x"], "`=x` isn't of the form KEY=VALUE; did you mean `path==x`?");
         check(&["limit=ten"], "`limit` takes a whole number or null, not `ten`");
         check(&["limit=1.5"], "`limit` takes a whole number or null, not `1.5`");
         check(&["all=yes"], "`all` takes true or false, not `yes`");
         check(&["extra=[1]"], "`extra` takes a JSON object, not `[1]`");
-        check(&["path=a", "path=b"], "`path` is given 2 times, and takes one value");
+        check(&["path=a", "path=b"], "`path` is given 2 times, but takes one value");
         check(&["lines=x"], "`lines` takes a whole number, not `x`");
         let known = "path, limit, share, all, include, lines, mode, either, extra, free, endless";
         check(
             &["pth=x"],
-            &format!("the tool has no argument `pth`. Did you mean `path`? It takes: {known}"),
+            &format!(
+                "the tool has no argument `pth`. Did you mean `path`? The arguments are: {known}"
+            ),
         );
     }
 

@@ -49,13 +49,13 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
             if now == migration.before {
                 Ok(migration.after.clone())
             } else {
-                Err("it was changed meanwhile")
+                Err("the file was changed in the meantime")
             }
         })?;
     } else {
         new_file::create(&to, &migration.after)?;
     }
-    writeln!(out, "{} is written. `toolhold config check` checks it.", shown::path(&to))?;
+    writeln!(out, "Wrote {}. To check it: toolhold config check", shown::path(&to))?;
     Ok(Exit::Success)
 }
 

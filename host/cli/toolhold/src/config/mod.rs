@@ -55,7 +55,8 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
             new_file::create(&file, &template::template())?;
             writeln!(
                 anstream::stdout(),
-                "{} has every key, all commented out: what holds is the same as without it.",
+                "Wrote {} with every key. All keys are commented out, so nothing changes until you \
+                 edit the file.",
                 shown::path(&file)
             )?;
             Ok(Exit::Success)
@@ -94,23 +95,23 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     if review.enabled && review.provider.is_empty() {
         let place = loaded.place("tools.adversarial_policy.enabled");
         unknown.push(format!(
-            "[tools.adversarial_policy] has no `provider`, so each call is refused ({place})"
+            "[tools.adversarial_policy] has no `provider`, so every call is denied ({place})"
         ));
     }
     let mut out = anstream::stdout();
     match (&loaded.file, unknown.is_empty()) {
-        (Some(file), true) => writeln!(out, "{} is right.", shown::path(file))?,
+        (Some(file), true) => writeln!(out, "{} is valid.", shown::path(file))?,
         (Some(file), false) => {
-            writeln!(out, "{} can be read, but names what there isn't:", shown::path(file))?;
+            writeln!(out, "{} is valid, but names things that don't exist:", shown::path(file))?;
         }
         (None, true) => writeln!(
             out,
-            "There is no {}, so the defaults hold.",
+            "There is no {}, so the defaults apply.",
             shown::path(&folders.config_file())
         )?,
         (None, false) => writeln!(
             out,
-            "There is no {}, and what holds names what there isn't:",
+            "There is no {}, and the configuration names things that don't exist:",
             shown::path(&folders.config_file())
         )?,
     }
@@ -118,13 +119,9 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     loaded.renamed.iter().try_for_each(|renamed| writeln!(out, "  {renamed}"))?;
     let Some(project) = &loaded.project else { return Ok(Exit::Success) };
     match project.ignored() {
-        [] => writeln!(out, "{} is right.", shown::path(&project.path))?,
+        [] => writeln!(out, "{} is valid.", shown::path(&project.path))?,
         ignored => {
-            writeln!(
-                out,
-                "{} is right, and asks for more than it gets:",
-                shown::path(&project.path)
-            )?;
+            writeln!(out, "{} is valid, but these keys are ignored:", shown::path(&project.path))?;
             ignored.iter().try_for_each(|ignored| writeln!(out, "  {ignored}"))?;
         }
     }

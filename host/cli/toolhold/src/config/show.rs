@@ -76,7 +76,9 @@ fn taken_key(Taken { key, wanted, wanted_by, held, source }: &Taken) -> Value {
 pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     match &loaded.file {
-        Some(file) => writeln!(out, "{FAINT}# {} was read.{FAINT:#}", shown::path(file))?,
+        Some(file) => {
+            writeln!(out, "{FAINT}# Your configuration: {}.{FAINT:#}", shown::path(file))?
+        }
         None => {
             writeln!(
                 out,
@@ -88,20 +90,22 @@ pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     if let Some(defaults) = &loaded.defaults {
         writeln!(
             out,
-            "{FAINT}# {} holds where yours says nothing.{FAINT:#}",
+            "{FAINT}# {} sets defaults for keys that your configuration leaves out.{FAINT:#}",
             shown::path(defaults)
         )?;
     }
     if let Some(Project { path, standing, .. }) = &loaded.project {
         let counts = match standing {
-            ProjectTrust::Narrows => "narrows it.",
-            ProjectTrust::Changed => "narrows it. It was trusted, and has changed since.",
-            ProjectTrust::Trusted => "is trusted, so all its keys count.",
+            ProjectTrust::Narrows => "can only restrict your configuration.",
+            ProjectTrust::Changed => {
+                "can only restrict your configuration. The file has changed since you trusted it."
+            }
+            ProjectTrust::Trusted => "is trusted, so all its keys apply.",
         };
         writeln!(out, "{FAINT}# {} {counts}{FAINT:#}", shown::path(path))?;
     }
     for Ceiling { path, .. } in &loaded.ceilings {
-        writeln!(out, "{FAINT}# {} limits all of them.{FAINT:#}", shown::path(path))?;
+        writeln!(out, "{FAINT}# {} limits all these files.{FAINT:#}", shown::path(path))?;
     }
     let entries = loaded.entries();
     let mut table = "";
@@ -126,22 +130,27 @@ pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     if !ignored.is_empty() {
         writeln!(
             out,
-            "\n{FAINT}# Ignored, since a file in the working directory only narrows; `toolhold trust` lets it count:{FAINT:#}"
+            "\n{FAINT}# Ignored, because a file in the working directory can only restrict; to \
+             apply these keys: toolhold trust{FAINT:#}"
         )?;
     }
     for ignored in ignored {
-        writeln!(out, "{FAINT}# {ignored}; it asks for {}{FAINT:#}", toml(&ignored.proposed))?;
+        writeln!(
+            out,
+            "{FAINT}# {ignored}; the ignored value: {}{FAINT:#}",
+            toml(&ignored.proposed)
+        )?;
     }
     for Ceiling { path, taken, .. } in
         loaded.ceilings.iter().filter(|ceiling| !ceiling.taken.is_empty())
     {
-        writeln!(out, "\n{FAINT}# Taken away by {}:{FAINT:#}", shown::path(path))?;
+        writeln!(out, "\n{FAINT}# Limited by {}:{FAINT:#}", shown::path(path))?;
         for Taken { key, wanted, wanted_by, source, .. } in taken {
             let source = neutral_line(&source.to_string());
             let wanted_by = neutral_line(&wanted_by.to_string());
             writeln!(
                 out,
-                "{FAINT}# {source}: `{}` would be {} ({wanted_by}){FAINT:#}",
+                "{FAINT}# {source}: without the ceiling, `{}` is {} ({wanted_by}){FAINT:#}",
                 neutral_line(key),
                 toml(wanted)
             )?;

@@ -11,11 +11,13 @@ use crate::shown::toml;
 const WIDTH: usize = 100;
 
 const HEAD: &str = "\
-# Toolhold's configuration, with every key that there is.
+# Toolhold's configuration, with every key.
 #
-# What begins with `# ` is said about the line below it. What begins with `#` and no space is a key with what holds without it:
-# take the `#` away to change it, and also from the line of its table. `toolhold config check` tells whether it is right, and
-# `toolhold config show` what holds.
+# Lines that begin with `# ` describe the line below them. Lines that begin with `#` and no space
+# are keys with their defaults: to change a key, remove the `#` from it and from the line of its
+# table.
+# `toolhold config check` finds errors in this file, and `toolhold config show` prints the current
+# values.
 ";
 
 /// The path of a table with an example's name. A server and a plugin can't have the same one.
@@ -32,12 +34,12 @@ pub(super) fn template() -> String {
         comment(&mut text, description);
         let _ = writeln!(text, "#[{}]", with_name(path));
         for key in keys {
-            comment(&mut text, format!("{} It takes {}.", key.description, key.takes).trim_start());
+            comment(&mut text, format!("{} Value: {}.", key.description, key.takes).trim_start());
             if key.default.is_none() {
                 let said = if key.entries.is_empty() {
-                    "Absent by default; as an example:"
+                    "Absent by default. An example:"
                 } else {
-                    "The entries by default, or an example:"
+                    "The default entries, or an example:"
                 };
                 comment_line(&mut text, said);
             }

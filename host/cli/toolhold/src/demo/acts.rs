@@ -15,13 +15,13 @@ pub(crate) enum ActError {
     WrongAnswer(String),
     #[error("took {0} s")]
     Late(u64),
-    #[error("it was allowed")]
+    #[error("the call was allowed")]
     Allowed,
     #[error("the file outside was changed")]
     OutsideChanged,
     #[error("the file was changed")]
     FileChanged,
-    #[error("the secret got out")]
+    #[error("the secret was sent")]
     Leaked,
     #[error("Toolhold grew to {0} MiB")]
     Memory(u64),

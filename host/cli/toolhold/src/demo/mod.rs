@@ -80,7 +80,7 @@ async fn play(
     }
     writeln!(
         out,
-        "\n{STRONG}Attacks by a hostile plugin that may use the project too, and what stopped them{STRONG:#}"
+        "\n{STRONG}Attacks by a hostile plugin in the project, and what stopped them{STRONG:#}"
     )?;
     for act in ATTACKS {
         perform(&host, scene, act, "stopped", out, &mut played).await?;
@@ -93,7 +93,11 @@ async fn play(
     if failed == 0 {
         writeln!(out, "{GOOD}Every tool worked and every attack was stopped.{GOOD:#}")?;
     } else {
-        writeln!(out, "{BAD}{failed} of {} did not go as they should.{BAD:#}", played.len())?;
+        writeln!(
+            out,
+            "{BAD}{failed} of {} tools and attacks had a wrong result.{BAD:#}",
+            played.len()
+        )?;
     }
     Ok(played)
 }

@@ -88,7 +88,7 @@ fn summary(report: &Report) -> String {
     let end = if failures == 0 {
         "Toolhold works here."
     } else {
-        "Toolhold does not work here as it should."
+        "Toolhold does not work correctly here."
     };
     format!("{good} ok, {}, {}. {end}", counted(warnings, "warning"), counted(failures, "failure"))
 }
@@ -122,7 +122,7 @@ B
   failure  x       found
                    to fix it: mend
 
-1 ok, 1 warning, 1 failure. Toolhold does not work here as it should.
+1 ok, 1 warning, 1 failure. Toolhold does not work correctly here.
 ";
         assert_eq!(text, expected);
     }

@@ -57,7 +57,10 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     let Some((first, _)) = unknown.first() else {
-        writeln!(anstream::stdout(), "Rules know the outputs of all commands in the audit.")?;
+        writeln!(
+            anstream::stdout(),
+            "The rules match the outputs of all commands in the audit log."
+        )?;
         return Ok(Exit::Success);
     };
     let mut table = Table::new(["COMMAND", "CALLS", "BYTES", "TOKENS"], &[1, 2, 3]);
@@ -70,7 +73,8 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
     let file = host.filter_rules().map(|rules| shown::path(&rules.path));
     writeln!(
         anstream::stdout(),
-        "\n{FAINT}A rule for the first, for {}:{FAINT:#}\n\n{}\n{FAINT}Try it: toolhold filter try --command {} OUTPUT_FILE{FAINT:#}",
+        "\n{FAINT}A rule for the first command, for {}:{FAINT:#}\n\n{}\n{FAINT}To try the rule: \
+         toolhold filter try --command {} OUTPUT_FILE{FAINT:#}",
         file.as_deref().unwrap_or("filters.toml"),
         rule_for(first),
         shown::shell_word(first),

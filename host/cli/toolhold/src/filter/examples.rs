@@ -48,7 +48,7 @@ pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<
         names.iter().find(|name| !filters.iter().any(|filter| filter.name == **name))
     {
         return Err(Error::Usage(format!(
-            "there is no filter `{unknown}`; `toolhold filter list` shows them"
+            "there is no filter `{unknown}`; `toolhold filter list` shows all filters"
         )));
     }
     let mut counts = Counts::default();
@@ -85,7 +85,7 @@ pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<
     match wrong.len() {
         0 => writeln!(
             out,
-            "{GOOD}ok{GOOD:#}: {} {FAINT}with the right output{FAINT:#}",
+            "{GOOD}ok{GOOD:#}: {} {FAINT}with the expected output{FAINT:#}",
             counted(examples, "example")
         )?,
         count => writeln!(out, "{count} of {} with another output", counted(examples, "example"))?,
@@ -104,7 +104,7 @@ impl Counts {
         let examples = match meta {
             Ok(meta) => meta.examples,
             Err(error) => {
-                return self.wrong.push(format!("{name}: its examples can't be read: {error}"));
+                return self.wrong.push(format!("{name}: the examples can't be read: {error}"));
             }
         };
         if examples.is_empty() {
@@ -124,13 +124,13 @@ impl Counts {
 enum ExampleError {
     #[error("{}", .0.message)]
     Failed(Box<Failure>),
-    #[error("it is withheld: {0}")]
+    #[error("the output is withheld: {0}")]
     Withheld(String),
-    #[error("what comes out is\n{0}")]
+    #[error("the output is\n{0}")]
     Different(String),
-    #[error("`{text}` is missing of what comes out:\n{output}")]
+    #[error("`{text}` is missing in the output:\n{output}")]
     Missing { text: String, output: String },
-    #[error("`{text}` is in the result:\n{output}")]
+    #[error("`{text}` is in the output:\n{output}")]
     Unwanted { text: String, output: String },
 }
 

@@ -77,7 +77,7 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
     if let Some(rules) = rules {
         writeln!(
             anstream::stdout(),
-            "\n{FAINT}Your own rules belong into {}.{FAINT:#}",
+            "\n{FAINT}Write your own rules into {}.{FAINT:#}",
             neutral_line(&rules.path.display().to_string())
         )?;
     }
@@ -125,8 +125,9 @@ async fn try_call(
         None => Vec::new(),
     };
     let unchanged = match &last {
-        None => "the last program of the command line is unknown, so no filter fits".to_owned(),
-        Some(last) if fitting.is_empty() => format!("no filter fits `{}`", last.line),
+        None => "the last program of the command line can't be resolved, so no filter matches"
+            .to_owned(),
+        Some(last) if fitting.is_empty() => format!("no filter matches `{}`", last.line),
         Some(_) => format!("{} leaves nothing out", fitting.join(", ")),
     };
     show(&text, &left, filtered, &unchanged, arguments.json)
@@ -163,14 +164,14 @@ async fn try_one(
             show(&text, &left, Some(filtered), &unchanged, arguments.json)
         }
         FilterVerdict::Block(reason) => {
-            Err(Error::Usage(format!("`{filter}` withholds it: {}", neutral_line(&reason))))
+            Err(Error::Usage(format!("`{filter}` withholds the output: {}", neutral_line(&reason))))
         }
     }
 }
 
 fn unusable(host: &Host, name: &str, message: &str) -> Error {
     let is_known = host.filters().iter().any(|filter| filter.name == name);
-    let hint = if is_known { "" } else { "; `toolhold filter list` shows them" };
+    let hint = if is_known { "" } else { "; `toolhold filter list` shows all filters" };
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 
@@ -206,7 +207,7 @@ fn show(
             let small = if filtered.is_worth_it() {
                 ""
             } else {
-                "; a call would leave it as it is, since that saves too little"
+                "; a call would not filter this output, because the filter saves too little"
             };
             format!(
                 "{filtered} by {}; about {}; confidence: {}{small}",
@@ -233,7 +234,8 @@ fn output(path: &Path) -> Result<String, Error> {
         .map_err(|error| unreadable(path, &error))?;
     if bytes.len() as u64 > MAX_OUTPUT {
         return Err(Error::Usage(format!(
-            "{}: the file is larger than 4 MiB, the limit; a call gives filters a longer output in pieces",
+            "{}: the file is too large; the limit is 4 MiB. In a call, filters get a longer output \
+             in parts",
             path.display()
         )));
     }
@@ -251,7 +253,7 @@ fn stats(as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     if stats.is_empty() {
-        writeln!(anstream::stdout(), "No answer was filtered yet.")?;
+        writeln!(anstream::stdout(), "No answer has been filtered yet.")?;
         return Ok(Exit::Success);
     }
     let mut table = Table::new(
@@ -278,7 +280,8 @@ fn stats(as_json: bool) -> Result<Exit, Error> {
     table.print()?;
     writeln!(
         anstream::stdout(),
-        "\n{FAINT}Tokens are estimated: four bytes are taken for one. F/P/B: how often it was sure, partly, or not.{FAINT:#}"
+        "\n{FAINT}Tokens are estimated, at four bytes each. F/P/B: how often the filter was fully \
+         sure, partly sure, or not sure.{FAINT:#}"
     )?;
     Ok(Exit::Success)
 }

@@ -70,7 +70,7 @@ fn find<'c>(root: &'c Command, names: &[String]) -> Result<&'c Command, Error> {
         command = command.find_subcommand(name).ok_or_else(|| {
             let near = nearest(name, command.get_subcommands().map(Command::get_name));
             let hint = near.map_or_else(
-                || "`toolhold help` lists what there is".to_owned(),
+                || "`toolhold help` lists all commands".to_owned(),
                 |near| format!("did you mean `{near}`?"),
             );
             Error::Usage(format!("there is no command `{}`; {hint}", names.join(" ")))

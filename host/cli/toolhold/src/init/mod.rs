@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::shown::{self, toml};
 use crate::style::{FAINT, STRONG};
 
-const NETWORK: &str = "Commands use the network without asking; no other tool does.";
+const NETWORK: &str = "Commands may use the network without asking; other tools ask first.";
 const ASKS: &str = "A tool that writes there asks you first.";
 const WRITES: &str =
     "Tools and commands work there without asking, and `toolhold undo` restores what they changed.";
@@ -52,7 +52,8 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
             ask(&mut dialogue, folders, write, network, |written| folder(written, &own, &here))?
         }
         None if folders.is_empty() && write.is_none() && network.is_none() => {
-            let message = "there is no terminal to ask at; give all answers: toolhold init --folder DIRECTORY --write yes|no --network yes|no";
+            let message = "there is no terminal to ask at; give the answers as options: toolhold \
+                 init --folder DIRECTORY --write yes|no --network yes|no";
             return Err(Error::Usage(message.to_owned()));
         }
         // The default answers.
@@ -78,7 +79,10 @@ fn ask<R: BufRead, W: Write, E: Display>(
     check: impl Fn(&str) -> Result<String, E>,
 ) -> Result<Answers, Error> {
     if folders.is_empty() {
-        dialogue.print("Which folders may tools use? Enter alone means \".\", the one in which toolhold is started, whichever that is.")?;
+        dialogue.print(
+            "Which folders may tools use? Enter means \".\": the folder in which \
+             toolhold is started each time.",
+        )?;
         loop {
             let said = dialogue.ask(if folders.is_empty() {
                 "Path of a folder [.]:"
@@ -95,7 +99,7 @@ fn ask<R: BufRead, W: Write, E: Display>(
                 }
                 said => match check(said) {
                     Ok(folder) if folders.contains(&folder) => {
-                        dialogue.print("  That is there already.")?;
+                        dialogue.print("  That folder is already in the list.")?;
                     }
                     Ok(folder) => {
                         if folder != said {
@@ -113,7 +117,10 @@ fn ask<R: BufRead, W: Write, E: Display>(
     let write = match write {
         Some(write) => write,
         None => {
-            dialogue.print("Commands run in a sandbox, and what is changed is saved first: `toolhold undo` restores it.")?;
+            dialogue.print(
+                "Commands run in a sandbox. Files are saved before they are changed, \
+                 and `toolhold undo` restores them.",
+            )?;
             dialogue.yes_or_no("May tools and commands change files there without asking?", true)?
         }
     };
@@ -134,12 +141,12 @@ pub(crate) enum FolderError {
     #[error("{} isn't a folder; name the folder that contains it", .0.display())]
     NotAFolder(PathBuf),
     #[error(
-        "that is the whole machine, keys and passwords included; name the folders that tools have to use"
+        "that is the whole machine, with all keys and passwords; name the folders that tools need"
     )]
     WholeMachine,
-    #[error("{} holds no files, but the system itself", .0.display())]
+    #[error("{} contains no files, but the system itself", .0.display())]
     System(PathBuf),
-    #[error("{} is Toolhold's own, which no tool reaches", .0.display())]
+    #[error("{} belongs to Toolhold, and no tool may use it", .0.display())]
     Own(PathBuf),
     #[error("the name of {} is not UTF-8", .0.display())]
     NotUtf8(PathBuf),
@@ -194,22 +201,28 @@ fn is_within(path: &Path, folder: &Path) -> bool {
 /// The text of the file.
 fn configuration(answers: &Answers) -> String {
     let mut text = "\
-# Toolhold's configuration, as `toolhold init` wrote it. `toolhold config init --print` tells every key,
-# `toolhold config check` whether this is right, and `toolhold config show` what holds.
+# Toolhold's configuration, written by `toolhold init`. `toolhold config init --print` shows all
+# keys, `toolhold config check` finds errors in this file, and `toolhold config show` prints the
+# current values.
 "
     .to_owned();
-    text += "\n[tools]\n# \"ask\": whatever changes something asks. \"sandboxed\": file tools, and commands in the\n# sandbox, don't ask, since `toolhold undo` restores what they change.\n";
+    text += "\n[tools]\n# \"ask\": every change needs approval. \"sandboxed\": file tools, and \
+         commands in the sandbox,\n# need no approval, because `toolhold undo` restores their \
+         changes.\n";
     let _ = writeln!(text, "autonomy = \"{}\"", if answers.write { "sandboxed" } else { "ask" });
-    text += "\n[tools.file]\n# What the built-in tools may use. \".\" is the folder in which toolhold is started.\n";
-    text += "# { path = \"…\", access = \"read\" } is never written to.\nallowed_paths = [\n";
+    text += "\n[tools.file]\n# The folders that the built-in tools may use. \".\" is the folder in \
+         which toolhold is started.\n";
+    text += "# { path = \"…\", access = \"read\" } is only for reading.\nallowed_paths = [\n";
     for folder in &answers.folders {
         let _ = writeln!(text, "  {},", toml(&json!(folder)));
     }
     text += "]\n";
-    text += "# What is never read or written, wherever it lies; take the # away to use it.\n";
+    text += "# Files that are never read or written, in any folder; remove the # to use this \
+         line.\n";
     text += "# deny_read = [\"**/.env\", \"~/.ssh\"]\n";
     if answers.network {
-        text += "\n[tools.shell]\n# \"ask\" asks for each command, \"deny\" gives it to none.\nnetwork = \"allow\"\n";
+        text += "\n[tools.shell]\n# \"ask\": each command needs approval. \"deny\": no command \
+             gets the network.\nnetwork = \"allow\"\n";
     }
     text
 }
@@ -217,7 +230,7 @@ fn configuration(answers: &Answers) -> String {
 /// The result, its limits, and what to try next.
 fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
     let mut text = format!(
-        "{STRONG}{}{STRONG:#} is written, and {} waits for plugins.\n",
+        "Wrote {STRONG}{}{STRONG:#}. The folder for plugins is {}.\n",
         shown::path(file),
         shown::path(plugins)
     );
@@ -284,7 +297,8 @@ mod tests {
             "{shown}"
         );
         assert!(
-            shown.contains("  That is there already.\n") && shown.contains("answer y or n"),
+            shown.contains("  That folder is already in the list.\n")
+                && shown.contains("answer y or n"),
             "{shown}"
         );
         assert!(dialogue("/a\n").0.is_err(), "the end of the input is no answer");

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
         if !jobs::stop(&folders, id)? {
             let id = neutral_line(cut(id, 64));
             return Err(CommandError::Usage(format!(
-                "no job that runs has the id `{id}`; `toolhold jobs` lists those that run"
+                "no running job has the id `{id}`; `toolhold jobs` lists the running jobs"
             )));
         }
         writeln!(out, "Stopped.")?;
@@ -42,10 +42,10 @@ pub(crate) fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
         return Ok(Exit::Success);
     }
     if hosts.iter().all(|(_, jobs)| jobs.is_empty()) {
-        writeln!(out, "No host has jobs.")?;
+        writeln!(out, "There are no jobs.")?;
     }
     for (pid, jobs) in hosts.iter().filter(|(_, jobs)| !jobs.is_empty()) {
-        writeln!(out, "{STRONG}The host with process {pid}{STRONG:#}")?;
+        writeln!(out, "{STRONG}Host with process {pid}{STRONG:#}")?;
         for job in jobs {
             let session = neutral_line(cut(&job.session, SHOWN));
             let command = neutral_line(cut(&job.command, SHOWN));

@@ -16,7 +16,7 @@ fn server<'a>(config: &'a Config, name: &str) -> Result<&'a McpServer, Error> {
     match config.values.mcp.servers.get(name) {
         Some(server) if !server.url.is_empty() => Ok(server),
         Some(_) => Err(Error::Usage(format!(
-            "[mcp.servers.{shown}] is a program; a login is for servers with `url`"
+            "[mcp.servers.{shown}] is a program; only servers with `url` have a login"
         ))),
         None => Err(Error::Usage(format!("your configuration has no [mcp.servers.{shown}]"))),
     }
@@ -42,17 +42,17 @@ fn show(page: &LoginPage) -> std::io::Result<()> {
     let mut err = anstream::stderr();
     writeln!(
         err,
-        "{STRONG}Open this address and log in at {}:{STRONG:#}",
+        "{STRONG}Open this URL and log in at {}:{STRONG:#}",
         neutral_line(cut(&page.issuer, 200))
     )?;
     writeln!(std::io::stdout().lock(), "{}", page.address)?;
-    writeln!(err, "{FAINT}It comes back to {}.{FAINT:#}", page.back)
+    writeln!(err, "{FAINT}After the login, the browser returns to {}.{FAINT:#}", page.back)
 }
 
 /// Forgets the tokens.
 pub(crate) fn logout(config: &Config, folders: &Folders, name: &str) -> Result<Exit, Error> {
     let server = server(config, name)?;
     forget_tokens(folders, name, &server.url)?;
-    writeln!(anstream::stderr(), "Toolhold has no tokens for {name} now.")?;
+    writeln!(anstream::stderr(), "Toolhold now has no tokens for {name}.")?;
     Ok(Exit::Success)
 }

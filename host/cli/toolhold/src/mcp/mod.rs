@@ -58,7 +58,7 @@ fn named(name: &str) -> Result<&'static Client, Error> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
         let hint = near.map_or_else(
-            || "`toolhold mcp config` lists those that are known".to_owned(),
+            || "`toolhold mcp config` lists the known clients".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         Error::Usage(format!("there is no client `{name}`; {hint}"))
@@ -127,7 +127,8 @@ fn show_client(
         let file = neutral(&file.display().to_string()).into_owned();
         writeln!(
             anstream::stderr(),
-            "{FAINT}Put it into {file}, or let `--write` do it, which keeps the rest of the file.{FAINT:#}"
+            "{FAINT}Write this into {file}, or use `--write`, which keeps the rest of the \
+             file.{FAINT:#}"
         )?;
         return Ok(Exit::Success);
     }
@@ -160,7 +161,7 @@ fn show_client(
             write!(std::io::stdout().lock(), "{}", neutral(&diff))?;
             writeln!(
                 anstream::stderr(),
-                "{shown} is written. {} reads it when it starts.",
+                "Wrote {shown}. {} reads the file when it starts.",
                 client.title
             )?;
         }
@@ -168,7 +169,7 @@ fn show_client(
     if let ServerConfig::Http { variable: Some(variable), .. } = &server {
         writeln!(
             anstream::stderr(),
-            "{} takes the server's token from the variable {variable}.",
+            "{} reads the server's token from the variable {variable}.",
             client.title
         )?;
     }
@@ -186,8 +187,8 @@ fn run_client_command(
     if config.write {
         let title = client.title;
         return Err(Error::Usage(format!(
-            "{title} keeps its user's servers in a file that it rewrites while it runs; tell it with `{line}`, or write the project's file \
-             with --project"
+            "{title} rewrites the file with its user's servers while it runs; run `{line}` \
+             instead, or write the project's file with --project"
         )));
     }
     let mut out = std::io::stdout().lock();
@@ -226,7 +227,7 @@ fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> 
         }
         if !config.serve.is_empty() {
             return Err(Error::usage(
-                "a server that is reached over HTTP runs already: its options can't be given here",
+                "a server over HTTP is already running, so its options can't be set here",
             ));
         }
         if config.token_variable.is_empty()
@@ -245,11 +246,12 @@ fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> 
     if let Err(error) = Arguments::try_parse_from(line) {
         let message = error.to_string();
         let why = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        return Err(Error::Usage(format!("`toolhold serve` does not take that: {why}")));
+        return Err(Error::Usage(format!("`toolhold serve` does not accept these options: {why}")));
     }
     if config.serve.iter().any(|word| word == "--http" || word.starts_with("--http=")) {
         return Err(Error::usage(
-            "a server that a client starts talks with it over stdin and stdout; one that serves over HTTP is named by --http URL",
+            "a server that the client starts uses stdin and stdout; for a server over HTTP, use \
+             --http URL",
         ));
     }
     let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
@@ -302,7 +304,9 @@ fn program(for_project: bool) -> Result<String, Error> {
         None => running,
         Some(command) => installed().ok_or_else(|| {
             Error::Usage(format!(
-                "this program is in the cache of a package runner, which may be emptied; install it with `{command}`, where PACKAGE is the file or package that the runner was given, and then run `{NAME} mcp config` again"
+                "this program is in the cache of a package runner, which may be emptied. Install \
+                 it with `{command}`, where PACKAGE is the file or package that you gave to the \
+                 runner, then run `{NAME} mcp config` again"
             ))
         })?,
     };
@@ -311,7 +315,7 @@ fn program(for_project: bool) -> Result<String, Error> {
     }
     path.into_os_string().into_string().map_err(|path| {
         Error::Usage(format!(
-            "{} can't be written into a client's file: it isn't UTF-8",
+            "{} can't be written into a client's file: the path isn't UTF-8",
             path.display()
         ))
     })

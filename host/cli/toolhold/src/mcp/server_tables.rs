@@ -9,9 +9,9 @@ use toolhold_mcp_client::client_files::{ClientFileError, without_tables};
 pub(crate) enum ServerTableError {
     #[error("write `--url URL`, or `--` and the command that starts it")]
     NoStart,
-    #[error("[mcp.servers.{0}] is there already")]
+    #[error("[mcp.servers.{0}] already exists")]
     Exists(String),
-    #[error("it has no [mcp.servers.{0}]")]
+    #[error("there is no [mcp.servers.{0}]")]
     Missing(String),
     #[error("`mcp.servers` isn't a table")]
     NotATable,

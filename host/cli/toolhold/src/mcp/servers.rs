@@ -67,7 +67,11 @@ pub(crate) async fn run(
             })?;
             let kept = kept_files(file, &secrets);
             if !kept.is_empty() {
-                writeln!(anstream::stderr(), "Files with its secrets stay: {}", kept.join(", "))?;
+                writeln!(
+                    anstream::stderr(),
+                    "The files with the server's secrets stay: {}",
+                    kept.join(", ")
+                )?;
             }
             Pins::default().store(folders, name)?;
             forget_tokens(folders, name, "")?;
@@ -104,7 +108,7 @@ fn check_name(name: &str) -> Result<(), CommandError> {
         return Ok(());
     }
     Err(CommandError::Usage(
-        "the name takes 1 to 24 of a-z, 0-9 and `-`, starting with a letter".to_owned(),
+        "the name must be 1 to 24 of a-z, 0-9 and `-`, starting with a letter".to_owned(),
     ))
 }
 
@@ -116,7 +120,7 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
     }
     let mut out = anstream::stdout().lock();
     if states.is_empty() {
-        writeln!(out, "Your configuration has no server; `toolhold mcp add` adds one.")?;
+        writeln!(out, "Your configuration has no servers; `toolhold mcp add` adds one.")?;
     }
     for state in &states {
         let name = &state.name;
@@ -138,7 +142,7 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
         if matches!(state.state, "unapproved" | "changed") {
             writeln!(out, "  run `toolhold mcp approve {name}`")?;
         } else if state.logged_out {
-            writeln!(out, "  it had a login, and has none now: run `toolhold mcp login {name}`")?;
+            writeln!(out, "  the server's login is gone: run `toolhold mcp login {name}`")?;
         }
     }
     Ok(Exit::Success)
@@ -153,9 +157,11 @@ fn show_program(out: &mut impl Write, host: &HostState) -> Result<(), CommandErr
         ProgramState::Idle => "doesn't run".to_owned(),
         ProgramState::Starting => "is starting".to_owned(),
         ProgramState::Running { seconds } => format!("has run for {seconds} s"),
-        ProgramState::Paused { seconds } => format!("failed; it may be started in {seconds} s"),
+        ProgramState::Paused { seconds } => {
+            format!("failed; the next start is possible in {seconds} s")
+        }
     };
-    writeln!(out, "  in the host with process {pid}: {doing}")?;
+    writeln!(out, "  host with process {pid}: {doing}")?;
     if let Some(problem) = &program.problem {
         writeln!(out, "    {BAD}{}{BAD:#}", neutral_line(problem))?;
     }
@@ -185,10 +191,10 @@ async fn approve(
             .map(|word| shell_word(word))
             .collect();
         let keys = ["allowed_paths", "network", "presets", "env", "variables", "secrets"];
-        let question = "Start it in the sandbox, to see its tools?";
+        let question = "Start the server in the sandbox, to see its tools?";
         (format!("starts: {}", words.join(" ")), keys.to_vec(), question)
     } else {
-        let question = "Connect to it, to see its tools?";
+        let question = "Connect to the server, to see its tools?";
         (format!("is at {}", server.url), vec!["headers", "secrets"], question)
     };
     writeln!(out, "{STRONG}{name}{STRONG:#} {}", neutral_line(&what))?;
@@ -201,13 +207,13 @@ async fn approve(
     }
     if !yes && !confirm(question)? {
         let what = if is_program { "started" } else { "asked" };
-        writeln!(out, "It was not {what}.")?;
+        writeln!(out, "The server was not {what}.")?;
         return Ok(Exit::Denied);
     }
     let inspection = inspect(config, folders, directory, name).await?;
     show(&mut out, &inspection)?;
     if !yes && !confirm(&format!("Approve {name}?"))? {
-        writeln!(out, "It is not approved.")?;
+        writeln!(out, "The server is not approved.")?;
         return Ok(Exit::Denied);
     }
     inspection.pins.store(folders, name)?;
@@ -219,7 +225,8 @@ async fn approve(
     };
     writeln!(
         out,
-        "Approved, with {tools}{left_out}. It counts for the next call, also in running servers."
+        "Approved, with {tools}{left_out}. The approval applies from the next call, also in \
+         running hosts."
     )?;
     Ok(Exit::Success)
 }
@@ -270,8 +277,8 @@ fn shown_value(value: &Value) -> String {
 }
 
 fn confirm(question: &str) -> Result<bool, CommandError> {
-    let Some(mut dialogue) = ask::open_dialogue("nothing is done") else {
-        let message = "there is no terminal to ask at; `--yes` answers all questions with yes";
+    let Some(mut dialogue) = ask::open_dialogue("nothing is changed") else {
+        let message = "there is no terminal to ask at; `--yes` answers yes to all questions";
         return Err(CommandError::Unasked(message.to_owned()));
     };
     dialogue.yes_or_no(question, false)

@@ -91,7 +91,7 @@ impl Entries {
     pub(crate) fn one(&self, key: &str, prefix: &str) -> Result<MemoryEntry, CommandError> {
         let shown = neutral_line(key);
         if key.is_empty() || key.len() > toolhold_store::index::MAX_KEY {
-            return Err(CommandError::Usage(format!("`{shown}` is no key of a memory")));
+            return Err(CommandError::Usage(format!("`{shown}` isn't a valid key of a memory")));
         }
         if let Some(entry) = self.get(&[key.to_owned()])?.pop()
             && entry.id.starts_with(prefix)
@@ -110,16 +110,17 @@ impl Entries {
         }
         match &ids[..] {
             [] => Err(CommandError::Usage(format!(
-                "there is no memory with the key `{shown}`; `toolhold memory search` lists the latest"
+                "there is no memory with the key `{shown}`; `toolhold memory search` lists the \
+                 latest memories"
             ))),
             [_] => self.get(&ids)?.pop().ok_or_else(|| {
-                CommandError::Usage(format!("the memory `{shown}` was deleted meanwhile"))
+                CommandError::Usage(format!("the memory `{shown}` was deleted in the meantime"))
             }),
             several => {
                 let ids: Vec<String> =
                     several.iter().take(SHOWN).map(|id| neutral_line(id)).collect();
                 Err(CommandError::Usage(format!(
-                    "several memories have the key `{shown}`; name one by its ID:\n  {}",
+                    "several memories have the key `{shown}`; use the ID of one:\n  {}",
                     ids.join("\n  ")
                 )))
             }

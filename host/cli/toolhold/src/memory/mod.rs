@@ -140,7 +140,8 @@ fn show(entry: &MemoryEntry, here: &str, as_json: bool) -> Result<Exit, CommandE
     if entry.is_untrusted() {
         writeln!(
             out,
-            "It was saved after the session had read text of others, so models get it fenced. If it is right, run `toolhold memory edit {} --trusted={}`.",
+            "The entry was saved after the session had read untrusted text, so models get it \
+             fenced. If the text is correct, run `toolhold memory edit {} --trusted={}`.",
             neutral_line(&entry.id),
             entry.hash()
         )?;
@@ -163,7 +164,9 @@ fn edit(
             ));
         };
         if !entry.is_untrusted() {
-            return Err(CommandError::Usage("nothing to change: it is trusted already".to_owned()));
+            return Err(CommandError::Usage(
+                "nothing to change: the entry is already trusted".to_owned(),
+            ));
         }
         check_seen(&entry, hash)?;
     }
@@ -190,16 +193,18 @@ fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
             Ok(())
         } else {
             Err(CommandError::Unasked(format!(
-                "nothing is changed: it isn't the text with that hash. Look at it again: `{show}`"
+                "nothing is changed: the text has another hash. Read the text again: `{show}`"
             )))
         };
     }
     let Some(mut dialogue) = ask::open_dialogue("nothing is changed") else {
         return Err(CommandError::Unasked(format!(
-            "vouching for a text needs a person who has seen it: run `{show}`, and repeat the command with the hash that it prints, `--trusted=HASH`"
+            "there is no terminal to ask at: read the text with `{show}`, then repeat the command \
+             with the printed hash, `--trusted=HASH`"
         )));
     };
-    let question = format!("{}\nIs this right for every model?", shown(&entry.content).trim_end());
+    let question =
+        format!("{}\nMark this text as trusted for all models?", shown(&entry.content).trim_end());
     if dialogue.yes_or_no(&question, false)? {
         Ok(())
     } else {

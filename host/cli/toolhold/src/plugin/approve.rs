@@ -27,7 +27,8 @@ pub(super) fn approve(
     if info.manifest.name != name {
         let real = &info.manifest.name;
         return Err(Error::Usage(format!(
-            "the component that lies there for `{name}` names itself `{real}`, so it would not be loaded"
+            "the component of `{name}` has the name `{real}` in its manifest, so it would not be \
+             loaded"
         )));
     }
     if let Some(wanted) = digest
@@ -53,7 +54,7 @@ pub(super) fn approve(
         Some(difference) => {
             writeln!(
                 out,
-                "{STRONG}{name}{STRONG:#}, since the version that was approved:\n{}",
+                "{STRONG}{name}{STRONG:#}, changes since the approved version:\n{}",
                 Differences(&difference, signer.as_ref())
             )?;
             writeln!(out, "  sha256: {}", info.digest)?;
@@ -65,13 +66,14 @@ pub(super) fn approve(
     }
     out.flush()?;
     if !yes && digest.is_none() && !confirm(name)? {
-        writeln!(out, "It is not approved.")?;
+        writeln!(out, "{name} is not approved.")?;
         return Ok(Exit::Denied);
     }
     approvals.approve(&candidate)?;
     writeln!(
         out,
-        "\nApproved. It gets what [plugins.{name}] of your configuration grants, and what changes needs to be approved anew."
+        "\nApproved. The plugin has the grants of [plugins.{name}] in your configuration. A \
+         changed component needs approval again."
     )?;
     tell_hosts(&mut out, &setting.folders, name, &info.digest)?;
     Ok(Exit::Success)
@@ -89,13 +91,13 @@ pub(super) fn tell_hosts(
         let serves = state.is_some_and(|state| state.digest.as_deref() == Some(digest));
         let reason = state
             .and_then(|state| state.waiting.as_ref())
-            .map_or("it uses another configuration", |waiting| &waiting.reason);
+            .map_or("the host uses another configuration", |waiting| &waiting.reason);
         if serves {
-            writeln!(out, "The host with process {} serves it now.", host.pid)?;
+            writeln!(out, "The host with process {} uses the component now.", host.pid)?;
         } else {
             writeln!(
                 out,
-                "The host with process {} does not serve it: {}",
+                "The host with process {} does not use the component: {}",
                 host.pid,
                 neutral_line(reason)
             )?;
@@ -105,8 +107,9 @@ pub(super) fn tell_hosts(
 }
 
 fn confirm(name: &str) -> Result<bool, Error> {
-    let Some(mut dialogue) = ask::open_dialogue("it is not approved") else {
-        let message = "there is no terminal to ask at: `--yes` approves the component as it is now, `--digest SHA256` only the one with that digest";
+    let Some(mut dialogue) = ask::open_dialogue("the component is not approved") else {
+        let message = "there is no terminal to ask at; `--yes` approves the current component, \
+             `--digest SHA256` only the component with that digest";
         return Err(Error::Unasked(message.to_owned()));
     };
     dialogue.yes_or_no(&format!("Approve {name}?"), false)

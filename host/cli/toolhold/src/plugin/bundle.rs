@@ -67,20 +67,23 @@ fn install(
     print_plan(&mut out, &plan, setting)?;
     out.flush()?;
     if plan.is_empty() {
-        writeln!(out, "Everything in it is in force already.")?;
+        writeln!(out, "Everything in the bundle is already installed.")?;
         return Ok(Exit::Success);
     }
     if !arguments.yes {
-        let mut dialogue = ask::open_dialogue("nothing of it is installed").ok_or_else(|| {
-            Error::Unasked("there is no terminal to ask at: `--yes` installs the bundle".to_owned())
+        let mut dialogue = ask::open_dialogue("nothing is installed").ok_or_else(|| {
+            Error::Unasked("there is no terminal to ask at; `--yes` installs the bundle".to_owned())
         })?;
-        if !dialogue.yes_or_no("Put all of this into force?", false)? {
-            writeln!(out, "Nothing of it is installed.")?;
+        if !dialogue.yes_or_no("Install all of this?", false)? {
+            writeln!(out, "Nothing is installed.")?;
             return Ok(Exit::Denied);
         }
     }
     plan.apply(folders)?;
-    writeln!(out, "\nInstalled. It grants nothing: [plugins.NAME] of your configuration does.")?;
+    writeln!(
+        out,
+        "\nInstalled. A bundle grants nothing: grants are in [plugins.NAME] of your configuration."
+    )?;
     let hosts = ask_hosts(folders, Ask::Reload)?.len();
     if hosts > 0 {
         writeln!(out, "{} took up the change.", counted(hosts, "running host"))?;
@@ -91,7 +94,7 @@ fn install(
 fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Result<(), Error> {
     writeln!(out, "The bundle is signed by your trusted key `{}`.", neutral_line(plan.signer()))?;
     for (name, version) in &plan.same {
-        writeln!(out, "\n{name} {}: in force already", neutral_line(version))?;
+        writeln!(out, "\n{name} {}: already installed", neutral_line(version))?;
     }
     for plugin in &plan.plugins {
         let name = plugin.name();

@@ -75,12 +75,12 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         }
         Err(error) => writeln!(
             out,
-            "\n{STRONG}It does not load{STRONG:#}\n  {}",
+            "\n{STRONG}The component does not load{STRONG:#}\n  {}",
             neutral_line(&error.to_string())
         )?,
     }
     if let Some(difference) = &difference {
-        writeln!(out, "\n{STRONG}Since the version that was approved{STRONG:#}")?;
+        writeln!(out, "\n{STRONG}Changes since the approved version{STRONG:#}")?;
         let signer = inspected
             .as_ref()
             .map(|inspected| setting.signer_change(inspected))
@@ -131,7 +131,7 @@ fn write_grants(
         writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
         writeln!(
             out,
-            "  {}: to grant some, name them in {}:\n    [plugins.{name}]",
+            "  {}. To grant some of these, write in {}:\n    [plugins.{name}]",
             missing.join(", "),
             neutral_line(&setting.loaded.own_file().to_string())
         )?;

@@ -30,7 +30,8 @@ pub(super) fn list(as_json: bool, options: &Options) -> Result<Exit, Error> {
     table(&mut out, &plugins)?;
     writeln!(
         out,
-        "\n{FAINT}No host runs that watches its plugins; a new one would have these.{FAINT:#}"
+        "\n{FAINT}No running host watches its plugins; a new host would load the plugins \
+         above.{FAINT:#}"
     )?;
     Ok(Exit::Success)
 }
@@ -41,7 +42,8 @@ pub(super) fn reload(as_json: bool) -> Result<Exit, Error> {
     if hosts.is_empty() && !as_json {
         writeln!(
             anstream::stdout(),
-            "No host runs that watches its plugins, so there is nothing to reload: each new one loads what is there."
+            "No running host watches its plugins, so there is nothing to reload. Each new host \
+             loads the current plugins."
         )?;
         return Ok(Exit::Success);
     }
@@ -56,7 +58,7 @@ fn show(hosts: &[HostPlugins], as_json: bool) -> Result<Exit, Error> {
     let mut out = anstream::stdout().lock();
     for (index, host) in hosts.iter().enumerate() {
         let gap = if index == 0 { "" } else { "\n" };
-        writeln!(out, "{gap}{STRONG}The host with process {}{STRONG:#}", host.pid)?;
+        writeln!(out, "{gap}{STRONG}Host with process {}{STRONG:#}", host.pid)?;
         table(&mut out, &host.plugins)?;
     }
     Ok(Exit::Success)

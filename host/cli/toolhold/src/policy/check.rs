@@ -122,12 +122,13 @@ fn text(found: &Check, decision: &Decision) -> String {
         }
         (Verdict::Ask, Some(by)) => {
             format!(
-                "{GOOD}allow{GOOD:#}: this call of `{tool}` would run, since it was approved for the session ({}).\n",
+                "{GOOD}allow{GOOD:#}: this call of `{tool}` would run, because it was approved for \
+                 the session ({}).\n",
                 neutral_line(by)
             )
         }
         (Verdict::Deny, _) => {
-            format!("{BAD}deny{BAD:#}: this call of `{tool}` would be refused.\n")
+            format!("{BAD}deny{BAD:#}: this call of `{tool}` would be denied.\n")
         }
     };
     for (name, value) in
@@ -140,22 +141,22 @@ fn text(found: &Check, decision: &Decision) -> String {
     }
     text.extend(found.open.iter().map(|open| format!("{}\n", neutral_line(open))));
     if decision.verdict != Verdict::Deny && found.gates.iter().any(is_unasked) {
-        text.push_str("Before that, a model judges it, which was not asked now.\n");
+        text.push_str("Before that, a model judges the call; the model was not asked now.\n");
     }
     if !found.subjects.is_empty() {
-        text.push_str("\nIt acts on\n");
+        text.push_str("\nThe call acts on\n");
     }
     for ResolvedSubject { access, text: subject, .. } in &found.subjects {
         let access = if *access == Access::Read { "read" } else { "write" };
         let _ = writeln!(text, "  {access:6} {}", short(subject));
     }
     for command in commands(found) {
-        text.push_str("\nIt runs\n");
+        text.push_str("\nThe call runs\n");
         for Explanation { class, text: told } in command.explain() {
             let _ = writeln!(text, "  {:6} {told}", class.map_or("", Risk::as_str));
         }
     }
-    text.push_str("\nThe gates, in their order\n");
+    text.push_str("\nThe gates, in order\n");
     for GateCheck { gate, said } in &found.gates {
         let gate = gate.as_str();
         let _ = match said {

@@ -21,7 +21,7 @@ pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
     let Some(last) = outcome.or(records.last()) else {
         let id = neutral_line(id);
         return Err(Error::Usage(format!(
-            "nothing is recorded of a call {id}; `toolhold call --json` prints ids, and `toolhold audit tail` lists them"
+            "the audit log has no call {id}; `toolhold audit tail` lists calls with their ids"
         )));
     };
     if json {
@@ -51,13 +51,13 @@ fn text(record: &Value, records: &[Value]) -> String {
     let (style, word) = match record["verdict"].as_str() {
         Some("allow") => (GOOD, "allowed"),
         Some("ask") => (WARNING, "asked for"),
-        Some(_) => (BAD, "refused"),
-        None => (WARNING, "not decided on"),
+        Some(_) => (BAD, "denied"),
+        None => (WARNING, "not decided"),
     };
     let mut text = format!("{when}: the call of `{tool}` was {style}{word}{style:#}");
     match field(record, "gate") {
         Some(gate) => text += &format!(" at the gate `{gate}`.\n"),
-        None => text += ": it was invalid, so no gate decided on it.\n",
+        None => text += ", because the call was invalid.\n",
     }
     add_line(&mut text, "rule", field(record, "rule"));
     add_line(&mut text, "place", field(record, "place"));
@@ -75,29 +75,29 @@ fn text(record: &Value, records: &[Value]) -> String {
             );
         }
         (None, Some(by)) => {
-            add_line(&mut text, "a person", Some(format!("had approved it before ({by})")))
+            add_line(&mut text, "a person", Some(format!("had approved the call before ({by})")))
         }
         (None, None) => {}
     }
     add_line(&mut text, "arguments", Some(neutral_line(&record["arguments"].to_string())));
     match field(record, "result").as_deref() {
-        Some("success") => add_line(&mut text, "it came to", Some("an output".to_owned())),
+        Some("success") => add_line(&mut text, "result", Some("an output".to_owned())),
         Some(_) => add_line(
             &mut text,
-            "it came to",
+            "result",
             field(record, "error").or_else(|| field(record, "error_category")),
         ),
         None => {
             add_line(
                 &mut text,
-                "it came to",
-                Some("unknown: only the intent to make it is recorded".to_owned()),
+                "result",
+                Some("unknown: only the start of the call is recorded".to_owned()),
             );
         }
     }
     let _ = writeln!(
         text,
-        "{FAINT}`toolhold policy check` says what would become of such a call now.{FAINT:#}"
+        "{FAINT}`toolhold policy check` shows the decision about such a call now.{FAINT:#}"
     );
     text
 }

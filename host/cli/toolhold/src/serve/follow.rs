@@ -91,13 +91,16 @@ impl Follower {
                     retire(self.live.replace(host));
                     told = None;
                     changes.ceilings = ceilings.unwrap_or(changes.ceilings);
-                    tracing::info!("the configuration has changed, and counts for the next call");
+                    tracing::info!("the configuration has changed and applies from the next call");
                     let _ = writeln!(
                         anstream::stderr(),
-                        "{FAINT}the configuration has changed, and counts for the next call{FAINT:#}"
+                        "{FAINT}the configuration has changed and applies from the next \
+                         call{FAINT:#}"
                     );
                     for table in restart {
-                        warn(&format!("{table} has changed, which takes effect after a restart"));
+                        warn(&format!(
+                            "{table} has changed; the change takes effect after a restart"
+                        ));
                     }
                 }
                 Err(error) => {
@@ -105,7 +108,8 @@ impl Follower {
                     // The old ceiling no longer applies, whatever the fault of the new ceiling is.
                     if ceilings.as_ref() != Some(&changes.ceilings) {
                         let reason = format!(
-                            "the ceiling has changed and the configuration is wrong, so no call runs until it is fixed: {error}"
+                            "the ceiling has changed and the configuration is invalid, so no call \
+                             runs until it is fixed: {error}"
                         );
                         self.live.refuse_calls(&reason);
                         if told.as_ref() != Some(&reason) {
@@ -115,7 +119,8 @@ impl Follower {
                         continue;
                     }
                     let reason = format!(
-                        "the changed configuration is wrong, so what counted before still counts: {error}"
+                        "the changed configuration is invalid, so the previous one stays in use: \
+                         {error}"
                     );
                     if told.as_ref() != Some(&reason) {
                         warn(&reason);

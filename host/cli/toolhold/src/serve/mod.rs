@@ -173,7 +173,8 @@ fn follow(
 fn tell_that_it_waits() -> Result<(), Error> {
     writeln!(
         anstream::stderr(),
-        "toolhold serve waits for the messages of an MCP client on stdin, which is this terminal.\n\
+        "toolhold serve waits for the messages of an MCP client on stdin, but stdin is this \
+         terminal.\n\
          A client starts the server by itself: `toolhold mcp config` lists the clients that it connects.\n\
          `toolhold serve --http 8000` serves clients that connect by themselves. Ctrl-C ends it."
     )?;
@@ -193,7 +194,7 @@ fn announce(http: &Http) -> Result<(), Error> {
         let file = file.display().to_string();
         writeln!(
             out,
-            "  clients say `Authorization: Bearer TOKEN`; the token lies in {}",
+            "  clients send `Authorization: Bearer TOKEN`; the token is in {}",
             neutral_line(&file)
         )?;
     }

@@ -60,7 +60,7 @@ fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
         writeln!(err, "{WARNING}note{WARNING:#}: {reason}")?;
     }
     if !skills.untrusted.is_empty() {
-        writeln!(err, "`toolhold trust` shows the project's skills and lets them count.")?;
+        writeln!(err, "`toolhold trust` shows the project's skills and asks whether to use them.")?;
     }
     Ok(Exit::Success)
 }
@@ -100,7 +100,7 @@ fn named<'s>(skills: &'s Skills, name: &str) -> Result<&'s Skill, CommandError> 
     let mut all = skills.usable.iter().chain(&skills.untrusted);
     all.find(|skill| skill.name == name).ok_or_else(|| {
         CommandError::Usage(format!(
-            "there is no skill `{}`; `toolhold skills list` lists those that there are",
+            "there is no skill `{}`; `toolhold skills list` lists all skills",
             neutral_line(name)
         ))
     })
@@ -134,7 +134,7 @@ fn meant(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandEr
         .collect();
     if below.is_empty() {
         Err(CommandError::Usage(format!(
-            "there is no {SKILL_FILE} in {}, nor in a folder of it",
+            "there is no {SKILL_FILE} in {} or a folder in it",
             neutral_line(skill)
         )))
     } else {

@@ -45,13 +45,13 @@ pub(crate) fn trust_skill(
         let size = counted(file.size, "byte");
         writeln!(out, "  {} ({size}{executable})", neutral_line(&file.path))?;
     }
-    writeln!(out, "\nA model follows its text, and may run its scripts under your rules.")?;
-    writeln!(out, "It has the digest {digest}.\n")?;
+    writeln!(out, "\nModels follow the skill's text, and may run its scripts under your rules.")?;
+    writeln!(out, "Digest: {digest}\n")?;
     if skill.origin == SkillOrigin::Changed {
-        writeln!(out, "It was trusted, and has changed since.\n")?;
+        writeln!(out, "The skill has changed since you trusted it.\n")?;
     }
-    if !confirm("Let it count, until it changes?")? {
-        writeln!(out, "It is not trusted, and no model gets it.")?;
+    if !confirm("Use this skill, until it changes?")? {
+        writeln!(out, "The skill is not trusted, and no model gets it.")?;
         return Ok(Exit::Denied);
     }
     config::add_trust(folders, &skill.folder, &digest)?;

@@ -33,11 +33,13 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
     let schedule = Schedule::in_data(&folders.data);
     if let Some(other) = schedule.runner().map_err(|error| HostError::Config(error.to_string()))? {
         say(&format!(
-            "The tasks are run by {other} already; this one waits, and takes over when that one ends. Ctrl-C ends it"
+            "{other} already runs the tasks; this process waits and takes over when that process \
+             ends. Ctrl-C ends this process"
         ));
     }
-    let begun =
-        Box::new(|| say("toolhold tasks daemon runs the tasks that are due; Ctrl-C ends it"));
+    let begun = Box::new(|| {
+        say("toolhold tasks daemon runs the tasks that are due; Ctrl-C ends the daemon")
+    });
     let _runner = start(options, &folders, &loaded, begun)?;
     host::block_on_this_thread(async {
         end.cancelled().await;
@@ -53,7 +55,7 @@ pub(crate) fn tasks(command: &TasksCommand, options: &Options) -> Result<Exit, E
     let enabled = loaded.values.tools.scheduler.enabled;
     let exit = crate::tasks::tasks(command, &folders, enabled)?;
     if !enabled {
-        note(&format!("tasks are disabled, so none runs: {}", disabled(&loaded)))?;
+        note(&format!("tasks are disabled, so no task runs: {}", disabled(&loaded)))?;
     }
     Ok(exit)
 }

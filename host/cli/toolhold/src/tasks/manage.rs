@@ -63,7 +63,7 @@ pub(crate) fn tasks(
                 return Ok(Exit::Success);
             }
             if runs.is_empty() {
-                writeln!(out, "It has not run yet.")?;
+                writeln!(out, "The task has not run yet.")?;
             }
             for run in &runs {
                 print_run(&mut out, "", run)?;
@@ -105,7 +105,7 @@ fn done(known: bool, what: &str, task: &Listed) -> Result<(), CommandError> {
     if known {
         Ok(writeln!(anstream::stdout(), "The task {name} {what}.")?)
     } else {
-        Err(CommandError::Usage(format!("the task {name} was removed meanwhile")))
+        Err(CommandError::Usage(format!("the task {name} was removed in the meantime")))
     }
 }
 
@@ -128,7 +128,7 @@ fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError>
         [task] => Ok(task),
         [] => all.iter().find(|task| task.id.to_string() == wanted).ok_or_else(|| {
             CommandError::Usage(format!(
-                "there is no task `{shown}`; `toolhold tasks list` lists those that there are"
+                "there is no task `{shown}`; `toolhold tasks list` lists all tasks"
             ))
         }),
         _ => {
@@ -141,7 +141,7 @@ fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError>
                 })
                 .collect();
             Err(CommandError::Usage(format!(
-                "there are {} tasks `{shown}`; name one by its number: {}",
+                "there are {} tasks `{shown}`; use the number of one: {}",
                 named.len(),
                 numbers.join("; ")
             )))
@@ -177,7 +177,7 @@ fn list(
     }
     match runner {
         _ if !enabled => Ok(()),
-        Some(runner) => writeln!(out, "They are run by {runner}."),
+        Some(runner) => writeln!(out, "The tasks are run by {runner}."),
         None => writeln!(out, "{WARNING}{NO_RUNNER}{WARNING:#}"),
     }
 }
@@ -199,7 +199,7 @@ fn when(task: &Listed) -> String {
 fn next(task: &Listed, enabled: bool) -> String {
     match (task.state.paused, &task.state.next) {
         (true, _) => "paused".to_owned(),
-        (false, Some(_)) if !enabled => "not run, since tasks are disabled".to_owned(),
+        (false, Some(_)) if !enabled => "not run, because tasks are disabled".to_owned(),
         (false, Some(next)) => format!("next at {next}"),
         (false, None) => "never again".to_owned(),
     }
@@ -209,19 +209,19 @@ fn show(out: &mut impl Write, task: &Listed, enabled: bool) -> std::io::Result<(
     let order = &task.state.order;
     writeln!(out, "{STRONG}{}{STRONG:#}, task {}", order.name, task.id)?;
     writeln!(out, "when: {}, {}", when(task), next(task, enabled))?;
-    writeln!(out, "missed times: {}", order.missed)?;
+    writeln!(out, "missed runs: {}", order.missed)?;
     match &order.action {
         TaskAction::Call { tool, arguments } => {
             writeln!(out, "calls: {} {}", line(tool), line(&arguments.to_string()))?;
         }
-        TaskAction::Prompt(prompt) => writeln!(out, "has the agent do: {}", line(prompt))?,
+        TaskAction::Prompt(prompt) => writeln!(out, "prompt for the agent: {}", line(prompt))?,
     }
     let Owner { plugin, principal, directory } = &task.owner;
     writeln!(out, "in: {}", line(directory))?;
     writeln!(out, "made by: the plugin {}, for {}", line(plugin), line(principal))?;
     match &task.state.last {
         Some(last) => print_run(out, "last run: ", last),
-        None => writeln!(out, "It has not run yet."),
+        None => writeln!(out, "The task has not run yet."),
     }
 }
 
@@ -238,8 +238,8 @@ fn print_run(out: &mut impl Write, before: &str, run: &TaskRun) -> std::io::Resu
     };
     let missed = match run.missed {
         0 => String::new(),
-        ALL_COUNTED.. => format!(", and {ALL_COUNTED} or more missed times before it"),
-        missed => format!(", and {} before it", counted(missed, "missed time")),
+        ALL_COUNTED.. => format!(", after {ALL_COUNTED} or more missed runs"),
+        missed => format!(", after {}", counted(missed, "missed run")),
     };
     writeln!(out, "{before}{style}{}{style:#} for {}{missed}", run.state, run.due)?;
     let output: String = run.output.chars().take(SHOWN).collect();

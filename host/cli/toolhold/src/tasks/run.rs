@@ -24,7 +24,8 @@ use crate::options::Options;
 const FRONT_END: &str = "toolhold task";
 
 /// The note on a denial whose remedy is a line of the configuration, which may not be enough.
-const ANEW: &str = "If this held when the task was made, flags aside, make the task anew too: it keeps what was allowed then.\n";
+const ANEW: &str = "A task keeps the permissions from its creation, without flags. If the rule is \
+older than the task, change the rule and make the task anew.\n";
 
 /// Makes one run. It blocks.
 pub(super) fn run_task(
@@ -66,7 +67,7 @@ fn prepare<'a>(
     // The maker's directory was a real path. A link in its place leads to another directory.
     if directory.canonicalize().ok().as_ref() != Some(&directory) {
         return Err(Error::Unasked(format!(
-            "the directory where the task was made isn't there any more: {}; make the task anew",
+            "the directory of the task no longer exists: {}; make the task anew",
             directory.display()
         )));
     }

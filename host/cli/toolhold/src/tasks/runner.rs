@@ -85,7 +85,7 @@ impl Shared {
     fn watch(self: &Arc<Self>) {
         while !self.end.is_cancelled() {
             if let Err(error) = self.run_all() {
-                tracing::error!("tasks don't run: {error}; they are tried again in {AGAIN:?}");
+                tracing::error!("tasks don't run: {error}; the next attempt is in {AGAIN:?}");
                 thread::sleep(AGAIN);
             }
         }
@@ -101,7 +101,7 @@ impl Shared {
         let interrupted = self.schedule.take_over(Timestamp::now())?;
         if interrupted > 0 {
             let runs = counted(interrupted, "interrupted run");
-            tracing::warn!("{runs} of tasks: what was interrupted isn't repeated");
+            tracing::warn!("{runs} of tasks; interrupted runs aren't repeated");
         }
         while !self.end.is_cancelled() {
             let now = Timestamp::now();
@@ -145,7 +145,7 @@ impl Shared {
                 .name("task".to_owned())
                 .spawn(move || shared.make(&of_thread, end));
             if let Err(error) = started {
-                let output = format!("there is no thread for it: {error}");
+                let output = format!("no thread can be started for the run: {error}");
                 self.schedule.end(&run, &RunResult { end: RunEnd::Failed, output }, now)?;
                 self.forget(run.task);
             }
@@ -157,7 +157,7 @@ impl Shared {
         let caught = catch_unwind(AssertUnwindSafe(|| (self.run)(run, end)));
         let mut result = caught.unwrap_or_else(|_| RunResult {
             end: RunEnd::Failed,
-            output: "Toolhold itself failed while it ran; the log says more".to_owned(),
+            output: "Toolhold itself failed during the run; see the log".to_owned(),
         });
         if result.end == RunEnd::Failed && self.end.is_cancelled() {
             // The run was told to end, and its answer is mostly about that.
@@ -165,7 +165,7 @@ impl Shared {
             result = RunResult { end: RunEnd::Interrupted, output };
         }
         if let Err(error) = self.schedule.end(run, &result, Timestamp::now()) {
-            tracing::error!("the end of a run of the task {} is lost: {error}", run.name);
+            tracing::error!("the result of a run of the task {} is lost: {error}", run.name);
         }
         self.forget(run.task);
         self.schedule.ring();

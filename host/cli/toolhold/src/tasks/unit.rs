@@ -52,14 +52,16 @@ pub(crate) fn manage_unit(
             .map_err(HostError::io(format!("writing {}", path.display())))?;
         writeln!(
             out,
-            "Wrote {shown}. To enable it:\n  systemctl --user daemon-reload\n  systemctl --user enable --now {UNIT}\nTo have it run when you are logged out too: loginctl enable-linger"
+            "Wrote {shown}. To enable the unit:\n  systemctl --user daemon-reload\n  systemctl \
+             --user enable --now {UNIT}\nTo also run it while you are logged out: loginctl \
+             enable-linger"
         )?;
         return Ok(Some(Exit::Success));
     }
     match private.remove(UNIT) {
         Ok(()) => writeln!(
             out,
-            "Removed {shown}. If it runs still: systemctl --user disable --now {UNIT}"
+            "Removed {shown}. If the daemon still runs: systemctl --user disable --now {UNIT}"
         )?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             writeln!(out, "There is no {shown}.")?;
@@ -79,7 +81,9 @@ fn folder(folders: &Folders) -> Result<PathBuf, CommandError> {
         .filter(|path| path.is_absolute())
         .or_else(|| Some(folders.home.as_ref()?.join(".config")))
         .ok_or_else(|| {
-            CommandError::usage("there is no home directory; use --print, and put it in place")
+            CommandError::usage(
+                "there is no home directory; print the unit with --print, and install it yourself",
+            )
         })?;
     Ok(config.join("systemd/user"))
 }

@@ -39,10 +39,10 @@ fn disabled_hint(loaded: &Config) -> String {
     let tools = &loaded.values.tools;
     let off = [("tools.enabled", tools.enabled), ("tools.file.enabled", tools.file.enabled)];
     match off.iter().find(|(_, enabled)| !enabled) {
-        Some((key, _)) => format!("there is no tool: `{key} = false` ({})", loaded.place(key)),
-        None => {
-            "the rules refuse every tool; `toolhold policy check TOOL` names the rule".to_owned()
+        Some((key, _)) => {
+            format!("all tools are disabled: `{key} = false` ({})", loaded.place(key))
         }
+        None => "the rules deny every tool; `toolhold policy check TOOL` names the rule".to_owned(),
     }
 }
 
@@ -80,7 +80,7 @@ fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     let Some(tool) = host.tool(name) else {
         let similar = host.similar_tools(name);
         let hint = similar.first().map_or_else(
-            || "`toolhold tools` lists what there is".to_owned(),
+            || "`toolhold tools` lists all tools".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         return Err(Error::Usage(format!("there is no tool `{name}`; {hint}")));
@@ -97,7 +97,8 @@ fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     let mut out = anstream::stdout().lock();
     write!(out, "{}", describe(&tool, shown::columns()))?;
     if let Some(Decision { rule, place, remedy, .. }) = off {
-        let why = neutral(&format!("it is disabled by `{rule}`, {place}. {remedy}")).into_owned();
+        let why =
+            neutral(&format!("the tool is disabled by `{rule}`, {place}. {remedy}")).into_owned();
         warn(&why)?;
     }
     if let Some(plugin) = &plugin {
@@ -196,9 +197,9 @@ fn behaviour(annotations: Annotations) -> String {
         (read_only, "only reads (enforced)"),
         (!read_only && destructive, "may destroy"),
         (!read_only && !destructive, "changes things"),
-        (idempotent, "repeating it changes nothing more"),
+        (idempotent, "repeating a call changes nothing more"),
         (open_world, "reaches beyond this machine"),
-        (cacheable, "its answer may be kept"),
+        (cacheable, "answers may be cached"),
     ];
     words
         .into_iter()

@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let has_skills = !trusted.is_empty() || !skills.untrusted.is_empty();
     if loaded.project.is_none() && rules.is_none() && !has_skills {
         return Err(Error::Usage(format!(
-            "there is no toolhold.toml, no filters.toml and no skill in {}, beside your own",
+            "{} has no toolhold.toml, no filters.toml and no skill of a project",
             directory.display()
         )));
     }
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     }
     for skill in trusted {
         let shown = shown::path(&skill.folder);
-        writeln!(anstream::stdout(), "{shown} is trusted already, as it is.")?;
+        writeln!(anstream::stdout(), "{shown} is already trusted.")?;
     }
     for skill in &skills.untrusted {
         let trusted = trust_skill(skill, &folders, |question| confirm(arguments, question))?;
@@ -87,16 +87,16 @@ fn trust_project(
     let shown = shown::path(&project.path);
     let mut out = anstream::stdout();
     if project.widening.is_empty() {
-        writeln!(out, "{shown} only narrows, so all of it counts already.")?;
+        writeln!(out, "{shown} only restricts, so all of it already applies.")?;
         return Ok(Exit::Success);
     }
     if project.standing == ProjectTrust::Trusted {
-        writeln!(out, "{shown} is trusted already, as it is.")?;
+        writeln!(out, "{shown} is already trusted.")?;
         return Ok(Exit::Success);
     }
     write!(out, "{}", describe(project))?;
-    if !confirm(arguments, "Let it count like a file of your own, until it changes?")? {
-        writeln!(out, "It is not trusted, and goes on to narrow only.")?;
+    if !confirm(arguments, "Apply this file like your own, until it changes?")? {
+        writeln!(out, "The file is not trusted, and can still only restrict.")?;
         return Ok(Exit::Denied);
     }
     project.trust(folders)?;
@@ -113,7 +113,7 @@ fn trust_rules(
     let shown = shown::path(&rules.path);
     let mut out = anstream::stdout();
     if rules.standing == ProjectRulesTrust::Trusted {
-        writeln!(out, "{shown} is trusted already, as it is.")?;
+        writeln!(out, "{shown} is already trusted.")?;
         return Ok(Exit::Success);
     }
     writeln!(out, "{shown} has rules that make answers shorter:\n")?;
@@ -121,15 +121,15 @@ fn trust_rules(
         writeln!(out, "  {}", neutral_line(line))?;
     }
     if rules.standing == ProjectRulesTrust::Changed {
-        writeln!(out, "\nIt was trusted, and has changed since.")?;
+        writeln!(out, "\nThe file has changed since you trusted it.")?;
     }
     writeln!(
         out,
-        "\nErrors, warnings and what matters for security stay, whatever it says. {FAINT}It has the digest {}.{FAINT:#}\n",
+        "\nErrors, warnings and lines about security always stay. {FAINT}Digest: {}{FAINT:#}\n",
         rules.digest
     )?;
-    if !confirm(arguments, "Let its rules count, until it changes?")? {
-        writeln!(out, "It is not trusted, and its rules don't count.")?;
+    if !confirm(arguments, "Use these rules, until the file changes?")? {
+        writeln!(out, "The file is not trusted, and its rules aren't used.")?;
         return Ok(Exit::Denied);
     }
     rules.trust(folders)?;
@@ -144,7 +144,11 @@ fn confirm(arguments: &TrustArguments, question: &str) -> Result<bool, Error> {
         return Ok(true);
     }
     let Some(mut dialogue) = ask::open_dialogue("it is not trusted") else {
-        return Err(Error::Unasked("there is no terminal to ask at, so it is not trusted; check it, then run: toolhold trust --yes".to_owned()));
+        return Err(Error::Unasked(
+            "there is no terminal to ask at, so the file is not trusted; \
+             check the file, then run: toolhold trust --yes"
+                .to_owned(),
+        ));
     };
     ask_for_trust(&mut dialogue, question)
 }
@@ -173,12 +177,9 @@ fn describe(project: &Project) -> String {
         let _ = writeln!(text, "    now:      {current}\n    asks for: {}", toml(proposed));
     }
     if project.standing == ProjectTrust::Changed {
-        text += "\nIt was trusted, and has changed since.\n";
+        text += "\nThe file has changed since you trusted it.\n";
     }
-    text + &format!(
-        "\nYour denials stay, whatever it says. {FAINT}What it says has the digest {}.{FAINT:#}\n",
-        project.digest
-    )
+    text + &format!("\nYour denials stay in any case. {FAINT}Digest: {}{FAINT:#}\n", project.digest)
 }
 
 fn list(folders: &Folders) -> Result<Exit, Error> {
@@ -212,7 +213,7 @@ fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
     let mut is_forgotten = false;
     for path in paths {
         if config::forget(folders, &path)? {
-            writeln!(out, "{} is trusted no longer.", shown::path(&path))?;
+            writeln!(out, "{} is no longer trusted.", shown::path(&path))?;
             is_forgotten = true;
         }
     }
@@ -220,7 +221,7 @@ fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     Err(Error::Usage(format!(
-        "nothing in {} is trusted; `toolhold trust --list` tells what is",
+        "nothing in {} is trusted; `toolhold trust --list` lists the trusted files",
         directory.display()
     )))
 }

@@ -65,7 +65,8 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
     };
     if calls.is_empty() {
         return Err(Error::Usage(
-            "no call changed files in this directory and can be undone; `toolhold undo --list` shows all calls that did, also those that changed only times"
+            "there is nothing to undo in this directory; `toolhold undo --list` shows all calls \
+             that changed files, including those that changed only times"
                 .to_owned(),
         ));
     }
@@ -75,7 +76,8 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
     });
     if let Some(JobSummary { id, call, .. }) = of_calls {
         return Err(Error::Usage(format!(
-            "the job that call {call} started still runs; stop it first: `toolhold jobs stop {id}`"
+            "a job that call {call} started still runs; stop the job first: `toolhold jobs stop \
+             {id}`"
         )));
     }
     let mut done = Vec::new();
@@ -97,7 +99,8 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
 
 fn unknown(call: &str) -> Error {
     Error::Usage(format!(
-        "no changes of the call `{}` are saved; `toolhold undo --list` shows those that are",
+        "no changes of the call `{}` are saved; `toolhold undo --list` shows the calls with saved \
+         changes",
         neutral_line(call)
     ))
 }
@@ -119,7 +122,7 @@ fn one(
         .map_err(HostError::io("finding the path"))?;
     let plan = store.plan_only(&about.call, only.as_deref()).map_err(failed)?;
     if only.is_some() && plan.changes.is_empty() && plan.conflicts.is_empty() {
-        let message = "the call changed nothing at this path, or the path has its earlier state";
+        let message = "the call didn't change this path, or the path already has its earlier state";
         return Err(Error::Usage(message.to_owned()));
     }
     if !arguments.json {
@@ -242,7 +245,7 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
         let ago = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |now| now.as_secs().saturating_sub(about.at / NANOSECONDS));
-        let times = if about.only_times { ", only times of files" } else { "" };
+        let times = if about.only_times { ", changed only times" } else { "" };
         let undone = if about.undone { ", undone" } else { "" };
         writeln!(
             out,

@@ -22,15 +22,17 @@ const MOST: usize = 200;
 /// A client's file that can't be read.
 #[derive(Debug, Error)]
 pub(super) enum ImportFileError {
-    #[error("it isn't a regular file but a link, which may lead to a file of yours: copy the file")]
+    #[error(
+        "the file is a link, which may lead to one of your own files; replace the link by a copy"
+    )]
     Link,
-    #[error("it isn't UTF-8")]
+    #[error("the file isn't UTF-8")]
     NotUtf8,
     #[error(transparent)]
     Unreadable(#[from] io::Error),
     #[error(transparent)]
     Format(#[from] ClientFileError),
-    #[error("it names {0} servers, and the limit is {MOST}")]
+    #[error("the file names {0} servers; the limit is {MOST}")]
     TooMany(usize),
 }
 

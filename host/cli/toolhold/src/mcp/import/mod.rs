@@ -49,9 +49,9 @@ pub(crate) fn import(
     };
     if tables.is_empty() {
         if read.looked > 0 {
-            writeln!(out, "No server is to be added.")?;
+            writeln!(out, "There is no server to add.")?;
         } else if broken.is_ok() {
-            writeln!(out, "None of the files is there:")?;
+            writeln!(out, "These files don't exist:")?;
             for path in &read.absent {
                 writeln!(out, "  {path}")?;
             }
@@ -59,11 +59,11 @@ pub(crate) fn import(
         return broken;
     }
     let shown = neutral_line(&file.display().to_string());
-    writeln!(out, "\nThis is to be added to {shown}:")?;
+    writeln!(out, "\nTo be added to {shown}:")?;
     for Imported { name, table, secrets, .. } in &tables {
         writeln!(out, "\n{}", neutral(&server_tables::shown(name, table)))?;
         for (secret, _) in secrets {
-            writeln!(out, "{FAINT}# its value goes into {SECRETS}/{secret}{FAINT:#}")?;
+            writeln!(out, "{FAINT}# the value goes into {SECRETS}/{secret}{FAINT:#}")?;
         }
     }
     let question = format!("Add {}?", counted(tables.len() as u64, "server"));
@@ -74,8 +74,8 @@ pub(crate) fn import(
     store(file, &folder, &tables)?;
     writeln!(
         out,
-        "\nThey have no folder, and no network unless it stands there. Add what each needs, then see \
-         what it offers:"
+        "\nThe servers have no folder, and no network except where the lines above grant it. Add \
+         the grants that each server needs, then approve it:"
     )?;
     for Imported { name, .. } in &tables {
         writeln!(out, "  toolhold mcp approve {name}")?;
@@ -140,16 +140,15 @@ fn read_all(
             match new {
                 Ok(new) => {
                     let is_off = new.table.contains_key("enabled");
-                    let off = if is_off { ", switched off there and here" } else { "" };
+                    let off = if is_off { ", disabled there and here" } else { "" };
                     writeln!(out, "  {name}{off}")?;
                     if !new.further.is_empty() {
                         let further = listed(&new.further);
-                        writeln!(out, "    not taken over: {further}")?;
+                        writeln!(out, "    not imported: {further}")?;
                     }
                     let url = new.table.get("url").and_then(|url| url.as_str());
                     if url.is_some_and(may_hold_credential) {
-                        let note =
-                            "its address may hold a credential, and stands in the file as it is";
+                        let note = "the address may contain a credential, and is written unchanged";
                         writeln!(out, "    {note}")?;
                     }
                     read.tables.push(new);
@@ -182,7 +181,7 @@ fn named(name: &str) -> Result<&'static Client, CommandError> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
         let hint = near.map_or_else(
-            || "`toolhold mcp config` lists those that are known".to_owned(),
+            || "`toolhold mcp config` lists the known clients".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         CommandError::Usage(format!("there is no client `{}`; {hint}", neutral_line(name)))

@@ -60,14 +60,14 @@ pub(crate) fn moved(
         if !missing.is_empty() {
             let missing = listed(&missing);
             moved.notes.push(format!(
-                "`{shown}` stays there: [mcp.servers.{name}] doesn't have the same {missing}"
+                "`{shown}` stays in the file: [mcp.servers.{name}] doesn't have the same {missing}"
             ));
             continue;
         }
         if !entry.further.is_empty() {
             let further = listed(&entry.further);
             moved.notes.push(format!(
-                "`{shown}` is taken out, with settings that Toolhold didn't take over: {further}"
+                "`{shown}` is removed, with settings that Toolhold didn't import: {further}"
             ));
         }
         moved.names.push(own_name);

@@ -48,25 +48,25 @@ const SECRET_WORDS: [&str; 17] = [
 pub(super) enum ImportError {
     #[error(transparent)]
     Entry(#[from] EntryError),
-    #[error("it is Toolhold itself")]
+    #[error("the server is Toolhold itself")]
     Toolhold,
-    #[error("its name doesn't fit: at most {MAX_NAME} of a-z, 0-9 and `-`, a letter first")]
+    #[error("the name isn't valid: at most {MAX_NAME} of a-z, 0-9 and `-`, a letter first")]
     Name,
-    #[error("your configuration has [mcp.servers.{0}] already")]
+    #[error("your configuration already has [mcp.servers.{0}]")]
     Configured(String),
-    #[error("a plugin is called `{0}`")]
+    #[error("a plugin has the name `{0}`")]
     Plugin(String),
-    #[error("it would be called `{name}`, as `{other}` of the same file is")]
+    #[error("the name would be `{name}`, like that of `{other}` in the same file")]
     SameFile { name: String, other: String },
-    #[error("{client} has a server `{name}` too")]
+    #[error("{client} also has a server `{name}`")]
     OtherClient { name: String, client: &'static str },
-    #[error("its name looks like `{0}`, which you have already")]
+    #[error("the name looks like that of your server `{0}`")]
     LooksLike(String),
     #[error(transparent)]
     Start(#[from] ServerStartError),
-    #[error("the client makes the value of `{0}` itself: write it into a secret")]
+    #[error("the client generates the value of `{0}`: write the value into a secret")]
     MadeVariable(String),
-    #[error("the client makes the header `{0}` itself: write it into a secret")]
+    #[error("the client generates the header `{0}`: write the value into a secret")]
     MadeHeader(String),
     #[error("no request may have the header `{}` with that value", neutral_line(cut(.0, 128)))]
     Header(String),
@@ -83,14 +83,14 @@ fn first_message(problems: &Problems) -> &str {
 /// A command or an address that no server can have.
 #[derive(Debug, Error)]
 pub(crate) enum ServerStartError {
-    #[error("its command is empty")]
+    #[error("the command is empty")]
     Empty,
     #[error(
-        "its argument {0} looks like a credential, which a toolhold.toml is no place for: pass it in \
-         a variable"
+        "argument {0} looks like a credential, which must not be in toolhold.toml: pass it in a \
+         variable"
     )]
     CredentialArgument(usize),
-    #[error("its address holds what looks like a credential: give it in a header")]
+    #[error("the address seems to contain a credential: pass the credential in a header")]
     CredentialAddress,
     #[error(transparent)]
     Address(#[from] OutboundError),

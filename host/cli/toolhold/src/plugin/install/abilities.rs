@@ -1,4 +1,4 @@
-//! Says in plain words what a plugin can do once it has its grants, before a person installs it.
+//! Describes in plain words the requests of a plugin, before a person installs it.
 
 use toolhold_core::{Capability, Manifest};
 
@@ -7,7 +7,9 @@ use toolhold_core::{Capability, Manifest};
 pub(crate) struct Ability {
     /// The capability in manifests.
     pub(crate) capability: &'static str,
-    /// A description in words that follow "can" or "can't".
+    /// The capability in a word or two.
+    pub(crate) noun: &'static str,
+    /// A description in words that follow "asks to".
     pub(crate) words: &'static str,
     /// The plugin's reason, if it asks for this. Text of the plugin: neutralise it.
     pub(crate) reason: Option<String>,
@@ -26,7 +28,7 @@ fn ability(capability: Capability, manifest: &Manifest) -> Ability {
         _ => capability.facts().ability,
     };
     let reason = request.map(|request| request.reason.clone());
-    Ability { capability: capability.name(), words, reason }
+    Ability { capability: capability.name(), noun: capability.facts().noun, words, reason }
 }
 
 #[cfg(test)]

@@ -167,7 +167,8 @@ impl Shop<'_> {
         let name = offer.name();
         if let Some(wanted) = how.name.filter(|wanted| *wanted != name) {
             return Err(Error::Usage(format!(
-                "{source} is the plugin `{name}`, and [plugins.{wanted}] names it: rename the table"
+                "{source} is the plugin `{name}`, but is named in [plugins.{wanted}]; rename the \
+                 table"
             )));
         }
         self.installer.check_new(&offer)?;
@@ -181,14 +182,15 @@ impl Shop<'_> {
             grants.directories.iter_mut().for_each(|(_, access)| *access = PathAccess::Read);
         }
         if !how.yes && how.digest.is_none() {
-            let message = "there is no terminal to ask at: `--yes` installs the component as it is now, `--digest SHA256` only the one with that digest";
-            let mut dialogue = ask::open_dialogue("it is not installed")
+            let message = "there is no terminal to ask at; `--yes` installs the current component, \
+                 `--digest SHA256` only the component with that digest";
+            let mut dialogue = ask::open_dialogue("the plugin is not installed")
                 .ok_or_else(|| Error::Unasked(message.to_owned()))?;
             if allow::own_file(options).is_ok() {
                 self.ask_for_grants(&mut dialogue, &offer, &mut grants)?;
             }
             if !dialogue.yes_or_no(&format!("Install {name}?"), false)? {
-                writeln!(out, "It is not installed.")?;
+                writeln!(out, "{name} is not installed.")?;
                 return Ok(Exit::Denied);
             }
         }
@@ -212,7 +214,10 @@ impl Shop<'_> {
             .filter_map(|request| grant_line(&request.name))
             .collect();
         if !missing.is_empty() {
-            writeln!(out, "Not granted. To grant some, for example:\n  [plugins.{name}]")?;
+            writeln!(
+                out,
+                "Some requests are not granted. To grant them, for example:\n  [plugins.{name}]"
+            )?;
             missing.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
         }
         tell_hosts(&mut out, &self.setting.folders, name, offer.digest())?;
@@ -304,8 +309,9 @@ impl Shop<'_> {
             } else {
                 (PathAccess::ReadWrite, "read and change")
             };
-            let question =
-                format!("Directories that it may {may}, separated by commas (Enter: none):");
+            let question = format!(
+                "Directories that the plugin may {may}, separated by commas [Enter: none]:"
+            );
             grants.directories = loop {
                 let answer = dialogue.ask(&question)?;
                 let found: Result<Vec<_>, FolderError> =
@@ -320,21 +326,23 @@ impl Shop<'_> {
         }
         if manifest.asks_for(Capability::Http).is_some() && grants.hosts.is_empty() {
             let answer = dialogue
-                .ask("Hosts that its requests may reach, separated by commas (Enter: none):")?;
+                .ask("Hosts that the plugin may reach, separated by commas [Enter: none]:")?;
             grants.hosts = items(&answer).map(str::to_owned).collect();
         }
         if manifest.asks_for(Capability::Store).is_some() && grants.store_mib.is_none() {
-            let question = format!("May it keep up to {USUAL_STORE} MiB between its calls?");
+            let question = format!("May the plugin store up to {USUAL_STORE} MiB of data?");
             grants.store_mib = dialogue.yes_or_no(&question, false)?.then_some(USUAL_STORE);
         }
         if manifest.asks_for(Capability::Index).is_some() && grants.index_mib.is_none() {
             let question =
-                format!("May it keep up to {USUAL_STORE} MiB of documents to search in?");
+                format!("May the plugin store up to {USUAL_STORE} MiB of documents for search?");
             grants.index_mib = dialogue.yes_or_no(&question, false)?.then_some(USUAL_STORE);
         }
         if manifest.asks_for(Capability::Session).is_some() && !grants.session {
-            grants.session = dialogue
-                .yes_or_no("May it keep its memory between the calls of a session?", false)?;
+            grants.session = dialogue.yes_or_no(
+                "May the plugin keep its memory between the calls of a session?",
+                false,
+            )?;
         }
         Ok(())
     }
@@ -360,7 +368,8 @@ impl Shop<'_> {
         if self.setting.loaded.values.plugins.contains_key(name) {
             writeln!(
                 out,
-                "[plugins.{name}] of your configuration stays: the next plugin of this name gets what it grants."
+                "[plugins.{name}] stays in your configuration: its grants apply to the next plugin \
+                 of this name."
             )?;
         }
         Ok(Exit::Success)
@@ -447,11 +456,11 @@ impl Shop<'_> {
         difference: &Difference,
         signer: Option<&SignerChange>,
     ) -> Result<bool, Error> {
-        let Some(mut dialogue) = ask::open_dialogue("the version before stays in force") else {
+        let Some(mut dialogue) = ask::open_dialogue("the current version stays in use") else {
             return Ok(false);
         };
         dialogue.print(&format!(
-            "{name}, since the version in force:\n{}",
+            "{name}, changes since the current version:\n{}",
             Differences(difference, signer)
         ))?;
         dialogue.yes_or_no(&format!("Approve this update of {name}?"), false)
@@ -474,7 +483,7 @@ impl Shop<'_> {
             let mut out = anstream::stdout().lock();
             for (name, wrong) in &found {
                 if wrong.is_empty() {
-                    writeln!(out, "{name}: as in toolhold.lock")?;
+                    writeln!(out, "{name}: matches toolhold.lock")?;
                 } else {
                     wrong.iter().try_for_each(|wrong| {
                         writeln!(out, "{STRONG}{name}{STRONG:#}: {}", neutral_line(wrong))
@@ -485,7 +494,7 @@ impl Shop<'_> {
             let broken = found.values().filter(|wrong| !wrong.is_empty()).count();
             match broken {
                 0 => writeln!(out, "{count} verified.")?,
-                broken => writeln!(out, "{broken} of {count} aren't as in toolhold.lock.")?,
+                broken => writeln!(out, "{broken} of {count} differ from toolhold.lock.")?,
             }
         }
         Ok(if is_right { Exit::Success } else { Exit::ToolFailure })
@@ -502,8 +511,8 @@ impl Shop<'_> {
         if let Some(offered) = offered {
             line(&mut out, offered, &format!("held: `toolhold plugin approve {name}`"))?;
         }
-        line(&mut out, approved, "in force")?;
-        previous.iter().try_for_each(|earlier| line(&mut out, earlier, "kept"))?;
+        line(&mut out, approved, "current")?;
+        previous.iter().try_for_each(|earlier| line(&mut out, earlier, "earlier"))?;
         Ok(Exit::Success)
     }
 
@@ -513,7 +522,8 @@ impl Shop<'_> {
         let mut out = anstream::stdout().lock();
         writeln!(
             out,
-            "{name} {} is in force again, instead of {}. `toolhold plugin update {name}` brings back what its source gives.",
+            "{name} {} is in use again, instead of {}. `toolhold plugin update {name}` installs \
+             the version of its source again.",
             neutral_line(&now.version),
             neutral_line(&before.version)
         )?;
@@ -535,14 +545,14 @@ fn check_digest(wanted: Option<&str>, offer: &Offer) -> Result<(), Error> {
     if wanted.len() < MIN_DIGITS {
         let given = wanted.len();
         return Err(Error::Usage(format!(
-            "--digest has {given} digits; at least {MIN_DIGITS} name one component"
+            "--digest has {given} digits; the minimum is {MIN_DIGITS}"
         )));
     }
     if offer.digest().starts_with(&wanted.to_ascii_lowercase()) {
         Ok(())
     } else {
         Err(Error::Usage(format!(
-            "the component has another digest, so nothing is installed: {}",
+            "the component's digest differs, so nothing is installed: {}",
             offer.digest()
         )))
     }
@@ -572,18 +582,22 @@ pub(crate) fn show(
 ) -> Result<(), Error> {
     write!(out, "{}", Header(&inspection.info))?;
     writeln!(out, "{signed_by}")?;
-    let (can, cannot): (Vec<_>, Vec<_>) =
+    let (asked, unasked): (Vec<_>, Vec<_>) =
         abilities(&inspection.info.manifest).into_iter().partition(|one| one.reason.is_some());
-    writeln!(out, "\n{STRONG}It can{STRONG:#}")?;
-    if can.is_empty() {
-        writeln!(out, "  compute, and nothing else")?;
+    if asked.is_empty() {
+        writeln!(out, "\n{STRONG}The plugin asks for nothing{STRONG:#}")?;
+    } else {
+        writeln!(out, "\n{STRONG}The plugin asks to{STRONG:#}")?;
     }
-    for ability in &can {
+    for ability in &asked {
         let reason = neutral_line(ability.reason.as_deref().unwrap_or_default());
-        writeln!(out, "  {}\n    {FAINT}its reason: {reason}{FAINT:#}", ability.words)?;
+        writeln!(out, "  {}\n    {FAINT}reason: {reason}{FAINT:#}", ability.words)?;
     }
-    writeln!(out, "\n{STRONG}It can't{STRONG:#}")?;
-    cannot.iter().try_for_each(|ability| writeln!(out, "  {}", ability.words))?;
+    let unasked: Vec<&str> = unasked.iter().map(|ability| ability.noun).collect();
+    if !unasked.is_empty() {
+        writeln!(out, "\n{STRONG}The plugin does not ask for{STRONG:#}")?;
+        writeln!(out, "  {}", unasked.join(", "))?;
+    }
     writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
     crate::plugin::list_tools(out, inspection)?;
     write!(out, "{}", LeftOutTools(inspection))?;
@@ -619,9 +633,12 @@ fn print_update(update: &Update) -> Result<(), Error> {
     let from = neutral_line(from);
     let to = neutral_line(to.as_deref().unwrap_or_default());
     match *state {
-        "same" => writeln!(out, "{name} {from}: nothing newer")?,
+        "same" => writeln!(out, "{name} {from}: up to date")?,
         "bundle" => {
-            writeln!(out, "{name} {from}: it came in a bundle, and another bundle updates it")?;
+            writeln!(
+                out,
+                "{name} {from}: installed by a bundle; only another bundle can update it"
+            )?;
         }
         "failed" => writeln!(
             out,
@@ -631,7 +648,9 @@ fn print_update(update: &Update) -> Result<(), Error> {
         "updated" => writeln!(out, "{name} {from} -> {to}: updated")?,
         "held" => writeln!(
             out,
-            "{STRONG}{name}{STRONG:#} {from} -> {to}: held, since it can do more, says something else or has another signer; {from} serves until `toolhold plugin approve {name}`"
+            "{STRONG}{name}{STRONG:#} {from} -> {to}: held, because it asks for more, has other \
+             descriptions or another signer; {from} stays in use until `toolhold plugin approve \
+             {name}`"
         )?,
         state => {
             let more = if state == "more" { "; it needs approval" } else { "" };

@@ -109,7 +109,8 @@ impl<'a> Installer<'a> {
             return Err(failed(
                 name,
                 &format!(
-                    "it is installed already; to change the version, `toolhold plugin update {name}`, or remove it first"
+                    "the plugin is already installed; to change the version, run `toolhold plugin \
+                     update {name}`, or remove the plugin first"
                 ),
             ));
         }
@@ -124,7 +125,8 @@ impl<'a> Installer<'a> {
             return Err(failed(
                 name,
                 &format!(
-                    "`path` in [plugins.{name}] of your configuration names another file; remove that line first"
+                    "`path` in [plugins.{name}] of your configuration names another file; remove \
+                     this line first"
                 ),
             ));
         }
@@ -133,7 +135,8 @@ impl<'a> Installer<'a> {
             return Err(failed(
                 name,
                 &format!(
-                    "its digest is {digest}, and `digest` in [plugins.{name}] of your configuration names {wanted}"
+                    "the component's digest is {digest}, but `digest` in [plugins.{name}] of your \
+                     configuration is {wanted}"
                 ),
             ));
         }
@@ -180,10 +183,7 @@ impl<'a> Installer<'a> {
         downgrade: bool,
     ) -> Result<Comparison, HostError> {
         if offer.name() != name {
-            return Err(failed(
-                name,
-                &format!("its source gives the plugin `{}` now", offer.name()),
-            ));
+            return Err(failed(name, &format!("the source now has the plugin `{}`", offer.name())));
         }
         if offer.digest() == locked.digest {
             return Ok(Comparison::Same);
@@ -200,12 +200,13 @@ impl<'a> Installer<'a> {
             return Err(failed(
                 name,
                 &format!(
-                    "its source gives version {new}, which {why}; to take it all the same, add `--downgrade`"
+                    "the source has version {new}, which {why}; to install it nevertheless, add \
+                     `--downgrade`"
                 ),
             ));
         }
         let candidate = self.approvals.component(name, locked)?.ok_or_else(|| {
-            failed(name, "the copy of the version in force is damaged; remove it and add it again")
+            failed(name, "the stored component is damaged; remove the plugin and add it again")
         })?;
         let command = self.loaded.command_of_plugin(name)?;
         let old = PluginInspection::new(candidate, self.folders, command).await?;
@@ -287,8 +288,8 @@ impl<'a> Installer<'a> {
             Ok(Some(candidate)) if candidate.info().manifest.version == version.version => {
                 return None;
             }
-            Ok(Some(_)) => "the lock file has another version for it".to_owned(),
-            Ok(None) => "its copy has another digest, or another name".to_owned(),
+            Ok(Some(_)) => "the lock file has another version".to_owned(),
+            Ok(None) => "the stored component has another digest or name".to_owned(),
             Err(error) => error.to_string(),
         };
         Some(format!("version {}: {why}", version.version))

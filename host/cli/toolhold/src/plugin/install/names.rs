@@ -6,10 +6,11 @@ use toolhold_terminal::nearest::look_alike;
 /// A new name that could be taken for another plugin's.
 #[derive(Debug, Error, PartialEq)]
 pub(crate) enum NameError {
-    #[error("`{0}` is the name of a built-in plugin, and an installed one can't replace it")]
+    #[error("`{0}` is the name of a built-in plugin, which an installed plugin can't replace")]
     BuiltIn(String),
     #[error(
-        "the name `{name}` looks like `{other}`, which is another plugin; remove that one first if you want this one"
+        "the name `{name}` looks like `{other}`, the name of another plugin; to install this \
+         plugin, remove `{other}` first"
     )]
     LooksLike { name: String, other: String },
 }

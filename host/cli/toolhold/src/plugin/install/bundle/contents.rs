@@ -71,7 +71,7 @@ impl BundleContents {
         let ceiling = read(&bundle, path, CEILING)?;
         let ceiling_signature = read(&bundle, path, CEILING_SIGNATURE)?;
         if ceiling_signature.is_some() && ceiling.is_none() {
-            return Err(refused(path, "it has a signature of a ceiling, and no ceiling"));
+            return Err(refused(path, "the bundle has a signature of a ceiling, but no ceiling"));
         }
         let signer = bundle.signer().name.clone();
         let path = path.to_owned();
@@ -162,10 +162,11 @@ fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
         .find(|ceiling| ceiling.contents.source_below(KEYS) != ConfigSource::Default);
     let remedy = match bound {
         Some(ceiling) => format!(
-            "{refusal}; the ceiling bounds the keys that count ({}): it needs {entry}, and so does {own}",
+            "{refusal}; the ceiling ({}) limits the trusted keys: {entry} is needed there and in \
+             {own}",
             ceiling.contents.source_below(KEYS).place(KEYS)
         ),
-        None => format!("{refusal}; to trust it, {own} needs {entry}"),
+        None => format!("{refusal}; to trust the bundle, {own} needs {entry}"),
     };
     refused(path, remedy)
 }
@@ -179,17 +180,17 @@ fn absent() -> std::io::Error {
 enum ContentsError {
     #[error("`{name}` can't be read: {error}")]
     Unreadable { name: String, error: std::io::Error },
-    #[error("`{0}` is larger than {MAX_TEXT} bytes, which is the limit")]
+    #[error("`{0}` is too large; the limit is {MAX_TEXT} bytes")]
     TooLarge(String),
-    #[error("its `{LOCK}` isn't valid: {}", neutral_line(cut(&.0.to_string(), 200)))]
+    #[error("the bundle's `{LOCK}` isn't valid: {}", neutral_line(cut(&.0.to_string(), 200)))]
     InvalidLock(serde_json::Error),
-    #[error("its `{LOCK}` doesn't have the plugin of `{0}`")]
+    #[error("the bundle's `{LOCK}` doesn't have the plugin of `{0}`")]
     NotInLock(String),
-    #[error("it doesn't have the component of `{plugin}`")]
+    #[error("the bundle doesn't have the component of `{plugin}`")]
     NoComponent { plugin: String },
-    #[error("its `{LOCK}` has another digest for `{plugin}` than the component")]
+    #[error("the digest of `{plugin}` in the bundle's `{LOCK}` isn't that of the component")]
     OtherDigest { plugin: String },
-    #[error("its `{LOCK}` doesn't say where `{plugin}` came from")]
+    #[error("the bundle's `{LOCK}` has no source for `{plugin}`")]
     NoSource { plugin: String },
     #[error("the source of `{plugin}`: {error}")]
     Source { plugin: String, error: FetchError },

@@ -73,11 +73,17 @@ fn selected(
         locked.source.is_some() && (names.is_empty() || names.contains(name))
     });
     if let Some(name) = names.iter().find(|name| !installed.contains_key(*name)) {
-        return Err(failed(name, &"it isn't installed; `toolhold plugin list` shows what is"));
+        return Err(failed(
+            name,
+            &"the plugin isn't installed; `toolhold plugin list` shows the installed plugins",
+        ));
     }
     for (name, locked) in &mut installed {
         if approvals.component(name, locked)?.is_none() {
-            return Err(failed(name, &"its copy is damaged; `toolhold plugin verify` says more"));
+            return Err(failed(
+                name,
+                &"the stored component is damaged; for details: toolhold plugin verify",
+            ));
         }
         if let Some(source) = &mut locked.source {
             (source.signer, source.bundle) = (None, None);

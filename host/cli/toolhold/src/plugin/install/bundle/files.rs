@@ -55,7 +55,7 @@ impl PlannedFile {
         }
         Err(HostError::Load {
             plugin: neutral_line(&self.path().display().to_string()),
-            reason: "another process changed it meanwhile; try again".to_owned(),
+            reason: "another process changed the file in the meantime; try again".to_owned(),
         })
     }
 }
@@ -63,7 +63,7 @@ impl PlannedFile {
 /// The place and the first lines of the file, for people.
 impl fmt::Display for PlannedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.before.is_some() { "replaces the one that is there" } else { "is new" };
+        let what = if self.before.is_some() { "replaces the existing file" } else { "is new" };
         writeln!(f, "{} {what}", neutral_line(&self.path().display().to_string()))?;
         let text = String::from_utf8_lossy(&self.content);
         let mut lines = text.lines();
@@ -100,13 +100,14 @@ pub(super) fn plan_filters(
     if std::str::from_utf8(&filters)
         .map_or(true, |text| toml::from_str::<toml::Table>(text).is_err())
     {
-        return Err(refused(&contents.path, "its `filters.toml` isn't TOML"));
+        return Err(refused(&contents.path, "the bundle's `filters.toml` isn't TOML"));
     }
     // A tool may be able to write anywhere else.
     if loaded.filter_rules_path(folders, working_directory) != folders.config.join(FILTERS) {
         return Err(refused(
             &contents.path,
-            "it has filters, and your rules for filters are another file than `filters.toml` in your configuration's folder; leave them out with `--without filters`",
+            "the bundle has filters, but your filter rules aren't in `filters.toml` in your \
+             configuration's folder; leave the bundle's filters out with `--without filters`",
         ));
     }
     PlannedFile::new(&folders.config, FILTERS, filters).map(Some)
@@ -122,12 +123,13 @@ pub(super) fn plan_ceiling(
     let Some((path, folder)) =
         inputs.ceiling.as_deref().and_then(|path| Some((path, path.parent()?)))
     else {
-        let why = "it has a ceiling, and this process has no place for one";
+        let why = "the bundle has a ceiling, but this process has no place for a ceiling";
         return Err(refused(&contents.path, why));
     };
     if !may_write(folder) {
         let why = format!(
-            "it has a ceiling, and this user can't write {}; run it as root, or leave the ceiling out with `--without ceiling`",
+            "the bundle has a ceiling, but this user can't write {}; run the command as root, or \
+             leave the ceiling out with `--without ceiling`",
             path.display()
         );
         return Err(refused(&contents.path, why));
@@ -135,7 +137,8 @@ pub(super) fn plan_ceiling(
     let signature = FilePlace { folder: folder.to_owned(), name: CEILING_SIGNATURE.to_owned() };
     if contents.ceiling_signature.is_none() && read(&signature)?.is_some() {
         let why = format!(
-            "its ceiling isn't signed, and {} belongs to another one; remove that file first",
+            "the bundle's ceiling isn't signed, but {} is the signature of another ceiling; remove \
+             that file first",
             folder.join(CEILING_SIGNATURE).display()
         );
         return Err(refused(&contents.path, why));

@@ -181,7 +181,7 @@ async fn examine(
         Offer::examine(&fetched, &plugin.given, installer.folders, installer.loaded).await?;
     if (offer.name(), offer.version(), offer.digest()) != (name, version, digest) {
         let why = format!(
-            "its `toolhold.lock` names `{name}` {version}, and the component is `{}` {}",
+            "the bundle's `toolhold.lock` names `{name}` {version}, but the component is `{}` {}",
             offer.name(),
             offer.version()
         );
