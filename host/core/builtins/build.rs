@@ -2,12 +2,13 @@
 //!
 //! The plugins come from `target/plugins`, where `cargo xtask plugins` writes them, or from the
 //! folder `TOOLHOLD_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its compiled
-//! code. The components are compressed together, and so is the code. The program decompresses the
-//! code into its cache, once.
+//! code. Both are compressed, without what the files of one plugin have too. The program decompresses
+//! the code into its cache, once.
 
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,6 +20,12 @@ const BUILT_IN: [&str; 8] =
 
 /// The attacks of `toolhold demo`, an untrusted component that only the demo loads.
 const HOSTILE: &str = "hostile";
+
+/// The plugin whose files are the base of all others. All have the SDK and the standard library.
+const BASE: &str = "file";
+
+/// Bytes that a compressed file may refer back to, as a power of two: a file and its base.
+const WINDOW_LOG: u32 = 24;
 
 /// The level of compression in a release, where it saves a tenth, and while Toolhold is developed,
 /// where nobody waits ten seconds for that.
@@ -40,53 +47,48 @@ fn generate() -> Result<(), String> {
     println!("cargo::rerun-if-env-changed=TOOLHOLD_PLUGINS_DIR");
     let out = PathBuf::from(variable("OUT_DIR")?);
     let folder = folder()?;
-    let mut components = Archive::default();
-    let mut code = Archive::default();
+    let component = |name: &str| read(&folder.join(format!("{name}.wasm")));
+    let code = |name: &str| read(&folder.join(format!("{name}.cwasm")));
+    let base_component = component(BASE)?;
+    let base_code = code(BASE)?;
     let mut plugins = String::new();
     for name in BUILT_IN {
-        let bytes = read(&folder.join(format!("{name}.wasm")))?;
+        let bytes = component(name)?;
         let digest = digest(&bytes);
-        let component = components.add(&bytes);
-        let compiled = code.add(&read(&folder.join(format!("{name}.cwasm")))?);
+        let component = compress(&bytes, &base_component, out.join(format!("{name}.wasm.zst")))?;
+        let code = compress(&code(name)?, &base_code, out.join(format!("{name}.cwasm.zst")))?;
         plugins += &format!(
-            "Builtin {{ name: {name:?}, wasm: component({component}), digest: Some({digest:?}), parts: PARTS, compiled: compiled({compiled}) }}, "
+            "Builtin {{ name: {name:?}, wasm: component(include_bytes!({component:?})), digest: Some({digest:?}), parts: PARTS, compiled: compiled(include_bytes!({code:?})) }}, "
         );
     }
-    let hostile = components.add(&read(&folder.join(format!("{HOSTILE}.wasm")))?);
+    let hostile = compress(&component(HOSTILE)?, &base_component, out.join("hostile.wasm.zst"))?;
+    let base_component = compress(&base_component, &[], out.join("base.wasm.zst"))?;
+    let base_code = compress(&base_code, &[], out.join("base.cwasm.zst"))?;
     let parts = parts(&folder)?;
-    let components = components.write(out.join("components.zst"))?;
-    let code = code.write(out.join("code.zst"))?;
     let source = format!(
-        "static COMPONENTS: &[u8] = include_bytes!({components:?});\n\
-         static CODE: &[u8] = include_bytes!({code:?});\n\
+        "static BASE_COMPONENT: &[u8] = include_bytes!({base_component:?});\n\
+         static BASE_CODE: &[u8] = include_bytes!({base_code:?});\n\
          static BUILTINS: &[Builtin] = &[{plugins}];\n\
          static PARTS: &[(&str, &str)] = &[{parts}];\n\
-         const HOSTILE: EmbeddedFile = component({hostile});\n",
+         const HOSTILE: EmbeddedFile = component(include_bytes!({hostile:?}));\n",
     );
     write(&out.join("builtins.rs"), source.as_bytes())
 }
 
-/// Files that are compressed together, since they have much in common.
-#[derive(Default)]
-struct Archive(Vec<u8>);
-
-impl Archive {
-    /// Adds a file. Returns its start and its size, for the source.
-    fn add(&mut self, file: &[u8]) -> String {
-        let start = self.0.len();
-        self.0.extend_from_slice(file);
-        format!("{start}, {}", file.len())
-    }
-
-    /// Writes the archive. Returns its path.
-    fn write(&self, path: PathBuf) -> Result<PathBuf, String> {
-        let is_release = variable("PROFILE")? == "release";
-        let level = if is_release { LEVEL } else { LEVEL_OF_DEVELOPMENT };
-        let compressed = zstd::bulk::compress(&self.0, level)
-            .map_err(|error| format!("can't compress {}: {error}", path.display()))?;
-        write(&path, &compressed)?;
-        Ok(path)
-    }
+/// Compresses a file, without what its base has too. Returns the path of the result.
+fn compress(file: &[u8], base: &[u8], path: PathBuf) -> Result<PathBuf, String> {
+    let is_release = variable("PROFILE")? == "release";
+    let level = if is_release { LEVEL } else { LEVEL_OF_DEVELOPMENT };
+    let compressed =
+        zstd::Encoder::with_ref_prefix(Vec::new(), level, base).and_then(|mut zstd| {
+            zstd.window_log(WINDOW_LOG)?;
+            zstd.write_all(file)?;
+            zstd.finish()
+        });
+    let compressed =
+        compressed.map_err(|error| format!("can't compress {}: {error}", path.display()))?;
+    write(&path, &compressed)?;
+    Ok(path)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {

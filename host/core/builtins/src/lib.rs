@@ -29,17 +29,15 @@ pub fn hostile() -> EmbeddedFile {
     HOSTILE
 }
 
-/// A file of the archive of components.
-const fn component(start: usize, size: usize) -> EmbeddedFile {
-    EmbeddedFile::Archived { archive: COMPONENTS, start, size }
+const fn component(bytes: &'static [u8]) -> EmbeddedFile {
+    EmbeddedFile::Compressed { bytes, base: BASE_COMPONENT }
 }
 
-/// A file of the archive of compiled code.
-const fn compiled(start: usize, size: usize) -> Option<Precompiled> {
-    let file = EmbeddedFile::Archived { archive: CODE, start, size };
+const fn compiled(bytes: &'static [u8]) -> Option<Precompiled> {
+    let code = EmbeddedFile::Compressed { bytes, base: BASE_CODE };
     // SAFETY: the build script took the output of `toolhold-compile __compile --baseline`, which the
     // command that builds the plugins wrote.
-    Some(unsafe { Precompiled::new(file) })
+    Some(unsafe { Precompiled::new(code) })
 }
 
 include!(concat!(env!("OUT_DIR"), "/builtins.rs"));

@@ -64,32 +64,30 @@ pub fn read(file: File) -> Result<Vec<u8>, ComponentFileError> {
 pub enum EmbeddedFile {
     /// The bytes of the file: from `include_bytes!`, or read and leaked.
     Plain(&'static [u8]),
-    /// A range of an archive, so that files with much in common take little space.
-    Archived {
-        /// Files one after the other, compressed together with Zstandard.
-        archive: &'static [u8],
-        /// Bytes before the file in the decompressed archive.
-        start: usize,
-        /// Bytes of the file.
-        size: usize,
+    /// The file, compressed with Zstandard.
+    Compressed {
+        /// The compressed bytes.
+        bytes: &'static [u8],
+        /// Another compressed file with much in common, which isn't repeated. Empty if there is
+        /// none.
+        base: &'static [u8],
     },
 }
 
 impl EmbeddedFile {
-    /// The bytes of the file. Decompresses an archive up to the file's end, at about 1 GB/s.
+    /// The bytes of the file.
     ///
     /// # Errors
     ///
-    /// The archive is damaged, or ends before the file does.
+    /// The compressed bytes are damaged, or belong to another base.
     pub fn read(self) -> io::Result<Cow<'static, [u8]>> {
         match self {
             Self::Plain(bytes) => Ok(bytes.into()),
-            Self::Archived { archive, start, size } => {
-                let mut archive = zstd::Decoder::with_buffer(archive)?;
-                io::copy(&mut archive.by_ref().take(start as u64), &mut io::sink())?;
-                let mut bytes = vec![0; size];
-                archive.read_exact(&mut bytes)?;
-                Ok(bytes.into())
+            Self::Compressed { bytes, base } => {
+                let base = zstd::decode_all(base)?;
+                let mut file = Vec::new();
+                zstd::Decoder::with_ref_prefix(bytes, &base)?.read_to_end(&mut file)?;
+                Ok(file.into())
             }
         }
     }
@@ -100,16 +98,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_of_an_archive_is_read() {
-        let [first, second] = [b"\0asm\x0d\0\x01\0".repeat(100), b"code".repeat(100)];
-        let archive = zstd::bulk::compress(&[first.as_slice(), &second].concat(), 9);
-        let archive: &[u8] = archive.expect("it is compressed").leak();
-        let file = |start, size| EmbeddedFile::Archived { archive, start, size }.read();
-        assert_eq!(file(0, first.len()).expect("it is whole"), first);
-        assert_eq!(file(first.len(), second.len()).expect("it is whole"), second);
-        assert!(file(first.len(), second.len() + 1).is_err(), "the archive ends before the file");
-        let archive = &archive[..archive.len() - 9];
-        let cut = EmbeddedFile::Archived { archive, start: first.len(), size: second.len() };
-        assert!(cut.read().is_err(), "the archive is cut");
+    fn file_with_a_base_is_read() {
+        let file = b"\0asm\x0d\0\x01\0".repeat(100);
+        let base: &[u8] = zstd::bulk::compress(&file, 9).expect("it is compressed").leak();
+        let mut encoder =
+            zstd::Encoder::with_ref_prefix(Vec::new(), 9, &file).expect("the base is one");
+        io::Write::write_all(&mut encoder, &file).expect("memory takes it");
+        let bytes: &[u8] = encoder.finish().expect("memory takes it").leak();
+        let read = |bytes, base| EmbeddedFile::Compressed { bytes, base }.read();
+        assert_eq!(read(base, &[]).expect("it is whole"), file);
+        assert_eq!(read(bytes, base).expect("it is whole"), file);
+        assert!(read(&bytes[..bytes.len() - 1], base).is_err(), "the bytes are cut");
+        assert!(read(bytes, &[]).is_err(), "the base is missing");
     }
 }
