@@ -8,6 +8,7 @@ pub(crate) mod markdown;
 mod policies;
 mod reference;
 pub(crate) mod session;
+mod terminal;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -281,6 +282,19 @@ fn documented_limits_are_the_defaults() {
     }
 }
 
+/// The manifest of a plugin that a reader installs.
+const NOTES: &str = r#"{
+    "manifest": 1,
+    "name": "notes",
+    "version": "1.2.0",
+    "description": "Finds notes, and sends them to a wiki",
+    "license": "MIT",
+    "capabilities": [
+        { "name": "files", "access": "read", "reason": "to read the notes" },
+        { "name": "http", "reason": "to send a note to the wiki" }
+    ]
+}"#;
+
 /// A small project of a reader of the README.
 fn project() -> (TempDir, Session) {
     let folder = TempDir::new().expect("a temporary folder is made");
@@ -294,6 +308,14 @@ fn project() -> (TempDir, Session) {
         ..Component::offering(vec![Offer::named("tool")])
     };
     session.write("my.wasm", component.encode());
+    // A plugin `notes` that asks for files and requests.
+    let offers = [("find", "Finds the notes with a word."), ("send", "Sends a note to the wiki.")]
+        .map(|(name, text)| Offer { description: text.to_owned(), ..Offer::named(name) });
+    let component = Component {
+        manifests: vec![NOTES.as_bytes().to_vec()],
+        ..Component::offering(offers.to_vec())
+    };
+    session.write("notes.wasm", component.encode());
     session.write("every-type.wasm", fs::read(plugin("every-type")).expect("it was built"));
     (folder, session)
 }
@@ -340,10 +362,10 @@ fn without_time(line: &str) -> String {
 
 #[test]
 fn examples_print_the_shown_output() {
-    let (_folder, session) = project();
     // Commands in `sh` blocks elsewhere are this repository's own, which run the tests themselves.
     let elsewhere = |path: &str| path.starts_with("docs/plugins") || path == "docs/policy.md";
     for path in documents().iter().filter(|path| !elsewhere(path)) {
+        let (_folder, session) = project();
         for block in blocks(&document(path)).iter().filter(|block| block.language != "sh") {
             session.try_block(block);
         }

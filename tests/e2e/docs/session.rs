@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::markdown::Block;
-use crate::support::{compiler_caches, shared_cache, toolhold};
+use crate::support::{compiler_caches, shared_cache, toolhold, type_at_terminal};
 
 /// A folder to run commands in, with `toolhold` on the path and a user who has configured nothing.
 pub(crate) struct Session {
@@ -97,13 +97,26 @@ impl Session {
     #[track_caller]
     fn prints(&self, command: &str, expected: &str) {
         let (_, printed) = self.run(command);
-        let (expected, actual): (Vec<&str>, Vec<&str>) =
-            (expected.trim_end().lines().collect(), printed.trim_end().lines().collect());
-        assert!(
-            fits(&expected, &actual),
-            "`{command}` is said to print\n{}\nand prints\n{printed}",
-            expected.join("\n")
-        );
+        compare(command, expected, &printed);
+    }
+
+    /// Runs the commands of a block at a terminal, types the answers that it shows, and compares
+    /// the screen. Does nothing if this machine has no `script`, which creates terminals.
+    #[track_caller]
+    pub(crate) fn try_at_a_terminal(&self, block: &Block) {
+        for (command, expected) in commands(&block.text) {
+            let mut script = Command::new("script");
+            script.args(["-qec", &command, "/dev/null"]).current_dir(&self.folder);
+            for (name, value) in self.shell("").get_envs() {
+                match value {
+                    Some(value) => script.env(name, value),
+                    None => script.env_remove(name),
+                };
+            }
+            script.env("NO_COLOR", "1").env("SHELL", "/bin/sh");
+            let Some(ended) = type_at_terminal(script, "", &answers(&expected)) else { return };
+            compare(&command, &expected, &String::from_utf8_lossy(&ended.stdout));
+        }
     }
 
     /// Whether it succeeded, and all its output.
@@ -156,6 +169,27 @@ impl Session {
     }
 }
 
+#[track_caller]
+fn compare(command: &str, expected: &str, printed: &str) {
+    let expected: Vec<&str> = expected.trim_end().lines().collect();
+    let actual: Vec<&str> = printed.trim_end().lines().collect();
+    assert!(
+        fits(&expected, &actual),
+        "`{command}` is said to print\n{}\nand prints\n{printed}",
+        expected.join("\n")
+    );
+}
+
+/// The answers after the questions on a screen, which end with their choices in brackets, each with
+/// a line break.
+fn answers(screen: &str) -> String {
+    let questions = screen.lines().filter_map(|line| {
+        let (question, answer) = line.split_once("]: ").or_else(|| line.split_once("] "))?;
+        question.contains(" [").then(|| format!("{answer}\n"))
+    });
+    questions.collect()
+}
+
 /// The commands of a block, each after a `$`, with the expected output.
 fn commands(block: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
@@ -182,7 +216,8 @@ fn fits(expected: &[&str], actual: &[&str]) -> bool {
     }
 }
 
-fn line_fits(expected: &str, actual: &str) -> bool {
+/// Whether a line is as expected. `…` stands for anything.
+pub(crate) fn line_fits(expected: &str, actual: &str) -> bool {
     match expected.split_once('…') {
         None => expected == actual,
         Some((before, after)) => actual.strip_prefix(before).is_some_and(|rest| {
@@ -204,6 +239,13 @@ fn only_an_ellipsis_matches_anything() {
     check(&["a…c"], &["abcd"], false);
     check(&["  …"], &[], true);
     check(&["…", "b"], &["a", "c"], false);
+}
+
+#[test]
+fn answers_follow_the_choices() {
+    let screen =
+        "Plugin x\nWhich, as in a.b [Enter: none]: src\nInstall x? [y/N] y\n\n  a = [\"b\"]\n";
+    assert_eq!(answers(screen), "src\ny\n");
 }
 
 #[test]

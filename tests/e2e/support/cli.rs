@@ -86,36 +86,7 @@ impl Cli {
             .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
             .env("NO_COLOR", "1");
         script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let child =
-            script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let Ok(mut child) = child.inspect_err(|_| not_tried("script")) else { return None };
-        let (mut keyboard, mut screen) =
-            (child.stdin.take(), child.stdout.take().expect("it has an output"));
-        let types = |keyboard: &mut Option<ChildStdin>, text: &str| {
-            keyboard
-                .as_mut()
-                .expect("it has an input")
-                .write_all(text.as_bytes())
-                .expect("it reads its input");
-        };
-        types(&mut keyboard, ahead);
-        let (mut answers, mut shown, mut part) =
-            (input.split_inclusive('\n'), Vec::new(), [0; 4096]);
-        loop {
-            match screen.read(&mut part).expect("it can be read") {
-                0 => break,
-                read => shown.extend_from_slice(&part[..read]),
-            }
-            // A question is on the last line, with the cursor after it.
-            if shown.ends_with(b"] ") || shown.ends_with(b"]: ") {
-                match answers.next() {
-                    Some(answer) => types(&mut keyboard, answer),
-                    None => keyboard = None,
-                }
-            }
-        }
-        let ended = child.wait_with_output().expect("it ends");
-        Some(Ended::from_output(Output { stdout: shown, ..ended }))
+        type_at_terminal(script, ahead, input).map(Ended::from_output)
     }
 
     /// The user's configuration.
@@ -123,6 +94,40 @@ impl Cli {
         fs::write(self.root.path().join("config/toolhold.toml"), text)
             .expect("the configuration is written");
     }
+}
+
+/// Runs `script`, which creates a terminal, with `ahead` typed at once, and then a line of `input`
+/// as the answer to each question. `None`, with a notice, if this machine has no `script`.
+pub(crate) fn type_at_terminal(mut script: Command, ahead: &str, input: &str) -> Option<Output> {
+    let spawned =
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let Ok(mut child) = spawned.inspect_err(|_| not_tried("script")) else { return None };
+    let mut keyboard = child.stdin.take();
+    let mut screen = child.stdout.take().expect("it has an output");
+    press_keys(&mut keyboard, ahead);
+    let mut answers = input.split_inclusive('\n');
+    let mut shown = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        match screen.read(&mut part).expect("it can be read") {
+            0 => break,
+            read => shown.extend_from_slice(&part[..read]),
+        }
+        // A question is on the last line, with the cursor after it.
+        if shown.ends_with(b"] ") || shown.ends_with(b"]: ") {
+            match answers.next() {
+                Some(answer) => press_keys(&mut keyboard, answer),
+                None => keyboard = None,
+            }
+        }
+    }
+    let ended = child.wait_with_output().expect("it ends");
+    Some(Output { stdout: shown, ..ended })
+}
+
+fn press_keys(keyboard: &mut Option<ChildStdin>, text: &str) {
+    let keyboard = keyboard.as_mut().expect("it has an input");
+    keyboard.write_all(text.as_bytes()).expect("it reads its input");
 }
 
 /// A command of `toolhold` for a shell.

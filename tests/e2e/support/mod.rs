@@ -25,7 +25,7 @@ pub(crate) use artifacts::{
     built, builtin, compiler_caches, example, fetched, go_compiler, plugin, toolhold,
 };
 pub(crate) use attacks::attacks;
-pub(crate) use cli::{Cli, Ended, NEWEST_LANDLOCK};
+pub(crate) use cli::{Cli, Ended, NEWEST_LANDLOCK, type_at_terminal};
 pub(crate) use component::{Component, Offer, manifest, section};
 pub(crate) use living::{
     Living, ends, mappings_below, said, soon, state, until, until_says, version, waiting,
