@@ -2,6 +2,7 @@
 //! tables have every key.
 
 mod cli;
+mod command_lines;
 mod contract;
 mod cookbook;
 pub(crate) mod markdown;
