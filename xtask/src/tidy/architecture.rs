@@ -1,5 +1,5 @@
-//! Rules about docs/architecture.md, docs/inside.md and docs/decisions: what they say about the
-//! tree is true.
+//! Rules about docs/architecture.md, and about paths in all documents: what they say about the tree
+//! is true.
 
 use super::places::{STARTS_PROCESSES, UNSAFE_FILES};
 use super::tree::{File, Tree, stands_alone};
@@ -41,21 +41,29 @@ pub(crate) fn the_table_of_unsafe_files_is_complete(tree: &Tree) -> Vec<Violatio
     compare_column(tree, "## Unsafe", 0, &UNSAFE_FILES)
 }
 
-pub(crate) fn paths_in_the_architecture_exist(tree: &Tree) -> Vec<Violation> {
+pub(crate) fn paths_in_documents_exist(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     let pages = tree.files.iter().filter(|file| {
-        [PAGE, "docs/inside.md"].contains(&&*file.path) || file.path.starts_with("docs/decisions/")
+        file.has_extension(&["md"]) && (file.path.starts_with("docs/") || !file.path.contains('/'))
     });
     for file in pages {
         for (line, text) in file.text.lines().enumerate() {
             let paths = code_spans(text)
                 .filter(|span| FOLDERS.iter().any(|folder| span.starts_with(folder)));
-            for path in paths.filter(|path| !tree.has(path)) {
+            for path in paths.filter(|path| !exists(tree, path)) {
                 found.push(at(file, line + 1, format!("{path} doesn't exist: write its new path")));
             }
         }
     }
     found
+}
+
+/// Whether the tree has a path. `*` at its end stands for the rest of a name.
+fn exists(tree: &Tree, path: &str) -> bool {
+    match path.strip_suffix('*') {
+        Some(start) => tree.files.iter().any(|file| file.path.starts_with(start)),
+        None => tree.has(path),
+    }
 }
 
 fn page(tree: &Tree) -> Option<&File> {

@@ -128,7 +128,7 @@ const RULES: &[Rule] = rules![
     architecture::the_table_of_crates_is_complete,
     architecture::the_table_of_processes_is_complete,
     architecture::the_table_of_unsafe_files_is_complete,
-    architecture::paths_in_the_architecture_exist,
+    architecture::paths_in_documents_exist,
     wit::every_item_of_the_contract_is_documented,
     wit::each_interface_has_its_own_file,
     wit::copies_of_the_contract_are_identical,

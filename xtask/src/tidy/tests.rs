@@ -684,16 +684,18 @@ const SAMPLES: &[Sample] = &[
         )],
     },
     Sample {
-        rule: "paths_in_the_architecture_exist",
+        rule: "paths_in_documents_exist",
         bad: &[
             ("docs/architecture.md", "`host/a.rs` and\n`host/b.rs`\n"),
             ("docs/decisions/a.md", "`tests/gone`\n"),
+            ("README.md", "`docs/gone*`\n"),
             ("host/a.rs", "\n"),
         ],
-        lines: &["docs/architecture.md:2", "docs/decisions/a.md:1"],
+        lines: &["docs/architecture.md:2", "docs/decisions/a.md:1", "README.md:1"],
         good: &[
             ("docs/decisions/a.md", "`host/a`, `a/b.rs` and `host/a/b.rs`\n"),
-            ("docs/c.md", "`host/c`\n"),
+            ("docs/c.md", "`host/a*`\n"),
+            ("plugins/README.md", "`host/c`\n"),
             ("host/a/b.rs", "\n"),
         ],
     },
