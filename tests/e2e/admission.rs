@@ -91,9 +91,10 @@ fn unsigned_component_loads_from_nowhere_under_a_ceiling_that_requires_signature
         let says = if is_signed { "signed" } else { "unsigned" };
         let assert_place = |options: &[&str]| {
             company.assert_runs("", options, says);
-            match is_signed {
-                true => company.assert_runs(&required, options, says),
-                false => company.assert_refused(&required, options, "it isn't signed"),
+            if is_signed {
+                company.assert_runs(&required, options, says)
+            } else {
+                company.assert_refused(&required, options, "it isn't signed")
             }
         };
         assert_place(by_path);

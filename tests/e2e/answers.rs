@@ -207,15 +207,12 @@ const CHANGES: &[Change] = &[
     }),
     ("a file becomes a folder, and a file again", |at| {
         let path = at.join("docs/c.md");
-        match path.is_dir() {
-            true => fs::remove_dir_all(&path)
+        if path.is_dir() {
+            fs::remove_dir_all(&path)
                 .and_then(|()| fs::write(&path, "needle in a file\n"))
-                .expect("it is a file"),
-            false => {
-                fs::remove_file(&path)
-                    .and_then(|()| fs::create_dir(&path))
-                    .expect("it is a folder");
-            }
+                .expect("it is a file")
+        } else {
+            fs::remove_file(&path).and_then(|()| fs::create_dir(&path)).expect("it is a folder");
         }
     }),
 ];

@@ -490,9 +490,10 @@ fn serve(bytes: Vec<u8>) -> (String, Arc<AtomicU64>) {
             let first = lines.next().unwrap_or_default();
             lines.by_ref().take_while(|line| !line.is_empty()).for_each(drop);
             count.fetch_add(1, Ordering::Relaxed);
-            let (status, body) = match first.contains("/word.wasm ") {
-                true => ("200 OK", &*bytes),
-                false => ("404 Not Found", &[][..]),
+            let (status, body) = if first.contains("/word.wasm ") {
+                ("200 OK", &*bytes)
+            } else {
+                ("404 Not Found", &[][..])
             };
             let head = format!(
                 "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",

@@ -28,9 +28,12 @@ async fn reads(host: &Host, path: &str) -> String {
 /// The compiled components below a folder.
 fn code_below(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let code = |path: PathBuf| match path.is_dir() {
-        true => code_below(&path),
-        false => usize::from(path.extension() == Some("cwasm".as_ref())),
+    let code = |path: PathBuf| {
+        if path.is_dir() {
+            code_below(&path)
+        } else {
+            usize::from(path.extension() == Some("cwasm".as_ref()))
+        }
     };
     entries.map(code).sum()
 }

@@ -225,10 +225,7 @@ async fn mypy_and_ruff_find_what_they_find_without_toolhold() {
     let python = folder.join("bin/python3").canonicalize().expect("it is there");
     let home = python.ancestors().nth(2).expect("it lies in bin").to_owned();
     let more = format!(", {{ path = {home:?}, access = \"read\" }}]");
-    let grant = match home.starts_with("/usr") {
-        true => grant,
-        false => grant.replace(']', &more),
-    };
+    let grant = if home.starts_with("/usr") { grant } else { grant.replace(']', &more) };
     let scene = scene(&[&grant], &files).await;
     for name in ["mypy", "ruff"] {
         brings(&scene, ".venv/bin", &folder.join("bin").join(name));

@@ -122,10 +122,7 @@ fn verified(export: &str, key: &Path) -> Option<Result<String, String>> {
     };
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     assert!(ended.stderr.is_empty(), "{}", text(ended.stderr));
-    Some(match ended.status.success() {
-        true => Ok(text(ended.stdout)),
-        false => Err(text(ended.stdout)),
-    })
+    Some(if ended.status.success() { Ok(text(ended.stdout)) } else { Err(text(ended.stdout)) })
 }
 
 /// How often each record is in an export, by its number.

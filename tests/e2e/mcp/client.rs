@@ -144,9 +144,10 @@ impl Client {
     pub(crate) fn answer(&mut self, id: u64) -> Value {
         loop {
             let message = self.next();
-            match message.get("id") == Some(&json!(id)) && message.get("method").is_none() {
-                true => return message.get("result").cloned().unwrap_or(message),
-                false => self.aside.push(message),
+            if message.get("id") == Some(&json!(id)) && message.get("method").is_none() {
+                return message.get("result").cloned().unwrap_or(message);
+            } else {
+                self.aside.push(message)
             }
         }
     }
@@ -159,10 +160,7 @@ impl Client {
         }
         loop {
             let message = self.next();
-            match message["method"] == method {
-                true => return message,
-                false => self.aside.push(message),
-            }
+            if message["method"] == method { return message } else { self.aside.push(message) }
         }
     }
 

@@ -17,9 +17,12 @@ struct Way {
 const WAYS: [Way; 6] = [
     Way {
         clients: "Claude Code: the structured answer where there is one, of an error the first text alone",
-        shows: |result| match result["isError"] == true {
-            true => result["content"][0]["text"].as_str().expect("an error has a text").to_owned(),
-            false => structured(result).unwrap_or_else(|| texts(result)),
+        shows: |result| {
+            if result["isError"] == true {
+                result["content"][0]["text"].as_str().expect("an error has a text").to_owned()
+            } else {
+                structured(result).unwrap_or_else(|| texts(result))
+            }
         },
     },
     Way {
@@ -28,9 +31,12 @@ const WAYS: [Way; 6] = [
     },
     Way {
         clients: "opencode 1.2: the structured answer where there is one, of an error the texts",
-        shows: |result| match result["isError"] == true {
-            true => texts(result),
-            false => structured(result).unwrap_or_else(|| texts(result)),
+        shows: |result| {
+            if result["isError"] == true {
+                texts(result)
+            } else {
+                structured(result).unwrap_or_else(|| texts(result))
+            }
         },
     },
     Way {

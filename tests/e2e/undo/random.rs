@@ -131,9 +131,10 @@ impl Project {
     /// `is_top`: the project is a directory in `/`.
     fn new(user: u32, is_top: bool) -> Self {
         let own = TempDir::new().expect("a temporary folder is made");
-        let work = match is_top {
-            true => TempDir::with_prefix_in("toolhold-undo-", "/"),
-            false => TempDir::new_in(own.path()),
+        let work = if is_top {
+            TempDir::with_prefix_in("toolhold-undo-", "/")
+        } else {
+            TempDir::new_in(own.path())
         };
         let work = work.expect("a temporary folder is made");
         let project = Self { own, work, user };
@@ -228,9 +229,10 @@ impl Project {
                 thing.3 = (0, 0);
             }
             let there = fs::symlink_metadata(root.join(&path)).expect("it is there");
-            let same = match there.is_file() {
-                true => first.entry(there.ino()).or_insert(path.clone()).clone(),
-                false => path.clone(),
+            let same = if there.is_file() {
+                first.entry(there.ino()).or_insert(path.clone()).clone()
+            } else {
+                path.clone()
             };
             (path, (thing, there.uid(), same))
         });

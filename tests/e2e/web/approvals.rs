@@ -373,9 +373,12 @@ fn behind_a_proxy(proxy: &Server, more: &str) -> Cli {
 }
 
 fn proxy() -> Server {
-    Server::plain(|asked, wire| match asked.head.starts_with("CONNECT ") {
-        true => wire.write_all(b"HTTP/1.1 200 Connected\r\n\r\n"),
-        false => page(wire, "text/html", ORDERS.as_bytes()),
+    Server::plain(|asked, wire| {
+        if asked.head.starts_with("CONNECT ") {
+            wire.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")
+        } else {
+            page(wire, "text/html", ORDERS.as_bytes())
+        }
     })
 }
 

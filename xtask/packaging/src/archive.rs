@@ -52,9 +52,10 @@ pub(crate) fn tar(release: &Release, entries: &[Entry<'_>]) -> io::Result<Vec<u8
         header.set_mtime(release.time);
         let content = content.unwrap_or_default();
         header.set_size(content.len() as u64);
-        header.set_entry_type(match path.ends_with('/') {
-            true => tar::EntryType::Directory,
-            false => tar::EntryType::Regular,
+        header.set_entry_type(if path.ends_with('/') {
+            tar::EntryType::Directory
+        } else {
+            tar::EntryType::Regular
         });
         archive.append_data(&mut header, path, content)?;
     }

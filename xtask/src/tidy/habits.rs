@@ -48,8 +48,10 @@ pub(crate) fn rates(tree: &Tree) -> String {
     rates.join(", ")
 }
 
-/// The places of each habit, and their number per 1,000 lines.
-fn count(tree: &Tree) -> [(Habit, Vec<(&File, usize)>, f64); 6] {
+/// A habit, the places that have it, and their number per 1,000 lines.
+type Counted<'a> = (Habit, Vec<(&'a File, usize)>, f64);
+
+fn count(tree: &Tree) -> [Counted<'_>; 6] {
     let mut counted = HABITS.map(|habit| (habit, Vec::new(), 0.0));
     for (file, source) in tree.rust(&["host/"]) {
         let (words, lines) = words(source);

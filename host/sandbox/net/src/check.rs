@@ -195,20 +195,19 @@ fn refusal(mut denial: Denial, from: Option<&str>) -> Error {
 fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
     let CheckedRequest { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;
-    if let Some(echoes) = egress.echoes() {
-        if echoes.contains(url.as_str().as_bytes())
+    if let Some(echoes) = egress.echoes()
+        && (echoes.contains(url.as_str().as_bytes())
             || headers.iter().any(|(name, value)| {
                 echoes.contains(value.as_bytes()) || echoes.contains(name.as_str().as_bytes())
             })
-            || echoes.contains(body)
-        {
-            return Err(refused(
-                method,
-                target,
-                "a configured secret may not be in a request unless the host puts it in",
-                "No configuration key can change this.",
-            ));
-        }
+            || echoes.contains(body))
+    {
+        return Err(refused(
+            method,
+            target,
+            "a configured secret may not be in a request unless the host puts it in",
+            "No configuration key can change this.",
+        ));
     }
     let is_to_job = checked.job_addresses.is_some();
     if !is_to_job && settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {

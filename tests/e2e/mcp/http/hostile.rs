@@ -261,9 +261,10 @@ fn memory_is_freed_for_readers_and_for_clients_that_do_not_read() {
                         // A refused client has gone before it has written everything.
                         let _ = stream.write_all(&request());
                         let mut some = [0; 64];
-                        let _ = match reads {
-                            true => stream.read_to_end(&mut Vec::new()),
-                            false => stream.read(&mut some),
+                        let _ = if reads {
+                            stream.read_to_end(&mut Vec::new())
+                        } else {
+                            stream.read(&mut some)
                         };
                     }
                 });

@@ -28,9 +28,10 @@ fn notes(cli: &Cli) -> String {
 
 /// The records of ended calls.
 fn calls(cli: &Cli) -> Vec<Value> {
-    match cli.root.path().join("data/audit/audit.jsonl").exists() {
-        true => records(&cli.root.path().join("data")),
-        false => Vec::new(),
+    if cli.root.path().join("data/audit/audit.jsonl").exists() {
+        records(&cli.root.path().join("data"))
+    } else {
+        Vec::new()
     }
 }
 

@@ -333,10 +333,10 @@ fn answer_that_breaks_off_is_an_error_and_not_asked_for_again() {
                 for has_length in [true, false] {
                     let text = body.clone();
                     let server = Server::plain(move |_, wire| {
-                        match has_length {
-                            true => wire
-                                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")?,
-                            false => begin(wire)?,
+                        if has_length {
+                            wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")?
+                        } else {
+                            begin(wire)?
                         }
                         piece(wire, &text)?;
                         close()

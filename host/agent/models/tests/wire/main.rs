@@ -83,9 +83,10 @@ fn next_turn(turn: &Turn, answer: &ModelAnswer) -> Turn {
             failed: false,
         })
         .collect();
-    next.messages.push(match results.is_empty() {
-        true => TurnMessage::User(vec![text("Go on.")]),
-        false => TurnMessage::Results(results),
+    next.messages.push(if results.is_empty() {
+        TurnMessage::User(vec![text("Go on.")])
+    } else {
+        TurnMessage::Results(results)
     });
     next
 }

@@ -77,7 +77,7 @@ pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     match &loaded.file {
         Some(file) => {
-            writeln!(out, "{FAINT}# Your configuration: {}.{FAINT:#}", shown::path(file))?
+            writeln!(out, "{FAINT}# Your configuration: {}.{FAINT:#}", shown::path(file))?;
         }
         None => {
             writeln!(

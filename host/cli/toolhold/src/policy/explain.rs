@@ -75,7 +75,7 @@ fn text(record: &Value, records: &[Value]) -> String {
             );
         }
         (None, Some(by)) => {
-            add_line(&mut text, "a person", Some(format!("had approved the call before ({by})")))
+            add_line(&mut text, "a person", Some(format!("had approved the call before ({by})")));
         }
         (None, None) => {}
     }

@@ -38,7 +38,7 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
         ));
     }
     let begun = Box::new(|| {
-        say("toolhold tasks daemon runs the tasks that are due; Ctrl-C ends the daemon")
+        say("toolhold tasks daemon runs the tasks that are due; Ctrl-C ends the daemon");
     });
     let _runner = start(options, &folders, &loaded, begun)?;
     host::block_on_this_thread(async {

@@ -161,9 +161,12 @@ fn change(old: &str, new: &str) -> Option<Change> {
     (old != new).then(|| Change { old: old.to_owned(), new: new.to_owned() })
 }
 
+/// The text of a part of a tool's definition.
+type DefinitionPart = fn(&Definition) -> String;
+
 fn changes(before: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
     let Some(old) = before.iter().find(|old| old.name == tool.name) else { return Vec::new() };
-    let parts: [(&str, fn(&Definition) -> String); 8] = [
+    let parts: [(&str, DefinitionPart); 8] = [
         ("title", |tool| tool.title.clone().unwrap_or_default()),
         ("description", |tool| tool.description.clone()),
         ("input schema", |tool| tool.input_schema.to_string()),

@@ -40,9 +40,10 @@ fn give_token(
 ) -> std::io::Result<()> {
     let is_right = asked.header("authorization") == Some(&format!("Basic {auth}"))
         && asked.path().contains("service=s&scope=repository%3Aplugin%3Apull");
-    match is_right {
-        true => answer(wire, "200 OK", &[], br#"{"token":"token-1"}"#),
-        false => answer(wire, "401 Unauthorized", &[], b"{}"),
+    if is_right {
+        answer(wire, "200 OK", &[], br#"{"token":"token-1"}"#)
+    } else {
+        answer(wire, "401 Unauthorized", &[], b"{}")
     }
 }
 

@@ -206,7 +206,7 @@ fn outside(
             close_streams();
             let scope = init::ProcessScope::Below(own);
             watch(program, control, &[host.handle.as_fd()], preparation, scope, || {
-                processes::end_below(own)
+                processes::end_below(own);
             })
         }
     }

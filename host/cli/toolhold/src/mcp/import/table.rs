@@ -226,7 +226,7 @@ pub(super) fn may_hold_credential(url: &str) -> bool {
 }
 
 /// The credentials in variables or headers, each with its name and the text before it.
-pub(super) fn credentials<'s>(server: &'s NamedServer) -> Vec<(&'s str, &'s str, &'s str)> {
+pub(super) fn credentials(server: &NamedServer) -> Vec<(&str, &str, &str)> {
     let (pairs, is_header) = match server {
         NamedServer::Program { variables, .. } => (variables, false),
         NamedServer::Url { headers, .. } => (headers, true),
