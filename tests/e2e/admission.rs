@@ -133,9 +133,9 @@ fn revoked_and_expired_keys_and_scopes_count_at_each_start() {
     company.assert_refused(&revoked.replace("= true\n[[", "= false\n[["), &[], "is revoked");
     let expired = with("plugins = [\"word\"]\nnot_after = \"2026-01-01\"");
     company.assert_refused(&expired, &[], "expired after 2026-01-01");
-    company.assert_refused(&with("plugins = [\"acme-*\"]"), &[], "is not trusted with `word`");
+    company.assert_refused(&with("plugins = [\"acme-*\"]"), &[], "is not trusted for `word`");
     let elsewhere = with("plugins = [\"word\"]\nsources = [\"oci://r.example/acme/*\"]");
-    company.assert_refused(&elsewhere, &[], "is not trusted with `word` from");
+    company.assert_refused(&elsewhere, &[], "is not trusted for `word` from");
     company.assert_refused(
         "installing.sources = [\"oci://r.example/acme/*\"]",
         &[],

@@ -291,7 +291,7 @@ fn bundle_counts_only_by_a_key_that_is_trusted_with_bundles() {
         ));
     };
     strict("", "");
-    machines.refused(&bundle, &[], "is not trusted with `word`");
+    machines.refused(&bundle, &[], "is not trusted for `word`");
     strict("\"word\"", "sources = [\"oci://registry.example.com/*\"]");
     machines.refused(&bundle, &[], "installing.sources");
     strict("\"word\"", "");
@@ -307,7 +307,11 @@ fn bundle_whose_parts_do_not_fit_is_refused_though_its_key_is_trusted() {
     let refused = |lock: Option<Value>, plugins: &[(&str, &Component)], reason: &str| {
         machines.refused(&machines.forged(lock, plugins), &[], reason);
     };
-    refused(Some(other), &[(component, &one)], "another digest for `word`");
+    refused(
+        Some(other),
+        &[(component, &one)],
+        "the digest of `word` in the bundle's `toolhold.lock` isn't that of the component",
+    );
     refused(Some(json!({})), &[(component, &one)], "doesn't have the plugin of");
     refused(Some(json!({ "word": locked(b"", "1") })), &[], "doesn't have the component");
     refused(Some(json!([])), &[(component, &one)], "isn't valid");
@@ -389,7 +393,7 @@ fn bundle_that_leads_elsewhere_or_never_ends_is_refused() {
     let text = " ".repeat(2 << 20);
     let spaces = block("filters.toml", b'0', "", text.as_bytes());
     let path = bundle(file("filters.toml", 2 << 20, text.as_bytes()), &spaces);
-    machines.refused(&path, &[], "larger than 1048576");
+    machines.refused(&path, &[], "too large; the limit is 1048576");
     assert!(!outside.exists() && names(user).is_empty());
     // A file that never ends, and none at all.
     let told = ends(&machines.install(Path::new("/dev/zero"), &["--yes"]), 4);
@@ -707,7 +711,7 @@ fn bundle_carries_the_plugins_that_are_named_and_what_is_intact() {
     let (told, _) = create("one.tar", &["--only", "word"], 0);
     assert!(told.contains("plugins/word.wasm.minisig") && !told.contains("other"), "{told}");
     let (told, path) = create("two.tar", &["--only", "nope"], 4);
-    assert!(told.contains("nope: it isn't installed") && !path.exists(), "{told}");
+    assert!(told.contains("nope: the plugin isn't installed") && !path.exists(), "{told}");
     let (_, path) = create("one.tar", &[], 4);
     assert!(path.exists(), "it isn't overwritten");
     let (told, path) = create("three.tar", &["--key", "nope"], 2);

@@ -106,7 +106,7 @@ fn doctor_finds_a_healthy_machine_healthy() {
     report.expect("Configuration", "file", "ok", "the defaults apply");
     // Now there is a cache from loading; code is added and removed.
     let report = examined(&mut doctor(&cli));
-    report.expect("Engine", "compiled code", "ok", "mapped from it");
+    report.expect("Engine", "compiled code", "ok", "mapped from there");
     // The code of the built-in plugins and what they offer are kept by every start.
     let kept = fs::read_dir(cli.root.path().join("cache/compiled")).expect("it is there").flatten();
     let others = kept.filter(|file| file.path().extension() != Some("offer".as_ref()));
@@ -202,7 +202,7 @@ fn doctor_finds_missing_namespaces_and_names_the_setting() {
     let (name, value) = fix.trim_start_matches("sysctl ").split_once('=').expect("it is a setting");
     let path = format!("/proc/sys/{}", name.replace('.', "/"));
     let report = after(&format!("{forbid} && echo {value} > {path}"));
-    report.expect("Process sandbox", "namespaces", "ok", "of their own");
+    report.expect("Process sandbox", "namespaces", "ok", "own users, mounts, processes and network");
 }
 
 /// As under Docker's filter.
@@ -281,7 +281,7 @@ fn doctor_finds_an_unwritable_record() {
             "data/audit: others may use it (mode 755)",
         ),
         (data.join("audit/head"), 0o666, "Audit", "audit log", "others may use it (mode 666)"),
-        (data.clone(), 0o775, "Folders", "data", "data: others may"),
+        (data.clone(), 0o775, "Folders", "data", "data: other users can write"),
     ] {
         let before = fs::metadata(&path).expect("it is there").permissions();
         set_mode(&path, mode);

@@ -332,7 +332,7 @@ fn allow_commands_write_grants_that_hold() {
     let path = other.join("a.txt").display().to_string();
     cli.run(&["call", "read", &path]).ends(3);
     let told = cli.run(&["allow", "../my notes", "--read"]).ends(0).stdout;
-    assert!(told.contains("may read") && told.contains("toolhold.toml"), "{told}");
+    assert!(told.contains("may now read") && told.contains("toolhold.toml"), "{told}");
     cli.run(&["call", "read", &path]).ends(0);
     cli.run(&["call", "read", "notes.txt"]).ends(0);
     let write = ["call", "write", &format!("path={path}"), "content=x"];

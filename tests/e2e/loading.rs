@@ -274,8 +274,8 @@ fn schemas_stay_small_and_in_their_document() {
         for (schema, reason) in [
             ("", "not JSON"),
             ("{", "not JSON"),
-            ("true", "must be the schema of an object"),
-            (r#"{"type":"string"}"#, "must be the schema of an object"),
+            ("true", "isn't the schema of an object"),
+            (r#"{"type":"string"}"#, "isn't the schema of an object"),
             (nested.as_str(), "nested"),
             (deep.as_str(), "bytes"),
             (r#"{"type":"object","$ref":"https://example.com/schema"}"#, "another document"),
@@ -438,6 +438,6 @@ fn endlessly_unfolding_schema_delays_nobody() {
         }
         definitions.insert("d60".into(), json!({ "type": "object" }));
         let schema = json!({ "type": "object", "$ref": "#/$defs/d0", "$defs": definitions });
-        refused_offer(|offer| offer.input_schema = schema.to_string(), "unfolds").await;
+        refused_offer(|offer| offer.input_schema = schema.to_string(), "when expanded").await;
     });
 }

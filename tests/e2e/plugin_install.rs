@@ -192,8 +192,8 @@ fn what_must_not_be_installed_leaves_nothing_behind() {
     refuse(&yes, b"no component", 4, "isn't WebAssembly");
     refuse(&yes, &version("other", "1", "x").encode()[..200], 4, "it is damaged");
     let other = version("other", "1", "x").encode();
-    refuse(&["--digest", &"0".repeat(64)], &other, 2, "another digest");
-    refuse(&["--digest", "0000"], &other, 2, "at least 32");
+    refuse(&["--digest", &"0".repeat(64)], &other, 2, "the component's digest differs");
+    refuse(&["--digest", "0000"], &other, 2, "the minimum is 32");
     refuse(&["--yes", "--allow-read", "/nowhere"], &other, 2, "/nowhere can't be used");
     refuse(&["--yes", "--allow-host", "a b"], &other, 4, "a b");
     // It imports requests, and its manifest asks for nothing.
@@ -215,7 +215,7 @@ fn what_must_not_be_installed_leaves_nothing_behind() {
     update(&version("word", "1.9.0", "old").encode(), &yes, "older than 2.0.0");
     update(&version("word", "2.0.0-rc1", "old").encode(), &yes, "older than 2.0.0");
     update(&version("word", "99999999999999999999", "x").encode(), &yes, "can't be compared");
-    update(&version("other", "2.0.1", "x").encode(), &yes, "gives the plugin `other`");
+    update(&version("other", "2.0.1", "x").encode(), &yes, "the source now has the plugin `other`");
     update(b"\0asm", &yes, "");
     fs::remove_file(&good).expect("the source goes");
     ends(&living.toolhold(&["plugin", "update"]), 4);

@@ -69,7 +69,7 @@ fn servers_move_behind_toolhold_and_their_credentials_into_secrets() {
     }
     // What was imported isn't imported twice.
     let again = cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0).stdout;
-    assert!(again.contains("has [mcp.servers.small] already"), "{again}");
+    assert!(again.contains("already has [mcp.servers.small]"), "{again}");
     // It works with its secret, once it is approved and sees its script.
     let grant = concat!(
         "allowed_paths = [{ path = \"",
@@ -113,7 +113,8 @@ fn fifo_or_device_of_a_repository_is_refused_at_once() {
         std::os::unix::fs::symlink("/dev/zero", &path).expect("a link is made");
         let shown = cli.run(&["mcp", "import", client, "--project", "--yes"]);
         assert!(
-            shown.code != 0 && shown.stderr.contains("isn't a regular file"),
+            shown.code != 0
+                && shown.stderr.contains("the file is a link, which may lead to one of your"),
             "{}",
             shown.stderr
         );
@@ -179,7 +180,7 @@ fn no_file_with_a_secret_is_replaced() {
     // Another client's server of this name has another key, which would be lost.
     let copy = write(&cli, ".codeium/windsurf/mcp_config.json", &one_server(&first));
     let kept = cli.run(&["mcp", "config", "windsurf", "--write", "--replace"]).ends(0);
-    assert!(kept.stderr.contains("`s` stays there") && kept.stderr.contains("`API_KEY`"));
+    assert!(kept.stderr.contains("`s` stays in the file") && kept.stderr.contains("`API_KEY`"));
     assert!(!kept.stdout.contains(&first), "{}", kept.stdout);
     assert!(fs::read_to_string(copy).expect("it is there").contains(&first));
 }
@@ -216,7 +217,7 @@ fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
     let left = fs::read_to_string(codex).expect("it is there");
     assert!(left.starts_with("# Model first.\n\n[mcp_servers.kept] # kept\n"), "{left}");
     let taken = cli.run(&["mcp", "config", "gemini", "--write", "--replace"]).ends(0).stderr;
-    assert!(taken.contains("`My.Srv` is taken out") && taken.contains("`cwd`, `trust`"), "{taken}");
+    assert!(taken.contains("`My.Srv` is removed") && taken.contains("`cwd`, `trust`"), "{taken}");
 }
 
 /// Its answers to what it doesn't know are empty, in place of errors.

@@ -163,7 +163,10 @@ fn changed_tools_are_held_and_the_others_serve() {
     // The list and the doctor say so too, as long as it is so.
     let listed = || scene.cli.run(&["mcp", "list"]).ends(0).stdout;
     let told = listed();
-    assert!(told.contains("has run for") && told.contains("approved: `slow`;"), "{told}");
+    assert!(
+        told.contains("has run for") && told.contains("since their approval: `slow`;"),
+        "{told}"
+    );
     assert!(told.contains("toolhold mcp approve evil"), "{told}");
     let doctor = scene.cli.run(&["doctor"]).stdout;
     assert!(doctor.contains("`slow`") && doctor.contains("toolhold mcp approve evil"), "{doctor}");

@@ -370,7 +370,7 @@ fn servers_that_mix_both_kinds_are_refused() {
         ("command = 'x'\n[mcp.servers.a.secrets.X]\nenv = 'X'\nheader = 'A'", "gets a variable"),
         (
             "url = 'https://a.example'\n[mcp.servers.a.secrets.X]\nenv = 'X'\nhosts = ['a.b']",
-            "the server of [mcp.servers.a] alone",
+            "only to the server of [mcp.servers.a]",
         ),
         (
             "url = 'https://a.example'\nheaders = { authorization = 'b' }\n[mcp.servers.a.secrets.X]\nenv = 'X'",

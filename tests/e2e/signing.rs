@@ -147,9 +147,9 @@ fn plugin_is_installed_only_with_a_signature_that_counts() {
     refused("it isn't signed");
     ends(&living.toolhold(&["plugin", "sign", text(&file)]), 0);
     trust(&living, &key, "other-*", "");
-    refused("is not trusted with `word`");
+    refused("is not trusted for `word`");
     trust(&living, &key, "word", "sources = [\"oci://registry.example/acme/*\"]");
-    refused("is not trusted with `word` from");
+    refused("is not trusted for `word` from");
     trust(&living, &key, "word", "not_after = \"2026-01-01\"");
     refused("expired after 2026-01-01");
     trust(&living, &key, "word", "revoked = true");

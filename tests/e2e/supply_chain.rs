@@ -62,7 +62,7 @@ fn pinned_artifact_is_the_only_one_that_is_installed() {
     let server = shelf.serve();
     let pinned = server.source(&format!("@{good}"));
     let told = ends(&living.toolhold(&["plugin", "add", &pinned, "--yes"]), 4);
-    assert!(told.contains("was named"), "{told}");
+    assert!(told.contains("was requested"), "{told}");
     assert_eq!(read_kept(&living), before);
 }
 

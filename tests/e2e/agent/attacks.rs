@@ -368,7 +368,7 @@ fn instructions_count_after_a_person_saw_them() {
     scene.write("AGENTS.md", format!("In this project {mark}.\n"));
     let asked = |scene: &Scene| scene.bodies().last().cloned().unwrap_or_default();
     let came = scene.once(&["answer: a"]).assert_answer(0, "");
-    assert!(came.ended.stderr.contains("AGENTS.md is left out"), "{}", came.ended.stderr);
+    assert!(came.ended.stderr.contains("AGENTS.md isn't used"), "{}", came.ended.stderr);
     assert!(!asked(&scene).contains(mark));
     // Nor may the model's own tools let them count.
     let seen = scene.cli.root.path().join("data/agent/instructions.json");

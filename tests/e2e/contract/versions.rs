@@ -59,7 +59,7 @@ fn unknown_version_is_refused_with_both_versions_and_what_to_do() {
             let why = served_or_why(&Component { in_component: fields, ..component() }).await;
             let why = why.expect_err("it doesn't serve");
             let version = import.split('@').next_back().unwrap_or_default();
-            assert!(why.contains(version) && why.contains("knows 0.1.0"), "{import}: {why}");
+            assert!(why.contains(version) && why.contains("has 0.1.0"), "{import}: {why}");
         }
     });
 }

@@ -388,7 +388,7 @@ async fn command_without_a_sandbox_does_not_start_if_saving_is_required() {
     let answer = call(&strict.host, json!({ "command": "rm four.txt" })).await;
     assert!(strict.granted.join("four.txt").exists());
     let failure = answer.outcome.expect_err("it didn't start");
-    assert!(failure.message.contains("have to be"), "{failure:?}");
+    assert!(failure.message.contains("which is required"), "{failure:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

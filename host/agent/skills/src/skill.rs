@@ -339,7 +339,7 @@ mod tests {
         let lines = "x\n".repeat(MAX_LINES + 1);
         for (matter, body, expected) in [
             ("description: a", "b", "has no `name`"),
-            ("name: other\ndescription: a", "b", "its folder is `pdf`"),
+            ("name: other\ndescription: a", "b", "name of its folder is used, `pdf`"),
             ("name: pdf\ndescription: a: b", "b", "isn't valid YAML"),
             (&format!("name: pdf\ndescription: {long}"), "b", "has 1025 characters"),
             (&format!("name: pdf\ndescription: a\ncompatibility: {long}"), "b", "the limit is 500"),

@@ -135,7 +135,7 @@ mod tests {
         let files = [Written::new("a/b", "new"), Written::new("c", "new")];
         fs::write(folder.path().join("c"), "mine").unwrap();
         let refused = write_all(folder.path(), &files, false).unwrap_err().to_string();
-        assert!(refused.contains("/c exists with another content") && refused.contains("--force"));
+        assert!(refused.contains("/c exists with other content") && refused.contains("--force"));
         assert!(!folder.path().join("a").exists());
 
         write_all(folder.path(), &files, true).unwrap();

@@ -221,7 +221,7 @@ fn what_breaks_components_is_named() {
             "`get` of `host/store` is gone",
         ),
         (
-            ("host/index.wit", "vector: option<list<s8>>,\n    /// What is", "/// What is"),
+            ("host/index.wit", "vector: option<list<s8>>,\n    /// Data", "/// Data"),
             "`document` of `host/index` was",
         ),
         (

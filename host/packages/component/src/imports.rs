@@ -124,7 +124,7 @@ mod tests {
     fn refusal_names_the_import_and_the_remedy() {
         let text = refusal_of("wasi:http/incoming-handler@0.2.3", "").expect("is refused");
         assert!(
-            text.contains("`wasi:http/incoming-handler@0.2.3`") && text.contains("no line"),
+            text.contains("`wasi:http/incoming-handler@0.2.3`") && text.contains("no key"),
             "{text}"
         );
         let text = refusal_of("wasi:http/outgoing-handler@0.2.3", "").expect("is refused");

@@ -61,7 +61,7 @@ mod tests {
             ("toolhold:host/log", "no version"),
         ] {
             let refusal = version_refusal(unknown).expect("it is refused");
-            for part in [version, "knows 0.1.0", "update Toolhold"] {
+            for part in [version, "has 0.1.0", "update Toolhold"] {
                 assert!(refusal.contains(part), "{refusal}");
             }
         }

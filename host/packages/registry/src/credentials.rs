@@ -202,6 +202,6 @@ mod tests {
         let missing = Credentials::load(Path::new("/nowhere/config.json")).expect("has no logins");
         assert_eq!(missing.login("a.example"), Login::Missing);
         let large = format!("{{\"x\": \"{}\"}}", "x".repeat(1 << 20));
-        assert!(loaded(&large).expect_err("is too large").to_string().contains("larger"));
+        assert!(loaded(&large).expect_err("is too large").to_string().contains("too large"));
     }
 }

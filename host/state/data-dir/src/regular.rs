@@ -58,6 +58,6 @@ mod tests {
             assert_eq!(error.kind(), kind, "{}", path.display());
         }
         let error = read_regular(&at("file"), 4).expect_err("it is too large");
-        assert_eq!(error.to_string(), "it is larger than 4 bytes, the limit");
+        assert_eq!(error.to_string(), "it is too large; the limit is 4 bytes");
     }
 }

@@ -62,7 +62,7 @@ impl Serving {
         let place = place.trim_start_matches("unix:").to_owned();
         let file = own_token.then(|| {
             let line = lines.next().expect("it tells where the token lies").expect("is UTF-8");
-            PathBuf::from(line.split_once("lies in ").expect("it names the file").1)
+            PathBuf::from(line.split_once("the token is in ").expect("it names the file").1)
         });
         // The server may print more.
         std::thread::spawn(move || lines.for_each(drop));

@@ -328,9 +328,9 @@ mod tests {
             ("/proc/self", "the system itself"),
             ("none", "can't be used"),
             ("file", "isn't a folder"),
-            ("own/data", "Toolhold's own"),
-            ("own/data/plugins", "Toolhold's own"),
-            ("link", "Toolhold's own"),
+            ("own/data", "belongs to Toolhold"),
+            ("own/data/plugins", "belongs to Toolhold"),
+            ("link", "belongs to Toolhold"),
         ] {
             let refused = check(written).expect_err(written).to_string();
             assert!(refused.contains(reason), "{written}: {refused}");

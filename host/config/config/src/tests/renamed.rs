@@ -129,13 +129,13 @@ fn removed_keys_name_what_is_written_instead() {
         ("tools.result_cache.max_entries = 5", "the limit is `max_mib`"),
         ("tools.web.secrets.a.keyring = { service = 'one', account = 'two' }", secret_tool),
         ("providers.a.secrets.b.keyring.service = 'one'", secret_tool),
-        ("providers.a.secrets.b.hosts = ['a.example']", "to `base_url` of [providers.a] alone"),
-        ("telemetry.secrets.b.methods = ['POST']", "to `endpoint` of [telemetry] alone"),
-        ("index.qdrant.secrets.b.paths = ['/v1']", "to `url` of [index.qdrant] alone"),
-        ("mcp.servers.a.secrets.b.query = 'key'", "to the server of [mcp.servers.a] alone"),
+        ("providers.a.secrets.b.hosts = ['a.example']", "only to `base_url` of [providers.a]"),
+        ("telemetry.secrets.b.methods = ['POST']", "only to `endpoint` of [telemetry]"),
+        ("index.qdrant.secrets.b.paths = ['/v1']", "only to `url` of [index.qdrant]"),
+        ("mcp.servers.a.secrets.b.query = 'key'", "only to the server of [mcp.servers.a]"),
         (
             "mcp.servers.a.oauth.secrets.b.hosts = []",
-            "to the authorization server of [mcp.servers.a] alone",
+            "only to the authorization server of [mcp.servers.a]",
         ),
     ] {
         scene.assert_refused(key, &["toolhold.toml:1: `", "` was removed: ", successor]);

@@ -30,14 +30,14 @@ fn lies_about_digests_and_lengths_are_refused() {
         let server = shelf.serve();
         let error =
             get(&server.source(&format!("@{good}"))).await.expect_err("it lies").to_string();
-        assert!(error.contains("was named"), "{error}");
+        assert!(error.contains("was requested"), "{error}");
         assert!(server.paths().iter().all(|path| !path.contains("blobs")), "{:?}", server.paths());
         // A stated digest that isn't the manifest's.
         let mut shelf = Shelf { stated: Some(other), ..Shelf::default() };
         let manifest = shelf.plugin(WASM);
         shelf.tag("1", &manifest);
         let error = get(&shelf.serve().source(":1")).await.expect_err("it lies").to_string();
-        assert!(error.contains("was named"), "{error}");
+        assert!(error.contains("was requested"), "{error}");
         // A signature that isn't what its manifest says.
         let mut shelf = Shelf::default();
         let manifest = shelf.plugin(WASM);
