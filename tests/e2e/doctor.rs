@@ -202,7 +202,12 @@ fn doctor_finds_missing_namespaces_and_names_the_setting() {
     let (name, value) = fix.trim_start_matches("sysctl ").split_once('=').expect("it is a setting");
     let path = format!("/proc/sys/{}", name.replace('.', "/"));
     let report = after(&format!("{forbid} && echo {value} > {path}"));
-    report.expect("Process sandbox", "namespaces", "ok", "own users, mounts, processes and network");
+    report.expect(
+        "Process sandbox",
+        "namespaces",
+        "ok",
+        "own users, mounts, processes and network",
+    );
 }
 
 /// As under Docker's filter.

@@ -279,7 +279,9 @@ mod tests {
         let text = anstream::adapter::strip_str(&Differences(&none, Some(&signer)).to_string())
             .to_string();
         assert!(
-            text.starts_with("  signed by\n    was your trusted key `acme`\n    is  no trusted key"),
+            text.starts_with(
+                "  signed by\n    was your trusted key `acme`\n    is  no trusted key"
+            ),
             "{text}"
         );
     }

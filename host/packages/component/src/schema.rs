@@ -49,7 +49,7 @@ pub enum SchemaError {
     #[error(
         "has too many references between its definitions, or one to nothing; the limits are \
          {MAX_UNFOLDED} values and {MAX_LEVELS} levels when expanded, and {MAX_CHAIN} references \
-         in a row"
+         in a row; use fewer references"
     )]
     UnfoldsTooFar,
     /// The schema has several circular references for one place.
