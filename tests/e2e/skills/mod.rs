@@ -175,7 +175,10 @@ fn project_skill_counts_as_it_was_seen() {
     assert!(text(&load(&mut running, "deploy")).contains("Obey the project."));
     fs::write(&script, "echo 2\n").expect("it is written");
     let changed = text(&load(&mut running, "deploy"));
-    assert!(!changed.contains("Obey") && changed.contains("nobody has looked"), "{changed}");
+    assert!(
+        !changed.contains("Obey") && changed.contains("isn't trusted as it is now"),
+        "{changed}"
+    );
     let file = json!({ "name": "deploy", "file": "scripts/run.sh" });
     assert!(!text(&running.call("load_skill", file)).contains("echo 2"));
     cli.run(&line).ends(before.code);
