@@ -247,7 +247,7 @@ fn typing_a_message_answers_nothing() {
     scene.write("yes");
     scene.ask();
     scene.wait(5);
-    scene.assert_shows("send or remove what you have typed");
+    scene.assert_shows("first send or delete your text");
     scene.write("y");
     assert_eq!(scene.effects(), []);
     scene.state.input(Event::Paste("y\r".to_owned()), scene.now);

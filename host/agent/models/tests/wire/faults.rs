@@ -334,9 +334,9 @@ fn answer_that_breaks_off_is_an_error_and_not_asked_for_again() {
                     let text = body.clone();
                     let server = Server::plain(move |_, wire| {
                         if has_length {
-                            wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")?
+                            wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")?;
                         } else {
-                            begin(wire)?
+                            begin(wire)?;
                         }
                         piece(wire, &text)?;
                         close()

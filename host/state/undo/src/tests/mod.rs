@@ -913,7 +913,7 @@ fn fix_for_a_path_can_be_pasted() {
         journal.finish().expect("it changed something");
         fs::write(&file, [0, 3]).expect("it is written");
         let left = scene.store.undo("1-1").expect_err("it was changed since").to_string();
-        assert!(left.contains(&format!("{quoted} 1-1`")), "{left}");
+        assert!(left.contains(&format!("{quoted} 1-1")), "{left}");
     }
 }
 
