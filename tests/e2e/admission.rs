@@ -92,9 +92,9 @@ fn unsigned_component_loads_from_nowhere_under_a_ceiling_that_requires_signature
         let assert_place = |options: &[&str]| {
             company.assert_runs("", options, says);
             if is_signed {
-                company.assert_runs(&required, options, says)
+                company.assert_runs(&required, options, says);
             } else {
-                company.assert_refused(&required, options, "it isn't signed")
+                company.assert_refused(&required, options, "it isn't signed");
             }
         };
         assert_place(by_path);

@@ -210,7 +210,7 @@ const CHANGES: &[Change] = &[
         if path.is_dir() {
             fs::remove_dir_all(&path)
                 .and_then(|()| fs::write(&path, "needle in a file\n"))
-                .expect("it is a file")
+                .expect("it is a file");
         } else {
             fs::remove_file(&path).and_then(|()| fs::create_dir(&path)).expect("it is a folder");
         }

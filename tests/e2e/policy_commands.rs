@@ -22,12 +22,12 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().expect("it has a type").is_dir() {
-            found.extend(files(&entry.path()))
+            found.extend(files(&entry.path()));
         } else {
             found.push((
                 entry.path().display().to_string(),
                 fs::read(entry.path()).expect("it is readable"),
-            ))
+            ));
         }
     }
     found.sort();

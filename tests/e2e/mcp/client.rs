@@ -147,7 +147,7 @@ impl Client {
             if message.get("id") == Some(&json!(id)) && message.get("method").is_none() {
                 return message.get("result").cloned().unwrap_or(message);
             } else {
-                self.aside.push(message)
+                self.aside.push(message);
             }
         }
     }
