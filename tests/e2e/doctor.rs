@@ -237,7 +237,11 @@ fn doctor_names_the_kernel_that_landlock_needs() {
     for (newest, state, found) in [
         ("0", "warning", "not supported by this kernel, so only mounts protect files"),
         ("1", "warning", "version 1 isn't used, so only mounts protect files"),
-        ("2", "ok", "only from version 6 on (Linux 6.12)"),
+        (
+            "2",
+            "ok",
+            "version 2; with the network, commands can create Unix sockets only from version 6",
+        ),
     ] {
         let cli = Cli::new();
         let report = examined(doctor(&cli).env(NEWEST_LANDLOCK, newest));

@@ -2,8 +2,8 @@
 //!
 //! The plugins come from `target/plugins`, where `cargo xtask plugins` writes them, or from the
 //! folder `TOOLHOLD_PLUGINS_DIR`. There, `NAME.wasm` is a component and `NAME.cwasm` its compiled
-//! code. Both are compressed, without what the files of one plugin have too. The program decompresses
-//! the code into its cache, once.
+//! code. Both are compressed against the same file of one plugin, with which the others have much in
+//! common. The program decompresses the code into its cache, once.
 
 use std::env;
 use std::ffi::OsStr;
@@ -47,21 +47,21 @@ fn generate() -> Result<(), String> {
     println!("cargo::rerun-if-env-changed=TOOLHOLD_PLUGINS_DIR");
     let out = PathBuf::from(variable("OUT_DIR")?);
     let folder = folder()?;
-    let component = |name: &str| read(&folder.join(format!("{name}.wasm")));
-    let code = |name: &str| read(&folder.join(format!("{name}.cwasm")));
-    let base_component = component(BASE)?;
-    let base_code = code(BASE)?;
+    let base_component = read(&folder, BASE, "wasm")?;
+    let base_code = read(&folder, BASE, "cwasm")?;
     let mut plugins = String::new();
     for name in BUILT_IN {
-        let bytes = component(name)?;
+        let bytes = read(&folder, name, "wasm")?;
         let digest = digest(&bytes);
         let component = compress(&bytes, &base_component, out.join(format!("{name}.wasm.zst")))?;
-        let code = compress(&code(name)?, &base_code, out.join(format!("{name}.cwasm.zst")))?;
+        let code = read(&folder, name, "cwasm")?;
+        let code = compress(&code, &base_code, out.join(format!("{name}.cwasm.zst")))?;
         plugins += &format!(
             "Builtin {{ name: {name:?}, wasm: component(include_bytes!({component:?})), digest: Some({digest:?}), parts: PARTS, compiled: compiled(include_bytes!({code:?})) }}, "
         );
     }
-    let hostile = compress(&component(HOSTILE)?, &base_component, out.join("hostile.wasm.zst"))?;
+    let hostile =
+        compress(&read(&folder, HOSTILE, "wasm")?, &base_component, out.join("hostile.wasm.zst"))?;
     let base_component = compress(&base_component, &[], out.join("base.wasm.zst"))?;
     let base_code = compress(&base_code, &[], out.join("base.cwasm.zst"))?;
     let parts = parts(&folder)?;
@@ -75,7 +75,7 @@ fn generate() -> Result<(), String> {
     write(&out.join("builtins.rs"), source.as_bytes())
 }
 
-/// Compresses a file, without what its base has too. Returns the path of the result.
+/// Compresses a file against a base, whose content isn't repeated. Returns the path of the result.
 fn compress(file: &[u8], base: &[u8], path: PathBuf) -> Result<PathBuf, String> {
     let is_release = variable("PROFILE")? == "release";
     let level = if is_release { LEVEL } else { LEVEL_OF_DEVELOPMENT };
@@ -91,9 +91,11 @@ fn compress(file: &[u8], base: &[u8], path: PathBuf) -> Result<PathBuf, String> 
     Ok(path)
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, String> {
+/// Reads a plugin's component (`wasm`) or its compiled code (`cwasm`).
+fn read(folder: &Path, name: &str, kind: &str) -> Result<Vec<u8>, String> {
+    let file = folder.join(format!("{name}.{kind}"));
     println!("cargo::rerun-if-changed={}", file.display());
-    fs::read(file).map_err(|error| {
+    fs::read(&file).map_err(|error| {
         format!(
             "{}: {error}. `cargo xtask install` builds and installs Toolhold with its plugins; `cargo xtask plugins` makes the plugins alone",
             file.display()

@@ -78,18 +78,27 @@ impl EmbeddedFile {
     ///
     /// # Errors
     ///
-    /// The compressed bytes are damaged, or belong to another base.
+    /// The compressed bytes are damaged, belong to another base, or have more than
+    /// [`MAX_COMPONENT`] bytes when decompressed.
     pub fn read(self) -> io::Result<Cow<'static, [u8]>> {
         match self {
             Self::Plain(bytes) => Ok(bytes.into()),
             Self::Compressed { bytes, base } => {
-                let base = zstd::decode_all(base)?;
-                let mut file = Vec::new();
-                zstd::Decoder::with_ref_prefix(bytes, &base)?.read_to_end(&mut file)?;
-                Ok(file.into())
+                let base = decompress(base, &[])?;
+                Ok(decompress(bytes, &base)?.into())
             }
         }
     }
+}
+
+fn decompress(bytes: &[u8], base: &[u8]) -> io::Result<Vec<u8>> {
+    let mut file = Vec::new();
+    let decoder = zstd::Decoder::with_ref_prefix(bytes, base)?;
+    decoder.take(MAX_COMPONENT as u64 + 1).read_to_end(&mut file)?;
+    if file.len() > MAX_COMPONENT {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -100,13 +109,22 @@ mod tests {
     fn file_with_a_base_is_read() {
         let file = b"\0asm\x0d\0\x01\0".repeat(100);
         let base: &[u8] = zstd::bulk::compress(&file, 9).expect("it is compressed").leak();
-        let mut encoder =
-            zstd::Encoder::with_ref_prefix(Vec::new(), 9, &file).expect("the base is one");
-        io::Write::write_all(&mut encoder, &file).expect("memory takes it");
-        let bytes: &[u8] = encoder.finish().expect("memory takes it").leak();
-        let read = |bytes, base| EmbeddedFile::Compressed { bytes, base }.read();
+        let bytes = compressed(&file, &file);
         assert_eq!(read(bytes, base).expect("it is whole"), file);
         assert!(read(&bytes[..bytes.len() - 1], base).is_err(), "the bytes are cut");
         assert!(read(bytes, &[]).is_err(), "the base is missing");
+        let large = compressed(&vec![0; MAX_COMPONENT + 1], &file);
+        assert!(read(large, base).is_err(), "the file is too large");
+    }
+
+    fn read(bytes: &'static [u8], base: &'static [u8]) -> io::Result<Cow<'static, [u8]>> {
+        EmbeddedFile::Compressed { bytes, base }.read()
+    }
+
+    fn compressed(file: &[u8], base: &[u8]) -> &'static [u8] {
+        let mut encoder =
+            zstd::Encoder::with_ref_prefix(Vec::new(), 1, base).expect("the base is one");
+        io::Write::write_all(&mut encoder, file).expect("memory takes it");
+        encoder.finish().expect("memory takes it").leak()
     }
 }
