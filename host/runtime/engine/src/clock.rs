@@ -17,7 +17,7 @@ const IDLE_TICKS: u32 = 50;
 
 /// Background work that the ticker starts, so that no call has to.
 pub(crate) trait Chores: Send + Sync + 'static {
-    /// Whether there is work that hasn't been started.
+    /// Checks whether there is work that hasn't been started.
     fn has_work(&self) -> bool;
 
     /// Starts the work, if there is any.
@@ -47,10 +47,11 @@ impl Ticker {
         let thread_shared = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("toolhold-ticker".into())
-            .spawn(move || tick(&thread_shared, &engine, &chores))?;
+            .spawn(move || run_ticker(&thread_shared, &engine, &chores))?;
         Ok(Self(shared))
     }
 
+    /// Keeps the ticker running until the guard is dropped, and wakes it up if it sleeps.
     pub(crate) fn keep_ticking(&self) -> TickGuard {
         self.0.running.fetch_add(1, Ordering::SeqCst);
         if self.0.asleep.load(Ordering::SeqCst) {
@@ -96,19 +97,21 @@ impl Shared {
     }
 }
 
-fn tick(shared: &Shared, engine: &EngineWeak, chores: &Arc<impl Chores>) {
-    let mut idle = 0;
+/// Ticks until the engine ends. After [`IDLE_TICKS`] ticks without a call, it sleeps.
+fn run_ticker(shared: &Shared, engine: &EngineWeak, chores: &Arc<impl Chores>) {
+    let mut idle_ticks = 0;
     while !shared.end.load(Ordering::SeqCst) {
         if shared.running.load(Ordering::SeqCst) > 0 {
-            idle = 0;
+            idle_ticks = 0;
         } else {
-            idle += 1;
-            if idle > IDLE_TICKS {
-                shared.sleep(&**chores);
-                idle = 0;
-                continue;
-            }
+            idle_ticks += 1;
         }
+        if idle_ticks > IDLE_TICKS {
+            shared.sleep(&**chores);
+            idle_ticks = 0;
+            continue;
+        }
+
         std::thread::sleep(TICK);
         // The engine is held for this tick only, since the ticker must not keep it alive.
         let Some(engine) = engine.upgrade() else { return };

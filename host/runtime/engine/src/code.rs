@@ -59,7 +59,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The component's bytes. Blocks. `digest`: the component's.
+    /// Reads the component's bytes. Blocks. `digest`: the digest of the component.
     ///
     /// # Errors
     ///
@@ -75,33 +75,34 @@ impl Source {
 /// Code that is mapped once.
 pub(crate) struct LazyCode {
     source: Source,
-    made: OnceCell<Arc<Code>>,
+    code: OnceCell<Arc<Code>>,
     /// Whether the component's file is another one, though its stamp says that it isn't.
     differs: AtomicBool,
 }
 
 impl LazyCode {
-    /// `made`: the code, if something has needed it already.
-    pub(crate) fn new(source: Source, made: Option<Arc<Code>>) -> Self {
-        Self { source, made: OnceCell::new_with(made), differs: AtomicBool::new(false) }
+    /// `code`: the code, if it was made already.
+    pub(crate) fn new(source: Source, code: Option<Arc<Code>>) -> Self {
+        Self { source, code: OnceCell::new_with(code), differs: AtomicBool::new(false) }
     }
 
-    /// The code, if something has needed it already.
+    /// Returns the code, or `None` if it wasn't needed yet.
     pub(crate) fn get(&self) -> Option<&Arc<Code>> {
-        self.made.get()
+        self.code.get()
     }
 
-    /// The place of the component's bytes.
+    /// Returns the place of the component's bytes.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Whether a first use has found that the file has another component than its stamp says.
+    /// Checks whether a first use has found that the file has another component than its stamp
+    /// says.
     pub(crate) fn differs(&self) -> bool {
         self.differs.load(Ordering::Relaxed)
     }
 
-    /// The code, which is made at its first use. `digest`: the component's.
+    /// Returns the code, and makes it at its first use. `digest`: the digest of the component.
     ///
     /// # Errors
     ///
@@ -111,24 +112,27 @@ impl LazyCode {
         runtime: &Arc<Runtime>,
         digest: &str,
     ) -> Result<Arc<Code>, CodeError> {
-        self.made
-            .get_or_try_init(async || {
-                let wasm = match &self.source {
-                    Source::BuiltIn(..) => None,
-                    Source::File(file) => known_files::check(runtime, file, digest)
-                        .await
-                        .inspect_err(|_| self.differs.store(true, Ordering::Relaxed))?,
-                };
-                Code::make(runtime, self.source.clone(), wasm, digest).await
-            })
-            .await
-            .cloned()
+        self.code.get_or_try_init(|| self.make(runtime, digest)).await.cloned()
+    }
+
+    async fn make(&self, runtime: &Arc<Runtime>, digest: &str) -> Result<Arc<Code>, CodeError> {
+        let wasm = match &self.source {
+            Source::BuiltIn(..) => None,
+            Source::File(file) => {
+                let checked = known_files::check(runtime, file, digest).await;
+                if checked.is_err() {
+                    self.differs.store(true, Ordering::Relaxed);
+                }
+                checked?
+            }
+        };
+        Code::make(runtime, self.source.clone(), wasm, digest).await
     }
 }
 
 impl Code {
-    /// Maps the code. If there is none, it is compiled first. `wasm`: the component's bytes, if
-    /// they were just read.
+    /// Maps the code of a component. If there is no compiled code, the component is compiled first.
+    /// `wasm`: its bytes, if they were just read.
     ///
     /// # Errors
     ///
@@ -149,11 +153,15 @@ impl Code {
             let engine = &runtime.engine;
             let component = runtime.compiler.component(
                 &engine.wasm,
-                || wasm.map_or_else(|| source.read(&digest), Ok),
+                || match wasm {
+                    Some(wasm) => Ok(wasm),
+                    None => source.read(&digest),
+                },
                 &digest,
                 compiled,
             )?;
-            Self::new(engine.linker.instantiate_pre(&component).map_err(CodeError::Link)?)
+            let pre = engine.linker.instantiate_pre(&component).map_err(CodeError::Link)?;
+            Self::new(pre)
         })
         .await?
         .map(Arc::new)

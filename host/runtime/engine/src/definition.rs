@@ -90,12 +90,13 @@ pub(crate) fn convert_tools(
     }
     let mut tools: Vec<Tool> = Vec::new();
     for definition in definitions {
-        let guest_name = definition.name.clone();
-        let shown = neutral_line(cut(&guest_name, 80));
-        let tool = convert_tool(plugin, definition)
-            .map_err(|error| ToolListError::Tool { name: shown.clone(), error })?;
+        let name = neutral_line(cut(&definition.name, 80));
+        let tool = match convert_tool(plugin, definition) {
+            Ok(tool) => tool,
+            Err(error) => return Err(ToolListError::Tool { name, error }),
+        };
         if tools.iter().any(|other| other.guest_name == tool.guest_name) {
-            return Err(ToolListError::Twice(shown));
+            return Err(ToolListError::Twice(name));
         }
         tools.push(tool);
     }
@@ -103,12 +104,7 @@ pub(crate) fn convert_tools(
 }
 
 fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<Tool, ToolError> {
-    let guest_name = definition.name;
-    let well_formed = (1..=MAX_TOOL_NAME).contains(&guest_name.len())
-        && guest_name
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
-    if !well_formed {
+    if !is_well_formed_name(&definition.name, MAX_TOOL_NAME) {
         return Err(ToolError::Name);
     }
     if definition.description.len() > MAX_DESCRIPTION {
@@ -123,32 +119,47 @@ fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<
         return Err(ToolError::NotAnObject);
     }
     let arguments = convert_arguments(definition.arguments, &input_schema)?;
-    let output_schema = definition.output_schema.as_deref().map(schema::parse).transpose();
-    let meta: Option<Value> = definition
-        .meta
+    let output_schema = definition
+        .output_schema
         .as_deref()
-        .filter(|text| text.len() <= MAX_META)
-        .and_then(|text| serde_json::from_str(text).ok())
-        .map(neutral_json);
-    let definition = Definition {
-        name: guest_name,
+        .map(schema::parse)
+        .transpose()
+        .map_err(|error| ToolError::Schema { what: "output", error })?;
+    let subjects =
+        definition.subjects.into_iter().map(convert_subject).collect::<Result<_, _>>()?;
+
+    let converted = Definition {
+        name: definition.name,
         title: definition.title.map(|title| neutral_line(cut(&title, 128))),
         description: neutral(&definition.description).into_owned(),
         input_schema,
-        output_schema: output_schema
-            .map_err(|error| ToolError::Schema { what: "output", error })?,
+        output_schema,
         annotations: annotations(&definition.promises),
-        subjects: definition.subjects.into_iter().map(convert_subject).collect::<Result<_, _>>()?,
+        subjects,
         arguments,
         preview: definition.preview.and_then(convert_preview),
         text_for_models: definition.answers_in.as_deref() == Some("text"),
         fence: definition.fence.map(|tag| neutral_line(cut(&tag, 38))),
-        aliases: names(&definition.aliases),
+        aliases: convert_aliases(&definition.aliases),
         foreign: false,
         unlisted: false,
-        meta,
+        meta: definition.meta.as_deref().and_then(convert_meta),
     };
-    Ok(plugin.named(definition))
+    Ok(plugin.named(converted))
+}
+
+/// Checks whether a name has 1 to `max` characters of `[a-z0-9_-]`.
+pub(crate) fn is_well_formed_name(name: &str, max: usize) -> bool {
+    (1..=max).contains(&name.len())
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+}
+
+/// Parses metadata. Returns `None` if it is too long or isn't JSON.
+fn convert_meta(text: &str) -> Option<Value> {
+    if text.len() > MAX_META {
+        return None;
+    }
+    serde_json::from_str(text).ok().map(neutral_json)
 }
 
 fn convert_subject(subject: tools::Subject) -> Result<Subject, ToolError> {
@@ -167,7 +178,7 @@ fn convert_subject(subject: tools::Subject) -> Result<Subject, ToolError> {
     Ok(Subject { pointer: subject.pointer, kind, access })
 }
 
-/// The behaviour that a tool promises. Without a promise, the strictest behaviour applies.
+/// Returns the behaviour that a tool promises. Without a promise, the strictest behaviour applies.
 fn annotations(promises: &[String]) -> Annotations {
     Annotations {
         read_only: has_promise(promises, "read-only"),
@@ -193,13 +204,15 @@ fn convert_arguments(
     }
     let mut arguments: Vec<ToolArgument> = Vec::with_capacity(written.len());
     for argument in written {
-        let shown = neutral_line(cut(&argument.name, 80));
-        let argument = convert_argument(argument, schema)
-            .map_err(|error| ToolError::Argument { name: shown.clone(), error })?;
-        if arguments.iter().any(|other| other.name == argument.name) {
-            return Err(ToolError::ArgumentTwice(shown));
+        let name = neutral_line(cut(&argument.name, 80));
+        let converted = match convert_argument(argument, schema) {
+            Ok(converted) => converted,
+            Err(error) => return Err(ToolError::Argument { name, error }),
+        };
+        if arguments.iter().any(|other| other.name == converted.name) {
+            return Err(ToolError::ArgumentTwice(name));
         }
-        arguments.push(argument);
+        arguments.push(converted);
     }
     Ok(arguments)
 }
@@ -218,7 +231,9 @@ fn convert_argument(
     if reads_with.len() > MAX_VALUES {
         return Err(ArgumentError::ManyValues(reads_with.len()));
     }
-    if let Some(base) = base.as_deref().filter(|base| !is_argument(schema, base)) {
+    if let Some(base) = &base
+        && !is_argument(schema, base)
+    {
         return Err(ArgumentError::Base(neutral_line(cut(base, 80))));
     }
     let roles: BTreeSet<Role> = roles.iter().filter_map(|role| Role::from_name(role)).collect();
@@ -227,14 +242,15 @@ fn convert_argument(
     }
     let reads_with =
         reads_with.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>()?;
-    Ok(ToolArgument { name, aliases: names(&aliases), roles, base, reads_with })
+    Ok(ToolArgument { name, aliases: convert_aliases(&aliases), roles, base, reads_with })
 }
 
 fn is_argument(schema: &Value, name: &str) -> bool {
     schema.get("properties").is_some_and(|properties| properties.get(name).is_some())
 }
 
-/// The names of arguments that say what a call changes. `None` if they don't say it.
+/// Converts the names of the arguments that describe the change of a call. Returns `None` if they
+/// don't describe it completely.
 fn convert_preview(written: tools::Preview) -> Option<PreviewArguments> {
     let tools::Preview { file, content, old, new, all } = written;
     let change = match (content, old, new) {
@@ -245,7 +261,7 @@ fn convert_preview(written: tools::Preview) -> Option<PreviewArguments> {
     Some(PreviewArguments { file, change })
 }
 
-fn names(written: &[String]) -> Vec<String> {
+fn convert_aliases(written: &[String]) -> Vec<String> {
     written.iter().take(MAX_ALIASES).map(|name| neutral_line(cut(name, MAX_NAME))).collect()
 }
 

@@ -27,8 +27,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// An engine for at most `concurrency` calls at a time, each with at most `memory` bytes. Warm
-    /// instances are kept for `keep_ready`. The housekeeper tidies up `sessions`.
+    /// Makes an engine for at most `concurrency` calls at a time, each with at most `memory` bytes.
+    /// Warm instances are kept for `keep_ready`. The housekeeper tidies up `sessions`.
     pub(crate) fn new(
         concurrency: usize,
         memory: usize,
@@ -40,18 +40,20 @@ impl Engine {
         // The pool reserves address space. Containers and small machines may not have enough, which
         // `toolhold doctor` reports.
         let (wasm, no_pool) = match wasmtime::Engine::new(&config) {
-            Ok(wasm) => (Ok(wasm), None),
-            Err(error) => (wasmtime::Engine::new(&settings()), Some(format!("{error:#}"))),
+            Ok(wasm) => (wasm, None),
+            Err(error) => {
+                let reason = format!("{error:#}");
+                tracing::info!("no memory pool, so calls start slower: {reason}");
+                let wasm =
+                    wasmtime::Engine::new(&settings()).map_err(|error| engine_error(&error))?;
+                (wasm, Some(reason))
+            }
         };
-        if let Some(reason) = &no_pool {
-            tracing::info!("no memory pool, so calls start slower: {reason}");
-        }
-        let wasm = wasm.map_err(|error| HostError::Engine(format!("{error:#}")))?;
+
         let housekeeper = Housekeeper::new(keep_ready, sessions);
         let ticker = Ticker::start(wasm.weak(), housekeeper.shared())
             .map_err(HostError::io("starting the ticker's thread"))?;
-        let linker =
-            linking::linker(&wasm).map_err(|error| HostError::Engine(format!("{error:#}")))?;
+        let linker = linking::linker(&wasm).map_err(|error| engine_error(&error))?;
         Ok(Self { wasm, linker, housekeeper, ticker, no_pool })
     }
 
@@ -61,19 +63,23 @@ impl Engine {
     }
 }
 
-/// Whether the kernel can report which memory a call has touched. Tests it with an engine that
-/// doesn't start without this.
+fn engine_error(error: &wasmtime::Error) -> HostError {
+    HostError::Engine(format!("{error:#}"))
+}
+
+/// Checks whether the kernel can report which memory a call has touched. The check starts an engine
+/// that requires these reports.
 pub(crate) fn finds_touched_memory() -> bool {
-    let mut pool = pool(1, 1 << 16);
-    pool.pagemap_scan(Enabled::Yes);
+    let mut pooling = pool(1, 1 << 16);
+    pooling.pagemap_scan(Enabled::Yes);
     let mut config = settings();
-    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling));
     wasmtime::Engine::new(&config).is_ok()
 }
 
-/// A pool with two slots for each call that may run at a time, since a call that was given up may
-/// hold its slot for a while. It also has spare slots for warm instances, so that they take no slot
-/// from a call.
+/// Configures a pool with two slots for each call that may run at a time, since a call that was
+/// given up may hold its slot for a while. The pool also has spare slots for warm instances, so
+/// that they take no slot from a call.
 fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
     let slots = u32::try_from(concurrency * 2).unwrap_or(u32::MAX);
     let spare = SPARE as u32;

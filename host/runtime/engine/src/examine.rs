@@ -80,23 +80,28 @@ pub fn examine(
     let places = config.places();
     let before = address_space();
     let engine = Engine::new(places, config.memory, config.keep_ready, Default::default())?;
-    let reserved = address_space().zip(before).map(|(after, before)| after.saturating_sub(before));
+    let reserved = match (before, address_space()) {
+        (Some(before), Some(after)) => Some(after.saturating_sub(before)),
+        _ => None,
+    };
     let builtins =
         builtins.iter().map(|builtin| (builtin.name, map_built_in(builtin, &engine))).collect();
+
     let started = Instant::now();
     let code = compile_tiny(&config, &engine);
+    let time = started.elapsed();
+    let cached = match (&config.cache, &code) {
+        (Some(folder), Ok(code)) => test_cache(folder, code, &engine),
+        _ => None,
+    };
     Ok(EngineExamination {
         places,
         reserved,
         finds_touched_memory: engine::finds_touched_memory(),
         missing_features: toolhold_compiler::missing_features(),
         builtins,
-        cached: config
-            .cache
-            .as_deref()
-            .zip(code.as_ref().ok())
-            .and_then(|(folder, code)| test_cache(folder, code, &engine)),
-        compiled: code.map(|_| started.elapsed()),
+        cached,
+        compiled: code.map(|_| time),
         no_pool: engine.no_pool,
     })
 }
@@ -116,9 +121,15 @@ fn compile_tiny(config: &RuntimeConfig, engine: &Engine) -> Result<Vec<u8>, Exam
     Ok(code)
 }
 
-/// Tests the cache. `None` if it has no folder: opening the cache would create it.
+/// Tests the cache. Returns `None` if its folder doesn't exist, since opening the cache would
+/// create the folder.
 fn test_cache(folder: &Path, code: &[u8], engine: &Engine) -> Option<Result<(), ExaminationError>> {
-    let _exists = rustix::fs::lstat(folder).ok()?;
-    let cache = Cache::open(folder).map_err(ExaminationError::from);
-    Some(cache.and_then(|cache| Ok(cache.test(&engine.wasm, code)?)))
+    if rustix::fs::lstat(folder).is_err() {
+        return None;
+    }
+    let cache = match Cache::open(folder) {
+        Ok(cache) => cache,
+        Err(error) => return Some(Err(error.into())),
+    };
+    Some(cache.test(&engine.wasm, code).map_err(ExaminationError::from))
 }

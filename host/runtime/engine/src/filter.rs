@@ -15,9 +15,9 @@ use wasmtime::Store;
 
 use crate::clock::TickGuard;
 use crate::code::Code;
+use crate::definition::is_well_formed_name;
 use crate::guest::CallState;
 use crate::guest::bindings::filter::exports::toolhold::tool::filter as wit;
-use crate::guest::bindings::toolhold::tool::types;
 use crate::guest::contract::{FilterExports, FilterInstance};
 use crate::guest::convert::{self, MAX_META};
 use crate::limits::Limits;
@@ -70,29 +70,16 @@ pub(crate) enum FilterError {
 /// Asks a plugin that was just loaded for its filters.
 pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), FilterListError> {
     let Some(exports) = code.filters.clone() else { return Ok(()) };
-    let wit::Listing { filters: listed, problems } =
+    let wit::Listing { filters: registrations, problems } =
         run::list(plugin, code, "filters", async move |mut store: Store<CallState>, instance| {
-            let listed = match exports.load(&mut store, &instance) {
+            let listing = match exports.load(&mut store, &instance) {
                 Ok(instance) => instance.list(&mut store).await,
                 Err(error) => Err(error),
             };
-            (store, listed)
+            (store, listing)
         })
         .await?;
-    if listed.len() > MAX_FILTERS {
-        return Err(FilterListError::TooMany(listed.len()));
-    }
-    let mut definitions: Vec<Arc<FilterDefinition>> = Vec::with_capacity(listed.len());
-    for registration in listed {
-        let shown = neutral_line(cut(&registration.name, 80));
-        let definition = definition(registration)
-            .map_err(|error| FilterListError::Filter { name: shown.clone(), error })?;
-        if definitions.iter().any(|other| other.name == definition.name) {
-            return Err(FilterListError::Twice(shown));
-        }
-        definitions.push(Arc::new(definition));
-    }
-    plugin.filters = definitions;
+    plugin.filters = convert_registrations(registrations)?;
     plugin.filter_problems = problems
         .iter()
         .take(MAX_PROBLEMS)
@@ -101,24 +88,43 @@ pub(crate) async fn list(plugin: &mut LoadedPlugin, code: &Code) -> Result<(), F
     Ok(())
 }
 
-fn definition(registration: wit::Registration) -> Result<FilterDefinition, FilterError> {
+/// Checks and converts the filters that a plugin lists.
+fn convert_registrations(
+    registrations: Vec<wit::Registration>,
+) -> Result<Vec<Arc<FilterDefinition>>, FilterListError> {
+    if registrations.len() > MAX_FILTERS {
+        return Err(FilterListError::TooMany(registrations.len()));
+    }
+    let mut definitions: Vec<Arc<FilterDefinition>> = Vec::with_capacity(registrations.len());
+    for registration in registrations {
+        let name = neutral_line(cut(&registration.name, 80));
+        let definition = match convert_registration(registration) {
+            Ok(definition) => definition,
+            Err(error) => return Err(FilterListError::Filter { name, error }),
+        };
+        if definitions.iter().any(|other| other.name == definition.name) {
+            return Err(FilterListError::Twice(name));
+        }
+        definitions.push(Arc::new(definition));
+    }
+    Ok(definitions)
+}
+
+fn convert_registration(registration: wit::Registration) -> Result<FilterDefinition, FilterError> {
     let wit::Registration { name, purpose, matchers, fallback, meta } = registration;
-    let well_formed = (1..=MAX_NAME).contains(&name.len())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
-    if !well_formed {
+    if !is_well_formed_name(&name, MAX_NAME) {
         return Err(FilterError::Name);
     }
     if matchers.len() > MAX_MATCHERS {
         return Err(FilterError::ManyMatchers(matchers.len()));
     }
+    let purpose = match purpose {
+        wit::Purpose::Cosmetic => Purpose::Cosmetic,
+        wit::Purpose::Security => Purpose::Security,
+    };
     Ok(FilterDefinition {
         name,
-        purpose: match purpose {
-            wit::Purpose::Cosmetic => Purpose::Cosmetic,
-            wit::Purpose::Security => Purpose::Security,
-        },
+        purpose,
         matchers: matchers.into_iter().map(convert_matcher).collect::<Result<_, _>>()?,
         fallback,
         meta: meta.filter(|text| text.len() <= MAX_META),
@@ -165,8 +171,9 @@ pub(crate) async fn apply(
         session: Arc::clone(session),
         _held: (place, plugin.runtime.engine.keep_ticking()),
     };
-    // A long text takes longer than a tick, so it doesn't begin on the caller's thread.
-    let is_long = input.content.iter().map(Content::len).sum::<usize>() > MAX_BORROWED;
+    // A long text takes longer than a tick, so filtering it doesn't begin on the caller's thread.
+    let length: usize = input.content.iter().map(Content::len).sum();
+    let is_long = length > MAX_BORROWED;
     let filter = filter.name.clone();
     let run = async move { call.run(filter, convert_input(input)).await };
     run::drive(watch, run, is_long).await
@@ -206,7 +213,7 @@ impl FilterCall {
             self.code.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
         let key = self.plugin.instances.filter_key(&self.session);
         let sessions = &self.plugin.runtime.sessions;
-        let (mut store, instance) = match sessions.take(&key) {
+        let (mut store, created) = match sessions.take(&key) {
             Some((mut store, Entry::Filter(instance))) => {
                 store.data_mut().call.watch = Arc::clone(&self.watch);
                 store.data_mut().call.log_budget = self.limits.log_lines;
@@ -215,30 +222,29 @@ impl FilterCall {
             }
             _ => self.fresh(exports).await,
         };
-        let answer = match &instance {
-            Ok(instance) => instance.apply(&mut store, &filter, &input).await,
-            Err(error) => {
-                return Err(outcome::failure(&self.watch, error, &store, &self.plugin.name));
-            }
+        let instance = match created {
+            Ok(instance) => instance,
+            Err(error) => return Err(self.trap_failure(&error, &store)),
         };
-        let verdict = match answer {
-            Ok(verdict) => {
-                verdict.map_err(|failure| failed(&neutral_line(cut(&failure.message, MAX_PROBLEM))))
-            }
-            Err(error) => {
-                return Err(outcome::failure(&self.watch, &error, &store, &self.plugin.name));
-            }
+        let answer = match instance.apply(&mut store, &filter, &input).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(self.trap_failure(&error, &store)),
         };
-        if let Ok(instance) = instance {
-            let fits = self.code.warm_pool.fits;
-            if fits && sessions.keep(key, store, Entry::Filter(instance), None).is_ok() {
-                self.plugin.runtime.engine.housekeeper.note_kept();
-            }
+
+        let fits = self.code.warm_pool.fits;
+        if fits && sessions.keep(key, store, Entry::Filter(instance), None).is_ok() {
+            self.plugin.runtime.engine.housekeeper.note_kept();
         }
-        convert_verdict(verdict?, input.content.len(), self.limits.result)
+        let verdict =
+            answer.map_err(|failure| failed(&neutral_line(cut(&failure.message, MAX_PROBLEM))))?;
+        convert_verdict(verdict, input.content.len(), self.limits.result)
     }
 
-    /// A fresh instance. Only `list_filters` has been called on it.
+    fn trap_failure(&self, error: &wasmtime::Error, store: &Store<CallState>) -> Failure {
+        outcome::failure(&self.watch, error, store, &self.plugin.name)
+    }
+
+    /// Makes a fresh instance, and calls only `list_filters` on it.
     async fn fresh(
         &self,
         exports: &FilterExports,
@@ -298,6 +304,7 @@ fn convert_verdict(
         wit::Verdict::Replace(replacement) => replacement,
     };
     let size: usize = content.iter().map(convert::part_size).sum();
+    // The size of a part includes more than its text.
     let limit = limit.saturating_add(parts * 64);
     if content.len() != parts || size > limit {
         return Err(failed(&format!(
@@ -311,14 +318,11 @@ fn convert_verdict(
         wit::Confidence::Fallback => Confidence::Fallback,
     };
     let rule = rule.map(|rule| neutral_line(cut(&rule, MAX_NAME)));
-    let content: Vec<types::Content> = content;
-    Ok(FilterVerdict::Replace {
-        // A part of a kind that this host doesn't know has no text, and its place is kept.
-        content: content
-            .into_iter()
-            .map(|part| convert::content(part).unwrap_or_else(|| Content::text("")))
-            .collect(),
-        confidence,
-        rule,
-    })
+    // A part of a kind that this host doesn't know becomes an empty text, so that the number of
+    // parts stays the same.
+    let content = content
+        .into_iter()
+        .map(|part| convert::content(part).unwrap_or_else(|| Content::text("")))
+        .collect();
+    Ok(FilterVerdict::Replace { content, confidence, rule })
 }

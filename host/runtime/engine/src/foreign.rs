@@ -115,8 +115,8 @@ pub(crate) enum TableError {
     NoCommand,
 }
 
-/// The tools of a component that doesn't know Toolhold, and the functions that are left out, each
-/// with the reason.
+/// Lists the tools of a component that doesn't know Toolhold, and the functions that are left out,
+/// each with the reason.
 ///
 /// # Errors
 ///
@@ -129,16 +129,16 @@ pub(crate) fn offer(
 ) -> Result<(Vec<Definition>, Vec<String>), TableError> {
     match foreign {
         Foreign::Functions(functions) => Ok(functions.offer(docs)),
-        Foreign::Command(_) => Ok((command(manifest, policy)?, Vec::new())),
+        Foreign::Command(_) => Ok((command_tools(manifest, policy)?, Vec::new())),
     }
 }
 
-/// The tool of a command, as the operator's template makes it.
+/// Makes the only tool of a command, from the operator's template.
 ///
 /// # Errors
 ///
 /// The operator's table has no template.
-pub(crate) fn command(
+pub(crate) fn command_tools(
     manifest: &Manifest,
     policy: &PluginGrants,
 ) -> Result<Vec<Definition>, TableError> {
@@ -155,7 +155,7 @@ pub(crate) fn command(
     Ok(vec![tool])
 }
 
-/// The kind of a component and the operator's table have to fit.
+/// Checks whether the operator's table fits the kind of the component.
 ///
 /// # Errors
 ///
@@ -167,30 +167,31 @@ pub(crate) fn check_kind(kind: ComponentKind, policy: &PluginGrants) -> Result<(
     Ok(())
 }
 
-/// The manifest of a component without a manifest. `name`: the name of its file or of its table.
-pub(crate) fn manifest(name: &str, outline: &Outline, docs: &Docs) -> Manifest {
+/// Makes a manifest for a component that has none. `name`: the name of its file or of its table.
+pub(crate) fn make_manifest(name: &str, outline: &Outline, docs: &Docs) -> Manifest {
     let mut capabilities = Vec::new();
-    for (package, name, access) in
-        [("wasi:filesystem", "files", Some("read-write")), ("wasi:http", "http", None)]
-    {
-        if let Some(import) = outline.imports_of(package) {
-            capabilities.push(request(name, access, format!("it imports `{import}`")));
-        }
+    if let Some(import) = outline.imports_of("wasi:filesystem") {
+        let reason = format!("it imports `{import}`");
+        capabilities.push(request("files", Some("read-write"), reason));
+    }
+    if let Some(import) = outline.imports_of("wasi:http") {
+        capabilities.push(request("http", None, format!("it imports `{import}`")));
     }
     if outline.is_module() {
         let reason = "it is a module of WASI preview 1".to_owned();
         capabilities.push(request("files", Some("read-write"), reason));
     }
-    let nothing_said = match outline.kind {
-        ComponentKind::Command => "A command without a manifest",
+
+    let description = match docs.package().map(str::trim) {
+        Some(text) if !text.is_empty() => text,
+        _ if outline.kind == ComponentKind::Command => "A command without a manifest",
         _ => "A component without a manifest",
     };
-    let description = docs.package().map(str::trim).filter(|text| !text.is_empty());
     Manifest {
         manifest: 1,
         name: name.to_owned(),
         version: outline.version.clone().unwrap_or_else(|| "0".to_owned()),
-        description: neutral(cut(description.unwrap_or(nothing_said), 1024)).into_owned(),
+        description: neutral(cut(description, 1024)).into_owned(),
         authors: Vec::new(),
         license: None,
         repository: None,
@@ -205,12 +206,11 @@ fn request(name: &str, access: Option<&str>, reason: String) -> Request {
     Request { name: name.to_owned(), access: access.map(str::to_owned), reason }
 }
 
-/// The function of a command, in any version of WASI 0.2.
+/// Finds the function `run` of a command, in any version of WASI 0.2.
 fn find_run(component: &Component) -> Option<ComponentExportIndex> {
-    let exports = component.component_type();
-    let (name, _) = exports
-        .exports(component.engine())
-        .find(|(name, _)| name.starts_with("wasi:cli/run@0.2."))?;
+    let component_type = component.component_type();
+    let mut exports = component_type.exports(component.engine());
+    let (name, _) = exports.find(|(name, _)| name.starts_with("wasi:cli/run@0.2."))?;
     let interface = component.get_export_index(None, name)?;
     component.get_export_index(Some(&interface), "run")
 }
@@ -232,11 +232,11 @@ async fn run_command(
             None => return Err(error),
         },
     };
-    Ok(ended(code, store.data()))
+    Ok(command_outcome(code, store.data()))
 }
 
-/// The outcome of a command that has ended by itself.
-fn ended(code: i32, state: &CallState) -> Outcome {
+/// Makes the outcome of a command that has ended by itself. `code`: its exit code.
+fn command_outcome(code: i32, state: &CallState) -> Outcome {
     let stdout = state.call.stdout.text();
     let stderr_end = state.call.stderr.end(MAX_STDERR);
     let stderr = stderr_end.trim_end();
@@ -244,17 +244,15 @@ fn ended(code: i32, state: &CallState) -> Outcome {
     if !stdout.is_empty() {
         content.push(Content::text(stdout));
     }
+    if !stderr.is_empty() {
+        content.push(Content::text(format!("Standard error:\n{stderr}")));
+    }
+
     if code == 0 {
-        if !stderr.is_empty() {
-            content.push(Content::text(format!("Standard error:\n{stderr}")));
-        }
         if content.is_empty() {
             content.push(Content::text("The command wrote nothing."));
         }
         return Ok(Output { content, ..Output::default() });
-    }
-    if !stderr.is_empty() {
-        content.push(Content::text(format!("Standard error:\n{stderr}")));
     }
     let mut failure = Failure::new(Category::PermanentFailure, format!("Exit code: {code}"));
     failure.code = Some("exit-status".to_owned());

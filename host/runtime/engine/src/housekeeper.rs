@@ -80,7 +80,7 @@ struct Todo {
     end: bool,
 }
 
-/// A plugin that was called. Those with a place have warm instances.
+/// A plugin that was called, with the time of its last call.
 struct TrackedPlugin {
     plugin: Weak<LoadedPlugin>,
     last_called: Instant,
@@ -97,7 +97,7 @@ impl Housekeeper {
         }))
     }
 
-    /// The shared state, for the ticker.
+    /// Returns the shared state, for the ticker.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.0)
     }
@@ -123,15 +123,15 @@ impl Housekeeper {
                 todo.work.new.push(Arc::downgrade(plugin));
             }
         }
-        let small = pool.fits && store.data().memory.used() <= MEMORY;
-        let mut surplus = None;
-        if small && todo.work.used.len() < USED {
+        let is_small = pool.fits && store.data().memory.used() <= MEMORY;
+        if is_small && todo.work.used.len() < USED {
             todo.work.used.push(store);
+            drop(todo);
         } else {
-            surplus = Some(store);
+            // Dropping a store takes long, so the lock is released first.
+            drop(todo);
+            drop(store);
         }
-        drop(todo);
-        drop(surplus);
         self.0.work.store(true, Ordering::Release);
     }
 }
@@ -144,7 +144,7 @@ impl Drop for Housekeeper {
 }
 
 impl Chores for Shared {
-    /// Whether there is work and the housekeeper hasn't been notified of it.
+    /// Checks whether there is work of which the housekeeper hasn't been notified.
     fn has_work(&self) -> bool {
         self.work.load(Ordering::Acquire)
     }
@@ -156,11 +156,13 @@ impl Chores for Shared {
         }
         let mut todo = self.todo();
         todo.notified = true;
-        if std::mem::replace(&mut todo.started, true) {
+        if todo.started {
             self.wake.notify_all();
             return;
         }
+        todo.started = true;
         drop(todo);
+
         let shared = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name("toolhold-housekeeper".into())
@@ -174,20 +176,21 @@ impl Chores for Shared {
 }
 
 impl Shared {
-    /// Waits for work, at most until a time. `None` at the end.
+    /// Waits for work, at most until a time. Returns `None` if the thread has to end.
     fn wait(&self, until: Option<Instant>) -> Option<Work> {
         let mut todo = self.todo();
         loop {
             if todo.end {
                 return None;
             }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if std::mem::take(&mut todo.notified) || left.is_some_and(|left| left.is_zero()) {
+            let time_left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if todo.notified || time_left == Some(Duration::ZERO) {
+                todo.notified = false;
                 return Some(std::mem::take(&mut todo.work));
             }
-            todo = match left {
-                Some(left) => {
-                    self.wake.wait_timeout(todo, left).unwrap_or_else(PoisonError::into_inner).0
+            todo = match time_left {
+                Some(time) => {
+                    self.wake.wait_timeout(todo, time).unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => self.wake.wait(todo).unwrap_or_else(PoisonError::into_inner),
             };
@@ -199,6 +202,7 @@ impl Shared {
     }
 }
 
+/// Does the work that calls leave, until the engine ends.
 fn run_housekeeper(shared: &Shared) {
     // The thread has its own reactor, since those of the program may end. A component that waits
     // while it is instantiated needs one.
@@ -210,21 +214,24 @@ fn run_housekeeper(shared: &Shared) {
         }
     };
     let mut tracked: Vec<TrackedPlugin> = Vec::new();
-    let mut passed = Vec::new();
-    let mut idle_until = None;
-    while let Some(Work { used, new }) = shared.wait(next_chore(&tracked, shared.keep, idle_until))
-    {
+    let mut without_place = Vec::new();
+    let mut sessions_due = None;
+    loop {
+        let due = next_chore(&tracked, shared.keep, sessions_due);
+        let Some(Work { used, new }) = shared.wait(due) else { return };
         drop(used);
+
         let now = Instant::now();
-        idle_until = shared.sessions.drop_idle(now);
+        sessions_due = shared.sessions.drop_idle(now);
         note_calls(&mut tracked, now);
         for plugin in new {
-            if has_place(&plugin, now, &tracked, &mut passed) {
+            if take_place(&plugin, now, &tracked, &mut without_place) {
                 tracked.push(TrackedPlugin { plugin, last_called: now });
             }
         }
         drop_idle(&mut tracked, now, shared.keep);
-        for plugin in tracked.iter().filter_map(|one| one.plugin.upgrade()) {
+
+        for plugin in tracked.iter().filter_map(|entry| entry.plugin.upgrade()) {
             if let Some(code) = plugin.code.get() {
                 refill(&plugin, code, &reactor);
             }
@@ -232,37 +239,39 @@ fn run_housekeeper(shared: &Shared) {
     }
 }
 
-/// The time when the instances of a plugin or of a session have been idle for long.
+/// Returns the time when the instances of a plugin or of a session have been idle for long.
+/// `sessions_due`: the time for the instances of sessions.
 fn next_chore(
     tracked: &[TrackedPlugin],
     keep: Duration,
-    idle_until: Option<Instant>,
+    sessions_due: Option<Instant>,
 ) -> Option<Instant> {
-    tracked.iter().map(|one| one.last_called + keep).chain(idle_until).min()
+    tracked.iter().map(|entry| entry.last_called + keep).chain(sessions_due).min()
 }
 
-/// Whether a plugin that was called gets a place. While all places are taken, only its second call
-/// gets a place, and only if some plugin with a place wasn't called in between. `passed`: the
-/// plugins that got no place, each with the time of its call.
-fn has_place(
+/// Decides whether a plugin that was called gets a place. While all places are taken, only its
+/// second call gets a place, and only if some plugin with a place wasn't called in between.
+/// `without_place`: the plugins that got no place, each with the time of its call.
+fn take_place(
     plugin: &Weak<LoadedPlugin>,
     now: Instant,
     tracked: &[TrackedPlugin],
-    passed: &mut Vec<TrackedPlugin>,
+    without_place: &mut Vec<TrackedPlugin>,
 ) -> bool {
     if tracked.len() < PLUGINS {
         return true;
     }
-    let Some(oldest) = tracked.iter().map(|one| one.last_called).min() else { return true };
-    passed.retain(|one| one.last_called > oldest);
-    if let Some(index) = passed.iter().position(|one| one.plugin.ptr_eq(plugin)) {
-        passed.remove(index);
+    let Some(oldest) = tracked.iter().map(|entry| entry.last_called).min() else { return true };
+    without_place.retain(|entry| entry.last_called > oldest);
+    if let Some(index) = without_place.iter().position(|entry| entry.plugin.ptr_eq(plugin)) {
+        without_place.remove(index);
         return true;
     }
-    if passed.len() == PLUGINS {
-        passed.remove(0);
+
+    if without_place.len() == PLUGINS {
+        without_place.remove(0);
     }
-    passed.push(TrackedPlugin { plugin: Weak::clone(plugin), last_called: now });
+    without_place.push(TrackedPlugin { plugin: Weak::clone(plugin), last_called: now });
     if let Some(plugin) = plugin.upgrade()
         && let Some(code) = plugin.code.get()
     {
@@ -272,33 +281,29 @@ fn has_place(
     false
 }
 
-/// Notes which plugins were called.
+/// Notes which plugins were called since the last check.
 fn note_calls(tracked: &mut [TrackedPlugin], now: Instant) {
-    for one in tracked {
-        let was_called = one.plugin.upgrade().is_some_and(|plugin| {
-            plugin
-                .code
-                .get()
-                .is_some_and(|code| code.warm_pool.called.swap(false, Ordering::Relaxed))
-        });
-        if was_called {
-            one.last_called = now;
+    for entry in tracked {
+        let Some(plugin) = entry.plugin.upgrade() else { continue };
+        let Some(code) = plugin.code.get() else { continue };
+        if code.warm_pool.called.swap(false, Ordering::Relaxed) {
+            entry.last_called = now;
         }
     }
 }
 
-/// Keeps the plugins that were called last, and drops the warm instances of the others.
-fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
-    tracked.sort_by_key(|one| std::cmp::Reverse(one.last_called));
+/// Keeps the plugins that were called last, and drops the warm instances of the others. `keep`: how
+/// long instances are kept after a plugin's last call.
+fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, keep: Duration) {
+    tracked.sort_by_key(|entry| std::cmp::Reverse(entry.last_called));
     let mut place = 0;
-    tracked.retain(|one| {
-        let Some(plugin) = one.plugin.upgrade() else { return false };
+    tracked.retain(|entry| {
+        let Some(plugin) = entry.plugin.upgrade() else { return false };
         let Some(code) = plugin.code.get() else { return false };
         let pool = &code.warm_pool;
         place += 1;
-        let stays = place <= PLUGINS
-            && now < one.last_called + time
-            && !pool.disabled.load(Ordering::Relaxed);
+        let is_recent = now < entry.last_called + keep;
+        let stays = place <= PLUGINS && is_recent && !pool.disabled.load(Ordering::Relaxed);
         if !stays {
             // A later call makes it tracked again.
             pool.tracked.store(false, Ordering::Relaxed);
@@ -310,7 +315,7 @@ fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, time: Duration) {
 
 fn refill(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) {
     while code.warm_pool.count() < EACH {
-        match make(plugin, code, reactor) {
+        match make_instance(plugin, code, reactor) {
             Ok(instance) => code.warm_pool.put(instance),
             Err(error) => {
                 // The next instance would fail as well, so calls make their own instances.
@@ -323,23 +328,28 @@ fn refill(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) {
 }
 
 /// Makes a warm instance.
-fn make(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) -> Result<WarmInstance, WarmError> {
+fn make_instance(
+    plugin: &LoadedPlugin,
+    code: &Code,
+    reactor: &Reactor,
+) -> Result<WarmInstance, WarmError> {
     let bounds = CallBounds { grace: Duration::ZERO, cpu: CPU, ..plugin.policy.limits.bounds() };
     let watch = Arc::new(CallWatch::new(TIME, bounds, CancellationToken::new()));
     let _ticking = plugin.runtime.engine.keep_ticking();
-    let created = reactor.block_on(async {
-        let mut created =
+    let polled = reactor.block_on(async {
+        let mut creating =
             pin!(run::metered(Arc::clone(&watch), run::fresh(plugin, code, &watch, None)));
-        poll_fn(|context| match created.as_mut().poll(context) {
-            Poll::Ready(created) => Poll::Ready(Some(created)),
-            Poll::Pending => Poll::Ready(None),
-        })
-        .await
+        // A single poll: the thread doesn't wait for an instance that waits for something.
+        poll_fn(|context| Poll::Ready(creating.as_mut().poll(context))).await
     });
-    let (store, entry) = created.ok_or(WarmError::Waits)?;
-    let entry = entry.map_err(|error| {
-        WarmError::Crashed(Box::new(outcome::failure(&watch, &error, &store, &plugin.name)))
-    })?;
+    let Poll::Ready((store, created)) = polled else { return Err(WarmError::Waits) };
+    let entry = match created {
+        Ok(entry) => entry,
+        Err(error) => {
+            let failure = outcome::failure(&watch, &error, &store, &plugin.name);
+            return Err(WarmError::Crashed(Box::new(failure)));
+        }
+    };
     if store.data().files.accessed() {
         return Err(WarmError::ReadsFiles);
     }

@@ -46,7 +46,7 @@ impl ComponentFile {
         Self { path: path.to_owned(), stamp: None, recalled: false }
     }
 
-    /// Reads the component again, whose code is gone from the cache. Blocks.
+    /// Reads a component again whose code is gone from the cache. Blocks.
     ///
     /// # Errors
     ///
@@ -66,38 +66,43 @@ struct KnownFile<'a> {
     digest: Cow<'a, str>,
 }
 
-/// The name under which a file's stamp is kept. Two paths with the same hash replace each other.
-fn name(path: &str) -> String {
+/// Returns the name under which a file's stamp is kept. Two paths with the same hash replace each
+/// other.
+fn stored_name(path: &str) -> String {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     format!("{:016x}.known", hasher.finish())
 }
 
-/// The digest of the component whose file has this stamp, if it has served on this machine. Blocks.
+/// Recalls the digest of the component whose file has this stamp. Blocks. Returns `None` if the
+/// component hasn't served on this machine.
 pub(crate) fn recall(runtime: &Runtime, path: &Path, stamp: &FileStamp) -> Option<String> {
     let path = path.to_str()?;
-    let kept = runtime.compiler.read_kept(&name(path))?;
-    let known: KnownFile<'_> = serde_json::from_slice(&kept).ok()?;
-    (known.path == path && known.stamp == *stamp).then(|| known.digest.into_owned())
+    let stored = runtime.compiler.read_kept(&stored_name(path))?;
+    let known: KnownFile<'_> = serde_json::from_slice(&stored).ok()?;
+    if known.path != path || known.stamp != *stamp {
+        return None;
+    }
+    Some(known.digest.into_owned())
 }
 
-/// Keeps the digest of a file that was read. Blocks.
+/// Stores the digest of a file that was read. Blocks.
 pub(crate) fn keep(runtime: &Runtime, file: &ComponentFile, digest: &str) {
     let ComponentFile { path, stamp: Some(stamp), recalled: false } = file else {
         return;
     };
     let Some(path) = path.to_str() else { return };
     let known = KnownFile { path: path.into(), stamp: *stamp, digest: digest.into() };
-    let kept = serde_json::to_vec(&known)
+    let stored = serde_json::to_vec(&known)
         .map_err(std::io::Error::from)
-        .and_then(|known| runtime.compiler.keep(&name(path), &known));
-    if let Err(error) = kept {
+        .and_then(|known| runtime.compiler.keep(&stored_name(path), &known));
+    if let Err(error) = stored {
         tracing::warn!("can't store the digest of {path}: {error}");
     }
 }
 
 /// Checks the file of a recalled component before its code first runs. Returns its bytes if they
-/// were read. A file that has another stamp by now is a new version, which a reload looks at.
+/// were read. A file that has another stamp by now is a new version, which a reload reads.
 ///
 /// # Errors
 ///
@@ -122,16 +127,21 @@ fn compare(
     file: &ComponentFile,
     digest: &str,
 ) -> Result<Option<Cow<'static, [u8]>>, ReadError> {
-    let opened = component_file::open(&file.path).ok().filter(|opened| {
-        let now = opened.metadata().ok().filter(std::fs::Metadata::is_file);
-        now.map(|now| FileStamp::from(&now)) == file.stamp
-    });
-    let Some(opened) = opened else { return Ok(None) };
+    let Ok(opened) = component_file::open(&file.path) else { return Ok(None) };
+    let stamp = match opened.metadata() {
+        Ok(metadata) if metadata.is_file() => Some(FileStamp::from(&metadata)),
+        _ => None,
+    };
+    if stamp != file.stamp {
+        return Ok(None);
+    }
     let wasm = component_file::read(opened)?;
     if component_file::digest(&wasm) == digest {
         return Ok(Some(wasm.into()));
     }
     // The next start reads the file.
-    file.path.to_str().iter().for_each(|path| runtime.compiler.forget(&name(path)));
+    if let Some(path) = file.path.to_str() {
+        runtime.compiler.forget(&stored_name(path));
+    }
     Err(ReadError::Changed)
 }

@@ -40,7 +40,7 @@ pub use examine::{EngineExamination, ExaminationError, examine};
 pub use guest::capability::{self, PluginGrants};
 pub use limits::Limits;
 pub use load::Candidate;
-pub use parts::of_plugin as parts_of_plugin;
+pub use parts::parts_of_plugin;
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
 pub use toolhold_compiler::typed::ComponentKind;
 pub use toolhold_compiler::{Precompiled, helper_hook, own_helper};
@@ -73,7 +73,7 @@ pub struct RuntimeConfig {
 }
 
 impl RuntimeConfig {
-    /// Most calls at a time.
+    /// Returns the largest number of calls at a time.
     pub fn places(&self) -> usize {
         if self.concurrency == 0 {
             toolhold_system::machine::automatic_concurrency()
@@ -103,13 +103,10 @@ impl Runtime {
         let concurrency = config.places();
         let helper = config.helper.or_else(own_helper);
         let sessions = Arc::new(SessionInstances::default());
+        let engine =
+            Engine::new(concurrency, config.memory, config.keep_ready, Arc::clone(&sessions))?;
         Ok(Arc::new(Self {
-            engine: Engine::new(
-                concurrency,
-                config.memory,
-                config.keep_ready,
-                Arc::clone(&sessions),
-            )?,
+            engine,
             compiler: Compiler::new(config.cache.as_deref(), helper),
             part_engine: LazyPartEngine::default(),
             admission: Admission::new(concurrency),

@@ -68,12 +68,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The bounds of a call in addition to its time.
+    /// Returns the bounds of a call in addition to its time.
     pub(crate) fn bounds(&self) -> CallBounds {
         CallBounds { grace: self.grace, cpu: self.cpu, table: Arc::clone(&self.table) }
     }
 
-    /// The limits for listing a plugin's tools, which needs little time and memory.
+    /// Returns the limits for listing a plugin's tools, which needs little time and memory.
     pub(crate) fn for_listing(&self) -> Self {
         Self {
             call: Duration::from_secs(10),
@@ -87,7 +87,8 @@ impl Limits {
         }
     }
 
-    /// The limits for applying a filter. They are small, since an answer waits for it.
+    /// Returns the limits for applying a filter. They are small, since an answer waits for the
+    /// filter.
     pub(crate) fn for_filtering(&self) -> Self {
         let time = Duration::from_secs(5);
         Self {
@@ -105,7 +106,7 @@ impl Limits {
 /// Most core instances of one component. Components from Python and JavaScript tools need fewer.
 pub(crate) const MAX_INSTANCES: usize = 64;
 
-/// The bounds of a guest's store with `memory` bytes.
+/// Returns the bounds of a guest's store with `memory` bytes.
 pub(crate) const fn store_bounds(memory: usize) -> StoreBounds {
     StoreBounds {
         memory,

@@ -45,7 +45,7 @@ impl Candidate {
         Self::opened(opened, path)
     }
 
-    /// Like [`file`](Self::file), for an open file. `path`: the file's path.
+    /// Reads an open file, like [`file`](Self::file). `path`: the file's path.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Candidate {
         Self::new(wasm.into(), Source::File(file), None)
     }
 
-    /// `digest`: the component's, if it is known.
+    /// Reads the facts about a component. `digest`: its digest, if it is known.
     fn new(
         wasm: Cow<'static, [u8]>,
         source: Source,
@@ -81,12 +81,16 @@ impl Candidate {
             (Some(manifest), _) => manifest,
             (None, Origin::File(path)) if kind != ComponentKind::Plugin => {
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                foreign::manifest(&name_from(&stem), &outline, &Docs::read(&wasm))
+                foreign::make_manifest(&name_from(&stem), &outline, &Docs::read(&wasm))
             }
-            // Reports that it is missing.
+            // This fails with the error for a missing manifest.
             (None, _) => Manifest::read(&wasm).map_err(not_loaded(plugin))?,
         };
-        let digest = digest.map_or_else(|| component_file::digest(&wasm), str::to_owned);
+
+        let digest = match digest {
+            Some(digest) => digest.to_owned(),
+            None => component_file::digest(&wasm),
+        };
         let Outline { imports, exports, .. } = outline;
         let size = wasm.len();
         let info =
@@ -94,12 +98,12 @@ impl Candidate {
         Ok(Self { content: Content::Read(wasm), source, info: Arc::new(info) })
     }
 
-    /// Facts that are read without running the component.
+    /// Returns the facts that are read without running the component.
     pub fn info(&self) -> &Arc<PluginInfo> {
         &self.info
     }
 
-    /// The component under a plugin's name, if it has no manifest that names it.
+    /// Gives the component a plugin's name, if no manifest names it.
     #[must_use]
     pub fn under(mut self, name: &str) -> Self {
         if self.info.without_manifest && is_name(name) {
@@ -108,7 +112,7 @@ impl Candidate {
         self
     }
 
-    /// The component's bytes. `None` if its file wasn't read, see
+    /// Returns the component's bytes, or `None` if its file wasn't read, see
     /// [`Runtime::candidate`](Runtime::candidate).
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.content {
@@ -118,14 +122,15 @@ impl Candidate {
     }
 }
 
-/// For `map_err`: a reason why a plugin isn't loaded, with its name or its path.
+/// Returns a function for `map_err`, which adds the plugin's name or path to the reason why it
+/// isn't loaded.
 fn not_loaded<E: Display>(plugin: &(impl Display + ?Sized)) -> impl FnOnce(E) -> HostError {
     move |reason| HostError::Load { plugin: plugin.to_string(), reason: reason.to_string() }
 }
 
 impl Runtime {
-    /// The component of an open file with this path and stamp. It is read, unless a component that
-    /// has served on this machine was read from it under the same stamp. Blocks.
+    /// Reads the component of an open file with this path and stamp. Blocks. The file isn't read if
+    /// a component that has served on this machine was read from it under the same stamp.
     ///
     /// # Errors
     ///
@@ -141,10 +146,10 @@ impl Runtime {
             stamp: stamp.is_settled().then_some(stamp),
             recalled: false,
         };
-        let recalled = known_files::recall(self, path, &stamp).and_then(|digest| {
-            Some((Offer::read_kept(self, &digest, &PluginConfig::default())?, digest))
-        });
-        let Some((offer, digest)) = recalled else {
+        let Some(digest) = known_files::recall(self, path, &stamp) else {
+            return Candidate::read(opened, file);
+        };
+        let Some(offer) = Offer::read_kept(self, &digest, &PluginConfig::default()) else {
             return Candidate::read(opened, file);
         };
         let info = Arc::new(offer.info(&digest, Origin::File(path.to_owned())));
@@ -173,20 +178,25 @@ impl Runtime {
             Content::Recalled(_) => None,
             Content::Read(wasm) => Some(wasm),
         };
+
         let runtime = Arc::clone(self);
         let digest = info.digest.clone();
         let config = Arc::clone(&granted.config);
         let file = source.clone();
-        let found = tokio::task::spawn_blocking(move || {
+        let reading = tokio::task::spawn_blocking(move || {
             if let Some(offer) = Offer::read_kept(&runtime, &digest, &config) {
                 return Ok(Content::Recalled(offer.into()));
             }
-            wasm.map_or_else(|| file.read(&digest), Ok).map(Content::Read)
-        })
-        .await
-        .unwrap_or_else(|error| Err(ReadError::from(error)))
-        .map_err(not_loaded(&info.manifest.name))?;
-        match found {
+            match wasm {
+                Some(wasm) => Ok(Content::Read(wasm)),
+                None => file.read(&digest).map(Content::Read),
+            }
+        });
+        let content = match reading.await {
+            Ok(content) => content.map_err(not_loaded(&info.manifest.name))?,
+            Err(error) => return Err(not_loaded(&info.manifest.name)(ReadError::from(error))),
+        };
+        match content {
             Content::Recalled(offer) => self.load_known(info, source, granted, *offer),
             Content::Read(wasm) => self.load_unknown(wasm, source, info, granted).await,
         }
@@ -203,29 +213,25 @@ impl Runtime {
         granted: PluginGrants,
     ) -> Result<Plugin, HostError> {
         let source = Source::BuiltIn(builtin.wasm, builtin.compiled);
-        // A small file, which is read before the host serves.
-        let kept = builtin.digest.and_then(|digest| {
-            let offer = Offer::read_kept(self, digest, &granted.config)?;
-            Some((Arc::new(offer.info(digest, Origin::BuiltIn)), offer))
-        });
-        let parts = parts::of_build(builtin.parts);
-        match kept {
-            Some((mut info, offer)) => {
-                Arc::make_mut(&mut info).manifest.parts = parts;
-                self.load_known(info, source, granted, offer)
-            }
-            None => {
-                let wasm = builtin.wasm.read().map_err(not_loaded(builtin.name))?;
-                let Candidate { source, mut info, .. } =
-                    Candidate::new(wasm.clone(), source, builtin.digest)?;
-                Arc::make_mut(&mut info).manifest.parts = parts;
-                self.load_unknown(wasm, source, info, granted).await
-            }
+        let parts = parts::built_in_parts(builtin.parts);
+        // The offer is a small file, which is read before the host serves.
+        if let Some(digest) = builtin.digest
+            && let Some(offer) = Offer::read_kept(self, digest, &granted.config)
+        {
+            let mut info = offer.info(digest, Origin::BuiltIn);
+            info.manifest.parts = parts;
+            return self.load_known(Arc::new(info), source, granted, offer);
         }
+
+        let wasm = builtin.wasm.read().map_err(not_loaded(builtin.name))?;
+        let Candidate { source, mut info, .. } =
+            Candidate::new(wasm.clone(), source, builtin.digest)?;
+        Arc::make_mut(&mut info).manifest.parts = parts;
+        self.load_unknown(wasm, source, info, granted).await
     }
 
-    /// Loads a plugin that hasn't served on this machine: makes its code, and asks it what it
-    /// offers.
+    /// Loads a plugin that hasn't served on this machine: makes its code, and asks it for its
+    /// offer.
     async fn load_unknown(
         self: &Arc<Self>,
         wasm: Cow<'static, [u8]>,
@@ -234,13 +240,14 @@ impl Runtime {
         granted: PluginGrants,
     ) -> Result<Plugin, HostError> {
         let name = &info.manifest.name;
-        let policy = allowed(&info, granted)?;
+        let policy = check_grants(&info, granted)?;
         let docs =
             if info.kind == ComponentKind::Plugin { Docs::default() } else { Docs::read(&wasm) };
         let code = Code::make(self, source.clone(), Some(wasm), &info.digest)
             .await
             .map_err(not_loaded(name))?;
-        let mut loaded = self.loaded(&info, policy, LazyCode::new(source, Some(Arc::clone(&code))));
+        let lazy_code = LazyCode::new(source, Some(Arc::clone(&code)));
+        let mut loaded = self.new_plugin(&info, policy, lazy_code);
         if let Some(foreign) = &code.foreign {
             let offer = foreign::offer(foreign, &docs, &info.manifest, &loaded.policy);
             let (tools, left_out) = offer.map_err(not_loaded(name))?;
@@ -248,6 +255,7 @@ impl Runtime {
             loaded.left_out = left_out;
             return Ok(Plugin(Arc::new(loaded)));
         }
+
         let definitions = run::list_tools(&loaded, &code).await.map_err(not_loaded(name))?;
         loaded.tools = convert_tools(&loaded, definitions).map_err(not_loaded(name))?;
         filter::list(&mut loaded, &code).await.map_err(not_loaded(name))?;
@@ -262,21 +270,24 @@ impl Runtime {
         granted: PluginGrants,
         offer: Offer,
     ) -> Result<Plugin, HostError> {
-        let policy = allowed(&info, granted)?;
-        let mut loaded = self.loaded(&info, policy, LazyCode::new(source, None));
+        let policy = check_grants(&info, granted)?;
+        let mut loaded = self.new_plugin(&info, policy, LazyCode::new(source, None));
         let Offer { mut tools, filters, filter_problems, left_out, .. } = offer;
         if info.kind == ComponentKind::Command {
             // The operator's table makes the tool, and it may have changed.
-            tools = foreign::command(&info.manifest, &loaded.policy)
+            tools = foreign::command_tools(&info.manifest, &loaded.policy)
                 .map_err(not_loaded(&info.manifest.name))?;
         }
         loaded.tools = tools.into_iter().map(|tool| loaded.named(tool)).collect();
         loaded.filters = filters.into_iter().map(Arc::new).collect();
-        Ok(Plugin(Arc::new(LoadedPlugin { filter_problems, left_out, known: true, ..loaded })))
+        loaded.filter_problems = filter_problems;
+        loaded.left_out = left_out;
+        loaded.known = true;
+        Ok(Plugin(Arc::new(loaded)))
     }
 
-    /// A plugin that offers nothing yet.
-    fn loaded(
+    /// Makes a plugin that offers nothing yet.
+    fn new_plugin(
         self: &Arc<Self>,
         info: &Arc<PluginInfo>,
         policy: PluginGrants,
@@ -293,49 +304,55 @@ impl Runtime {
             left_out: Vec::new(),
             known: false,
             code,
-            parts: parts::of_plugin(info),
+            parts: parts::parts_of_plugin(info),
             instances: self.sessions.add_plugin(),
         }
     }
 }
 
-/// The policy that counts for a plugin.
+/// Returns the policy that applies to a plugin.
 ///
 /// # Errors
 ///
-/// The plugin imports what isn't granted, or the grants can't be given to it.
-fn allowed(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, HostError> {
-    let plugin = &info.manifest.name;
-    if let Some(refusal) = info.exports.iter().find_map(|name| version_refusal(name)) {
-        return Err(not_loaded(plugin)(refusal));
+/// The plugin imports an interface that isn't granted, or the grants can't be given to it.
+fn check_grants(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, HostError> {
+    let manifest = &info.manifest;
+    let plugin = &manifest.name;
+    if let Some(reason) = info.exports.iter().find_map(|name| version_refusal(name)) {
+        return Err(not_loaded(plugin)(reason));
     }
-    let policy = effective(&info.manifest, granted)?;
+    let policy = effective_policy(manifest, granted)?;
     foreign::check_kind(info.kind, &policy).map_err(not_loaded(plugin))?;
     for import in &info.imports {
-        let refusal = refusal(import, &info.manifest, &policy.table, &|capability| {
-            policy.capabilities.has(capability)
-                || policy.inspect_only && info.manifest.asks_for(capability).is_some()
+        let reason = refusal(import, manifest, &policy.table, &|capability| {
+            is_linked(capability, manifest, &policy)
         });
-        if let Some(refusal) = refusal {
-            return Err(not_loaded(plugin)(refusal));
+        if let Some(reason) = reason {
+            return Err(not_loaded(plugin)(reason));
         }
     }
     Ok(policy)
 }
 
-/// The policy that counts: a plugin gets what it asks for, as far as that was granted.
-fn effective(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants, HostError> {
+/// Checks whether a plugin may import the functions of a capability.
+fn is_linked(capability: Capability, manifest: &Manifest, policy: &PluginGrants) -> bool {
+    if policy.capabilities.has(capability) {
+        return true;
+    }
+    policy.inspect_only && manifest.asks_for(capability).is_some()
+}
+
+/// Returns the policy with only the grants that the manifest asks for, and within its limits.
+fn effective_policy(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants, HostError> {
     let mut effective = granted;
     effective.capabilities.keep_requested(manifest);
-    let request = manifest.asks_for(Capability::Files);
-    if request.is_none() {
-        effective.files = None;
+    match manifest.asks_for(Capability::Files) {
+        None => effective.files = None,
+        Some(request) if request.access.as_deref() == Some("read-write") => {}
+        Some(_) => effective.read_only = true,
     }
     if manifest.asks_for(Capability::Session).is_none() {
         effective.session = false;
-    }
-    if request.is_some_and(|request| request.access.as_deref() != Some("read-write")) {
-        effective.read_only = true;
     }
     if let Some(grants) = &effective.files
         && let Some(root) = grants.roots().iter().find(|root| root.path.to_str().is_none())
@@ -345,10 +362,11 @@ fn effective(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants,
             root.path.display()
         )));
     }
+
     let limits = &mut effective.limits;
     if let Some(mib) = manifest.limits.memory_mib {
-        limits.memory =
-            limits.memory.min(usize::try_from(mib).unwrap_or(usize::MAX).saturating_mul(1 << 20));
+        let requested = usize::try_from(mib).unwrap_or(usize::MAX).saturating_mul(1 << 20);
+        limits.memory = limits.memory.min(requested);
     }
     if let Some(secs) = manifest.limits.timeout_secs {
         limits.call = limits.call.min(std::time::Duration::from_secs(secs.into()));

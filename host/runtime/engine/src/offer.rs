@@ -34,39 +34,40 @@ pub(crate) struct Offer {
 /// The format of the files. It is in their names, so that a file of another format isn't read.
 const FORMAT: u32 = 2;
 
-/// The name of the file with the offer of a component. `config`: the plugin's settings, which may
-/// decide on what it offers.
+/// Returns the name of the file with the offer of a component. `config`: the plugin's settings,
+/// since the offer may depend on them.
 fn file_name(runtime: &Runtime, digest: &str, config: &PluginConfig) -> String {
-    let config = (!config.is_empty()).then(|| {
-        // The default hasher has fixed keys. The settings are the operator's own, so nobody looks
-        // for two with the same hash.
-        let mut hasher = DefaultHasher::new();
-        config.all().hash(&mut hasher);
-        format!(".{:016x}", hasher.finish())
-    });
-    // Another version of Toolhold may read the same component in another way.
     let code = toolhold_compiler::key(&runtime.engine.wasm, digest);
-    let config = config.unwrap_or_default();
+    // Another version of Toolhold may read the same component in another way.
     let version = env!("CARGO_PKG_VERSION");
-    format!("{code}{config}.{version}.{FORMAT}.offer")
+    if config.is_empty() {
+        return format!("{code}.{version}.{FORMAT}.offer");
+    }
+    // The default hasher has fixed keys. The settings are the operator's own, so nobody looks for
+    // two with the same hash.
+    let mut hasher = DefaultHasher::new();
+    config.all().hash(&mut hasher);
+    let settings = hasher.finish();
+    format!("{code}.{settings:016x}.{version}.{FORMAT}.offer")
 }
 
 impl Offer {
-    /// The offer of a component, if the component has served on this machine. Blocks.
+    /// Reads the stored offer of a component. Blocks. Returns `None` if the component hasn't served
+    /// on this machine.
     pub(crate) fn read_kept(
         runtime: &Runtime,
         digest: &str,
         config: &PluginConfig,
     ) -> Option<Self> {
-        let kept = runtime.compiler.read_kept(&file_name(runtime, digest, config))?;
-        serde_json::from_slice(&kept).ok()
+        let stored = runtime.compiler.read_kept(&file_name(runtime, digest, config))?;
+        serde_json::from_slice(&stored).ok()
     }
 
-    /// The offer of a plugin that was asked.
+    /// Collects the offer of a plugin that has listed its tools and filters.
     fn from_plugin(plugin: &LoadedPlugin) -> Self {
         let tools = plugin.tools.iter().map(|tool| Definition {
             name: tool.guest_name.clone(),
-            aliases: tool.asked_aliases.clone(),
+            aliases: tool.requested_aliases.clone(),
             ..(*tool.definition).clone()
         });
         Self {
@@ -83,7 +84,7 @@ impl Offer {
         }
     }
 
-    /// The facts about the component.
+    /// Returns the facts about the component.
     pub(crate) fn info(&self, digest: &str, origin: Origin) -> PluginInfo {
         PluginInfo {
             manifest: self.manifest.clone(),
@@ -99,21 +100,23 @@ impl Offer {
 }
 
 impl Plugin {
-    /// Remembers what the plugin offers and its file, for later starts: they needn't ask it, nor
-    /// read the file. To be called once everything that it offers has been checked.
+    /// Stores the offer of the plugin and the digest of its file, so that later starts needn't ask
+    /// the plugin, nor read the file. Call this once the whole offer has been checked.
     pub async fn remember(&self) {
-        let recalled = match self.0.code.source() {
+        let is_file_known = match self.0.code.source() {
             Source::BuiltIn(..) => true,
+            // A file without a stamp is never recalled.
             Source::File(file) => file.recalled || file.stamp.is_none(),
         };
-        if self.is_known() && recalled {
+        if self.is_known() && is_file_known {
             return;
         }
+
         let plugin = self.clone();
         // Writing takes milliseconds.
         let _ = tokio::task::spawn_blocking(move || {
             if !plugin.is_known() {
-                plugin.keep_offer();
+                plugin.store_offer();
             }
             let LoadedPlugin { runtime, code, info, .. } = &*plugin.0;
             if let Source::File(file) = code.source() {
@@ -123,29 +126,30 @@ impl Plugin {
         .await;
     }
 
-    fn keep_offer(&self) {
+    fn store_offer(&self) {
         let plugin = &self.0;
         let name = file_name(&plugin.runtime, &plugin.info.digest, &plugin.policy.config);
-        let kept = serde_json::to_vec(&Offer::from_plugin(plugin))
+        let stored = serde_json::to_vec(&Offer::from_plugin(plugin))
             .map_err(std::io::Error::from)
             .and_then(|offer| plugin.runtime.compiler.keep(&name, &offer));
-        if let Err(error) = kept {
+        if let Err(error) = stored {
             tracing::warn!("can't store what the plugin `{}` offers: {error}", plugin.name);
         }
     }
 }
 
 impl LoadedPlugin {
-    /// A tool under the name that callers use.
-    pub(crate) fn named(&self, definition: Definition) -> Tool {
-        let bare = self.info.origin == Origin::BuiltIn || self.policy.replaces_built_in;
+    /// Gives a tool the name that callers use.
+    pub(crate) fn named(&self, mut definition: Definition) -> Tool {
         let guest_name = definition.name.clone();
-        let name = if bare { guest_name.clone() } else { format!("{}__{guest_name}", self.name) };
-        // Only built-in plugins may have aliases. A third-party alias could take calls of a tool
-        // that is missing today.
-        let asked_aliases = definition.aliases.clone();
-        let aliases = if bare { asked_aliases.clone() } else { Vec::new() };
-        let definition = Arc::new(Definition { name, aliases, ..definition });
-        Tool { definition, guest_name, asked_aliases }
+        let requested_aliases = definition.aliases.clone();
+        let acts_as_built_in = self.info.origin == Origin::BuiltIn || self.policy.replaces_built_in;
+        if !acts_as_built_in {
+            definition.name = format!("{}__{guest_name}", self.name);
+            // Only built-in plugins may have aliases. A third-party alias could take calls of a
+            // tool that is missing today.
+            definition.aliases.clear();
+        }
+        Tool { definition: Arc::new(definition), guest_name, requested_aliases }
     }
 }

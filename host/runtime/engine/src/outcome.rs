@@ -1,5 +1,5 @@
-//! Makes the outcome of a call that crashed, was stopped, was denied or reached a limit: the failure
-//! with its reason and remedy, the parts that were emitted, and no secrets.
+//! Makes the outcome of a call that crashed, was stopped, was denied or reached a limit: the
+//! failure with its reason and remedy, the parts that were emitted, and no secrets.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::guest::{CallState, Emitted, take_emitted};
 use crate::timing::CallWatch;
 use crate::timing::less_or_more;
 
-/// The failure of a guest without an answer: the host stopped it, or it crashed.
+/// Makes the failure of a guest without an answer: the host stopped it, or it crashed.
 pub(crate) fn failure(
     watch: &CallWatch,
     error: &wasmtime::Error,
@@ -29,8 +29,9 @@ pub(crate) fn failure(
 /// Most bytes of a crashed guest's standard error that its caller gets, from the end.
 const LAST_WORDS: usize = 2048;
 
-/// The failure of a guest that crashed. Its backtrace goes to the log, not to the model. The end of
-/// its standard error is content, because a program names the exception there that it didn't catch.
+/// Makes the failure of a guest that crashed. Its backtrace goes to the log, not to the model. The
+/// end of its standard error is content, because a program names the exception there that it didn't
+/// catch.
 fn crash_failure(
     watch: &CallWatch,
     error: &wasmtime::Error,
@@ -50,11 +51,9 @@ fn crash_failure(
         (None, Some(trap)) => trap.to_string(),
         (None, None) => error.root_cause().to_string(),
     };
-    let printed = state
-        .capabilities
-        .http
-        .without_secrets([state.call.stderr.text(), state.call.stdout.text()].join("\n"));
     let reason = neutral_line(cut(&reason, 1024));
+    let output = format!("{}\n{}", state.call.stderr.text(), state.call.stdout.text());
+    let printed = state.capabilities.http.without_secrets(output);
     tracing::warn!(target: "toolhold::crash", plugin, call = %state.call.id, "the tool crashed: {}", redaction::text(&reason, Keys::Text));
     tracing::debug!(
         target: "toolhold::crash",
@@ -71,21 +70,24 @@ fn crash_failure(
     failure
 }
 
-/// The end of a guest's standard error, without secrets. It begins with a whole line, if there is
-/// more than one.
+/// Returns the end of a guest's standard error, without secrets. The text begins with a whole line,
+/// if it has more than one line. Returns `None` if nothing was printed.
 fn last_words(state: &CallState) -> Option<Content> {
     // Secrets are looked for in a longer text than is kept: no pattern finds the second half of a
     // secret.
-    let end = state.capabilities.http.without_secrets(state.call.stderr.end(8 * LAST_WORDS));
-    let end = redaction::text(&neutral(end.trim()), Keys::Text).into_owned();
+    let stderr = state.capabilities.http.without_secrets(state.call.stderr.end(8 * LAST_WORDS));
+    let end = redaction::text(&neutral(stderr.trim()), Keys::Text).into_owned();
     let start = end.ceil_char_boundary(end.len().saturating_sub(LAST_WORDS));
-    let mut kept = &end[start..];
+    let mut tail = &end[start..];
     if start > 0
-        && let Some((_, lines)) = kept.split_once('\n')
+        && let Some((_, whole_lines)) = tail.split_once('\n')
     {
-        kept = lines;
+        tail = whole_lines;
     }
-    (!kept.is_empty()).then(|| Content::text(format!("The end of its standard error:\n{kept}")))
+    if tail.is_empty() {
+        return None;
+    }
+    Some(Content::text(format!("The end of its standard error:\n{tail}")))
 }
 
 /// Puts the emitted parts before the content of a failure, so that a stopped call answers with
@@ -101,7 +103,7 @@ pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
     })
 }
 
-/// Puts the emitted parts before the content of an answer whose tool says so.
+/// Puts the emitted parts before the content of an answer whose tool asks for that.
 pub(crate) fn after_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
     outcome.map(|mut output| {
         let mut parts = take_emitted(emitted);
@@ -114,10 +116,10 @@ pub(crate) fn after_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
 /// Redacts secrets in the answer of a guest. The guest may have joined or unpacked parts of
 /// responses, so the host didn't see the secrets in them.
 pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
-    let Some(egress) = state.capabilities.http.egress().filter(|egress| egress.knows_secrets())
-    else {
+    let Some(egress) = state.capabilities.http.egress() else { return outcome };
+    if !egress.knows_secrets() {
         return outcome;
-    };
+    }
     match outcome {
         Ok(mut output) => {
             for part in &mut output.content {
@@ -211,10 +213,12 @@ fn with_left_out_denial(failure: Failure, report: &Report) -> Failure {
     }
     let mut entries = report.entries();
     let left_out = &mut entries.left_out;
-    let Some(denial) =
-        left_out.denied.take().or_else(|| left_out.asked.take().map(|(denial, _)| denial))
-    else {
-        return failure;
+    let denial = match left_out.denied.take() {
+        Some(denial) => denial,
+        None => match left_out.asked.take() {
+            Some((denial, _)) => denial,
+            None => return failure,
+        },
     };
     let message = format!("{denial} (The tool said: {})", failure.message);
     entries.denials += 1;
@@ -237,31 +241,32 @@ pub(crate) fn with_denial(
     definition: &Definition,
     report: &Report,
 ) -> Outcome {
-    let (file_denial, files) = state.files.denials().take();
+    let (file_denial, file_denials) = state.files.denials().take();
     let requests = state.capabilities.http.take_refused();
+    // The suggestion belongs to the denied request.
     let suggestion =
         if file_denial.is_none() { requests.suggestion.map(str::to_owned) } else { None };
     let denial = file_denial.or(requests.first);
-    let count = files + requests.count;
     if let Some(denial) = &denial {
         let mut entries = report.entries();
-        entries.denials += count;
+        entries.denials += file_denials + requests.count;
         entries.denial.get_or_insert_with(|| (**denial).clone());
     }
+
     let failure = match outcome {
         Err(failure) => failure,
         ok => return ok,
     };
     let Some(denial) = denial else { return Err(with_left_out_denial(failure, report)) };
-    let host_stopped_it =
-        matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
-            || matches!(failure.category, Category::Timeout | Category::Cancelled);
-    if host_stopped_it
-        || (failure.category != Category::PermanentFailure
-            && !is_about_subject(&denial, arguments, definition))
-    {
+    if is_stop(&failure) {
         return Err(failure);
     }
+    let may_be_reason = failure.category == Category::PermanentFailure
+        || is_about_subject(&denial, arguments, definition);
+    if !may_be_reason {
+        return Err(failure);
+    }
+
     let text = denial.to_string();
     // The tool's message isn't needed if it only repeats the denial. A tool that got the denial
     // from a standard interface has only its code.
@@ -279,7 +284,13 @@ pub(crate) fn with_denial(
     })
 }
 
-/// Whether a denied action was on a path that the call names.
+/// Checks whether the host stopped the guest at its time, at a limit or at its cancellation.
+fn is_stop(failure: &Failure) -> bool {
+    matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
+        || matches!(failure.category, Category::Timeout | Category::Cancelled)
+}
+
+/// Checks whether a denied action was on a path that the call names.
 fn is_about_subject(denial: &Denial, arguments: &Value, definition: &Definition) -> bool {
     definition
         .subjects

@@ -8,26 +8,29 @@ use toolhold_component::Part;
 
 use crate::plugin::{Origin, PluginInfo};
 
-/// The folders with the parts of a plugin. The parts of Toolhold's own plugins are next to the
-/// program, or where an installation of programs keeps such files. The parts of other plugins are
-/// next to the plugin's file: `NAME.parts` for `NAME.wasm`. The working directory has no influence.
-pub fn of_plugin(info: &PluginInfo) -> Arc<Parts> {
+/// Returns the parts of a plugin, with the folders in which they are looked for. The parts of
+/// Toolhold's own plugins are next to the program, or where an installation of programs keeps such
+/// files. The parts of other plugins are next to the plugin's file: `NAME.parts` for `NAME.wasm`.
+/// The working directory has no influence.
+pub fn parts_of_plugin(info: &PluginInfo) -> Arc<Parts> {
     let folders = match &info.origin {
-        Origin::BuiltIn => of_program(std::env::current_exe().ok().as_deref()),
+        Origin::BuiltIn => program_folders(std::env::current_exe().ok().as_deref()),
         Origin::File(path) => vec![path.with_extension("parts")],
     };
     Arc::new(Parts::new(&info.manifest.parts, folders))
 }
 
-fn of_program(program: Option<&Path>) -> Vec<PathBuf> {
+fn program_folders(program: Option<&Path>) -> Vec<PathBuf> {
     let Some(folder) = program.and_then(Path::parent) else { return Vec::new() };
     let mut folders = vec![folder.join("parts")];
-    folders.extend(folder.parent().map(|above| above.join("lib/toolhold/parts")));
+    if let Some(prefix) = folder.parent() {
+        folders.push(prefix.join("lib/toolhold/parts"));
+    }
     folders
 }
 
-/// The parts of the built-in plugins, as a manifest would name them.
-pub(crate) fn of_build(parts: &[(&str, &str)]) -> Vec<Part> {
+/// Converts the parts of a built-in plugin to the entries that a manifest would have.
+pub(crate) fn built_in_parts(parts: &[(&str, &str)]) -> Vec<Part> {
     parts
         .iter()
         .map(|(name, sha256)| Part { name: (*name).to_owned(), sha256: (*sha256).to_owned() })
@@ -40,11 +43,11 @@ mod tests {
 
     #[test]
     fn parts_of_the_program_are_beside_it_or_in_its_library_folder() {
-        let found = of_program(Some(Path::new("/opt/toolhold/bin/toolhold")));
+        let folders = program_folders(Some(Path::new("/opt/toolhold/bin/toolhold")));
         assert_eq!(
-            found,
+            folders,
             [Path::new("/opt/toolhold/bin/parts"), Path::new("/opt/toolhold/lib/toolhold/parts")]
         );
-        assert!(of_program(None).is_empty());
+        assert!(program_folders(None).is_empty());
     }
 }

@@ -74,43 +74,45 @@ pub struct PluginInfo {
 pub struct Plugin(pub(crate) Arc<LoadedPlugin>);
 
 impl Plugin {
-    /// Facts that are read without running the plugin.
+    /// Returns the facts that are read without running the plugin.
     pub fn info(&self) -> &Arc<PluginInfo> {
         &self.0.info
     }
 
-    /// The policy of the plugin: what it asks for, as far as that was granted.
+    /// Returns the policy of the plugin: the grants that it asks for and that it got.
     pub fn policy(&self) -> &PluginGrants {
         &self.0.policy
     }
 
-    /// The filters of the plugin, in the order in which they are applied.
+    /// Returns the filters of the plugin, in the order in which they are applied.
     pub fn filters(&self) -> &[Arc<FilterDefinition>] {
         &self.0.filters
     }
 
-    /// Problems with the operator's rules for its filters: each rule that is left out, and why.
+    /// Returns the problems with the operator's rules for its filters: each rule that is left out,
+    /// with the reason.
     pub fn filter_problems(&self) -> &[String] {
         &self.0.filter_problems
     }
 
-    /// The exported functions that are no tools, each with the reason, if it doesn't know Toolhold.
+    /// Returns the exported functions that are no tools, each with the reason. Only a component
+    /// that doesn't know Toolhold has such functions.
     pub fn left_out(&self) -> &[String] {
         &self.0.left_out
     }
 
-    /// The number of its warm instances.
+    /// Returns the number of its warm instances.
     pub fn ready(&self) -> usize {
         self.0.code.get().map_or(0, |code| code.warm_pool.count())
     }
 
-    /// Whether a first use has found another component in the file, though the stamp of the file is
-    /// the same. All calls fail until the file is read again.
+    /// Checks whether a first use has found another component in the file, though the stamp of the
+    /// file is the same. All calls fail until the file is read again.
     pub fn differs_from_file(&self) -> bool {
         self.0.code.differs()
     }
 
-    /// Whether this machine knew the plugin before it was loaded: it has served here, see
+    /// Checks whether the plugin has served on this machine before it was loaded, see
     /// [`remember`](Self::remember).
     pub fn is_known(&self) -> bool {
         self.0.known
@@ -128,7 +130,7 @@ pub(crate) struct LoadedPlugin {
     pub(crate) filter_problems: Vec<String>,
     /// Its exported functions that are no tools.
     pub(crate) left_out: Vec<String>,
-    /// Whether what it offers was known before it was loaded.
+    /// Whether its offer was known before it was loaded.
     pub(crate) known: bool,
     pub(crate) code: LazyCode,
     /// The pure components that it brings along.
@@ -138,7 +140,7 @@ pub(crate) struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    /// The code for a call.
+    /// Returns the code for a call. The first call makes it.
     ///
     /// # Errors
     ///
@@ -147,8 +149,9 @@ impl LoadedPlugin {
         if let Some(code) = self.code.get() {
             return Ok(Arc::clone(code));
         }
-        let made = watch.in_time(self.code.make_once(&self.runtime, &self.info.digest)).await;
-        made.map_err(|stop| watch.stop_failure(stop))?.map_err(|reason| {
+        let making = self.code.make_once(&self.runtime, &self.info.digest);
+        let code = watch.in_time(making).await.map_err(|stop| watch.stop_failure(stop))?;
+        code.map_err(|reason| {
             let message = format!("the plugin `{}` can't be loaded: {reason}", self.name);
             Failure::new(Category::PermanentFailure, message).with_code("host")
         })
@@ -161,5 +164,5 @@ pub(crate) struct Tool {
     /// The tool's name inside the guest.
     pub(crate) guest_name: String,
     /// The other names that it asks for, whether it may have them or not.
-    pub(crate) asked_aliases: Vec<String>,
+    pub(crate) requested_aliases: Vec<String>,
 }

@@ -1,6 +1,7 @@
 //! Runs a call: admission, a store, the watch, and the outcome.
 
 use std::future::{Future, poll_fn};
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -104,13 +105,13 @@ pub(crate) async fn drive<T: Send + 'static>(
         // This guest may use the caller's thread for a tick, or until it is about to block. Most
         // calls end in that time, and a move to another thread costs more than they do.
         watch.set_borrowed(true);
-        if let Poll::Ready(outcome) =
-            poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await
-        {
+        let polled = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await;
+        if let Poll::Ready(outcome) = polled {
             return outcome;
         }
         watch.set_borrowed(false);
     }
+
     let reactor = tokio::runtime::Handle::current();
     let watched = Arc::clone(&watch);
     let running =
@@ -118,12 +119,15 @@ pub(crate) async fn drive<T: Send + 'static>(
     let mut waiting = pin!(wait_for_thread(running, &watch));
     loop {
         let end = watch.end() + STUCK;
-        match timeout(end.saturating_duration_since(Instant::now()), waiting.as_mut()).await {
-            Ok(outcome) => return outcome,
-            // A person is asked, or was.
-            Err(_) if watch.end() + STUCK > end => {}
+        let time_left = end.saturating_duration_since(Instant::now());
+        if let Ok(outcome) = timeout(time_left, waiting.as_mut()).await {
+            return outcome;
+        }
+        // The end has moved if the call waits for a person, or did so meanwhile.
+        let has_moved = watch.end() + STUCK > end;
+        if !has_moved {
             // The thread hangs. The host abandons it, with its place, and answers.
-            Err(_) => return Err(watch.stop_failure(StopReason::Timeout)),
+            return Err(watch.stop_failure(StopReason::Timeout));
         }
     }
 }
@@ -153,7 +157,8 @@ pub(crate) async fn list_tools(
     .await
 }
 
-/// Asks a plugin for its tools or filters, in a separate instance.
+/// Asks a plugin for its tools or filters, in a separate instance. `what`: the plural of the listed
+/// items, for errors. `ask`: calls the instance, and returns its store and its answer.
 pub(crate) async fn list<T: Send + 'static, A>(
     plugin: &LoadedPlugin,
     code: &Code,
@@ -218,13 +223,14 @@ async fn execute(job: Job) -> Outcome {
         // The host doesn't know what the instance remembers of earlier calls.
         call.report.mark_incomplete();
     }
-    let (mut store, entry) = match waiting_instance(&code, turn.as_ref()) {
+
+    let (mut store, entry) = match take_waiting(&code, turn.as_ref()) {
         Some((store, entry)) => (store, Ok(entry)),
         None => fresh(&plugin, &code, &watch, Some(&call)).await,
     };
     let (answer, entry) = match entry {
         Ok(entry) => {
-            begin(&mut store, &plugin, tool, &call, &watch, emitted).await;
+            begin_call(&mut store, &plugin, tool, &call, &watch, emitted).await;
             let answer = match input {
                 Some(input) => call_foreign(&mut store, &plugin, &code, &entry, tool, input).await,
                 None => call_tool(&mut store, &plugin, &entry, tool, &mut call).await,
@@ -237,31 +243,34 @@ async fn execute(job: Job) -> Outcome {
             (Err(error), None)
         }
     };
-    // The guest has ended by itself, so its instance can serve another call.
-    let ended = answer.is_ok();
+
+    // A guest that has ended by itself can serve another call in its instance.
+    let ended_by_itself = answer.is_ok();
     let outcome = match answer {
         Ok(outcome) => outcome,
         Err(error) => Err(outcome::failure(&watch, &error, &store, &plugin.name)),
     };
-    let outcome = explained(outcome, &mut store, tool, &call);
+    let outcome = explain(outcome, &mut store, tool, &call);
     match (turn, entry) {
-        (Some(turn), Some(entry)) if ended => keep(&plugin, &code, &turn, store, entry),
+        (Some(turn), Some(entry)) if ended_by_itself => {
+            keep_for_session(&plugin, &code, &turn, store, entry);
+        }
         _ => plugin.runtime.engine.housekeeper.take_over(&plugin, &code, store),
     }
     outcome
 }
 
-/// An instance that waits for a call: that of the session, or a warm one.
-fn waiting_instance(code: &Code, turn: Option<&Turn>) -> Option<(Store<CallState>, Entry)> {
-    if let Some(kept) = turn.and_then(Turn::take) {
-        return Some(kept);
+/// Takes an instance that waits for a call: the instance of the session, or else a warm one.
+fn take_waiting(code: &Code, turn: Option<&Turn>) -> Option<(Store<CallState>, Entry)> {
+    if let Some(instance) = turn.and_then(Turn::take) {
+        return Some(instance);
     }
     let WarmInstance { store, entry } = code.warm_pool.take()?;
     Some((store, entry))
 }
 
 /// Gives an instance its call.
-async fn begin(
+async fn begin_call(
     store: &mut Store<CallState>,
     plugin: &LoadedPlugin,
     tool: &Tool,
@@ -333,19 +342,18 @@ async fn call_foreign(
     foreign.call(store, instance, &tool.guest_name, input, plugin.policy.limits.result).await
 }
 
-/// The outcome of a call with what the host knows of it: without secrets, and with the denial or
-/// the obstacle that may be its reason.
-fn explained(outcome: Outcome, store: &mut Store<CallState>, tool: &Tool, call: &Call) -> Outcome {
-    let printed = &store.data().call;
-    call.report.entries().printed = printed.stdout.written() + printed.stderr.written();
-    let outcome = outcome::without_secrets(outcome, store.data());
-    let outcome = outcome::with_obstacle(outcome, store.data());
+/// Adds to an outcome the denial or the obstacle that may be its reason, and redacts its secrets.
+fn explain(outcome: Outcome, store: &mut Store<CallState>, tool: &Tool, call: &Call) -> Outcome {
+    let running = &store.data().call;
+    call.report.entries().printed = running.stdout.written() + running.stderr.written();
+    let redacted = outcome::without_secrets(outcome, store.data());
+    let explained = outcome::with_obstacle(redacted, store.data());
     let state = store.data_mut();
-    outcome::with_denial(outcome, state, &call.arguments, &tool.definition, &call.report)
+    outcome::with_denial(explained, state, &call.arguments, &tool.definition, &call.report)
 }
 
 /// Keeps an instance for the next call of its session, if it can serve one.
-fn keep(
+fn keep_for_session(
     plugin: &Arc<LoadedPlugin>,
     code: &Code,
     turn: &Turn,
@@ -353,13 +361,7 @@ fn keep(
     entry: Entry,
 ) {
     let housekeeper = &plugin.runtime.engine.housekeeper;
-    let ready = match code.foreign {
-        Some(Foreign::Command(_)) => Err(KeepError::Command),
-        _ if !code.warm_pool.fits => Err(KeepError::Parts),
-        _ if !store.data_mut().end_and_stay() => Err(KeepError::LeftOpen),
-        _ => Ok(()),
-    };
-    let kept = match ready {
+    let kept = match end_call(code, &mut store) {
         Ok(()) => turn.keep(store, entry),
         Err(reason) => {
             housekeeper.take_over(plugin, code, store);
@@ -375,7 +377,25 @@ fn keep(
     }
 }
 
-/// A guest's answer as the host's outcome.
+/// Ends the call of an instance that is to serve another one.
+///
+/// # Errors
+///
+/// The reason why the instance can't serve another call.
+fn end_call(code: &Code, store: &mut Store<CallState>) -> Result<(), KeepError> {
+    if matches!(code.foreign, Some(Foreign::Command(_))) {
+        return Err(KeepError::Command);
+    }
+    if !code.warm_pool.fits {
+        return Err(KeepError::Parts);
+    }
+    if !store.data_mut().end_and_stay() {
+        return Err(KeepError::LeftOpen);
+    }
+    Ok(())
+}
+
+/// Converts a guest's answer into the host's outcome.
 fn convert_answer(
     answer: Result<types::Output, types::Failure>,
     store: &Store<CallState>,
@@ -383,7 +403,7 @@ fn convert_answer(
 ) -> Outcome {
     match answer {
         Ok(output) if output.after_emitted => {
-            // Together they are within the limit for an answer.
+            // The emitted parts and the answer together are within the limit for an answer.
             let outcome = convert::outcome(Ok(output), store.data().call.emit_budget);
             outcome::after_emitted(outcome, &store.data().call.emitted)
         }
@@ -391,9 +411,9 @@ fn convert_answer(
     }
 }
 
-/// A fresh instance of a plugin, without a call. `waiting`: the call that needs the instance. Code
-/// that runs now can keep the data that it reads, so the rules of that call apply to it. Without
-/// such a call, the caller drops the instance if it has read files.
+/// Makes a fresh instance of a plugin, without a call. `waiting`: the call that needs the instance.
+/// Code that runs now can keep the data that it reads, so the rules of that call apply to it.
+/// Without such a call, the caller drops the instance if it has read files.
 pub(crate) async fn fresh(
     plugin: &LoadedPlugin,
     code: &Code,
@@ -410,7 +430,10 @@ pub(crate) async fn fresh(
             None => view,
         }
     });
-    let directory = view.as_ref().and_then(|_| policy.directory()?.to_str());
+    let directory = match &view {
+        Some(_) => policy.directory().and_then(Path::to_str),
+        None => None,
+    };
     let state = CallState::idle(
         &plugin.name,
         policy,
@@ -420,15 +443,26 @@ pub(crate) async fn fresh(
         Arc::clone(watch),
     );
     let (mut store, instance) = instantiate(&code.pre, state, &policy.limits).await;
-    let entry = instance.and_then(|instance| match code.foreign {
-        Some(_) => Ok(Entry::Foreign(instance)),
-        None => {
-            let no_tools = "it exports no tools";
-            let tools = code.tools.as_ref().ok_or_else(|| wasmtime::Error::msg(no_tools))?;
-            tools.call_tool(&mut store, &instance).map(Entry::Tool)
-        }
-    });
+    let entry = match instance {
+        Ok(instance) => find_entry(code, &mut store, instance),
+        Err(error) => Err(error),
+    };
     (store, entry)
+}
+
+/// Finds the exports by which a call enters an instance.
+fn find_entry(
+    code: &Code,
+    store: &mut Store<CallState>,
+    instance: Instance,
+) -> wasmtime::Result<Entry> {
+    if code.foreign.is_some() {
+        return Ok(Entry::Foreign(instance));
+    }
+    let Some(tools) = &code.tools else {
+        return Err(wasmtime::Error::msg("it exports no tools"));
+    };
+    tools.call_tool(store, &instance).map(Entry::Tool)
 }
 
 /// Makes a store and sets all its limits. No other place makes stores.
@@ -453,7 +487,7 @@ pub(crate) async fn instantiate(
     (store, instance)
 }
 
-/// Counts the time of each poll for the call.
+/// Adds the time of each poll to the processor time of the call.
 pub(crate) async fn metered<F: Future>(watch: Arc<CallWatch>, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -495,8 +529,8 @@ async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, F
     .await
 }
 
-/// The time when a waiting guest is stopped. By then the ticks have stopped a running guest, so
-/// that the guest's own stop is reported.
+/// Returns the time when a waiting guest is stopped. By then the ticks have stopped a running
+/// guest, so that the guest's own stop is reported.
 fn late_end(watch: &CallWatch) -> tokio::time::Instant {
     (watch.end() + TICK * 2).into()
 }

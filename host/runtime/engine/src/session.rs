@@ -102,12 +102,12 @@ pub(crate) struct Turn {
     key: InstanceKey,
     all: Arc<SessionInstances>,
     rules: Option<Arc<dyn PathRules>>,
-    /// `None` once the turn is over.
-    held: Option<OwnedMutexGuard<()>>,
+    /// `None` before the turn has come, and once it is over.
+    guard: Option<OwnedMutexGuard<()>>,
 }
 
 impl PluginInstances {
-    /// The key of the instance that applies filters to the outputs of a session.
+    /// Returns the key of the instance that applies filters to the outputs of a session.
     pub(crate) fn filter_key(&self, session: &Arc<str>) -> InstanceKey {
         InstanceKey { plugin: self.id, session: Arc::clone(session), rights: None }
     }
@@ -127,36 +127,46 @@ impl PluginInstances {
             paths: call.path_rules.as_ref().map(|rules| rules.rights()),
         };
         let session = Arc::clone(&call.session);
+        // If the wait fails, dropping the turn removes its lock.
         let mut turn = Turn {
             key: InstanceKey { plugin: self.id, session, rights: Some(rights) },
             all: Arc::clone(&self.all),
             rules: call.path_rules.clone(),
-            held: None,
+            guard: None,
         };
+
         let lock = Arc::clone(self.all.state().turns.entry(turn.key.clone()).or_default());
         // Besides the waiting calls, `turns`, this call and the running call hold a reference.
         if Arc::strong_count(&lock) > WAITING + 3 {
             return Err(busy(Duration::ZERO));
         }
-        let held = match Arc::clone(&lock).try_lock_owned() {
-            Ok(held) => held,
-            Err(_) => {
-                let since = Instant::now();
-                let held = watch.in_time(lock.lock_owned()).await.map_err(|stop| match stop {
-                    StopReason::Cancelled => watch.stop_failure(stop),
-                    _ => in_use(since.elapsed()),
-                })?;
-                watch.add_waited(since.elapsed());
-                held
-            }
+        let guard = match Arc::clone(&lock).try_lock_owned() {
+            Ok(guard) => guard,
+            Err(_) => wait_for_lock(lock, watch).await?,
         };
-        turn.held = Some(held);
+        turn.guard = Some(guard);
         Ok(turn)
     }
 }
 
+/// Waits until no other call uses an instance.
+async fn wait_for_lock(
+    lock: Arc<tokio::sync::Mutex<()>>,
+    watch: &CallWatch,
+) -> Result<OwnedMutexGuard<()>, Failure> {
+    let since = Instant::now();
+    match watch.in_time(lock.lock_owned()).await {
+        Ok(guard) => {
+            watch.add_waited(since.elapsed());
+            Ok(guard)
+        }
+        Err(StopReason::Cancelled) => Err(watch.stop_failure(StopReason::Cancelled)),
+        Err(_) => Err(in_use(since.elapsed())),
+    }
+}
+
 impl SessionInstances {
-    /// A plugin that was just loaded.
+    /// Adds a plugin that was just loaded.
     pub(crate) fn add_plugin(self: &Arc<Self>) -> PluginInstances {
         let mut state = self.state();
         state.next_plugin += 1;
@@ -166,7 +176,7 @@ impl SessionInstances {
     /// Takes an instance that waits.
     pub(crate) fn take(&self, key: &InstanceKey) -> Option<(Store<CallState>, Entry)> {
         let mut state = self.state();
-        let index = state.idle.iter().position(|one| one.key == *key)?;
+        let index = state.idle.iter().position(|waiting| waiting.key == *key)?;
         let IdleInstance { store, entry, .. } = state.idle.remove(index);
         Some((store, entry))
     }
@@ -191,30 +201,35 @@ impl SessionInstances {
         if memory.used() > MEMORY {
             return Err(KeepError::Memory(memory.used().div_ceil(1 << 20)));
         }
-        let mut dropped = Vec::new();
+
         let mut state = self.state();
         let idle = &mut state.idle;
-        if let Some(index) = idle.iter().position(|one| one.key == key) {
-            dropped.push(idle.remove(index));
-        } else if idle.iter().filter(|one| one.key.plugin == key.plugin).count() >= EACH {
-            let oldest = idle.iter().position(|one| one.key.plugin == key.plugin);
-            dropped.extend(oldest.map(|oldest| idle.remove(oldest)));
+        let of_plugin = idle.iter().filter(|waiting| waiting.key.plugin == key.plugin).count();
+        let replaced = if let Some(index) = idle.iter().position(|waiting| waiting.key == key) {
+            Some(index)
+        } else if of_plugin >= EACH {
+            idle.iter().position(|waiting| waiting.key.plugin == key.plugin)
         } else if idle.len() >= KEPT {
-            dropped.push(idle.remove(0));
-        }
+            Some(0)
+        } else {
+            None
+        };
+        let dropped = replaced.map(|index| idle.remove(index));
         idle.push(IdleInstance { key, store, entry, since: Instant::now(), _rules: rules });
+        // Dropping a store takes long, so the lock is released first.
         drop(state);
         drop(dropped);
         Ok(())
     }
 
-    /// Drops the instances that were idle for long. Returns when the next one will be.
+    /// Drops the instances that were idle for long. Returns the time when the next instance will be
+    /// idle for long, or `None` if no instance is left.
     pub(crate) fn drop_idle(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state();
-        let first_kept = state.idle.iter().position(|one| one.since + IDLE > now);
-        let expired = first_kept.unwrap_or(state.idle.len());
+        let first_recent = state.idle.iter().position(|waiting| waiting.since + IDLE > now);
+        let expired = first_recent.unwrap_or(state.idle.len());
         let dropped: Vec<IdleInstance> = state.idle.drain(..expired).collect();
-        let next = state.idle.first().map(|one| one.since + IDLE);
+        let next = state.idle.first().map(|waiting| waiting.since + IDLE);
         drop(state);
         drop(dropped);
         next
@@ -243,10 +258,12 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.held = None;
+        self.guard = None;
         let mut state = self.all.state();
-        // If no other call waits, only `turns` still has it.
-        if state.turns.get(&self.key).is_some_and(|turn| Arc::strong_count(turn) == 1) {
+        // If no other call waits, only `turns` still has the lock.
+        if let Some(lock) = state.turns.get(&self.key)
+            && Arc::strong_count(lock) == 1
+        {
             state.turns.remove(&self.key);
         }
     }
@@ -255,15 +272,16 @@ impl Drop for Turn {
 impl Drop for PluginInstances {
     fn drop(&mut self) {
         let mut state = self.all.state();
-        let (dropped, stay): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut state.idle).into_iter().partition(|one| one.key.plugin == self.id);
-        state.idle = stay;
+        let idle = std::mem::take(&mut state.idle);
+        let (dropped, remaining): (Vec<_>, Vec<_>) =
+            idle.into_iter().partition(|waiting| waiting.key.plugin == self.id);
+        state.idle = remaining;
         drop(state);
         drop(dropped);
     }
 }
 
-/// The failure of a call whose turn didn't come.
+/// Makes the failure of a call whose turn didn't come.
 fn in_use(waited: Duration) -> Failure {
     let message = format!(
         "this plugin runs one call of a session at a time; this call waited {:.1} s and was not started",

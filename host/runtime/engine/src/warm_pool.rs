@@ -65,16 +65,16 @@ pub(crate) struct WarmPool {
     pub(crate) tracked: AtomicBool,
 }
 
-/// Whether the stores of a plugin fit into the spare slots of the pool.
-pub(crate) fn fits(plugin: &InstancePre<CallState>) -> bool {
-    let needs = plugin.component().resources_required();
-    needs.is_some_and(|needs| needs.num_memories <= MEMORIES && needs.num_tables <= TABLES)
+/// Checks whether the stores of a plugin fit into the spare slots of the pool.
+fn fits_into_pool(plugin: &InstancePre<CallState>) -> bool {
+    let Some(needs) = plugin.component().resources_required() else { return false };
+    needs.num_memories <= MEMORIES && needs.num_tables <= TABLES
 }
 
 impl WarmPool {
-    /// An empty pool for a plugin that was just loaded, since it may never be called.
+    /// Makes an empty pool for a plugin that was just loaded, since it may never be called.
     pub(crate) fn new(plugin: &InstancePre<CallState>) -> Self {
-        let fits = fits(plugin);
+        let fits = fits_into_pool(plugin);
         Self {
             instances: Mutex::default(),
             fits,
@@ -94,11 +94,12 @@ impl WarmPool {
         self.instances().push(instance);
     }
 
-    /// The number of warm instances.
+    /// Returns the number of warm instances.
     pub(crate) fn count(&self) -> usize {
         self.instances().len()
     }
 
+    /// Drops all instances, after the lock was released.
     pub(crate) fn clear(&self) {
         let instances = std::mem::take(&mut *self.instances());
         drop(instances);

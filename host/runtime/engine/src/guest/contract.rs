@@ -20,8 +20,8 @@ pub(crate) enum ExportError {
     NoCallTool(String),
 }
 
-/// Whether a component exports exactly this interface.
-fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {
+/// Checks whether a component exports exactly this interface.
+fn has_export(pre: &InstancePre<CallState>, interface: &str) -> bool {
     pre.component().component_type().exports(pre.engine()).any(|(name, _)| name == interface)
 }
 
@@ -43,33 +43,36 @@ pub(crate) struct CallTool(
 );
 
 impl ToolExports {
-    /// The exports for tools. `None`: there are no such exports.
+    /// Finds the exports for tools. Returns `None` if there are no such exports.
     ///
     /// # Errors
     ///
     /// The export isn't what the contract says.
     pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, ExportError> {
         let name = format!("toolhold:tool/tools@{CONTRACT_VERSION}");
-        if !exports(pre, &name) {
+        if !has_export(pre, &name) {
             return Ok(None);
         }
+        let indices = match PluginIndices::new(pre) {
+            Ok(indices) => indices,
+            Err(error) => return Err(ExportError::NotDefined { interface: name, error }),
+        };
         let component = pre.component();
         let call_tool = component
             .get_export_index(None, &name)
             .and_then(|tools| component.get_export_index(Some(&tools), "call-tool"));
-        match (PluginIndices::new(pre), call_tool) {
-            (Ok(indices), Some(call_tool)) => Ok(Some(Self { indices, call_tool })),
-            (Err(error), _) => Err(ExportError::NotDefined { interface: name, error }),
-            (Ok(_), None) => Err(ExportError::NoCallTool(name)),
+        match call_tool {
+            Some(call_tool) => Ok(Some(Self { indices, call_tool })),
+            None => Err(ExportError::NoCallTool(name)),
         }
     }
 
-    /// The function that lists the tools.
+    /// Returns the function that lists the tools.
     pub(crate) fn list(&self) -> ListTools {
         ListTools(self.indices.clone())
     }
 
-    /// The function that calls a tool of an instance.
+    /// Finds the function that calls a tool of an instance.
     pub(crate) fn call_tool(
         &self,
         store: &mut Store<CallState>,
@@ -110,14 +113,14 @@ pub(crate) struct FilterExports(FiltersIndices);
 pub(crate) struct FilterInstance(Filters);
 
 impl FilterExports {
-    /// The exports for filters. `None`: there are no such exports.
+    /// Finds the exports for filters. Returns `None` if there are no such exports.
     ///
     /// # Errors
     ///
     /// The export isn't what the contract says.
     pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, ExportError> {
         let name = format!("toolhold:tool/filter@{CONTRACT_VERSION}");
-        if !exports(pre, &name) {
+        if !has_export(pre, &name) {
             return Ok(None);
         }
         match FiltersIndices::new(pre) {
@@ -126,7 +129,7 @@ impl FilterExports {
         }
     }
 
-    /// The filters of an instance.
+    /// Finds the filters of an instance.
     pub(crate) fn load(
         &self,
         store: &mut Store<CallState>,
@@ -137,7 +140,7 @@ impl FilterExports {
 }
 
 impl FilterInstance {
-    /// Lists the filters, the first call of every instance.
+    /// Lists the filters. This is the first call of every instance.
     pub(crate) async fn list(
         &self,
         store: &mut Store<CallState>,

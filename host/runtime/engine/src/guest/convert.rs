@@ -26,8 +26,8 @@ const WORD: usize = 128;
 /// Converts a guest's answer into the host's outcome, within `limit` bytes.
 pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usize) -> Outcome {
     let size = match &answer {
-        Ok(output) => size(&output.content, [&output.structured, &output.meta]),
-        Err(failure) => size(&failure.content, [&failure.structured, &failure.meta]),
+        Ok(output) => answer_size(&output.content, [&output.structured, &output.meta]),
+        Err(failure) => answer_size(&failure.content, [&failure.structured, &failure.meta]),
     };
     if size > limit {
         let message = format!("the tool's answer is {size} bytes; the limit is {limit}");
@@ -35,66 +35,65 @@ pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usiz
     }
     match answer {
         Ok(output) => Ok(Output {
-            content: contents(output.content),
-            structured: json(output.structured, "structured output")?,
-            meta: answer_meta(output.meta)?,
+            content: convert_contents(output.content),
+            structured: parse_json(output.structured, "structured output")?,
+            meta: convert_meta(output.meta)?,
         }),
         Err(failure) => Err(convert_failure(failure)?),
     }
 }
 
-/// The `meta` of an answer, without the keys that only the host may use.
-fn answer_meta(text: Option<String>) -> Result<Option<Value>, Failure> {
+/// Parses the `meta` of an answer, and drops the keys that only the host may use.
+fn convert_meta(text: Option<String>) -> Result<Option<Value>, Failure> {
     let size = text.as_ref().map_or(0, String::len);
     if size > MAX_META {
         let message = format!("the tool's meta is {size} bytes; the limit is {MAX_META}");
         return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
     }
-    match json(text, "meta")? {
-        None => Ok(None),
-        Some(Value::Object(mut fields)) => {
-            fields.retain(|key, _| !is_of_host(key));
-            Ok((!fields.is_empty()).then_some(Value::Object(fields)))
-        }
-        Some(_) => {
-            let message = "the tool's meta isn't a JSON object";
-            Err(Failure::new(Category::PermanentFailure, message).with_code("bad_answer"))
-        }
+    let Some(meta) = parse_json(text, "meta")? else { return Ok(None) };
+    let Value::Object(mut fields) = meta else {
+        let message = "the tool's meta isn't a JSON object";
+        return Err(Failure::new(Category::PermanentFailure, message).with_code("bad_answer"));
+    };
+    fields.retain(|key, _| !is_host_key(key));
+    if fields.is_empty() {
+        return Ok(None);
     }
+    Ok(Some(Value::Object(fields)))
 }
 
-/// Whether a key of `meta` is the host's own.
-fn is_of_host(key: &str) -> bool {
+/// Checks whether a key of `meta` is the host's own.
+fn is_host_key(key: &str) -> bool {
     key.starts_with("toolhold:")
 }
 
 fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
+    let suggestion =
+        failure.suggestion.map(|text| neutral(cut_at_word(&text, MESSAGE)).into_owned());
     Ok(Failure {
-        category: category(failure.category),
+        category: convert_category(failure.category),
         code: failure.code.filter(|code| is_code(code)),
         message: neutral(cut_at_word(&failure.message, MESSAGE)).into_owned(),
-        suggestion: failure
-            .suggestion
-            .map(|text| neutral(cut_at_word(&text, MESSAGE)).into_owned()),
+        suggestion,
         retry_after: failure.retry_after_ms.map(Duration::from_millis),
-        content: contents(failure.content),
-        structured: json(failure.structured, "structured output")?,
+        content: convert_contents(failure.content),
+        structured: parse_json(failure.structured, "structured output")?,
         denial: None,
-        meta: answer_meta(failure.meta)?,
+        meta: convert_meta(failure.meta)?,
         by_tool: true,
     })
 }
 
-/// Whether a text may be a guest's code. A sentence is not a code, since models read codes outside
-/// of fences.
+/// Checks whether a text may be a guest's code. A sentence is not a code, since models read codes
+/// outside of fences.
 fn is_code(text: &str) -> bool {
     (1..=WORD).contains(&text.len())
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter))
         && !HOST_CODES.contains(&text)
 }
 
-/// Converts a part of an answer. The part is neutralised later, when it leaves the host. `None`:
-/// this host doesn't know its kind.
+/// Converts a part of an answer. The part is neutralised later, when it leaves the host. Returns
+/// `None` if this host doesn't know its kind.
 pub(crate) fn content(content: types::Content) -> Option<Content> {
     let body = match content.body {
         types::Body::Text(text) => Body::Text(text),
@@ -102,29 +101,31 @@ pub(crate) fn content(content: types::Content) -> Option<Content> {
         types::Body::Link(uri) => Body::Link(uri),
         types::Body::Other(_) => return None,
     };
-    // `meta` is optional, so it is left out if it isn't valid.
-    let meta = content
-        .meta
-        .filter(|text| text.len() <= MAX_META)
-        .and_then(|text| serde_json::from_str(&text).ok())
-        .map(|meta| match meta {
-            Value::Object(mut fields) => {
-                // A plugin may make this one claim of the host's, which only makes an answer
-                // stricter.
-                fields.retain(|key, value| {
-                    !is_of_host(key) || key == Content::UNTRUSTED && *value == Value::Bool(true)
-                });
-                Value::Object(fields)
-            }
-            other => other,
-        });
-    let media_type = content.media_type.map(|written| media_type(&written));
+    let meta = content.meta.as_deref().and_then(part_meta);
+    let media_type = content.media_type.as_deref().map(check_media_type);
     Some(Content { body, media_type, meta })
+}
+
+/// Parses the `meta` of a part, and drops the keys that only the host may use. Returns `None` if
+/// `meta` isn't valid, since it is optional.
+fn part_meta(text: &str) -> Option<Value> {
+    if text.len() > MAX_META {
+        return None;
+    }
+    let mut meta: Value = serde_json::from_str(text).ok()?;
+    if let Value::Object(fields) = &mut meta {
+        fields.retain(|key, value| {
+            // A plugin may make this one claim of the host's, which only makes an answer stricter.
+            let is_allowed_claim = key == Content::UNTRUSTED && *value == Value::Bool(true);
+            is_allowed_claim || !is_host_key(key)
+        });
+    }
+    Some(meta)
 }
 
 /// Checks a media type. It may come from an untrusted server, but readers trust it, since it is
 /// next to the part and not inside. So only its two short words are kept, without parameters.
-fn media_type(written: &str) -> String {
+fn check_media_type(written: &str) -> String {
     let essence = cut(written.split(';').next().unwrap_or_default().trim(), WORD);
     match essence.split_once('/') {
         Some((top, sub)) if is_token(top) && is_token(sub) => essence.to_owned(),
@@ -151,28 +152,32 @@ pub(crate) fn content_for_guest(content: Content) -> types::Content {
     }
 }
 
-fn contents(parts: Vec<types::Content>) -> Vec<Content> {
+fn convert_contents(parts: Vec<types::Content>) -> Vec<Content> {
     parts.into_iter().filter_map(content).collect()
 }
 
-/// The size of a part for the limit of an answer. Even an empty part has a size.
+/// Returns the size of a part for the limit of an answer. Even an empty part has a size.
 pub(crate) fn part_size(part: &types::Content) -> usize {
     let body = match &part.body {
         types::Body::Text(text) | types::Body::Link(text) => text.len(),
         types::Body::Bytes(bytes) => bytes.len(),
         types::Body::Other((kind, value)) => kind.len() + value.len(),
     };
-    body + [&part.meta, &part.media_type].into_iter().flatten().map(String::len).sum::<usize>() + 64
+    let meta = part.meta.as_ref().map_or(0, String::len);
+    let media_type = part.media_type.as_ref().map_or(0, String::len);
+    body + meta + media_type + 64
 }
 
-fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
-    parts.iter().map(part_size).sum::<usize>()
-        + json.into_iter().flatten().map(String::len).sum::<usize>()
+/// Returns the size of an answer. `json`: its structured output and its `meta`.
+fn answer_size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
+    let parts_size: usize = parts.iter().map(part_size).sum();
+    let json_size: usize = json.into_iter().flatten().map(String::len).sum();
+    parts_size + json_size
 }
 
-fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
+fn parse_json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
     let Some(text) = text else { return Ok(None) };
-    if values(&text) > MAX_VALUES {
+    if count_values(&text) > MAX_VALUES {
         let message =
             format!("the tool's {what} has more than {MAX_VALUES} values, which is the limit");
         return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
@@ -184,8 +189,8 @@ fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
     Ok(Some(value))
 }
 
-/// The number of commas and brackets outside the strings of a JSON text.
-fn values(text: &str) -> usize {
+/// Counts the commas and the opening brackets outside the strings of a JSON text.
+fn count_values(text: &str) -> usize {
     let mut count = 0;
     let mut in_string = false;
     let mut escaped = false;
@@ -202,7 +207,7 @@ fn values(text: &str) -> usize {
 }
 
 /// Converts a guest's category, except those that only the host may use (invariant 5).
-fn category(category: types::Category) -> Category {
+fn convert_category(category: types::Category) -> Category {
     match category {
         types::Category::InvalidParameters => Category::InvalidParameters,
         types::Category::TypeMismatch => Category::TypeMismatch,
@@ -218,7 +223,7 @@ fn category(category: types::Category) -> Category {
     }
 }
 
-/// The guest's error for a function of the host that did nothing.
+/// Makes the guest's error for a function of the host that did nothing.
 pub(crate) fn host_error(code: &str, message: impl Into<String>) -> Error {
     Error { code: code.to_owned(), message: message.into(), meta: None }
 }
@@ -249,7 +254,7 @@ mod tests {
         for (text, count) in
             [("1", 0), ("[1,2]", 2), (r#"{"a,b":["[{,","\"," ,"\\"]}"#, 4), (r#"",,,""#, 0)]
         {
-            assert_eq!(values(text), count, "{text}");
+            assert_eq!(count_values(text), count, "{text}");
         }
     }
 }

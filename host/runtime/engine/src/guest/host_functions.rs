@@ -48,19 +48,23 @@ impl call::Host for &mut CallState {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (second, count) = &mut self.call.progress;
         if second.as_secs() != now.as_secs() {
-            (*second, *count) = (now, 0);
+            *second = now;
+            *count = 0;
         }
         *count += 1;
-        if *count <= PROGRESS_A_SECOND {
-            let whole = self.capabilities.http.without_secrets(shown(message, false));
-            let start = whole
-                .char_indices()
-                .nth(PROGRESS_MESSAGE)
-                .map_or(&*whole, |(end, _)| cut_at_word(&whole, end));
-            let message = neutral_line(start).chars().take(PROGRESS_MESSAGE).collect();
-            let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
-            self.call.events.progress(Progress { fraction, message, untrusted: false });
+        if *count > PROGRESS_A_SECOND {
+            return Ok(());
         }
+
+        let whole = self.capabilities.http.without_secrets(shown(message, false));
+        let start = match whole.char_indices().nth(PROGRESS_MESSAGE) {
+            Some((end, _)) => cut_at_word(&whole, end),
+            None => whole.as_str(),
+        };
+        // Neutralising may make the text longer.
+        let message = neutral_line(start).chars().take(PROGRESS_MESSAGE).collect();
+        let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
+        self.call.events.progress(Progress { fraction, message, untrusted: false });
         Ok(())
     }
 
@@ -69,12 +73,12 @@ impl call::Host for &mut CallState {
         // rest of the budget after a part that is too large is for the answer, which may come
         // behind the emitted parts.
         let size = convert::part_size(&part);
-        let rest = self.call.emit_budget.checked_sub(size);
-        let Some(left) = rest.filter(|left| *left >= LAST_WORDS && !self.call.emitted_all) else {
+        let budget_left = self.call.emit_budget.saturating_sub(size);
+        if self.call.emitted_all || budget_left < LAST_WORDS {
             self.call.emitted_all = true;
             return Ok(false);
-        };
-        self.call.emit_budget = left;
+        }
+        self.call.emit_budget = budget_left;
         // The receiver neutralises the part, as the host does with the answer. Text that a terminal
         // would not show can only be found before that.
         let Some(mut part) = convert::content(part) else { return Ok(true) };
@@ -89,20 +93,22 @@ impl call::Host for &mut CallState {
     async fn called_by(&mut self) -> wasmtime::Result<call::Caller> {
         // A session on disk is read here.
         self.call.watch.may_block().await;
-        let caller = self.call.caller.as_ref().map_or_else(nobody, |source| source.caller());
+        let caller = match &self.call.caller {
+            Some(source) => source.caller(),
+            None => no_caller(),
+        };
         let CallerInfo { user, project, session, front_end, agent, untrusted } = caller;
         Ok(call::Caller { user, project, session, front_end, agent, untrusted, meta: None })
     }
 }
 
-/// The caller of code that runs before a call.
-fn nobody() -> CallerInfo {
-    let none = String::new;
+/// Describes the caller of code that runs before a call.
+fn no_caller() -> CallerInfo {
     CallerInfo {
-        user: none(),
-        project: none(),
-        session: none(),
-        front_end: none(),
+        user: String::new(),
+        project: String::new(),
+        session: String::new(),
+        front_end: String::new(),
         agent: None,
         untrusted: true,
     }
@@ -114,13 +120,9 @@ impl log::Host for &mut CallState {
         let Some(left) = call.log_budget.checked_sub(1) else { return Ok(()) };
         call.log_budget = left;
         // The log has other readers than the answer, so it is always redacted.
-        let message = redaction::owned(
-            neutral_line(cut_at_word(
-                &self.capabilities.http.without_secrets(message),
-                LOG_MESSAGE,
-            )),
-            Keys::Text,
-        );
+        let text = self.capabilities.http.without_secrets(message);
+        let line = neutral_line(cut_at_word(&text, LOG_MESSAGE));
+        let message = redaction::owned(line, Keys::Text);
         let plugin = &*call.plugin;
         let id = &call.id;
         match level {

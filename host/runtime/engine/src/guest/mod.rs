@@ -87,10 +87,10 @@ pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<Content> {
 const IDLE_LOG_LINES: usize = 20;
 
 impl CallState {
-    /// The state of an instance without a call. A component may run code while it is instantiated,
-    /// long before a call. This code has no more rights than the weakest call: its events are
-    /// dropped, and `files` should be read-only. A call gets its own files later. `directory`: the
-    /// guest's working directory.
+    /// Makes the state of an instance without a call. A component may run code while it is
+    /// instantiated, long before a call. This code has no more rights than the weakest call: its
+    /// events are dropped, and `files` should be read-only. A call gets its own files later.
+    /// `directory`: the guest's working directory.
     pub(crate) fn idle(
         plugin: &Arc<str>,
         policy: &PluginGrants,
@@ -155,9 +155,10 @@ impl CallState {
         watch: Arc<CallWatch>,
         emitted: Emitted,
     ) {
-        let instantiating = std::mem::replace(&mut self.files, files);
-        self.files.keep_denials_of(instantiating);
+        let earlier_files = std::mem::replace(&mut self.files, files);
+        self.files.keep_denials_of(earlier_files);
         self.capabilities = CallCapabilities::begin(facts);
+
         let limits = &facts.grants.limits;
         let call = &mut self.call;
         call.id = facts.call.id.clone();
@@ -185,58 +186,61 @@ impl CallState {
     /// left, and the housekeeper drops it later.
     pub(crate) fn end(&mut self) {
         self.table = ResourceTable::new();
-        self.take_back();
+        self.revoke_call();
     }
 
-    /// Ends the call, and keeps the instance ready for another one. Nothing that the call was given
-    /// or has opened stays: only the granted directories, as names, and the streams that print. The
-    /// standard libraries of most languages get these once.
+    /// Ends the call, and keeps the instance ready for another one. Of the handles that the call
+    /// was given or has opened, only the granted directories, as names, and the streams that print
+    /// stay. The standard libraries of most languages get these handles once.
     ///
-    /// Returns `false` if the guest has left something open, so that the instance can't serve
+    /// Returns `false` if the guest has left other handles open, so that the instance can't serve
     /// another call.
     pub(crate) fn end_and_stay(&mut self) -> bool {
-        let all = self.table.iter_mut().count();
-        let open = self.table.iter_mut().filter(|entry| !is_granted(&**entry)).count();
-        // A library or two ask for the granted directories, and each time the host opens them
+        let handles = self.table.iter_mut().count();
+        let directories = self.table.iter_mut().filter(|entry| is_granted(&**entry)).count();
+        // One or two libraries ask for the granted directories, and each time the host opens them
         // again.
-        let too_often = all - open > 2 * self.files.roots();
+        let opened_too_often = directories > 2 * self.files.roots();
+
         let mut printing = 0;
         for (handle, capture) in &self.printing {
             let stream = Resource::<DynOutputStream>::new_borrow(*handle);
-            let Ok(opened) = self.table.get_mut(&stream) else { continue };
+            let Ok(output) = self.table.get_mut(&stream) else { continue };
             // The guest may have dropped that stream and opened another one.
-            *opened = Box::new(capture.clone());
+            *output = Box::new(capture.clone());
             let children = self.table.iter_children(&stream);
             let waits = children.into_iter().flatten().filter(|child| child.is::<DynPollable>());
             printing += 1 + waits.count();
         }
-        self.take_back();
+        let left_open = handles - directories > printing;
+
+        self.revoke_call();
         self.call.stdout.clear();
         self.call.stderr.clear();
-        !too_often && open <= printing
+        !opened_too_often && !left_open
     }
 
-    /// Takes back what the call was given.
-    fn take_back(&mut self) {
+    /// Drops all that the call was given.
+    fn revoke_call(&mut self) {
         self.files = Files::new(None, 0);
         self.capabilities = CallCapabilities::default();
         self.call.events = Arc::new(NoEvents);
         self.call.caller = None;
     }
 
-    /// A stream that prints.
+    /// Opens a stream that prints.
     fn print_to(&mut self, capture: Capture) -> wasmtime::Result<Resource<DynOutputStream>> {
         let stream: DynOutputStream = Box::new(capture.clone());
-        let stream = self.table.push(stream)?;
-        self.printing.insert(stream.rep(), capture);
-        Ok(stream)
+        let handle = self.table.push(stream)?;
+        self.printing.insert(handle.rep(), capture);
+        Ok(handle)
     }
 
     pub(crate) fn table(&mut self) -> &mut ResourceTable {
         &mut self.table
     }
 
-    /// The call and the table, borrowed at the same time.
+    /// Borrows the capabilities and the table at the same time.
     pub(crate) fn capabilities_and_table(&mut self) -> (&mut CallCapabilities, &mut ResourceTable) {
         (&mut self.capabilities, &mut self.table)
     }
@@ -250,13 +254,13 @@ fn fixed_random() -> Deterministic {
     Deterministic::new(vec![7, 19, 101, 43])
 }
 
-/// Whether an entry of the table is a granted directory.
+/// Checks whether an entry of the table is a granted directory.
 fn is_granted(entry: &(dyn Any + Send)) -> bool {
     entry.downcast_ref::<Descriptor>().is_some_and(Descriptor::is_granted)
 }
 
-/// The context of every instance. The builder's defaults are no environment, no arguments and no
-/// sockets.
+/// Makes the context of every instance. The builder's defaults are no environment, no arguments and
+/// no sockets.
 fn base_context(directory: Option<&str>) -> WasiCtxBuilder {
     let mut wasi = WasiCtxBuilder::new();
     wasi.max_random_size(1 << 20);

@@ -53,7 +53,7 @@ pub struct CallPlace {
 }
 
 impl Admission {
-    /// For at most `places` calls at a time.
+    /// Makes an admission for at most `places` calls at a time.
     pub fn new(places: usize) -> Arc<Self> {
         let state = State { free: places, waiting: 0, next_ticket: 0, plugins: HashMap::new() };
         let reserve = if places > 1 { (places / 8).max(1) } else { 0 };
@@ -75,17 +75,19 @@ impl Admission {
         }
         let since = Instant::now();
         let (place, turn) = self.enter(plugin)?;
-        if let Some(turn) = turn {
-            watch.in_time(turn).await.map(drop).map_err(|stop| match stop {
-                StopReason::Cancelled => watch.stop_failure(stop),
-                _ => stop::busy(since.elapsed()),
-            })?;
-            watch.add_waited(since.elapsed());
+        let Some(turn) = turn else { return Ok(place) };
+        match watch.in_time(turn).await {
+            Ok(_) => {
+                watch.add_waited(since.elapsed());
+                Ok(place)
+            }
+            Err(StopReason::Cancelled) => Err(watch.stop_failure(StopReason::Cancelled)),
+            Err(_) => Err(stop::busy(since.elapsed())),
         }
-        Ok(place)
     }
 
-    /// A place. If it is in the queue, the receiver is notified when its turn comes.
+    /// Takes a place among the running calls, or else in the queue. The receiver of a place in the
+    /// queue is notified when its turn comes.
     fn enter(
         self: &Arc<Self>,
         plugin: &Arc<str>,
@@ -93,13 +95,13 @@ impl Admission {
         let mut state = self.state();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        let starts = state.plugins.get(plugin).is_none_or(|load| load.queue.is_empty())
-            && self.may_start(&state, plugin);
-        if starts {
+        let queue_is_empty = state.plugins.get(plugin).is_none_or(|load| load.queue.is_empty());
+        if queue_is_empty && self.may_start(&state, plugin) {
             state.free -= 1;
             state.load(plugin).running += 1;
             return Ok((self.place(plugin, ticket), None));
         }
+
         if state.waiting >= WAITING {
             return Err(stop::busy(Duration::ZERO));
         }
@@ -113,26 +115,25 @@ impl Admission {
         CallPlace { admission: Arc::clone(self), plugin: Arc::clone(plugin), ticket }
     }
 
-    /// Whether one more call of a plugin may run.
+    /// Checks whether one more call of a plugin may run.
     fn may_start(&self, state: &State, plugin: &str) -> bool {
+        if state.free == 0 {
+            return false;
+        }
         let load = state.plugins.get(plugin);
         let running = load.map_or(0, |load| load.running);
-        let others_wait = state.waiting > load.map_or(0, |load| load.queue.len());
-        state.free > 0 && (running < self.share || state.free > self.reserve && !others_wait)
+        if running < self.share {
+            return true;
+        }
+        let own_waiting = load.map_or(0, |load| load.queue.len());
+        let others_wait = state.waiting > own_waiting;
+        state.free > self.reserve && !others_wait
     }
 
     /// Gives free places to waiting calls.
     fn assign_places(&self, state: &mut State) {
         while state.waiting > 0 && state.free > 0 {
-            let next = state
-                .plugins
-                .iter()
-                .filter(|(plugin, load)| !load.queue.is_empty() && self.may_start(state, plugin))
-                .min_by_key(|(_, load)| {
-                    (load.running, load.queue.front().map(|(ticket, _)| *ticket))
-                })
-                .map(|(plugin, _)| Arc::clone(plugin));
-            let Some(plugin) = next else { return };
+            let Some(plugin) = self.next_plugin(state) else { return };
             let load = state.load(&plugin);
             if let Some((_, turn)) = load.queue.pop_front() {
                 load.running += 1;
@@ -142,6 +143,20 @@ impl Admission {
                 let _ = turn.send(());
             }
         }
+    }
+
+    /// Finds the plugin whose first waiting call is next: the plugin with the fewest running calls,
+    /// and among such plugins, the one whose call came first.
+    fn next_plugin(&self, state: &State) -> Option<Arc<str>> {
+        let waiting = state
+            .plugins
+            .iter()
+            .filter(|(plugin, load)| !load.queue.is_empty() && self.may_start(state, plugin));
+        let (plugin, _) = waiting.min_by_key(|(_, load)| {
+            let first_ticket = load.queue.front().map(|(ticket, _)| *ticket);
+            (load.running, first_ticket)
+        })?;
+        Some(Arc::clone(plugin))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -157,22 +172,21 @@ impl State {
 
 impl Drop for CallPlace {
     fn drop(&mut self) {
-        let mut state = self.admission.state();
+        let mut guard = self.admission.state();
+        let state = &mut *guard;
         let Some(load) = state.plugins.get_mut(&self.plugin) else { return };
-        let waits = load.queue.iter().position(|(ticket, _)| *ticket == self.ticket);
-        match waits {
-            Some(at) => drop(load.queue.remove(at)),
-            None => load.running -= 1,
+        if let Some(index) = load.queue.iter().position(|(ticket, _)| *ticket == self.ticket) {
+            drop(load.queue.remove(index));
+            state.waiting -= 1;
+        } else {
+            load.running -= 1;
+            state.free += 1;
         }
         if load.running == 0 && load.queue.is_empty() {
             state.plugins.remove(&self.plugin);
         }
-        match waits {
-            Some(_) => state.waiting -= 1,
-            None => state.free += 1,
-        }
         // A waiting call that ends may have limited another plugin to its share.
-        self.admission.assign_places(&mut state);
+        self.admission.assign_places(state);
     }
 }
 

@@ -23,28 +23,28 @@ impl StopReason {
         into.store(self as u8, Ordering::Relaxed);
     }
 
+    /// Loads a stored reason. Returns `None` if no reason was stored.
     pub(crate) fn load(stored: &AtomicU8) -> Option<Self> {
-        [Self::Timeout, Self::Cancelled, Self::Cpu]
-            .into_iter()
-            .find(|stop| *stop as u8 == stored.load(Ordering::Relaxed))
+        let value = stored.load(Ordering::Relaxed);
+        [Self::Timeout, Self::Cancelled, Self::Cpu].into_iter().find(|stop| *stop as u8 == value)
     }
 }
 
-/// The failure of a guest that the host stopped. `waited`: the part of its time that it waited for
-/// its place. `table`: the table that raises the limits.
+/// Makes the failure of a guest that the host stopped. `waited`: the part of its time that it
+/// waited for its place. `table`: the table that raises the limits.
 pub(crate) fn failure(
     stop: StopReason,
     time: Duration,
     waited: Duration,
     table: &OwnTable,
 ) -> Failure {
-    let waited = match waited.as_secs() {
+    let waiting_note = match waited.as_secs() {
         0 => String::new(),
-        waited => format!(" (including {waited} s of waiting for other calls)"),
+        secs => format!(" (including {secs} s of waiting for other calls)"),
     };
     match stop {
         StopReason::Timeout => {
-            Failure::new(Category::Timeout, format!("the tool took longer than its limit of {} s{waited} and was stopped", time.as_secs()))
+            Failure::new(Category::Timeout, format!("the tool took longer than its limit of {} s{waiting_note} and was stopped", time.as_secs()))
                 .with_suggestion(format!(
                     "Ask for less at once, or give the call more time: with the `timeout` argument if the tool has one, else with `call` in [tools] of {}.",
                     table.place.file
@@ -57,13 +57,13 @@ pub(crate) fn failure(
     }
 }
 
-/// The remedy for a limit that `key` of `table` raises.
+/// Returns the remedy for a limit that `key` of `table` raises.
 pub fn less_or_more(key: &str, table: &OwnTable) -> String {
     format!("Ask for less at once. To raise the limit, set `{key}` in {table}.")
 }
 
-/// The failure of a call that got no place. `waited`: the time that it waited, zero if the call was
-/// refused at once.
+/// Makes the failure of a call that got no place. `waited`: the time that it waited, zero if the
+/// call was refused at once.
 pub fn busy(waited: Duration) -> Failure {
     let message = if waited.is_zero() {
         "too many calls are waiting; this call was not started".to_owned()
@@ -80,7 +80,7 @@ pub fn busy(waited: Duration) -> Failure {
     failure
 }
 
-/// The failure of a call because of the host itself.
+/// Makes the failure of a call that failed because of the host itself.
 pub fn host_failed() -> Failure {
     Failure::new(Category::PermanentFailure, "the host failed to run the call; see its log")
         .with_code("host")

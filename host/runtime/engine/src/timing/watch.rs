@@ -37,7 +37,7 @@ pub enum WatchCheck {
     Stop,
 }
 
-/// The time of a call that doesn't count.
+/// The time of a call that doesn't count, since the call waits for a person.
 #[derive(Clone, Copy, Debug, Default)]
 struct Paused {
     /// The time of the pauses that are over.
@@ -91,13 +91,14 @@ impl CallWatch {
         }
     }
 
-    /// The end of the tool's time. It is later while a person is asked.
+    /// Returns the end of the tool's time. The end moves while the call waits for a person.
     pub fn deadline(&self) -> Instant {
         let Paused { before, since } = *self.paused();
-        self.deadline + before + since.map_or(Duration::ZERO, |since| since.elapsed())
+        let current_pause = since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.deadline + before + current_pause
     }
 
-    /// The time when the guest is stopped: the deadline and a grace.
+    /// Returns the time when the guest is stopped: the deadline and a grace.
     pub fn end(&self) -> Instant {
         self.deadline() + self.grace
     }
@@ -123,7 +124,7 @@ impl CallWatch {
         self.borrowed.store(borrowed, Ordering::Relaxed);
     }
 
-    /// Whether the guest runs on the caller's thread, which must not block.
+    /// Checks whether the guest runs on the caller's thread, which must not block.
     pub fn is_borrowed(&self) -> bool {
         self.borrowed.load(Ordering::Relaxed)
     }
@@ -141,17 +142,17 @@ impl CallWatch {
         .await;
     }
 
-    /// The processor time that is left. Call it only on the thread that polls the call.
+    /// Returns the processor time that is left. Call this only on the thread that polls the call.
     pub fn cpu_left(&self) -> Duration {
         self.cpu.saturating_sub(self.meter.used())
     }
 
-    /// The failure of a guest that was stopped. `None` if it wasn't.
+    /// Returns the failure of a guest that was stopped, or `None` if it wasn't stopped.
     pub fn failure_if_stopped(&self) -> Option<Failure> {
         StopReason::load(&self.stop).map(|stop| self.stop_failure(stop))
     }
 
-    /// The failure of a call that the host stops.
+    /// Makes the failure of a call that the host stops.
     pub fn stop_failure(&self, stop: StopReason) -> Failure {
         let waited = Duration::from_secs(self.waited.load(Ordering::Relaxed));
         stop::failure(stop, self.time, waited, &self.table)
@@ -212,35 +213,40 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A poll of the call begins on this thread.
+    /// Notes that a poll of the call begins on this thread.
     pub fn start_poll(&self) {
         self.since.store(thread_nanos(), Ordering::Relaxed);
     }
 
-    /// The poll ends.
+    /// Adds the time of the poll that ends.
     pub fn end_poll(&self) {
         self.used.fetch_add(self.current(), Ordering::Relaxed);
     }
 
     /// Adds the time that other threads used for the call.
     pub fn charge(&self, time: Duration) {
-        self.used.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.used.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// The time that the call has used. Call it only on the thread that polls the call.
+    /// Returns the time that the call has used. Call this only on the thread that polls the call.
     pub fn used(&self) -> Duration {
-        Duration::from_nanos(self.used.load(Ordering::Relaxed).saturating_add(self.current()))
+        let finished = self.used.load(Ordering::Relaxed);
+        Duration::from_nanos(finished.saturating_add(self.current()))
     }
 
+    /// Returns the nanoseconds of the current poll.
     fn current(&self) -> u64 {
         thread_nanos().saturating_sub(self.since.load(Ordering::Relaxed))
     }
 }
 
+/// Returns the processor time that the current thread has used, in nanoseconds.
 fn thread_nanos() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0)
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    secs * 1_000_000_000 + nanos
 }
 
 #[cfg(test)]

@@ -40,9 +40,9 @@ impl types::Host for FilesView<'_> {
     }
 }
 
-// Functions that take a path.
 impl FilesView<'_> {
-    fn at<T>(&mut self, result: Result<T, FileError>) -> FsResult<T> {
+    /// Converts the result of the path layer for the guest, and remembers a denial.
+    fn convert<T>(&mut self, result: Result<T, FileError>) -> FsResult<T> {
         result.map_err(|error| self.files.error_for_guest(error))
     }
 }
@@ -59,9 +59,9 @@ impl types::HostDescriptor for FilesView<'_> {
         let view = self.view()?;
         let parent = self.table.get(&fd)?;
         let dir = parent.directory()?;
-        // Without a flag, reading is allowed, since wasi-libc opens directories without flags.
         let write = flags.contains(DescriptorFlags::WRITE);
-        let how = OpenOptions {
+        let options = OpenOptions {
+            // Without a flag, reading is allowed, since wasi-libc opens directories without flags.
             read: flags.contains(DescriptorFlags::READ) || !write,
             write,
             create: open.contains(OpenFlags::CREATE),
@@ -74,24 +74,25 @@ impl types::HostDescriptor for FilesView<'_> {
             ),
         };
         let parent_writable = parent.writable;
-        let mut opened = Err(Errno::AGAIN.into());
+
+        // The first attempt uses only what is in memory, so that it doesn't block.
         let mut prompt = parent.prompt && self.watch.is_borrowed();
-        if prompt {
-            opened = view.open_at_once(dir, &path, how);
-        }
-        if matches!(opened, Err(FileError::Errno(Errno::AGAIN))) {
+        let mut result =
+            if prompt { view.open_at_once(dir, &path, options) } else { Err(Errno::AGAIN.into()) };
+        if matches!(result, Err(FileError::Errno(Errno::AGAIN))) {
             prompt = false;
             self.watch.may_block().await;
-            opened = view.open_at(self.table.get(&fd)?.directory()?, &path, how);
+            result = view.open_at(self.table.get(&fd)?.directory()?, &path, options);
         }
-        let opened = self.at(opened)?;
-        let directory = opened.kind == FileType::Directory;
+
+        let object = self.convert(result)?;
+        let directory = object.kind == FileType::Directory;
         let descriptor = Descriptor {
-            handle: Arc::new(opened.handle),
+            handle: Arc::new(object.handle),
             directory,
             granted: false,
-            readable: how.read,
-            writable: if directory { parent_writable } else { how.write },
+            readable: options.read,
+            writable: if directory { parent_writable } else { options.write },
             prompt,
         };
         Ok(self.table.push(descriptor)?)
@@ -103,7 +104,8 @@ impl types::HostDescriptor for FilesView<'_> {
         path_flags: PathFlags,
         path: String,
     ) -> FsResult<DescriptorStat> {
-        Ok(stat_record(&self.find(&fd, path_flags, &path).await?.stat))
+        let object = self.find(&fd, path_flags, &path).await?;
+        Ok(stat_record(&object.stat))
     }
 
     async fn metadata_hash_at(
@@ -112,14 +114,16 @@ impl types::HostDescriptor for FilesView<'_> {
         path_flags: PathFlags,
         path: String,
     ) -> FsResult<MetadataHashValue> {
-        Ok(identity(&self.find(&fd, path_flags, &path).await?.stat))
+        let object = self.find(&fd, path_flags, &path).await?;
+        Ok(identity(&object.stat))
     }
 
     async fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
         self.watch.may_block().await;
         let view = self.view()?;
-        let target = view.read_link(self.table.get(&fd)?.directory()?, &path);
-        self.at(target)
+        let dir = self.table.get(&fd)?.directory()?;
+        let target = view.read_link(dir, &path);
+        self.convert(target)
     }
 
     async fn set_times_at(
@@ -134,9 +138,9 @@ impl types::HostDescriptor for FilesView<'_> {
         let view = self.view()?;
         let times = timestamps(accessed, modified)?;
         let dir = self.table.get(&fd)?.directory()?;
-        let set =
-            view.set_times(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW), &times);
-        self.at(set)
+        let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
+        let result = view.set_times(dir, &path, follow, &times);
+        self.convert(result)
     }
 
     async fn create_directory_at(
@@ -146,8 +150,9 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<()> {
         self.watch.may_block().await;
         let view = self.view()?;
-        let made = view.create_directory(self.table.get(&fd)?.directory()?, &path);
-        self.at(made)
+        let dir = self.table.get(&fd)?.directory()?;
+        let result = view.create_directory(dir, &path);
+        self.convert(result)
     }
 
     async fn remove_directory_at(
@@ -157,15 +162,17 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<()> {
         self.watch.may_block().await;
         let view = self.view()?;
-        let removed = view.remove_directory(self.table.get(&fd)?.directory()?, &path);
-        self.at(removed)
+        let dir = self.table.get(&fd)?.directory()?;
+        let result = view.remove_directory(dir, &path);
+        self.convert(result)
     }
 
     async fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
         self.watch.may_block().await;
         let view = self.view()?;
-        let removed = view.unlink(self.table.get(&fd)?.directory()?, &path);
-        self.at(removed)
+        let dir = self.table.get(&fd)?.directory()?;
+        let result = view.unlink(dir, &path);
+        self.convert(result)
     }
 
     async fn rename_at(
@@ -179,8 +186,8 @@ impl types::HostDescriptor for FilesView<'_> {
         let view = self.view()?;
         let from = (self.table.get(&fd)?.directory()?, old.as_str());
         let to = (self.table.get(&new_fd)?.directory()?, new.as_str());
-        let renamed = view.rename(from, to);
-        self.at(renamed)
+        let result = view.rename(from, to);
+        self.convert(result)
     }
 
     async fn link_at(
@@ -198,8 +205,8 @@ impl types::HostDescriptor for FilesView<'_> {
         let view = self.view()?;
         let from = (self.table.get(&fd)?.directory()?, old.as_str());
         let to = (self.table.get(&new_fd)?.directory()?, new.as_str());
-        let linked = view.link(from, to);
-        self.at(linked)
+        let result = view.link(from, to);
+        self.convert(result)
     }
 
     async fn symlink_at(
@@ -210,8 +217,9 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<()> {
         self.watch.may_block().await;
         let view = self.view()?;
-        let linked = view.symlink(&points_to, self.table.get(&fd)?.directory()?, &path);
-        self.at(linked)
+        let dir = self.table.get(&fd)?.directory()?;
+        let result = view.symlink(&points_to, dir, &path);
+        self.convert(result)
     }
 
     // Functions that work on open files.
@@ -222,8 +230,8 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<Resource<EntryStream>> {
         self.watch.may_block().await;
         let view = self.view()?;
-        let listing = view.list(self.table.get(&fd)?.directory()?);
-        let listing = self.at(listing)?;
+        let result = view.list(self.table.get(&fd)?.directory()?);
+        let listing = self.convert(result)?;
         Ok(self.table.push(EntryStream(listing))?)
     }
 
@@ -234,17 +242,19 @@ impl types::HostDescriptor for FilesView<'_> {
         offset: u64,
     ) -> FsResult<(Vec<u8>, bool)> {
         let file = self.table.get(&fd)?.readable_file()?;
-        let mut bytes = Err(Errno::AGAIN);
-        if self.watch.is_borrowed() {
-            bytes = read_at_once(file, length, offset);
-        }
-        if bytes == Err(Errno::AGAIN) {
+        // The first attempt reads only what is in memory, so that it doesn't block.
+        let mut result = if self.watch.is_borrowed() {
+            read_at_once(file, length, offset)
+        } else {
+            Err(Errno::AGAIN)
+        };
+        if result == Err(Errno::AGAIN) {
             self.watch.may_block().await;
-            bytes = read_at(self.table.get(&fd)?.readable_file()?, length, offset);
+            result = read_at(self.table.get(&fd)?.readable_file()?, length, offset);
         }
-        let bytes = bytes.map_err(errors::code)?;
-        let end = bytes.is_empty() && length > 0;
-        Ok((bytes, end))
+        let bytes = result.map_err(errors::code)?;
+        let is_at_end = bytes.is_empty() && length > 0;
+        Ok((bytes, is_at_end))
     }
 
     async fn write(
@@ -289,10 +299,11 @@ impl types::HostDescriptor for FilesView<'_> {
     async fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
         self.watch.may_block().await;
         let file = self.table.get(&fd)?.writable_file()?;
-        let now =
-            u64::try_from(rustix::fs::fstat(file).map_err(errors::code)?.st_size).unwrap_or(0);
+        let stat = rustix::fs::fstat(file).map_err(errors::code)?;
+        let current_size = u64::try_from(stat.st_size).unwrap_or(0);
         // Growing counts as writing. A hole takes no space, but a copy of the file may.
-        self.files.write_budget.charge(size.saturating_sub(now)).map_err(errors::code)?;
+        let growth = size.saturating_sub(current_size);
+        self.files.write_budget.charge(growth).map_err(errors::code)?;
         Ok(rustix::fs::ftruncate(file, size).map_err(errors::code)?)
     }
 
@@ -366,18 +377,20 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 
     async fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
-        self.ready_to_ask(&fd).await?;
+        self.wait_for_metadata(&fd).await?;
         let descriptor = self.table.get(&fd)?;
         if descriptor.directory {
-            // A granted directory was opened before the call, so that wasn't recorded.
+            // A granted directory was opened before the call, so its opening wasn't recorded.
             self.files.record_open(descriptor.fd()).map_err(errors::code)?;
         }
-        Ok(stat_record(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
+        let stat = rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?;
+        Ok(stat_record(&stat))
     }
 
     async fn metadata_hash(&mut self, fd: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
-        self.ready_to_ask(&fd).await?;
-        Ok(identity(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
+        self.wait_for_metadata(&fd).await?;
+        let stat = rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?;
+        Ok(identity(&stat))
     }
 
     async fn is_same_object(
@@ -403,10 +416,9 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
         stream: Resource<EntryStream>,
     ) -> FsResult<Option<DirectoryEntry>> {
         self.watch.may_block().await;
-        let entry = self.table.get_mut(&stream)?.0.next().transpose();
-        let entry = self.at(entry)?;
-        Ok(entry
-            .map(|entry| DirectoryEntry { type_: descriptor_type(entry.kind), name: entry.name }))
+        let result = self.table.get_mut(&stream)?.0.next().transpose();
+        let Some(entry) = self.convert(result)? else { return Ok(None) };
+        Ok(Some(DirectoryEntry { type_: descriptor_type(entry.kind), name: entry.name }))
     }
 
     async fn drop(&mut self, stream: Resource<EntryStream>) -> wasmtime::Result<()> {
@@ -416,9 +428,9 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    /// Waits until the metadata of an open object may be asked for. For a file in memory, any
-    /// thread may ask.
-    async fn ready_to_ask(&mut self, fd: &Resource<Descriptor>) -> FsResult<()> {
+    /// Waits until the metadata of an open object may be read. The metadata of a file in memory may
+    /// be read on any thread.
+    async fn wait_for_metadata(&mut self, fd: &Resource<Descriptor>) -> FsResult<()> {
         let descriptor = self.table.get(fd)?;
         if descriptor.directory || !descriptor.prompt {
             self.watch.may_block().await;
@@ -426,6 +438,7 @@ impl FilesView<'_> {
         Ok(())
     }
 
+    /// Finds the object of a path, without blocking if it is in memory.
     async fn find(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -438,13 +451,13 @@ impl FilesView<'_> {
         let dir = descriptor.directory()?;
         if descriptor.prompt
             && self.watch.is_borrowed()
-            && let Ok(found) = view.find_at_once(dir, path, follow)
+            && let Ok(object) = view.find_at_once(dir, path, follow)
         {
-            return Ok(found);
+            return Ok(object);
         }
         self.watch.may_block().await;
-        let found = view.find_at(self.table.get(fd)?.directory()?, path, follow);
-        self.at(found)
+        let result = view.find_at(self.table.get(fd)?.directory()?, path, follow);
+        self.convert(result)
     }
 
     fn writer(
@@ -484,16 +497,15 @@ fn stat_record(stat: &Stat) -> DescriptorStat {
     }
 }
 
-/// A time for WASI, which can't express times before 1970.
+/// Converts a time for WASI. Returns `None` for times before 1970, which WASI can't express.
 fn datetime(seconds: i64, nanoseconds: u64) -> Option<Datetime> {
-    Some(Datetime {
-        seconds: u64::try_from(seconds).ok()?,
-        nanoseconds: u32::try_from(nanoseconds).ok()?,
-    })
+    let seconds = u64::try_from(seconds).ok()?;
+    let nanoseconds = u32::try_from(nanoseconds).ok()?;
+    Some(Datetime { seconds, nanoseconds })
 }
 
-/// A hash of the file's identity. Guests use it as an inode number. It is stable while the host
-/// runs, and reveals nothing about the disk.
+/// Returns a hash of the file's identity. Guests use it as an inode number. It is stable while the
+/// host runs, and reveals nothing about the disk.
 fn identity(stat: &Stat) -> MetadataHashValue {
     MetadataHashValue { lower: half_identity(stat, 0), upper: half_identity(stat, 1) }
 }

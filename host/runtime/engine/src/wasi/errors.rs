@@ -4,7 +4,8 @@ use rustix::io::Errno;
 
 use crate::wasi::bindings::wasi::filesystem::types::ErrorCode;
 
-/// The code that a guest gets for an error of the kernel. Errors without a code become `io`.
+/// Returns the code that a guest gets for an error of the kernel. Errors without a code become
+/// `io`.
 pub(crate) fn code(errno: Errno) -> ErrorCode {
     match errno {
         Errno::ACCESS => ErrorCode::Access,

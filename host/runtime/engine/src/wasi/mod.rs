@@ -44,7 +44,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Whether it is a granted directory, and was not opened by the guest.
+    /// Checks whether this is a granted directory, which the guest hasn't opened itself.
     pub fn is_granted(&self) -> bool {
         self.granted
     }
@@ -110,32 +110,32 @@ impl RememberedDenials {
 }
 
 impl Files {
-    /// `view`: `None` if no directory is granted. `write_budget`: the bytes that the call may write
-    /// in all.
+    /// Makes the files of a call. `view`: `None` if no directory is granted. `write_budget`: the
+    /// bytes that the call may write in all.
     pub fn new(view: Option<FileView>, write_budget: u64) -> Self {
+        let write_budget =
+            WriteBudget { left: AtomicU64::new(write_budget), refused: AtomicBool::new(false) };
         Self {
             view,
             accessed: false,
-            write_budget: Arc::new(WriteBudget {
-                left: AtomicU64::new(write_budget),
-                refused: AtomicBool::new(false),
-            }),
+            write_budget: Arc::new(write_budget),
             denials: RememberedDenials::default(),
         }
     }
 
-    /// The files that the guest may use now. Counts as an access.
+    /// Returns the files that the guest may use now, and notes an access.
     pub fn view(&mut self) -> Option<FileView> {
         self.accessed = true;
         self.view.clone()
     }
 
-    /// The number of granted directories.
+    /// Returns the number of granted directories.
     pub fn roots(&self) -> usize {
         self.view.as_ref().map_or(0, |view| view.grants().roots().len())
     }
 
-    /// Whether the guest has accessed any file. Listing the granted directories doesn't count.
+    /// Checks whether the guest has accessed any file. Listing the granted directories is no
+    /// access.
     pub fn accessed(&self) -> bool {
         self.accessed
     }
@@ -143,25 +143,28 @@ impl Files {
     /// Records in the call's report that the guest has read an open directory.
     fn record_open(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
         self.accessed = true;
-        self.view.as_ref().map_or(Ok(()), |view| view.record_open(dir))
+        match &self.view {
+            Some(view) => view.record_open(dir),
+            None => Ok(()),
+        }
     }
 
-    /// Whether all files are read-only, even if the grants allow writing.
+    /// Checks whether all files are read-only, even if the grants allow writing.
     pub fn is_read_only(&self) -> bool {
         self.view.as_ref().is_none_or(FileView::is_read_only)
     }
 
-    /// Whether a write was refused because the call has written as much as it may.
+    /// Checks whether a write was refused because the call has written as much as it may.
     pub fn reached_write_limit(&self) -> bool {
         self.write_budget.refused.load(Ordering::Relaxed)
     }
 
-    /// The refusals of the call so far.
+    /// Returns the refusals of the call so far.
     pub fn denials(&mut self) -> &mut RememberedDenials {
         &mut self.denials
     }
 
-    /// Keeps the refusals of the time before the call: they explain its failure as well.
+    /// Takes over the refusals from before the call, which may explain its failure as well.
     pub fn keep_denials_of(&mut self, mut earlier: Self) {
         self.denials = std::mem::take(&mut earlier.denials);
     }
@@ -222,18 +225,17 @@ struct WriteBudget {
 }
 
 impl WriteBudget {
-    /// Takes bytes before they are written. If fewer are left, it takes none.
+    /// Takes bytes from the budget before they are written. Takes no bytes and fails if fewer are
+    /// left.
     fn charge(&self, bytes: u64) -> Result<(), Errno> {
-        let taken = self
+        let update = self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
-        match taken {
-            Ok(_) => Ok(()),
-            Err(_) => {
-                self.refused.store(true, Ordering::Relaxed);
-                Err(Errno::DQUOT)
-            }
+        if update.is_err() {
+            self.refused.store(true, Ordering::Relaxed);
+            return Err(Errno::DQUOT);
         }
+        Ok(())
     }
 }
 

@@ -20,7 +20,8 @@ struct CapturedOutput {
     bytes: Vec<u8>,
     bound: usize,
     dropped: u64,
-    /// The last of the dropped bytes: what a program says last tells most about why it failed.
+    /// The last of the dropped bytes, since the last output of a program often explains its
+    /// failure.
     last: VecDeque<u8>,
 }
 
@@ -28,7 +29,7 @@ struct CapturedOutput {
 const LAST: usize = 16 * 1024;
 
 impl Capture {
-    /// Keeps at most `bound` bytes.
+    /// Makes a capture that keeps at most `bound` bytes.
     pub fn new(bound: usize) -> Self {
         Self(Arc::new(Mutex::new(CapturedOutput {
             bytes: Vec::new(),
@@ -38,13 +39,13 @@ impl Capture {
         })))
     }
 
-    /// Bytes that were written, kept or not.
+    /// Returns the number of written bytes, whether they were kept or not.
     pub fn written(&self) -> u64 {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         output.bytes.len() as u64 + output.dropped
     }
 
-    /// The captured text, with a note if bytes were dropped. Empty if nothing was printed.
+    /// Returns the captured text, with a note if bytes were dropped.
     pub fn text(&self) -> String {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::from_utf8_lossy(&output.bytes).into_owned();
@@ -54,38 +55,39 @@ impl Capture {
         text
     }
 
-    /// The end of what was printed: at most `most` bytes, and at most 16 KiB.
+    /// Returns the end of the output: at most `most` bytes, and at most 16 KiB.
     pub fn end(&self, most: usize) -> String {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = output.bytes.iter().chain(&output.last).copied();
-        // Bytes that were dropped may lie between the two.
-        let known = if output.dropped > output.last.len() as u64 {
-            output.last.len()
-        } else {
-            output.bytes.len() + output.last.len()
-        };
-        let length = known.min(most).min(LAST);
         let count = output.bytes.len() + output.last.len();
-        let end: Vec<u8> = all.skip(count - length).collect();
+        // If dropped bytes are lost, the first bytes aren't followed by the last ones.
+        let has_gap = output.dropped > output.last.len() as u64;
+        let connected = if has_gap { output.last.len() } else { count };
+        let length = connected.min(most).min(LAST);
+        let kept = output.bytes.iter().chain(&output.last).copied();
+        let end: Vec<u8> = kept.skip(count - length).collect();
         String::from_utf8_lossy(&end).into_owned()
     }
 
-    /// Forgets what was printed.
+    /// Forgets the output.
     pub fn clear(&self) {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (output.bytes, output.last, output.dropped) = (Vec::new(), VecDeque::new(), 0);
+        // New buffers, so that a kept instance doesn't hold the memory.
+        output.bytes = Vec::new();
+        output.last = VecDeque::new();
+        output.dropped = 0;
     }
 
-    fn take(&self, bytes: &[u8]) {
+    fn push(&self, bytes: &[u8]) {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = output.bound - output.bytes.len();
         let (kept, dropped) = bytes.split_at(bytes.len().min(room));
         output.bytes.extend_from_slice(kept);
         output.dropped += dropped.len() as u64;
-        let dropped = &dropped[dropped.len().saturating_sub(LAST)..];
-        let over = (output.last.len() + dropped.len()).saturating_sub(LAST);
-        output.last.drain(..over);
-        output.last.extend(dropped);
+
+        let last = &dropped[dropped.len().saturating_sub(LAST)..];
+        let surplus = (output.last.len() + last.len()).saturating_sub(LAST);
+        output.last.drain(..surplus);
+        output.last.extend(last);
     }
 }
 
@@ -94,7 +96,7 @@ const CHUNK: usize = 64 * 1024;
 
 impl OutputStream for Capture {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.take(&bytes);
+        self.push(&bytes);
         Ok(())
     }
 
@@ -134,7 +136,7 @@ impl AsyncWrite for Capture {
         _context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        self.take(bytes);
+        self.push(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -157,8 +159,8 @@ mod tests {
     #[test]
     fn output_beyond_the_limit_is_counted_and_dropped() {
         let capture = Capture::new(4);
-        capture.take(b"abc");
-        capture.take(b"defg");
+        capture.push(b"abc");
+        capture.push(b"defg");
         assert_eq!(capture.text(), "abcd\n[3 more bytes were dropped]");
     }
 
@@ -166,12 +168,12 @@ mod tests {
     fn end_is_kept_beyond_the_limit() {
         let capture = Capture::new(4);
         assert_eq!(capture.end(3), "");
-        capture.take(b"ab");
+        capture.push(b"ab");
         assert_eq!((capture.end(1), capture.end(9)), ("b".to_owned(), "ab".to_owned()));
-        capture.take(b"cdef");
+        capture.push(b"cdef");
         assert_eq!((capture.end(3), capture.end(9)), ("def".to_owned(), "abcdef".to_owned()));
-        capture.take(&[b'x'; 3 * LAST]);
-        capture.take(b"the end");
+        capture.push(&[b'x'; 3 * LAST]);
+        capture.push(b"the end");
         let end = capture.end(usize::MAX);
         assert_eq!(end.len(), LAST);
         assert!(end.ends_with("xxxthe end") && !end.contains('a'), "what lies between is unknown");

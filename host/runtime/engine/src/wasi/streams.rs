@@ -48,18 +48,17 @@ impl InputStream for FileReader {
         if size == 0 {
             return Ok(Bytes::new());
         }
-        let read = if self.watch.is_borrowed() {
-            match read_at_once(&self.file, size as u64, self.offset) {
-                Err(Errno::AGAIN) => {
-                    self.waits = true;
-                    return Ok(Bytes::new());
-                }
-                read => read,
-            }
+        let must_not_block = self.watch.is_borrowed();
+        let result = if must_not_block {
+            read_at_once(&self.file, size as u64, self.offset)
         } else {
             read_at(&self.file, size as u64, self.offset)
         };
-        let bytes = read.map_err(failed)?;
+        if must_not_block && result == Err(Errno::AGAIN) {
+            self.waits = true;
+            return Ok(Bytes::new());
+        }
+        let bytes = result.map_err(stream_error)?;
         if bytes.is_empty() {
             return Err(StreamError::Closed);
         }
@@ -74,7 +73,7 @@ impl OutputStream for FileWriter {
             Position::At(offset) => write_all_at(&self.file, &bytes, offset, &self.budget),
             Position::End => append_all(&self.file, &bytes, &self.budget),
         };
-        written.map_err(failed)?;
+        written.map_err(stream_error)?;
         if let Position::At(offset) = &mut self.position {
             *offset += bytes.len() as u64;
         }
@@ -117,11 +116,11 @@ pub(crate) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>,
     }
 }
 
-/// The same on a thread that must not block.
+/// Reads like [`read_at`], on a thread that must not block.
 ///
 /// # Errors
 ///
-/// `AGAIN` if the bytes aren't all in memory, or the file system can't say so.
+/// `AGAIN` if the bytes aren't all in memory, or the file system can't tell.
 pub(crate) fn read_at_once(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
     // The kernel takes this offset for the position of the file, and `read_at` refuses it.
     if offset == u64::MAX {
@@ -167,6 +166,6 @@ fn append_all(file: &OwnedFd, bytes: &[u8], budget: &WriteBudget) -> Result<(), 
     write_all_at(file, bytes, end, budget)
 }
 
-fn failed(errno: Errno) -> StreamError {
+fn stream_error(errno: Errno) -> StreamError {
     StreamError::LastOperationFailed(std::io::Error::from(errno).into())
 }

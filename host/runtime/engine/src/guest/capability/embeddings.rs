@@ -57,8 +57,8 @@ pub trait EmbeddingModel: fmt::Debug + Send + Sync + 'static {
     /// Distinguishes the model's vectors from those of other models, without asking the model.
     fn id(&self) -> String;
 
-    /// The vector of each text, in the same order. The texts go where the operator said, as they
-    /// are. The caller bounds the time, and drops the future when it is over.
+    /// Makes the vector of each text, in the same order. The model gets the texts unchanged. The
+    /// caller bounds the time, and drops the future when the time is over.
     fn embed(&self, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<Vec<f32>>, String>>;
 }
 
@@ -92,22 +92,22 @@ impl CallCapability for Option<Embeddings> {
 
 impl wit::Host for &mut CallState {
     async fn model(&mut self) -> wasmtime::Result<Option<String>> {
-        let access = self.capabilities.embeddings.as_ref();
-        Ok(access.and_then(|access| access.model.as_ref()).map(|model| model.id()))
+        let Some(access) = &self.capabilities.embeddings else { return Ok(None) };
+        Ok(access.model.as_ref().map(|model| model.id()))
     }
 
     async fn embed(&mut self, texts: Vec<String>) -> wasmtime::Result<Result<Vec<Vec<i8>>, Error>> {
-        Ok(self.vectors(texts).await)
+        Ok(self.make_vectors(texts).await)
     }
 }
 
 impl CallState {
-    async fn vectors(&mut self, texts: Vec<String>) -> Result<Vec<Vec<i8>>, Error> {
+    async fn make_vectors(&mut self, texts: Vec<String>) -> Result<Vec<Vec<i8>>, Error> {
         let Some(access) = &mut self.capabilities.embeddings else {
             // The instance has no call yet, or the plugin was only loaded to be inspected.
             return Err(host_error("denied", "no embeddings are granted to this plugin"));
         };
-        check(&texts)?;
+        check_texts(&texts)?;
         let Some(model) = access.model.clone() else {
             let table = &self.call.table.name;
             return Err(host_error(
@@ -115,24 +115,27 @@ impl CallState {
                 format!("no model makes vectors; `embeddings` in [{table}] names one"),
             ));
         };
-        access.left = access.left.checked_sub(texts.len()).ok_or_else(|| {
-            host_error(
+        let Some(left) = access.left.checked_sub(texts.len()) else {
+            return Err(host_error(
                 "limit",
                 format!("the call sends more than {MAX_TEXTS_OF_CALL} texts, the limit"),
-            )
-        })?;
-        // An answer that was made of vectors can't be known to be still true.
+            ));
+        };
+        access.left = left;
+        // Nobody can know whether an answer that was made of vectors is still true.
         access.report.mark_incomplete();
         let watch = Arc::clone(&self.call.watch);
         watch.may_block().await;
+
         let count = texts.len();
         let texts = texts.into_iter().map(|text| redaction::owned(text, Keys::Text)).collect();
         let name = model.name();
         let plugin = &*self.call.plugin;
         let texts_time = TIME_OF_TEXT.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-        let left = watch.deadline().saturating_duration_since(Instant::now());
+        let time_left = watch.deadline().saturating_duration_since(Instant::now());
         // The tool has to go on if the model doesn't answer.
-        let time = (TIME + texts_time).min(MAX_TIME).min(left / 2);
+        let time = (TIME + texts_time).min(MAX_TIME).min(time_left / 2);
+
         let embedding = tokio::time::timeout(time, model.embed(texts));
         let Some(in_time) = watch.cancel.run_until_cancelled(embedding).await else {
             return Err(model_failed(plugin, &name, "the call was cancelled"));
@@ -142,7 +145,7 @@ impl CallState {
             return Err(model_failed(plugin, &name, &why));
         };
         let vectors = answer.map_err(|why| model_failed(plugin, &name, &why))?;
-        quantised_all(&vectors, count)
+        quantise_all(&vectors, count)
             .map_err(|error| model_failed(plugin, &name, &error.to_string()))
     }
 }
@@ -154,22 +157,23 @@ fn model_failed(plugin: &str, model: &str, why: &str) -> Error {
     host_error("failed", format!("{model} made no vectors: {why}"))
 }
 
-fn check(texts: &[String]) -> Result<(), Error> {
+fn check_texts(texts: &[String]) -> Result<(), Error> {
     if texts.len() > MAX_TEXTS {
         let message = format!("there are {} texts; the limit is {MAX_TEXTS}", texts.len());
         return Err(host_error("invalid", message));
     }
-    match texts.iter().map(String::len).find(|length| !(1..=MAX_TEXT).contains(length)) {
-        Some(length) => Err(host_error(
-            "invalid",
-            format!("a text is {length} bytes; it needs 1 to {MAX_TEXT}"),
-        )),
-        None => Ok(()),
+    for text in texts {
+        let length = text.len();
+        if !(1..=MAX_TEXT).contains(&length) {
+            let message = format!("a text is {length} bytes; it needs 1 to {MAX_TEXT}");
+            return Err(host_error("invalid", message));
+        }
     }
+    Ok(())
 }
 
-/// The vectors of so many texts, each as signed bytes.
-fn quantised_all(vectors: &[Vec<f32>], count: usize) -> Result<Vec<Vec<i8>>, VectorsError> {
+/// Converts the vectors of `count` texts to signed bytes.
+fn quantise_all(vectors: &[Vec<f32>], count: usize) -> Result<Vec<Vec<i8>>, VectorsError> {
     if vectors.len() != count {
         return Err(VectorsError::Count { made: vectors.len(), count });
     }
@@ -180,15 +184,16 @@ fn quantised_all(vectors: &[Vec<f32>], count: usize) -> Result<Vec<Vec<i8>>, Vec
     if vectors.iter().any(|vector| vector.len() != numbers) {
         return Err(VectorsError::Lengths);
     }
-    let quantised = vectors.iter().map(|vector| quantised(vector)).collect::<Option<_>>();
+    let quantised: Option<_> = vectors.iter().map(|vector| quantise(vector)).collect();
     quantised.ok_or(VectorsError::NoDirection)
 }
 
-/// A vector as signed bytes. Only its direction matters, so its largest number becomes 127. `None`:
-/// the vector is empty, all numbers are zero, or a number isn't finite.
-fn quantised(vector: &[f32]) -> Option<Vec<i8>> {
+/// Converts a vector to signed bytes. Only its direction matters, so its largest number becomes
+/// 127. Returns `None` if the vector is empty, all numbers are zero, or a number isn't finite.
+fn quantise(vector: &[f32]) -> Option<Vec<i8>> {
     let largest = vector.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
-    if !(largest > 0.0 && vector.iter().all(|number| number.is_finite())) {
+    let is_finite = vector.iter().all(|number| number.is_finite());
+    if largest <= 0.0 || !is_finite {
         return None;
     }
     Some(vector.iter().map(|number| signed_byte(*number, largest)).collect())
@@ -205,29 +210,29 @@ mod tests {
 
     #[test]
     fn vectors_keep_their_direction() {
-        assert_eq!(quantised(&[0.5, -1.0, 0.0]), Some(vec![64, -127, 0]));
-        assert_eq!(quantised(&[1e-30, 0.0]), Some(vec![127, 0]));
-        assert_eq!(quantised(&[f32::MAX, f32::MIN]), Some(vec![127, -127]));
+        assert_eq!(quantise(&[0.5, -1.0, 0.0]), Some(vec![64, -127, 0]));
+        assert_eq!(quantise(&[1e-30, 0.0]), Some(vec![127, 0]));
+        assert_eq!(quantise(&[f32::MAX, f32::MIN]), Some(vec![127, -127]));
     }
 
     #[test]
     fn vectors_without_direction_are_refused() {
         for vector in [&[][..], &[0.0, 0.0], &[1.0, f32::NAN], &[f32::NAN], &[f32::INFINITY]] {
-            assert_eq!(quantised(vector), None, "{vector:?}");
+            assert_eq!(quantise(vector), None, "{vector:?}");
         }
         let all = [vec![1.0, 2.0], vec![1.0]];
-        assert!(quantised_all(&all, 2).unwrap_err().to_string().contains("different lengths"));
-        assert!(quantised_all(&all[..1], 2).unwrap_err().to_string().contains("1 of 2"));
+        assert!(quantise_all(&all, 2).unwrap_err().to_string().contains("different lengths"));
+        assert!(quantise_all(&all[..1], 2).unwrap_err().to_string().contains("1 of 2"));
         let long = [vec![1.0; MAX_NUMBERS + 1]];
-        assert!(quantised_all(&long, 1).unwrap_err().to_string().contains("the limit is 4096"));
+        assert!(quantise_all(&long, 1).unwrap_err().to_string().contains("the limit is 4096"));
     }
 
     #[test]
     fn texts_are_bounded() {
-        assert!(check(&vec!["a".to_owned(); MAX_TEXTS]).is_ok());
-        assert!(check(&vec!["a".to_owned(); MAX_TEXTS + 1]).is_err());
-        assert!(check(&["a".repeat(MAX_TEXT)]).is_ok());
-        assert!(check(&["a".repeat(MAX_TEXT + 1)]).is_err());
-        assert!(check(&[String::new()]).is_err());
+        assert!(check_texts(&vec!["a".to_owned(); MAX_TEXTS]).is_ok());
+        assert!(check_texts(&vec!["a".to_owned(); MAX_TEXTS + 1]).is_err());
+        assert!(check_texts(&["a".repeat(MAX_TEXT)]).is_ok());
+        assert!(check_texts(&["a".repeat(MAX_TEXT + 1)]).is_err());
+        assert!(check_texts(&[String::new()]).is_err());
     }
 }

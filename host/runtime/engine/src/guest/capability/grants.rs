@@ -43,8 +43,8 @@ pub struct PluginGrants {
 }
 
 impl PluginGrants {
-    /// The start of the plugin's relative paths: the working directory, whether it is granted or
-    /// not. `None`: the plugin reaches no files.
+    /// Returns the directory where the plugin's relative paths start: the working directory,
+    /// whether it is granted or not. Returns `None` if the plugin reaches no files.
     pub fn directory(&self) -> Option<&Path> {
         if self.files.is_some() || self.capabilities.process.is_some() {
             self.working_directory.as_deref()

@@ -18,7 +18,7 @@ pub(crate) trait KeptData: Sized {
     /// The keys of the configuration that bound it.
     const KEYS: &'static str;
 
-    /// The data of a call's plugin. `None`: the call has no grant for this kind.
+    /// Returns the data of a call's plugin, or `None` if the call has no grant for this kind.
     fn of_call(capabilities: &CallCapabilities) -> Option<&KeptAccess<Self>>;
 }
 
@@ -60,13 +60,19 @@ impl CallState {
             self.files.denials().remember(denial);
             return Err(host_error("denied", message));
         }
-        // An answer that was made of kept data can't be known to be still true.
+        // Nobody can know whether an answer that was made of kept data is still true.
         access.report.mark_incomplete();
         let data = Arc::clone(&access.data);
-        self.call.watch.may_block().await;
-        let stop =
-            Stop { deadline: self.call.watch.deadline(), cancel: self.call.watch.cancel.clone() };
-        operation(&data, &stop).map_err(|failed| match failed {
+        let watch = &self.call.watch;
+        watch.may_block().await;
+        let stop = Stop { deadline: watch.deadline(), cancel: watch.cancel.clone() };
+        operation(&data, &stop).map_err(|error| self.store_error::<D>(&error))
+    }
+
+    /// Converts an error of the plugin's data for the guest.
+    fn store_error<D: KeptData>(&self, error: &StoreError) -> Error {
+        let name = D::NAME;
+        match error {
             StoreError::Invalid(message) => host_error("invalid", message),
             StoreError::Limit(reached) => {
                 let table = &self.call.table.name;
@@ -74,7 +80,7 @@ impl CallState {
             }
             StoreError::Unavailable { .. } => {
                 // The reason names a path of the user's, which a plugin may not know.
-                tracing::warn!(plugin = &*self.call.plugin, "{failed}");
+                tracing::warn!(plugin = &*self.call.plugin, "{error}");
                 let message = format!("the {name} can't be used; see the host's log");
                 host_error("unavailable", message)
             }
@@ -82,7 +88,7 @@ impl CallState {
                 "busy",
                 format!("other processes are writing to the {name}; repeat the call"),
             ),
-            failed => host_error("failed", failed.to_string()),
-        })
+            other => host_error("failed", other.to_string()),
+        }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) trait CallCapability: Default {
     /// The operator's grant.
     type Grant;
 
-    /// A call's share of its plugin's grant.
+    /// Makes a call's share of its plugin's grant.
     fn begin(grant: &Self::Grant, facts: &CallFacts<'_>) -> Self;
 
     /// Links the functions that use the capability. They are linked without a grant too, and refuse
@@ -69,7 +69,7 @@ pub(crate) struct CallFacts<'a> {
 }
 
 impl CallFacts<'_> {
-    /// Whether the granted directories are read-only in the call.
+    /// Checks whether the granted directories are read-only in the call.
     pub(crate) fn reads_files_only(&self) -> bool {
         self.only_reads || self.grants.read_only
     }
@@ -77,15 +77,15 @@ impl CallFacts<'_> {
 
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $capability:ident $name:ident: $grant:ty => $state:ty;)*) => {
-        /// The capabilities that a plugin is granted. `None`: it isn't granted that one.
+        /// The capabilities that a plugin is granted. `None` means that a capability isn't granted.
         #[derive(Clone, Debug, Default)]
         pub struct CapabilityGrants {
             $($(#[$doc])* pub $name: Option<$grant>,)*
         }
 
         impl CapabilityGrants {
-            /// Whether a capability is granted. Directories and sessions aren't part of these
-            /// grants, and no import depends on them.
+            /// Checks whether a capability is granted. Directories and sessions aren't part of
+            /// these grants, and no import depends on them.
             pub(crate) fn has(&self, capability: Capability) -> bool {
                 match capability {
                     $(Capability::$capability => self.$name.is_some(),)*
@@ -93,7 +93,7 @@ macro_rules! capabilities {
                 }
             }
 
-            /// Takes away what a plugin doesn't ask for.
+            /// Removes the grants that a plugin doesn't ask for.
             pub(crate) fn keep_requested(&mut self, manifest: &Manifest) {
                 $(if manifest.asks_for(Capability::$capability).is_none() {
                     self.$name = None;
@@ -112,7 +112,7 @@ macro_rules! capabilities {
         }
 
         impl CallCapabilities {
-            /// A call's share of its plugin's grants.
+            /// Makes a call's share of its plugin's grants.
             pub(crate) fn begin(facts: &CallFacts<'_>) -> Self {
                 let grants = &facts.grants.capabilities;
                 Self {

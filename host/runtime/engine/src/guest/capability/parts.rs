@@ -10,6 +10,7 @@ use crate::Runtime;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::parts as wit;
 use crate::guest::capability::{CallCapability, CallFacts};
+use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
 
 /// The parts of a call's plugin.
@@ -48,7 +49,7 @@ impl wit::Host for &mut CallState {
         let count = inputs.len();
         if self.capabilities.parts.is_none() {
             // The instance has no call yet, or the plugin was only loaded to be inspected.
-            let denied = error("denied", "no parts are granted to this plugin".to_owned());
+            let denied = host_error("denied", "no parts are granted to this plugin");
             return Ok(vec![Err(denied); count]);
         }
         self.call.watch.may_block().await;
@@ -56,8 +57,9 @@ impl wit::Host for &mut CallState {
         let Some(access) = &mut self.capabilities.parts else { return Ok(Vec::new()) };
         let engine = match access.runtime.part_engine.get() {
             Ok(engine) => engine,
-            Err(failed) => {
-                return Ok(vec![Err(error("unavailable", failed.to_string())); count]);
+            Err(error) => {
+                let unavailable = host_error("unavailable", error.to_string());
+                return Ok(vec![Err(unavailable); count]);
             }
         };
         let bounds = PartBounds {
@@ -72,24 +74,21 @@ impl wit::Host for &mut CallState {
         let table = &call.table.name;
         Ok(results
             .into_iter()
-            .map(|result| result.map_err(|error| failure(error, table)))
+            .map(|result| result.map_err(|error| convert_error(error, table)))
             .collect())
     }
 }
 
-fn failure(failed: PartError, table: &str) -> Error {
-    let PartError { kind, message } = failed;
+/// Converts an error of a part for the guest. `table`: the table that grants, for the remedy.
+fn convert_error(error: PartError, table: &str) -> Error {
+    let PartError { kind, message } = error;
     match kind {
-        PartErrorKind::Invalid => error("invalid", message),
-        PartErrorKind::Unavailable => error("unavailable", message),
-        PartErrorKind::Limit => error("limit", message),
+        PartErrorKind::Invalid => host_error("invalid", message),
+        PartErrorKind::Unavailable => host_error("unavailable", message),
+        PartErrorKind::Limit => host_error("limit", message),
         PartErrorKind::Budget => {
-            error("budget", format!("{message} (`parts_cpu_secs` in [{table}])"))
+            host_error("budget", format!("{message} (`parts_cpu_secs` in [{table}])"))
         }
-        PartErrorKind::Failed => error("failed", message),
+        PartErrorKind::Failed => host_error("failed", message),
     }
-}
-
-fn error(code: &str, message: String) -> Error {
-    Error { code: code.to_owned(), message, meta: None }
 }

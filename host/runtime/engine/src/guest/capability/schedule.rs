@@ -8,6 +8,7 @@ use wasmtime::component::Linker;
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::schedule as wit;
 use crate::guest::capability::{CallCapability, CallFacts};
+use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
 
 /// The right to make tasks. Their number and kind is decided where they are kept.
@@ -43,7 +44,7 @@ impl CallState {
     ) -> Result<T, Error> {
         let Some(tasks) = &self.capabilities.schedule else {
             // The instance has no call yet, or the plugin was only loaded to be inspected.
-            return Err(error(TaskError::new("denied", "this plugin is granted no tasks")));
+            return Err(host_error("denied", "this plugin is granted no tasks"));
         };
         if changes && tasks.read_only {
             let denial = Box::new(Denial {
@@ -55,19 +56,15 @@ impl CallState {
             });
             let message = denial.to_string();
             self.files.denials().remember(denial);
-            return Err(error(TaskError::new("denied", message)));
+            return Err(host_error("denied", message));
         }
         let book = Arc::clone(&tasks.book);
         self.call.watch.may_block().await;
-        operation(&*book).map_err(error)
+        operation(&*book).map_err(|TaskError { code, message }| host_error(code, message))
     }
 }
 
-fn error(TaskError { code, message }: TaskError) -> Error {
-    Error { code: code.to_owned(), message, meta: None }
-}
-
-fn order(task: wit::Task) -> Result<TaskOrder, TaskError> {
+fn convert_task(task: wit::Task) -> Result<TaskOrder, TaskError> {
     let wit::Task { name, kind, when, zone, missed, action, meta: _ } = task;
     let action = match action {
         wit::Action::Prompt(text) => TaskAction::Prompt(text),
@@ -81,7 +78,7 @@ fn order(task: wit::Task) -> Result<TaskOrder, TaskError> {
     Ok(TaskOrder { name, kind, when, zone, missed, action })
 }
 
-fn state_out(state: TaskState) -> wit::State {
+fn state_for_guest(state: TaskState) -> wit::State {
     let TaskState { order, next, paused, last } = state;
     let TaskOrder { name, kind, when, zone, missed, action } = order;
     let action = match action {
@@ -91,17 +88,18 @@ fn state_out(state: TaskState) -> wit::State {
         }
     };
     let task = wit::Task { name, kind, when, zone, missed, action, meta: None };
-    wit::State { task, next, paused, last: last.map(run_out), meta: None }
+    wit::State { task, next, paused, last: last.map(run_for_guest), meta: None }
 }
 
-fn run_out(run: TaskRun) -> wit::Run {
+fn run_for_guest(run: TaskRun) -> wit::Run {
     let TaskRun { due, started, ended, state, missed, output } = run;
     wit::Run { due, started, ended, state, missed, output, meta: None }
 }
 
 impl wit::Host for &mut CallState {
     async fn put(&mut self, task: wit::Task) -> wasmtime::Result<Result<wit::State, Error>> {
-        Ok(self.in_tasks(true, |tasks| tasks.put(order(task)?)).await.map(state_out))
+        let state = self.in_tasks(true, |tasks| tasks.put(convert_task(task)?)).await;
+        Ok(state.map(state_for_guest))
     }
 
     async fn remove(&mut self, name: String) -> wasmtime::Result<Result<bool, Error>> {
@@ -118,11 +116,11 @@ impl wit::Host for &mut CallState {
 
     async fn tasks(&mut self) -> wasmtime::Result<Result<Vec<wit::State>, Error>> {
         let tasks = self.in_tasks(false, |tasks| tasks.tasks()).await;
-        Ok(tasks.map(|tasks| tasks.into_iter().map(state_out).collect()))
+        Ok(tasks.map(|tasks| tasks.into_iter().map(state_for_guest).collect()))
     }
 
     async fn runs(&mut self, name: String) -> wasmtime::Result<Result<Vec<wit::Run>, Error>> {
         let runs = self.in_tasks(false, |tasks| tasks.runs(&name)).await;
-        Ok(runs.map(|runs| runs.into_iter().map(run_out).collect()))
+        Ok(runs.map(|runs| runs.into_iter().map(run_for_guest).collect()))
     }
 }

@@ -22,6 +22,8 @@ pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
 }
 
 impl CallState {
+    /// Runs a search in the granted directories. `cpu`: the processor time of its result, for the
+    /// budget of the call.
     fn search<T>(
         &mut self,
         cpu: impl FnOnce(&T) -> std::time::Duration,
@@ -36,9 +38,9 @@ impl CallState {
         let deadline = watch.deadline().min(Instant::now() + watch.cpu_left());
         let control = Control { deadline, cancel: watch.cancel.clone(), threads: *THREADS };
         match run(&view, &control) {
-            Ok(found) => {
-                watch.meter.charge(cpu(&found));
-                Ok(found)
+            Ok(result) => {
+                watch.meter.charge(cpu(&result));
+                Ok(result)
             }
             Err(SearchError::InvalidPattern(reason)) => Err(host_error("invalid", reason)),
             Err(SearchError::NotFound(path)) => Err(host_error("not-found", path)),
@@ -85,16 +87,7 @@ impl wit::Host for &mut CallState {
             |view, control| search::grep(view, &scope, &pattern, limit, control),
         );
         Ok(found.map(|found| wit::Lines {
-            items: found
-                .items
-                .into_iter()
-                .map(|line| wit::Line {
-                    path: line.path.to_string(),
-                    number: line.number,
-                    text: line.text,
-                    is_match: line.is_match,
-                })
-                .collect(),
+            items: found.items.into_iter().map(convert_line).collect(),
             files_matched: found.files_matched,
             files_searched: found.files_searched,
             ending: convert_ending(found.ending),
@@ -152,6 +145,15 @@ fn convert_entry(entry: search::SearchEntry) -> wit::Entry {
         EntryKind::Other => wit::Kind::Other,
     };
     wit::Entry { path: entry.path, kind, size: entry.size, modified_ms: entry.modified_ms }
+}
+
+fn convert_line(line: search::Line) -> wit::Line {
+    wit::Line {
+        path: line.path.to_string(),
+        number: line.number,
+        text: line.text,
+        is_match: line.is_match,
+    }
 }
 
 fn convert_ending(ending: SearchEnding) -> String {

@@ -52,13 +52,13 @@ impl wit::Host for &mut CallState {
                 store.list(&prefix, cursor.as_deref(), limit, stop)
             })
             .await;
-        Ok(page.map(|page| wit::Page {
-            entries: page
+        Ok(page.map(|page| {
+            let entries = page
                 .entries
                 .into_iter()
                 .map(|entry| wit::Entry { key: entry.key, value: entry.value })
-                .collect(),
-            cursor: page.cursor,
+                .collect();
+            wit::Page { entries, cursor: page.cursor }
         }))
     }
 
@@ -69,11 +69,11 @@ impl wit::Host for &mut CallState {
     ) -> wasmtime::Result<Result<bool, Error>> {
         let expected: Vec<_> = expected
             .iter()
-            .map(|one| KeyValue { key: &one.key, value: one.value.as_deref() })
+            .map(|entry| KeyValue { key: &entry.key, value: entry.value.as_deref() })
             .collect();
         let changes: Vec<_> = changes
             .iter()
-            .map(|one| KeyValue { key: &one.key, value: one.value.as_deref() })
+            .map(|entry| KeyValue { key: &entry.key, value: entry.value.as_deref() })
             .collect();
         Ok(self
             .in_kept(true, |store: &Arc<Store>, stop| store.write(&expected, &changes, stop))

@@ -44,7 +44,7 @@ fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// The code for an error of a body, out of those that [`Http`](crate::guest::capability::http::Http) returns.
+/// Converts an error that a body of [`Http`](crate::guest::capability::http::Http) returns.
 fn body_error_code(error: &wasmtime_wasi_http::Error) -> ErrorCode {
     use wasmtime_wasi_http::Error as GuestError;
     match error {

@@ -59,27 +59,27 @@ impl CallCapability for Http {
 }
 
 impl Http {
-    /// The egress of its plugin. `None` if no requests are granted.
+    /// Returns the egress of the plugin, or `None` if no requests are granted.
     pub(crate) fn egress(&self) -> Option<&Egress> {
         self.hooks.requests.as_ref().map(|requests| requests.egress())
     }
 
-    /// The view of `wasi:http`. `table`: that of the instance.
+    /// Returns the view of `wasi:http`. `table`: the table of the instance.
     fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
         WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.context }
     }
 
-    /// A guest's text, without the secrets of its requests.
+    /// Redacts the secrets of the requests in a guest's text.
     pub(crate) fn without_secrets(&self, text: String) -> String {
         self.egress().and_then(|egress| egress.without_secrets(&text)).unwrap_or(text)
     }
 
-    /// A problem of a request that the operator can fix.
+    /// Takes a problem of a request that the operator can fix.
     pub(crate) fn take_obstacle(&self) -> Option<Obstacle> {
         self.hooks.requests.as_ref()?.take_obstacle()
     }
 
-    /// The requests that rules denied.
+    /// Takes the requests that rules denied.
     pub(crate) fn take_refused(&self) -> Denials {
         self.hooks.requests.as_ref().map(|requests| requests.take_refused()).unwrap_or_default()
     }
@@ -106,14 +106,16 @@ impl WasiHttpHooks for Hooks {
             let Some(requests) = requests else {
                 return Err(wasmtime_wasi_http::Error::HttpRequestDenied);
             };
-            let response = requests.send(request, timeouts).await.map_err(error_for_guest)?;
+            let answer = requests.send(request, timeouts).await.map_err(error_for_guest)?;
+            let response = answer.map(|body| body.map_err(error_for_guest).boxed_unsync());
             let no_task: BackgroundTask = Box::new(async { Ok(()) });
-            Ok((response.map(|body| body.map_err(error_for_guest).boxed_unsync()), no_task))
+            Ok((response, no_task))
         })
     }
 }
 
-/// The error for a guest. It doesn't name the rule of a refusal, which the host remembers.
+/// Converts an error for a guest. The guest's error doesn't name the rule of a refusal, which the
+/// host remembers.
 fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
     use wasmtime_wasi_http::Error as GuestError;
     match error {

@@ -36,7 +36,7 @@ pub struct IndexGrant {
 /// The index of a call's plugin.
 pub(crate) struct Index {
     kept: KeptAccess<DocumentIndex>,
-    /// A write to it that goes on.
+    /// A write to the index that hasn't ended yet.
     write: Option<PendingWrite>,
     /// The database that says which vectors are near. `None`: the index compares them.
     vectors: Option<Vectors>,
@@ -67,18 +67,18 @@ impl KeptData for DocumentIndex {
     }
 }
 
-fn document_in(document: wit::Document) -> Document {
+fn convert_document(document: wit::Document) -> Document {
     let wit::Document { key, text, tags, vector, data, meta: _ } = document;
     Document { key, text, tags, vector, data }
 }
 
-fn document_out(document: Document) -> wit::Document {
+fn document_for_guest(document: Document) -> wit::Document {
     let Document { key, text, tags, vector, data } = document;
     wit::Document { key, text, tags, vector, data, meta: None }
 }
 
 impl CallState {
-    /// Runs an operation on the index, after the write that goes on.
+    /// Runs an operation on the index, after an earlier write has ended.
     pub(crate) async fn in_index<T>(
         &mut self,
         writes: bool,
@@ -86,7 +86,9 @@ impl CallState {
     ) -> Result<T, Error> {
         let pending = self.capabilities.index.as_mut().and_then(|index| index.write.take());
         self.in_kept(writes, |index: &Arc<DocumentIndex>, stop| {
-            pending.map_or(Ok(()), PendingWrite::wait)?;
+            if let Some(write) = pending {
+                write.wait()?;
+            }
             operation(index, stop)
         })
         .await
@@ -95,13 +97,16 @@ impl CallState {
 
 impl wit::Host for &mut CallState {
     async fn put(&mut self, documents: Vec<wit::Document>) -> wasmtime::Result<Result<(), Error>> {
-        let documents: Vec<Document> = documents.into_iter().map(document_in).collect();
-        let begun = self.in_index(true, |index, stop| index.begin_put(documents, stop)).await;
-        Ok(begun.map(|write| {
-            if let Some(index) = &mut self.capabilities.index {
-                index.write = write;
-            }
-        }))
+        let documents: Vec<Document> = documents.into_iter().map(convert_document).collect();
+        let started = self.in_index(true, |index, stop| index.begin_put(documents, stop)).await;
+        let write = match started {
+            Ok(write) => write,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Some(index) = &mut self.capabilities.index {
+            index.write = write;
+        }
+        Ok(Ok(()))
     }
 
     async fn delete(&mut self, keys: Vec<String>) -> wasmtime::Result<Result<(), Error>> {
@@ -117,8 +122,10 @@ impl wit::Host for &mut CallState {
         &mut self,
         keys: Vec<String>,
     ) -> wasmtime::Result<Result<Vec<Option<wit::Document>>, Error>> {
-        let found = self.in_index(false, |index, stop| index.get(&keys, stop)).await;
-        Ok(found.map(|found| found.into_iter().map(|one| one.map(document_out)).collect()))
+        let documents = self.in_index(false, |index, stop| index.get(&keys, stop)).await;
+        Ok(documents.map(|documents| {
+            documents.into_iter().map(|document| document.map(document_for_guest)).collect()
+        }))
     }
 
     async fn list(
@@ -131,13 +138,9 @@ impl wit::Host for &mut CallState {
         let page = self
             .in_index(false, |index, stop| index.list(&prefix, cursor.as_deref(), limit, stop))
             .await;
-        Ok(page.map(|page| wit::Page {
-            entries: page
-                .entries
-                .into_iter()
-                .map(|DocumentEntry { key, tags, data }| wit::Entry { key, tags, data })
-                .collect(),
-            cursor: page.cursor,
+        Ok(page.map(|page| {
+            let entries = page.entries.into_iter().map(convert_entry).collect();
+            wit::Page { entries, cursor: page.cursor }
         }))
     }
 
@@ -146,7 +149,7 @@ impl wit::Host for &mut CallState {
         query: wit::Query,
     ) -> wasmtime::Result<Result<Vec<wit::Hit>, Error>> {
         let near = self.near_by_database(&query).await;
-        let asked = IndexQuery {
+        let index_query = IndexQuery {
             words: &query.words,
             tags: &query.tags,
             prefix: &query.prefix,
@@ -154,13 +157,24 @@ impl wit::Host for &mut CallState {
             near: near.as_deref(),
             limit: usize::try_from(query.limit).unwrap_or(usize::MAX),
         };
-        let hits = self.in_index(false, |index, stop| index.search(&asked, stop)).await;
+        let hits = self.in_index(false, |index, stop| index.search(&index_query, stop)).await;
         Ok(hits.map(|hits| hits.into_iter().map(convert_hit).collect()))
     }
 }
 
-fn convert_hit(IndexHit { key, score, by_words, by_vector }: IndexHit) -> wit::Hit {
-    let ways = [("words", by_words), ("vector", by_vector)].into_iter();
-    let found_by = ways.filter(|(_, is_why)| *is_why).map(|(why, _)| why.to_owned());
-    wit::Hit { key, score, found_by: found_by.collect(), meta: None }
+fn convert_entry(entry: DocumentEntry) -> wit::Entry {
+    let DocumentEntry { key, tags, data } = entry;
+    wit::Entry { key, tags, data }
+}
+
+fn convert_hit(hit: IndexHit) -> wit::Hit {
+    let IndexHit { key, score, by_words, by_vector } = hit;
+    let mut found_by = Vec::new();
+    if by_words {
+        found_by.push("words".to_owned());
+    }
+    if by_vector {
+        found_by.push("vector".to_owned());
+    }
+    wit::Hit { key, score, found_by, meta: None }
 }

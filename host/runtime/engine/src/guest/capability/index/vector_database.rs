@@ -16,13 +16,13 @@ pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
     /// Distinguishes the place from others, without asking it.
     fn place(&self) -> String;
 
-    /// How many points a set has. Makes the place for them, if it is missing.
+    /// Returns the number of points of a set. Makes the place for them, if it is missing.
     fn count<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<u64, String>>;
 
     /// Removes all points of a set.
     fn clear<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Writes points into a set, each in the place of the one with its number.
+    /// Writes points into a set. Each replaces the point with the same number.
     fn put<'a>(
         &'a self,
         set: &'a VectorSet,
@@ -33,8 +33,8 @@ pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
     fn remove<'a>(&'a self, set: &'a VectorSet, ids: Vec<i64>)
     -> BoxFuture<'a, Result<(), String>>;
 
-    /// The numbers of the points of a set that are nearest to a vector, at most `limit`. The answer
-    /// is untrusted: a point with such a number may not exist.
+    /// Returns the numbers of the points of a set that are nearest to a vector, at most `limit`.
+    /// The answer is untrusted: a point with such a number may not exist.
     fn nearest<'a>(
         &'a self,
         set: &'a VectorSet,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use toolhold_contract::Report;
 use toolhold_contract::text::{cut, neutral_line};
-use toolhold_store::index::{DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector, group};
+use toolhold_store::index::{self, DocumentIndex, MAX_HITS, MAX_VECTOR, UnsentVector};
 use toolhold_store::{Stop, StoreError};
 
 use crate::guest::CallState;
@@ -59,45 +59,52 @@ impl Vectors {
 }
 
 impl CallState {
-    /// The documents whose vectors may be near that of a query. `None`: the index has to compare
-    /// all. If the database fails, a notice says so.
+    /// Finds the documents whose vectors may be near the vector of a query. Returns `None` if the
+    /// index has to compare all vectors. If the database fails, a notice says so.
     pub(crate) async fn near_by_database(&mut self, query: &wit::Query) -> Option<Vec<i64>> {
-        let index = self.capabilities.index.as_ref()?;
-        let vectors = index.vectors.as_ref().filter(|vectors| !vectors.has_failed)?;
+        let vectors = self.capabilities.index.as_ref()?.vectors.as_ref()?;
+        if vectors.has_failed {
+            return None;
+        }
         let vector = query.vector.as_deref()?;
         // Without a group, the vectors of all groups would have to be sent.
-        let group = group(&query.prefix)?.to_owned();
+        let group = index::group(&query.prefix)?.to_owned();
         // The index refuses such a vector.
         if !(1..=MAX_VECTOR).contains(&vector.len()) {
             return None;
         }
+
         let database = Arc::clone(&vectors.database);
         let report = Arc::clone(&vectors.report);
         let limit = usize::try_from(query.limit).unwrap_or(usize::MAX).clamp(NEAR, MAX_HITS);
         let watch = Arc::clone(&self.call.watch);
-        let time = TIME.min(watch.deadline().saturating_duration_since(Instant::now()) / 4);
-        let found = self.nearest(&*database, vector, group, limit, time);
-        let found = watch.cancel.run_until_cancelled(tokio::time::timeout(time, found)).await?;
-        match found.unwrap_or(Err(NearestError::Timeout(time))) {
-            Ok(near) => Some(near),
-            Err(error) => {
-                let name = database.name();
-                let why = neutral_line(cut(&error.to_string(), MAX_REASON));
-                tracing::warn!(plugin = &*self.call.plugin, "{name} found no vectors: {why}");
-                report.say(format!(
-                    "{name} found no vectors, so the index compared all of its vectors: {why}"
-                ));
-                let index = self.capabilities.index.as_mut();
-                if let Some(vectors) = index.and_then(|index| index.vectors.as_mut()) {
-                    vectors.has_failed = true;
-                }
-                None
-            }
+        let time_left = watch.deadline().saturating_duration_since(Instant::now());
+        let time = TIME.min(time_left / 4);
+        let search = self.find_nearest(&*database, vector, group, limit, time);
+        let in_time = tokio::time::timeout(time, search);
+        // A cancelled call needs no answer.
+        let result = watch.cancel.run_until_cancelled(in_time).await?;
+        let error = match result {
+            Ok(Ok(near)) => return Some(near),
+            Ok(Err(error)) => error,
+            Err(_) => NearestError::Timeout(time),
+        };
+
+        let name = database.name();
+        let why = neutral_line(cut(&error.to_string(), MAX_REASON));
+        tracing::warn!(plugin = &*self.call.plugin, "{name} found no vectors: {why}");
+        report.say(format!(
+            "{name} found no vectors, so the index compared all of its vectors: {why}"
+        ));
+        let index = self.capabilities.index.as_mut();
+        if let Some(vectors) = index.and_then(|index| index.vectors.as_mut()) {
+            vectors.has_failed = true;
         }
+        None
     }
 
-    /// Sends the database what it doesn't have yet, and asks it.
-    async fn nearest(
+    /// Sends the database the vectors that it doesn't have yet, and asks it for the nearest ones.
+    async fn find_nearest(
         &mut self,
         database: &dyn VectorDatabase,
         vector: &[i8],
@@ -106,30 +113,31 @@ impl CallState {
         time: Duration,
     ) -> Result<Vec<i64>, NearestError> {
         // Half of the time is for sending, in batches that need much less than the other half.
-        let until = Instant::now() + time / 2;
+        let sending_ends = Instant::now() + time / 2;
         let numbers = vector.len();
         let place = database.place();
         let set = self.bring_up_to_date(database, numbers, group, &place).await?;
         let group = &*set.group;
         loop {
             let changes =
-                self.noted(|index, stop| index.unsent(numbers, group, BATCH, stop)).await?;
+                self.run_in_index(|index, stop| index.unsent(numbers, group, BATCH, stop)).await?;
             if changes.is_empty() {
                 let nearest = database.nearest(&set, vector, limit).await;
                 return nearest.map_err(NearestError::Database);
             }
-            if Instant::now() >= until {
-                let left =
-                    self.noted(|index, stop| index.mirror(numbers, group, &place, stop)).await?;
-                return Err(NearestError::Unsent(left.unsent));
+            if Instant::now() >= sending_ends {
+                let mirror = self
+                    .run_in_index(|index, stop| index.mirror(numbers, group, &place, stop))
+                    .await?;
+                return Err(NearestError::Unsent(mirror.unsent));
             }
             send(database, &set, &changes).await?;
-            self.noted(|index, stop| index.sent(&changes, stop)).await?;
+            self.run_in_index(|index, stop| index.sent(&changes, stop)).await?;
         }
     }
 
-    /// Starts again if the database has fewer or more vectors than it got: the database was wiped
-    /// or changed.
+    /// Clears the set in the database if the database has fewer or more vectors than it got, since
+    /// it was wiped or changed. Returns the set.
     async fn bring_up_to_date(
         &mut self,
         database: &dyn VectorDatabase,
@@ -137,27 +145,33 @@ impl CallState {
         group: String,
         place: &str,
     ) -> Result<VectorSet, NearestError> {
-        let mirror = self.noted(|index, stop| index.mirror(numbers, &group, place, stop)).await?;
+        let mirror =
+            self.run_in_index(|index, stop| index.mirror(numbers, &group, place, stop)).await?;
         let set = VectorSet { secret: mirror.secret.clone(), group, numbers };
-        let group = &*set.group;
         let count = database.count(&set).await.map_err(NearestError::Database)?;
-        let mut is_right = mirror.is_begun && count.abs_diff(mirror.vectors) <= mirror.unsent;
-        if mirror.is_begun && !is_right {
-            // Another process may have sent some since.
-            let now = self.noted(|index, stop| index.mirror(numbers, group, place, stop)).await?;
-            is_right = now != mirror;
-        }
-        if !is_right {
-            if count > 0 {
-                database.clear(&set).await.map_err(NearestError::Database)?;
+        if mirror.is_begun {
+            if count.abs_diff(mirror.vectors) <= mirror.unsent {
+                return Ok(set);
             }
-            self.noted(|index, stop| index.begin_mirror(numbers, group, place, stop)).await?;
+            let current = self
+                .run_in_index(|index, stop| index.mirror(numbers, &set.group, place, stop))
+                .await?;
+            if current != mirror {
+                // Another process has sent vectors since.
+                return Ok(set);
+            }
         }
+
+        if count > 0 {
+            database.clear(&set).await.map_err(NearestError::Database)?;
+        }
+        self.run_in_index(|index, stop| index.begin_mirror(numbers, &set.group, place, stop))
+            .await?;
         Ok(set)
     }
 
-    /// An operation on the index for the host's own notes.
-    async fn noted<T>(
+    /// Runs an operation on the index that the guest didn't request.
+    async fn run_in_index<T>(
         &mut self,
         operation: impl FnOnce(&Arc<DocumentIndex>, &Stop) -> Result<T, StoreError>,
     ) -> Result<T, NearestError> {
@@ -170,16 +184,16 @@ async fn send(
     set: &VectorSet,
     changes: &[UnsentVector],
 ) -> Result<(), NearestError> {
-    let gone: Vec<i64> =
-        changes.iter().filter(|one| one.vector.is_none()).map(|one| one.id).collect();
-    let points: Vec<VectorPoint> = changes
-        .iter()
-        .filter_map(|UnsentVector { id, vector, .. }| {
-            Some(VectorPoint { id: *id, vector: vector.clone()? })
-        })
-        .collect();
-    if !gone.is_empty() {
-        database.remove(set, gone).await.map_err(NearestError::Database)?;
+    let mut removed = Vec::new();
+    let mut points = Vec::new();
+    for change in changes {
+        match &change.vector {
+            None => removed.push(change.id),
+            Some(vector) => points.push(VectorPoint { id: change.id, vector: vector.clone() }),
+        }
+    }
+    if !removed.is_empty() {
+        database.remove(set, removed).await.map_err(NearestError::Database)?;
     }
     if !points.is_empty() {
         database.put(set, points).await.map_err(NearestError::Database)?;

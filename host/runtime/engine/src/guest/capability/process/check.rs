@@ -48,8 +48,8 @@ impl Refusal {
         Self::Invalid(reason.into())
     }
 
-    /// The reason why an earlier command's directory can't be used. The reason doesn't advise to
-    /// grant the directory, since a program may have named it.
+    /// Returns the reason why an earlier command's directory can't be used. The reason doesn't
+    /// advise to grant the directory, since a program may have named it.
     fn without_advice(self) -> String {
         match self {
             Self::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
@@ -61,42 +61,41 @@ impl Refusal {
 
 impl Processes {
     /// Checks a guest's command and its options. Nothing is started before all checks. Returns also
-    /// the command line that is still to be judged. `may_judge`: whether a program that isn't
-    /// granted may be.
-    pub(super) fn command(
+    /// the command line that is still to be judged, if no grant names the program. `may_judge`:
+    /// whether a program that isn't granted may be judged.
+    pub(super) fn check_command(
         &self,
         command: wit::Command,
         options: &wit::Options,
         may_judge: bool,
     ) -> Result<(Command, Option<String>), Refusal> {
-        let (arguments, judged, shell) = match command {
+        let (arguments, needs_judgement, shell) = match command {
             wit::Command::Program(words) => {
-                let judged = self.program(&words, may_judge)?;
-                (words, judged, None)
+                let needs_judgement = self.check_program(&words, may_judge)?;
+                (words, needs_judgement, None)
             }
-            wit::Command::Shell(text) => (self.shell(text)?, false, self.commands.shell.clone()),
+            wit::Command::Shell(text) => {
+                (self.check_shell(text)?, false, self.commands.shell.clone())
+            }
         };
-        let carried = if options.directory.is_none() {
-            shell.as_ref().and_then(|shell| Some((shell, shell.directory()?)))
+        let directory = match &shell {
+            Some(shell) if options.directory.is_none() => self.session_directory(&**shell)?,
+            _ => self.check_directory(options.directory.as_deref())?,
+        };
+        let environment = self.make_environment(shell.as_deref(), &options.environment)?;
+        let line = if needs_judgement {
+            Some(self.bash_line(&arguments, &directory, &options.environment))
         } else {
             None
         };
-        let directory = match carried.map(|(shell, path)| (shell, self.carried_directory(path))) {
-            Some((_, Ok(directory))) => directory,
-            Some((shell, Err(refusal))) => {
-                shell.forget_directory(&refusal.without_advice());
-                self.directory(None)?
-            }
-            None => self.directory(options.directory.as_deref())?,
-        };
-        let environment = self.environment(shell.as_deref(), &options.environment)?;
-        let line = judged.then(|| self.line(&arguments, &directory, &options.environment));
+
+        let shared_network = self.commands.jobs.as_ref().and_then(|jobs| jobs.network().get());
         let command = Command {
             arguments,
             environment,
             directory,
             network: self.reaches_network(),
-            shared_network: self.commands.jobs.as_ref().and_then(|jobs| jobs.network().get()),
+            shared_network,
             path_rules: self.path_rules.clone(),
             changes: self.commands.changes.clone(),
             output: self.commands.output.clone(),
@@ -105,12 +104,17 @@ impl Processes {
         Ok((command, line))
     }
 
-    /// The command line with which `bash` would run a program like this.
-    fn line(&self, words: &[String], directory: &Path, variables: &[(String, String)]) -> String {
+    /// Returns the command line with which `bash` would run a program in the same way.
+    fn bash_line(
+        &self,
+        words: &[String],
+        directory: &Path,
+        variables: &[(String, String)],
+    ) -> String {
         let mut line = String::new();
         if self.directory.as_deref() != Some(directory) {
-            let words = ["cd", "--", &directory.to_string_lossy()].map(str::to_owned);
-            line = format!("{} && ", toolhold_policy::command_line(&words));
+            let change = ["cd", "--", &directory.to_string_lossy()].map(str::to_owned);
+            line = format!("{} && ", toolhold_policy::command_line(&change));
         }
         for (name, value) in variables {
             line += &format!("{name}={} ", toolhold_policy::command_line([value]));
@@ -118,9 +122,22 @@ impl Processes {
         line + &toolhold_policy::command_line(words)
     }
 
-    /// The real path of a directory in which an earlier command ended, or why it can't be used.
-    fn carried_directory(&self, path: &str) -> Result<PathBuf, Refusal> {
-        let directory = self.directory(Some(path))?;
+    /// Returns the directory in which the last command of a shell session ended. If it can't be
+    /// used any more, the session forgets it, and the command runs in the default directory.
+    fn session_directory(&self, shell: &dyn ShellSession) -> Result<PathBuf, Refusal> {
+        let Some(path) = shell.directory() else { return self.check_directory(None) };
+        match self.check_last_directory(path) {
+            Ok(directory) => Ok(directory),
+            Err(refusal) => {
+                shell.forget_directory(&refusal.without_advice());
+                self.check_directory(None)
+            }
+        }
+    }
+
+    /// Returns the real path of a directory in which an earlier command ended.
+    fn check_last_directory(&self, path: &str) -> Result<PathBuf, Refusal> {
+        let directory = self.check_directory(Some(path))?;
         if directory.is_dir() {
             return Ok(directory);
         }
@@ -131,8 +148,9 @@ impl Processes {
         self.commands.network || self.policy.network
     }
 
-    /// Checks a program. Returns whether it is to be judged, since no grant names it.
-    fn program(&self, words: &[String], may_judge: bool) -> Result<bool, Refusal> {
+    /// Checks a program. Returns whether its command line is to be judged, since no grant names the
+    /// program.
+    fn check_program(&self, words: &[String], may_judge: bool) -> Result<bool, Refusal> {
         let size: usize = words.iter().map(|word| word.len() + 1).sum();
         if words.len() > MAX_WORDS || size > MAX_COMMAND {
             return Err(Refusal::invalid(format!(
@@ -143,28 +161,28 @@ impl Processes {
         if words.iter().any(|word| word.contains('\0')) {
             return Err(Refusal::invalid("the command contains a NUL byte"));
         }
-        let Some((program, arguments)) =
-            words.split_first().filter(|(program, _)| !program.is_empty())
-        else {
-            return Err(Refusal::invalid("the command has no program"));
+        let (program, arguments) = match words.split_first() {
+            Some((program, arguments)) if !program.is_empty() => (program, arguments),
+            _ => return Err(Refusal::invalid("the command has no program")),
         };
+
+        let policy = &self.policy;
         let line = toolhold_policy::command_line(words);
-        if let Some(denial) =
-            self.policy.programs.refusal(program, arguments, &line, &self.policy.table)
-        {
+        if let Some(denial) = policy.programs.refusal(program, arguments, &line, &policy.table) {
             if may_judge && self.commands.approver.is_some() {
                 return Ok(true);
             }
             return Err(Refusal::Denied(Box::new(denial)));
         }
         // A grant doesn't override the rules about commands.
-        if let Some(denial) = self.policy.advisor.blocked(&line) {
+        if let Some(denial) = policy.advisor.blocked(&line) {
             return Err(Refusal::Denied(Box::new(denial)));
         }
         Ok(false)
     }
 
-    fn shell(&self, text: String) -> Result<Vec<String>, Refusal> {
+    /// Checks the command of a shell. Returns the words of the program that runs it.
+    fn check_shell(&self, text: String) -> Result<Vec<String>, Refusal> {
         if !self.policy.shell {
             let remedy = format!(
                 "To allow it, set `shell = true` in {}, which grants every command that the rules allow.",
@@ -197,8 +215,9 @@ impl Processes {
         Ok(vec!["bash".to_owned(), "-c".to_owned(), "--".to_owned(), text])
     }
 
-    /// The real path of the process's working directory, which the plugin has to be able to read.
-    fn directory(&self, requested: Option<&str>) -> Result<PathBuf, Refusal> {
+    /// Checks whether the plugin may read a process's working directory, and returns its real path.
+    /// `requested`: `None` means the default directory.
+    fn check_directory(&self, requested: Option<&str>) -> Result<PathBuf, Refusal> {
         let Some(directory) = requested.map(Path::new).or(self.directory.as_deref()) else {
             return Err(Refusal::denied(
                 "start a program in the working directory".to_owned(),
@@ -215,18 +234,21 @@ impl Processes {
         }
         let rules = self.policy.places.grants.rules();
         let real = toolhold_system::files::real_or_given(directory);
-        rules.decide(&real, Kind::Directory, Access::Read).map_err(|refusal| {
-            Refusal::Denied(Box::new(rules.explain(refusal, &real, Access::Read)))
-        })?;
-        if let Some(rules) = &self.path_rules {
-            rules.decide(&real, Access::Read).map_err(|refusal| {
-                Refusal::Denied(Box::new(rules.explain(refusal, &real, Access::Read)))
-            })?;
+        if let Err(refusal) = rules.decide(&real, Kind::Directory, Access::Read) {
+            let denial = rules.explain(refusal, &real, Access::Read);
+            return Err(Refusal::Denied(Box::new(denial)));
+        }
+        if let Some(rules) = &self.path_rules
+            && let Err(refusal) = rules.decide(&real, Access::Read)
+        {
+            let denial = rules.explain(refusal, &real, Access::Read);
+            return Err(Refusal::Denied(Box::new(denial)));
         }
         Ok(real)
     }
 
-    fn environment(
+    /// Makes the environment of a process. `added`: the variables that the guest adds.
+    fn make_environment(
         &self,
         shell: Option<&dyn ShellSession>,
         added: &[(String, String)],
@@ -245,40 +267,46 @@ impl Processes {
             set_variable(&mut environment, name, value);
         }
         for (name, value) in added {
-            let shown = neutral_line(cut(name, 100));
-            if !is_variable_name(name) || name.len() + value.len() > MAX_VARIABLE {
-                return Err(Refusal::invalid(format!(
-                    "the variable `{shown}` can't be set: its name has to be letters, digits and `_`, not begin with a digit, \
-                     and have at most {MAX_VARIABLE} bytes with its value"
-                )));
-            }
-            if value.contains('\0') {
-                return Err(Refusal::invalid(format!("the value of {shown} contains a NUL byte")));
-            }
-            if is_code_loading(name) {
-                return Err(Refusal::denied(
-                    format!("set {shown}"),
-                    "variables that make programs load code are blocked",
-                    "built in",
-                    "No configuration key can change this.".to_owned(),
-                ));
-            }
-            if redaction::field(name, value, Keys::Text) != *value {
-                return Err(Refusal::denied(
-                    format!("set {shown}"),
-                    "variables that look like credentials are blocked",
-                    "built in",
-                    format!("To pass it on, the operator has to name it: `env = [\"{shown}\"]`."),
-                ));
-            }
+            check_variable(name, value)?;
             set_variable(&mut environment, name, value);
         }
         Ok(environment)
     }
 }
 
+/// Checks a variable that a guest adds to the environment of a process.
+fn check_variable(name: &str, value: &str) -> Result<(), Refusal> {
+    let shown = neutral_line(cut(name, 100));
+    if !is_variable_name(name) || name.len() + value.len() > MAX_VARIABLE {
+        return Err(Refusal::invalid(format!(
+            "the variable `{shown}` can't be set: its name has to be letters, digits and `_`, not begin with a digit, \
+             and have at most {MAX_VARIABLE} bytes with its value"
+        )));
+    }
+    if value.contains('\0') {
+        return Err(Refusal::invalid(format!("the value of {shown} contains a NUL byte")));
+    }
+    if is_code_loading(name) {
+        return Err(Refusal::denied(
+            format!("set {shown}"),
+            "variables that make programs load code are blocked",
+            "built in",
+            "No configuration key can change this.".to_owned(),
+        ));
+    }
+    if redaction::field(name, value, Keys::Text) != *value {
+        return Err(Refusal::denied(
+            format!("set {shown}"),
+            "variables that look like credentials are blocked",
+            "built in",
+            format!("To pass it on, the operator has to name it: `env = [\"{shown}\"]`."),
+        ));
+    }
+    Ok(())
+}
+
 /// Sets a variable, which moves to the end.
 fn set_variable(environment: &mut Vec<(String, String)>, name: &str, value: &str) {
-    environment.retain(|(known, _)| known != name);
+    environment.retain(|(other, _)| other != name);
     environment.push((name.to_owned(), value.to_owned()));
 }

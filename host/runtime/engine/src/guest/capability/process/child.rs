@@ -17,7 +17,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// `live`: shows its output while it runs. `running`: counts the processes of the call.
+    /// Makes the resource of a process. `live`: shows its output while it runs. `running`: counts
+    /// the processes of the call.
     pub(super) fn new(
         child: process::Child,
         live: Option<Box<dyn OutputRecorder>>,
@@ -33,10 +34,12 @@ pub(super) struct LiveOutput(Option<Box<dyn OutputRecorder>>);
 
 impl LiveOutput {
     pub(super) fn add(&self, stream: OutputStream, bytes: &[u8]) {
-        self.0.iter().for_each(|shown| shown.write(stream, bytes));
+        if let Some(recorder) = &self.0 {
+            recorder.write(stream, bytes);
+        }
     }
 
-    /// There is no more of it: the rest is shown.
+    /// Ends the output. Dropping the recorder shows the rest.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }

@@ -44,7 +44,8 @@ const WITHOUT_NETWORK: [(&str, &str); 3] = [
 impl CallState {
     /// Checks a command, and starts it.
     fn start(&mut self, command: wit::Command, options: &wit::Options) -> Result<Child, Error> {
-        let (command, judged, policy) = self.checked(command, options, self.may_judge())?;
+        let CheckedCommand { command, is_judged, policy } =
+            self.check_process(command, options, self.may_judge())?;
         let call = &self.call;
         let Some(processes) = &self.capabilities.process else {
             return Err(host_error("failed", "the call is over"));
@@ -58,18 +59,21 @@ impl CallState {
         let running = Arc::clone(&processes.running);
         // The host doesn't see which files a program reads.
         processes.report.mark_incomplete();
-        let limit = options.output_limit.map_or(MAX_OUTPUT, |limit| {
-            usize::try_from(limit).unwrap_or(MAX_OUTPUT).min(MAX_OUTPUT)
-        });
-        let requested = options
-            .timeout_ms
-            .and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        let end = requested.unwrap_or(call.watch.deadline()).min(call.watch.deadline());
-        let live = options.live.then(|| call.events.command()).flatten();
+
+        let limit = match options.output_limit {
+            Some(limit) => usize::try_from(limit).unwrap_or(MAX_OUTPUT).min(MAX_OUTPUT),
+            None => MAX_OUTPUT,
+        };
+        let deadline = call.watch.deadline();
+        let end = match options.timeout_ms.and_then(time_after) {
+            Some(requested) => requested.min(deadline),
+            None => deadline,
+        };
+        let live = if options.live { call.events.command() } else { None };
         let mut child =
             process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel)
                 .map_err(|error| not_started(&error, &policy))?;
-        if judged {
+        if is_judged {
             // The gates read only its command line.
             child.close_input();
         }
@@ -83,7 +87,8 @@ impl CallState {
         command: wit::Command,
         options: &wit::Options,
     ) -> Result<String, Error> {
-        let (mut command, _, policy) = self.checked(command, options, self.may_judge())?;
+        let CheckedCommand { mut command, policy, .. } =
+            self.check_process(command, options, self.may_judge())?;
         // A job may end long after other commands, so it leaves nothing for them.
         command.shell = None;
         let processes = self.capabilities.process.as_ref();
@@ -107,50 +112,38 @@ impl CallState {
         if let Some(processes) = processes {
             processes.report.mark_incomplete();
             processes.report.entries().job = Some(place.id().to_owned());
-            missing_notice(child.missing())
-                .iter()
-                .for_each(|notice| processes.report.notice(&neutral(cut(notice, 4096))));
+            if let Some(notice) = missing_notice(child.missing()) {
+                processes.report.notice(&neutral(cut(&notice, 4096)));
+            }
         }
+
         let id = place.id().to_owned();
         let process = child.pid().as_raw_nonzero().get();
         let run = Box::new(move || {
             let finished = child.go_on();
-            JobEnd { exit_code: finished.code, ending: ending(finished.ending) }
+            JobEnd { exit_code: finished.code, ending: ending_name(finished.ending) }
         });
         place.run(process, run).map_err(|error| host_error("failed", error.to_string()))?;
         Ok(id)
     }
 
-    /// Checks a command and its options. A refusal is remembered. Returns also whether the command
-    /// was judged. `may_judge`: whether one that isn't granted may be.
-    pub(crate) fn checked(
+    /// Checks a command and its options. A refusal is remembered. `may_judge`: whether a command
+    /// that isn't granted may be judged.
+    pub(crate) fn check_process(
         &mut self,
         command: wit::Command,
         options: &wit::Options,
         may_judge: bool,
-    ) -> Result<(Command, bool, Arc<PluginProcesses>), Error> {
-        let checked = self.processes().and_then(|processes| {
-            let (mut command, line) = processes.command(command, options, may_judge)?;
-            if let (Some(line), Some(approver)) = (&line, &processes.commands.approver) {
-                let judged = self
-                    .call
-                    .watch
-                    .paused_for(|| approver.judge(line))
-                    .map_err(|failure| Refusal::Judged(Box::new(failure)))?;
-                (command.network, command.path_rules) = (judged.network, judged.path_rules);
-            }
-            if !command.network && processes.policy.places.sandbox != Sandbox::Off {
-                add_missing(&mut command.environment, &WITHOUT_NETWORK);
-            }
-            Ok((command, line.is_some(), Arc::clone(&processes.policy)))
-        });
-        match checked {
+    ) -> Result<CheckedCommand, Error> {
+        match self.judge_process(command, options, may_judge) {
             Ok(checked) => Ok(checked),
             // The call's journey remembers the refusal.
             Err(Refusal::Judged(failure)) => {
                 let Failure { message, suggestion, .. } = *failure;
-                let suggestion = suggestion.map(|text| format!(" {text}")).unwrap_or_default();
-                let text = message + &suggestion;
+                let text = match suggestion {
+                    Some(suggestion) => format!("{message} {suggestion}"),
+                    None => message,
+                };
                 Err(host_error("denied", neutral(cut(&text, 4096)).into_owned()))
             }
             Err(Refusal::Denied(denial)) => {
@@ -160,6 +153,32 @@ impl CallState {
             }
             Err(Refusal::Invalid(reason)) => Err(host_error("invalid", reason)),
         }
+    }
+
+    /// Checks a command against the grants. A command that isn't granted is judged by the rules for
+    /// commands of `bash`.
+    fn judge_process(
+        &self,
+        command: wit::Command,
+        options: &wit::Options,
+        may_judge: bool,
+    ) -> Result<CheckedCommand, Refusal> {
+        let processes = self.processes()?;
+        let (mut command, line) = processes.check_command(command, options, may_judge)?;
+        if let (Some(line), Some(approver)) = (&line, &processes.commands.approver) {
+            let judged = self
+                .call
+                .watch
+                .paused_for(|| approver.judge(line))
+                .map_err(|failure| Refusal::Judged(Box::new(failure)))?;
+            command.network = judged.network;
+            command.path_rules = judged.path_rules;
+        }
+        if !command.network && processes.policy.places.sandbox != Sandbox::Off {
+            add_missing(&mut command.environment, &WITHOUT_NETWORK);
+        }
+        let policy = Arc::clone(&processes.policy);
+        Ok(CheckedCommand { command, is_judged: line.is_some(), policy })
     }
 
     fn may_judge(&self) -> bool {
@@ -190,11 +209,12 @@ impl CallState {
     }
 
     /// Describes the end of a process, for the guest and for the audit. `missing`: the parts of the
-    /// sandbox that it ran without; `left`: the processes that it left behind.
+    /// sandbox that it ran without. `left`: the processes that it left behind.
     fn describe_end(
         &self,
         finished: &process::CommandResult,
-        [missing, left]: [&[String]; 2],
+        missing: &[String],
+        left: &[String],
         stdout: &[u8],
         stderr: &[u8],
     ) -> wit::Finished {
@@ -205,12 +225,11 @@ impl CallState {
                 let stdout = tail(stdout);
                 let stderr = tail(stderr);
                 let path_rules = processes.path_rules.as_deref();
-                let network = processes.reaches_network();
                 let failed = FailedCommand {
                     code: finished.code,
                     stdout: &stdout,
                     stderr: &stderr,
-                    network,
+                    network: processes.reaches_network(),
                     path_rules,
                 };
                 notices.extend(processes.policy.advisor.advice(&failed));
@@ -221,17 +240,34 @@ impl CallState {
             }
         }
         notices.extend(missing_notice(missing));
-        let ending = ending(finished.ending);
-        let notices: Vec<String> =
-            notices.iter().map(|notice| neutral(cut(notice, 4096)).into_owned()).collect();
-        if let Some(processes) = &self.capabilities.process {
-            notices.iter().for_each(|notice| processes.report.notice(notice));
+        for notice in &mut notices {
+            *notice = neutral(cut(notice, 4096)).into_owned();
         }
-        wit::Finished { exit_code: finished.code, ending: ending.to_owned(), notices, meta: None }
+        if let Some(processes) = &self.capabilities.process {
+            for notice in &notices {
+                processes.report.notice(notice);
+            }
+        }
+        let ending = ending_name(finished.ending).to_owned();
+        wit::Finished { exit_code: finished.code, ending, notices, meta: None }
     }
 }
 
-pub(crate) fn ending(ending: Ending) -> &'static str {
+/// A command that may be started.
+pub(crate) struct CheckedCommand {
+    pub(crate) command: Command,
+    /// Whether the command isn't granted, and was judged instead.
+    pub(crate) is_judged: bool,
+    pub(crate) policy: Arc<PluginProcesses>,
+}
+
+/// Returns the time after so many milliseconds, or `None` if the clock doesn't reach it.
+pub(crate) fn time_after(millis: u64) -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_millis(millis))
+}
+
+/// Returns the name of an ending in the contract.
+pub(crate) fn ending_name(ending: Ending) -> &'static str {
     match ending {
         Ending::Exited => "exited",
         Ending::Timeout => "timeout",
@@ -243,21 +279,22 @@ pub(crate) fn ending(ending: Ending) -> &'static str {
     }
 }
 
-/// The end of an output, for the advisor.
+/// Returns the end of an output, for the advisor.
 fn tail(bytes: &[u8]) -> String {
     let start = bytes.len().saturating_sub(MAX_ADVISOR_OUTPUT);
     String::from_utf8_lossy(&bytes[start..]).into_owned()
 }
 
-/// Notice about the parts of the sandbox that a process runs without.
+/// Writes a notice about the parts of the sandbox that a process runs without.
 fn missing_notice(missing: &[String]) -> Option<String> {
-    (!missing.is_empty()).then(|| {
-        let parts = missing.join("; ");
-        format!("This machine doesn't support all parts of the sandbox. Missing: {parts}")
-    })
+    if missing.is_empty() {
+        return None;
+    }
+    let parts = missing.join("; ");
+    Some(format!("This machine doesn't support all parts of the sandbox. Missing: {parts}"))
 }
 
-/// Notice about processes that were running when their command ended.
+/// Writes a notice about processes that were running when their command ended.
 fn left_notice(left: &[String], has_jobs: bool) -> Option<String> {
     if left.is_empty() {
         return None;
@@ -271,7 +308,7 @@ fn left_notice(left: &[String], has_jobs: bool) -> Option<String> {
     Some(format!("Still running, and ended with the command: {}. {remedy}", names.join(", ")))
 }
 
-/// The error for a process that wasn't started.
+/// Makes the error for a process that wasn't started.
 pub(crate) fn not_started(error: &StartError, policy: &PluginProcesses) -> Error {
     match error {
         StartError::Sandbox(reason) => {
@@ -285,21 +322,38 @@ pub(crate) fn not_started(error: &StartError, policy: &PluginProcesses) -> Error
 /// Adds the variables that an environment doesn't have.
 fn add_missing(environment: &mut Vec<(String, String)>, variables: &[(&str, &str)]) {
     for (name, value) in variables {
-        if environment.iter().all(|(known, _)| known != name) {
+        if environment.iter().all(|(other, _)| other != name) {
             environment.push(((*name).to_owned(), (*value).to_owned()));
         }
     }
 }
 
-/// Whether the options ask for a job: `{"background": true}` among the fields of later versions. A
-/// host that doesn't know it runs the command in the foreground.
+/// Checks whether the options ask for a job: `{"background": true}` among the fields of later
+/// versions. A host that doesn't know the field runs the command in the foreground.
 fn is_job(options: &wit::Options) -> bool {
-    options
-        .meta
-        .as_deref()
-        .filter(|meta| meta.len() <= MAX_META)
-        .and_then(|meta| serde_json::from_str::<serde_json::Value>(meta).ok())
-        .is_some_and(|meta| meta["background"] == true)
+    let Some(meta) = &options.meta else { return false };
+    if meta.len() > MAX_META {
+        return false;
+    }
+    let meta: serde_json::Value = serde_json::from_str(meta).unwrap_or_default();
+    meta["background"] == true
+}
+
+/// Makes the result of a command that goes on as a job.
+fn background_result(id: &str) -> (wit::Finished, wit::ProcessOutput) {
+    let finished = wit::Finished {
+        exit_code: None,
+        ending: "background".to_owned(),
+        notices: Vec::new(),
+        meta: Some(serde_json::json!({ "job": id }).to_string()),
+    };
+    let output = wit::ProcessOutput {
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+        stdout_truncated: false,
+        stderr_truncated: false,
+    };
+    (finished, output)
 }
 
 fn unavailable(reason: &str, file: &ConfigFile) -> String {
@@ -309,7 +363,7 @@ fn unavailable(reason: &str, file: &ConfigFile) -> String {
     )
 }
 
-fn output(child: &mut process::Child) -> wit::ProcessOutput {
+fn take_output(child: &mut process::Child) -> wit::ProcessOutput {
     let output = child.output();
     wit::ProcessOutput {
         stdout: output.stdout.take(),
@@ -327,42 +381,32 @@ impl wit::Host for &mut CallState {
         options: wit::Options,
     ) -> wasmtime::Result<Result<(wit::Finished, wit::ProcessOutput), Error>> {
         if is_job(&options) {
-            return Ok(self.start_job(command, &options).map(|id| {
-                let finished = wit::Finished {
-                    exit_code: None,
-                    ending: "background".to_owned(),
-                    notices: Vec::new(),
-                    meta: Some(serde_json::json!({ "job": id }).to_string()),
-                };
-                let output = wit::ProcessOutput {
-                    stdout: Vec::new(),
-                    stderr: Vec::new(),
-                    stdout_truncated: false,
-                    stderr_truncated: false,
-                };
-                (finished, output)
-            }));
+            return Ok(self.start_job(command, &options).map(|id| background_result(&id)));
         }
-        let started = if input.len() > MAX_INPUT {
-            Err(host_error(
+        if input.len() > MAX_INPUT {
+            return Ok(Err(host_error(
                 "invalid",
                 format!("the standard input is {} bytes; the limit is {MAX_INPUT}", input.len()),
-            ))
-        } else {
-            self.start(command, &options)
-        };
-        let mut started = match started {
+            )));
+        }
+        let mut started = match self.start(command, &options) {
             Ok(started) => started,
             Err(error) => return Ok(Err(error)),
         };
+
         let Child { child, live, .. } = &mut started;
         child.write(&input, None, &mut |stream, bytes| live.add(stream, bytes));
         child.close_input();
-        let finished = child.wait_for_end(&mut |stream, bytes| live.add(stream, bytes)).clone();
+        let result = child.wait_for_end(&mut |stream, bytes| live.add(stream, bytes)).clone();
         live.end();
-        let output = output(child);
-        let about = [child.missing(), child.left()];
-        let finished = self.describe_end(&finished, about, &output.stdout, &output.stderr);
+        let output = take_output(child);
+        let finished = self.describe_end(
+            &result,
+            child.missing(),
+            child.left(),
+            &output.stdout,
+            &output.stderr,
+        );
         Ok(Ok((finished, output)))
     }
 }
@@ -381,74 +425,72 @@ impl wit::HostChild for &mut CallState {
 
     fn read(
         &mut self,
-        this: Resource<Child>,
+        handle: Resource<Child>,
         timeout_ms: Option<u64>,
     ) -> wasmtime::Result<wit::ProcessOutput> {
-        let Child { child, live, .. } = self.table().get_mut(&this)?;
-        let until =
-            timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
+        let Child { child, live, .. } = self.table().get_mut(&handle)?;
+        let until = timeout_ms.and_then(time_after);
         child.wait_for_output(until, &mut |stream, bytes| live.add(stream, bytes));
         if child.finished().is_some() {
             live.end();
         }
-        Ok(output(child))
+        Ok(take_output(child))
     }
 
-    fn write(&mut self, this: Resource<Child>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
-        let Child { child, live, .. } = self.table().get_mut(&this)?;
-        let taken = child.write(&bytes, None, &mut |stream, bytes| live.add(stream, bytes));
-        Ok(u64::try_from(taken).unwrap_or_default())
+    fn write(&mut self, handle: Resource<Child>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
+        let Child { child, live, .. } = self.table().get_mut(&handle)?;
+        let written = child.write(&bytes, None, &mut |stream, bytes| live.add(stream, bytes));
+        Ok(u64::try_from(written).unwrap_or_default())
     }
 
-    fn close_input(&mut self, this: Resource<Child>) -> wasmtime::Result<()> {
-        self.table().get_mut(&this)?.child.close_input();
+    fn close_input(&mut self, handle: Resource<Child>) -> wasmtime::Result<()> {
+        self.table().get_mut(&handle)?.child.close_input();
         Ok(())
     }
 
-    fn wait(&mut self, this: Resource<Child>) -> wasmtime::Result<wit::Finished> {
-        let Child { child, live, .. } = self.table().get_mut(&this)?;
+    fn wait(&mut self, handle: Resource<Child>) -> wasmtime::Result<wit::Finished> {
+        let Child { child, live, .. } = self.table().get_mut(&handle)?;
         child.wait_for_end(&mut |stream, bytes| live.add(stream, bytes));
         live.end();
-        self.finished_child(&this).map(|finished| {
-            finished.unwrap_or(wit::Finished {
-                exit_code: None,
-                ending: "cancelled".to_owned(),
-                notices: Vec::new(),
-                meta: None,
-            })
-        })
+        let finished = self.finished_child(&handle)?;
+        Ok(finished.unwrap_or_else(|| wit::Finished {
+            exit_code: None,
+            ending: "cancelled".to_owned(),
+            notices: Vec::new(),
+            meta: None,
+        }))
     }
 
-    fn kill(&mut self, this: Resource<Child>) -> wasmtime::Result<()> {
-        self.table().get_mut(&this)?.child.end(Ending::Cancelled);
+    fn kill(&mut self, handle: Resource<Child>) -> wasmtime::Result<()> {
+        self.table().get_mut(&handle)?.child.end(Ending::Cancelled);
         Ok(())
     }
 
-    fn subscribe(&mut self, this: Resource<Child>) -> wasmtime::Result<Resource<DynPollable>> {
-        subscribe(self.table(), this)
+    fn subscribe(&mut self, handle: Resource<Child>) -> wasmtime::Result<Resource<DynPollable>> {
+        subscribe(self.table(), handle)
     }
 
-    fn finished(&mut self, this: Resource<Child>) -> wasmtime::Result<Option<wit::Finished>> {
-        self.finished_child(&this)
+    fn finished(&mut self, handle: Resource<Child>) -> wasmtime::Result<Option<wit::Finished>> {
+        self.finished_child(&handle)
     }
 
-    fn drop(&mut self, this: Resource<Child>) -> wasmtime::Result<()> {
-        self.table().delete(this)?;
+    fn drop(&mut self, handle: Resource<Child>) -> wasmtime::Result<()> {
+        self.table().delete(handle)?;
         Ok(())
     }
 }
 
 impl CallState {
-    /// Describes the end of a child. `None` if it runs. The guest has taken its output, so the
-    /// advisor gets none.
+    /// Describes the end of a child. Returns `None` if the child still runs. The guest has taken
+    /// its output, so the advisor gets none.
     fn finished_child(
         &mut self,
-        this: &Resource<Child>,
+        handle: &Resource<Child>,
     ) -> wasmtime::Result<Option<wit::Finished>> {
-        let child = &self.table().get(this)?.child;
-        let about = [child.missing().to_vec(), child.left().to_vec()];
-        let Some(finished) = child.finished().cloned() else { return Ok(None) };
-        let about = about.each_ref().map(Vec::as_slice);
-        Ok(Some(self.describe_end(&finished, about, b"", b"")))
+        let child = &self.table().get(handle)?.child;
+        let Some(result) = child.finished().cloned() else { return Ok(None) };
+        let missing = child.missing().to_vec();
+        let left = child.left().to_vec();
+        Ok(Some(self.describe_end(&result, &missing, &left, b"", b"")))
     }
 }

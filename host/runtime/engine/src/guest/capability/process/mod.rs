@@ -17,7 +17,7 @@ use crate::guest::capability::bindings::toolhold::host::process as wit;
 use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::{CallState, HasState};
 
-pub(crate) use functions::{ending, not_started};
+pub(crate) use functions::{CheckedCommand, ending_name, not_started, time_after};
 
 /// The processes that a plugin may start.
 pub struct PluginProcesses {
@@ -42,10 +42,11 @@ pub struct PluginProcesses {
 
 /// Applies the configuration to single commands.
 pub trait CommandAdvisor: Send + Sync {
-    /// The denial of a command line, which applies even if the command is granted.
+    /// Returns the denial of a command line, which applies even if the command is granted. Returns
+    /// `None` if the command isn't denied.
     fn blocked(&self, line: &str) -> Option<Denial>;
 
-    /// Advice after a failed command, the most likely first.
+    /// Returns advice after a failed command, the most likely first.
     fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String>;
 }
 

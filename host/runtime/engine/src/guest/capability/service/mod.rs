@@ -18,7 +18,7 @@ use wasmtime::component::{Linker, Resource};
 use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::process::{Command as Requested, Options};
 use crate::guest::capability::bindings::toolhold::host::service as wit;
-use crate::guest::capability::process::{ending, not_started};
+use crate::guest::capability::process::{CheckedCommand, ending_name, not_started, time_after};
 use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
@@ -40,8 +40,8 @@ const MAX_TIME: Duration = Duration::from_hours(24);
 pub struct PluginServices {
     /// Most programs in one session.
     pub most: usize,
-    /// Whether a judged program may be one. The gates see its command line, and not what it reads
-    /// from its standard input, so this is only for a plugin whose commands the operator wrote.
+    /// Whether a judged program may be a service. The gates see its command line, but not its
+    /// standard input, so this is only for a plugin whose commands the operator wrote.
     pub judged: bool,
     /// Their sandbox, in which they can only read.
     pub places: Places,
@@ -50,7 +50,7 @@ pub struct PluginServices {
 }
 
 impl PluginServices {
-    /// The policy of a plugin that is loaded now.
+    /// Makes the policy of a plugin that is loaded now.
     pub fn new(most: usize, judged: bool, places: Places) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { most, judged, places, id: NEXT.fetch_add(1, Ordering::Relaxed) }
@@ -89,7 +89,8 @@ impl CallState {
         }
         let services = self.capabilities.service.as_ref();
         let may_judge = services.is_some_and(|services| services.grant.judged);
-        let (command, _, policy) = self.checked(Requested::Program(words), options, may_judge)?;
+        let CheckedCommand { command, policy, .. } =
+            self.check_process(Requested::Program(words), options, may_judge)?;
         let Some(Services { grant, keeper }) = &self.capabilities.service else {
             let denial = Box::new(Denial {
                 capability: "service".to_owned(),
@@ -102,11 +103,11 @@ impl CallState {
             self.files.denials().remember(denial);
             return Err(host_error("denied", text));
         };
-        let call = &self.call;
         let Some(keeper) = keeper else {
             let message = "this host keeps no services for its sessions";
             return Err(host_error("unavailable", message));
         };
+
         // Nothing of the call outlives it, and later changes couldn't be undone.
         let command = Command {
             network: false,
@@ -116,26 +117,21 @@ impl CallState {
             shell: None,
             ..command
         };
-        let rules = command.path_rules.as_ref().map(|rules| rules.rights());
-        let rights = format!(
-            "{} {:?} {:?} {:?} {rules:?}",
-            grant.id, command.arguments, command.directory, command.environment
-        );
-        let plugin = call.plugin.to_string();
+        let plugin = self.call.plugin.to_string();
+        let rights = service_rights(grant, &command);
         let key = ServiceKey { plugin, name, rights, most: grant.most };
         let mut place =
             keeper.take(&key).map_err(|error| host_error("unavailable", error.to_string()))?;
-        let end = call.watch.deadline();
-        let cancel = &call.watch.cancel;
-        let (child, is_new) =
-            match place.program().and_then(|program| running(program, end, cancel)) {
-                Some(child) => (child, false),
-                None => {
-                    let child =
-                        process::Child::start(&grant.places, &command, MAX_OUTPUT, end, cancel);
-                    (child.map_err(|error| not_started(&error, &policy))?, true)
-                }
-            };
+
+        let end = self.call.watch.deadline();
+        let cancel = &self.call.watch.cancel;
+        let running = place.program().and_then(|program| resume(program, end, cancel));
+        let is_new = running.is_none();
+        let child = match running {
+            Some(child) => child,
+            None => process::Child::start(&grant.places, &command, MAX_OUTPUT, end, cancel)
+                .map_err(|error| not_started(&error, &policy))?,
+        };
         if let Some(processes) = &self.capabilities.process {
             processes.report.mark_incomplete();
         }
@@ -148,8 +144,18 @@ impl CallState {
     }
 }
 
-/// The program of an earlier connection, bound to this call. `None`: the program has ended.
-fn running(
+/// Describes all that a service may do. A service with other rights isn't used again.
+fn service_rights(grant: &PluginServices, command: &Command) -> String {
+    let rules = command.path_rules.as_ref().map(|rules| rules.rights());
+    format!(
+        "{} {:?} {:?} {:?} {rules:?}",
+        grant.id, command.arguments, command.directory, command.environment
+    )
+}
+
+/// Binds the program of an earlier connection to this call. Returns `None` if the program has
+/// ended.
+fn resume(
     program: ServiceProgram,
     end: Instant,
     cancel: &CancellationToken,
@@ -157,7 +163,10 @@ fn running(
     let mut child = *program.downcast::<process::Child>().ok()?;
     child.set_bounds(end, cancel);
     child.look(&mut |_, _| {});
-    child.finished().is_none().then_some(child)
+    if child.finished().is_some() {
+        return None;
+    }
+    Some(child)
 }
 
 impl wit::Host for &mut CallState {
@@ -174,60 +183,61 @@ impl wit::Host for &mut CallState {
     }
 
     fn stop(&mut self, name: String) -> wasmtime::Result<Result<bool, Error>> {
-        let keeper = self.capabilities.service.as_ref().and_then(|known| known.keeper.as_ref());
-        Ok(Ok(keeper.is_some_and(|keeper| keeper.stop(&self.call.plugin, &name))))
+        let Some(services) = &self.capabilities.service else { return Ok(Ok(false)) };
+        let Some(keeper) = &services.keeper else { return Ok(Ok(false)) };
+        Ok(Ok(keeper.stop(&self.call.plugin, &name)))
     }
 }
 
 impl wit::HostConnection for &mut CallState {
-    fn is_new(&mut self, this: Resource<Connection>) -> wasmtime::Result<bool> {
-        Ok(self.table().get(&this)?.is_new)
+    fn is_new(&mut self, handle: Resource<Connection>) -> wasmtime::Result<bool> {
+        Ok(self.table().get(&handle)?.is_new)
     }
 
     fn read(
         &mut self,
-        this: Resource<Connection>,
+        handle: Resource<Connection>,
         timeout_ms: Option<u64>,
     ) -> wasmtime::Result<Vec<u8>> {
-        let until =
-            timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        let connection = self.table().get_mut(&this)?;
+        let until = timeout_ms.and_then(time_after);
+        let connection = self.table().get_mut(&handle)?;
         loop {
             let Some(child) = &mut connection.child else { return Ok(Vec::new()) };
             child.wait_for_output(until, &mut |_, _| {});
-            let is_over =
-                child.finished().is_some() || until.is_some_and(|at| Instant::now() >= at);
+            let has_ended = child.finished().is_some();
+            let is_late = until.is_some_and(|until| Instant::now() >= until);
             let bytes = child.output().stdout.take();
             connection.take_errors();
-            if !bytes.is_empty() || is_over {
+            if !bytes.is_empty() || has_ended || is_late {
                 return Ok(bytes);
             }
         }
     }
 
-    fn errors(&mut self, this: Resource<Connection>) -> wasmtime::Result<Vec<u8>> {
-        let connection = self.table().get_mut(&this)?;
+    fn errors(&mut self, handle: Resource<Connection>) -> wasmtime::Result<Vec<u8>> {
+        let connection = self.table().get_mut(&handle)?;
         connection.take_errors();
         Ok(connection.errors.take())
     }
 
-    fn write(&mut self, this: Resource<Connection>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
-        let Some(child) = &mut self.table().get_mut(&this)?.child else { return Ok(0) };
+    fn write(&mut self, handle: Resource<Connection>, bytes: Vec<u8>) -> wasmtime::Result<u64> {
+        let Some(child) = &mut self.table().get_mut(&handle)?.child else { return Ok(0) };
         let until = Some(Instant::now() + WRITE_TIME);
-        Ok(u64::try_from(child.write(&bytes, until, &mut |_, _| {})).unwrap_or_default())
+        let written = child.write(&bytes, until, &mut |_, _| {});
+        Ok(u64::try_from(written).unwrap_or_default())
     }
 
-    fn ended(&mut self, this: Resource<Connection>) -> wasmtime::Result<Option<wit::Ended>> {
-        let Some(child) = &mut self.table().get_mut(&this)?.child else { return Ok(None) };
+    fn ended(&mut self, handle: Resource<Connection>) -> wasmtime::Result<Option<wit::Ended>> {
+        let Some(child) = &mut self.table().get_mut(&handle)?.child else { return Ok(None) };
         child.look(&mut |_, _| {});
         Ok(child.finished().map(|finished| wit::Ended {
             exit_code: finished.code,
-            ending: ending(finished.ending).to_owned(),
+            ending: ending_name(finished.ending).to_owned(),
         }))
     }
 
-    fn keep(&mut self, this: Resource<Connection>) -> wasmtime::Result<()> {
-        let connection = self.table().get_mut(&this)?;
+    fn keep(&mut self, handle: Resource<Connection>) -> wasmtime::Result<()> {
+        let connection = self.table().get_mut(&handle)?;
         if let (Some(mut child), Some(place)) = (connection.child.take(), connection.place.take())
             && child.finished().is_none()
         {
@@ -237,8 +247,8 @@ impl wit::HostConnection for &mut CallState {
         Ok(())
     }
 
-    fn drop(&mut self, this: Resource<Connection>) -> wasmtime::Result<()> {
-        self.table().delete(this)?;
+    fn drop(&mut self, handle: Resource<Connection>) -> wasmtime::Result<()> {
+        self.table().delete(handle)?;
         Ok(())
     }
 }
