@@ -52,13 +52,23 @@ pub enum CacheError {
 pub struct Cache {
     folder: PrivateFolder,
     path: PathBuf,
-    /// Files and bytes that may be stored before the folder is looked through.
-    left: Mutex<(u32, u64)>,
+    left: Mutex<Allowance>,
+}
+
+/// The files and bytes that may be stored before the folder is looked through.
+#[derive(Debug, Default)]
+struct Allowance {
+    files: u32,
+    bytes: u64,
 }
 
 impl Cache {
-    /// Opens the folder, or creates it. `Err` says why it can't be trusted. The caller then works
-    /// without a cache.
+    /// Opens the folder, or creates it. If the folder can't be trusted, the caller works without a
+    /// cache.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the folder can't be trusted.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.to_owned();
         let folder = PrivateFolder::make(&path)?;
@@ -66,12 +76,12 @@ impl Cache {
         Ok(Self { folder, path, left: Mutex::default() })
     }
 
-    /// The path of a file of the cache.
+    /// Returns the path of a file of the cache.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The remembered failure for a key.
+    /// Reads the remembered failure for a key.
     pub(crate) fn failure(&self, key: &str) -> Option<String> {
         let file = self.folder.file(&failure_name(key)).ok()?;
         let _ = file.set_modified(SystemTime::now());
@@ -87,8 +97,8 @@ impl Cache {
         Ok(self.path(&name))
     }
 
-    /// The component for a key. `None` if it isn't in the cache, or was stored by an incompatible
-    /// engine.
+    /// Maps the component for a key. Returns `None` if it isn't in the cache, or was stored by an
+    /// incompatible engine.
     pub(crate) fn get(&self, engine: &Engine, key: &str) -> Option<Component> {
         let file = match self.folder.file(key) {
             Ok(file) => file,
@@ -101,17 +111,27 @@ impl Cache {
         // [`prune`](Self::prune) removes the least recently used files. If the time can't be set,
         // the time of compiling applies.
         let _ = file.set_modified(SystemTime::now());
-        compiled::map_cached(engine, &file)
-            .map_err(|error| tracing::warn!("can't use {key} from the compile cache: {error:#}"))
-            .ok()
+        match compiled::map_cached(engine, &file) {
+            Ok(component) => Some(component),
+            Err(error) => {
+                tracing::warn!("can't use {key} from the compile cache: {error:#}");
+                None
+            }
+        }
     }
 
-    /// The bytes that were stored under a key, at most [`MAX_OFFER`].
+    /// Reads the bytes that were stored under a key. Returns `None` if there are none, or more than
+    /// [`MAX_OFFER`].
     pub(crate) fn bytes(&self, key: &str) -> Option<Vec<u8>> {
         let mut file = self.folder.file(key).ok()?;
-        let metadata = file.metadata().ok().filter(|metadata| metadata.len() <= MAX_OFFER)?;
-        // A start reads several of these, and a day is exact enough for [`prune`](Self::prune).
-        if metadata.modified().ok()?.elapsed().is_ok_and(|age| age > DAY) {
+        let metadata = file.metadata().ok()?;
+        if metadata.len() > MAX_OFFER {
+            return None;
+        }
+        // A start reads several of these files, so that their times are rarely written. A day is
+        // exact enough for [`prune`](Self::prune).
+        let modified = metadata.modified().ok()?;
+        if modified.elapsed().is_ok_and(|age| age > DAY) {
             let _ = file.set_modified(SystemTime::now());
         }
         let mut bytes = vec![0; usize::try_from(metadata.len()).ok()?];
@@ -125,16 +145,22 @@ impl Cache {
         self.folder.put(key, code)?;
         let size = code.len() as u64;
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = left.0 == 0 || left.1 < size;
-        *left = if is_due { (FILES_BETWEEN, BYTES_BETWEEN) } else { (left.0 - 1, left.1 - size) };
+        let is_due = left.files == 0 || left.bytes < size;
+        if is_due {
+            *left = Allowance { files: FILES_BETWEEN, bytes: BYTES_BETWEEN };
+        } else {
+            left.files -= 1;
+            left.bytes -= size;
+        }
         drop(left);
+
         if is_due {
             self.prune(MAX_FILES, MAX_BYTES);
         }
         Ok(())
     }
 
-    /// Removes what was stored under a key, if there is something.
+    /// Removes the file that was stored under a key, if there is one.
     pub(crate) fn remove(&self, key: &str) {
         let _ = self.folder.remove(key);
     }
@@ -147,15 +173,15 @@ impl Cache {
     pub fn test(&self, engine: &Engine, code: &[u8]) -> Result<(), CacheError> {
         let key = format!("tried-{}.cwasm", std::process::id());
         self.folder.put(&key, code).map_err(CacheError::Store)?;
-        let file = self.folder.file(&key).map_err(CacheError::Open);
-        let mapped = file.and_then(|file| {
-            compiled::map_cached(engine, &file).map(drop).map_err(CacheError::Map)
-        });
+        let result = match self.folder.file(&key) {
+            Ok(file) => compiled::map_cached(engine, &file).map(drop).map_err(CacheError::Map),
+            Err(error) => Err(CacheError::Open(error)),
+        };
         let _ = self.folder.remove(&key);
-        mapped
+        result
     }
 
-    /// Removes the least recently used files until the rest is within the limits. Processes that
+    /// Removes the least recently used files until the others are within the limits. Processes that
     /// have mapped a removed file can still use its code.
     fn prune(&self, files: usize, bytes: u64) {
         let names = self.folder.names(usize::MAX).unwrap_or_default();
@@ -163,10 +189,12 @@ impl Cache {
             .into_iter()
             .filter_map(|name| {
                 let metadata = self.folder.file(&name).and_then(|file| file.metadata()).ok()?;
-                Some((metadata.modified().ok()?, metadata.len(), name))
+                let last_used = metadata.modified().ok()?;
+                Some((last_used, metadata.len(), name))
             })
             .collect();
-        entries.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
+        entries.sort_unstable_by_key(|(last_used, ..)| std::cmp::Reverse(*last_used));
+
         let mut total = 0;
         for (index, (_, size, name)) in entries.iter().enumerate() {
             total += size;
@@ -177,8 +205,8 @@ impl Cache {
     }
 }
 
-/// The name of the file that remembers a failure. It contains Toolhold's version, since another
-/// version may have other limits.
+/// Returns the name of the file that remembers a failure. The name contains Toolhold's version,
+/// since another version may have other limits.
 pub(crate) fn failure_name(key: &str) -> String {
     format!("{key}.{}.failed", env!("CARGO_PKG_VERSION"))
 }

@@ -29,8 +29,8 @@ pub enum BuiltInCodeError {
 pub struct Precompiled(pub(crate) EmbeddedFile);
 
 impl Precompiled {
-    /// Code that `toolhold __compile --baseline` made. Code from another version of Toolhold is not
-    /// used.
+    /// Wraps code that `toolhold __compile --baseline` made. Code from another version of Toolhold
+    /// is not used.
     ///
     /// # Safety
     ///
@@ -78,7 +78,7 @@ pub fn map_from_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Compone
     unsafe { Component::deserialize(engine, code) }
 }
 
-/// The features of the baseline that this processor lacks.
+/// Returns the features of the baseline that this processor lacks.
 pub fn missing_features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let features = [

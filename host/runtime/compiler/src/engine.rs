@@ -9,8 +9,8 @@ use crate::compiled;
 const WASM_STACK: usize = 1 << 20;
 const ASYNC_STACK: usize = 3 << 20;
 
-/// The settings that decide on compiled code. They are the same everywhere, so code from one
-/// process runs in another.
+/// Returns the settings that decide on compiled code. The settings are the same everywhere, so code
+/// from one process runs in another.
 pub fn settings() -> Config {
     let mut config = Config::new();
     config
@@ -32,7 +32,7 @@ pub fn settings() -> Config {
     config
 }
 
-/// An engine that only compiles, for the baseline of processors or for this processor.
+/// Makes an engine that only compiles, for the baseline of processors or for this processor.
 pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
     let mut config = settings();
     if baseline {

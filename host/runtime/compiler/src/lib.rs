@@ -52,20 +52,21 @@ pub const NO_HELPER: &str = "it has to be compiled in a separate process, and th
 /// Most bytes of compiled code.
 const MAX_CODE: usize = 512 << 20;
 
-/// Limit for the processor seconds of all threads for compiling a component of `size` bytes. Real
-/// components take about one second for each MiB.
+/// Returns the limit of processor seconds, of all threads, for compiling a component of `size`
+/// bytes. Real components take about one second for each MiB.
 const fn processor_seconds(size: usize) -> u64 {
     10 + (4 * size as u64).div_ceil(1 << 20)
 }
 
-/// Limit for the bytes of memory for the same. Real components take 40 bytes for each byte, and the
-/// compiler itself about ten MiB. An allocator may reserve a GiB at once.
+/// Returns the limit of bytes of memory for compiling a component of `size` bytes. Real components
+/// take 40 bytes for each byte, and the compiler itself about ten MiB. An allocator may reserve a
+/// GiB at once.
 const fn memory(size: usize) -> u64 {
     (2 << 30) + 64 * size as u64
 }
 
-/// The limits for compiling an untrusted component. The time stops a helper that hangs. It is long,
-/// since a busy machine gives the helper only a part of its processors.
+/// Returns the limits for compiling an untrusted component. The time stops a helper that hangs. The
+/// time is long, since a busy machine gives the helper only a part of its processors.
 const fn bounds(size: usize) -> HelperBounds {
     HelperBounds { time: Duration::from_secs(60 + 4 * processor_seconds(size)), output: MAX_CODE }
 }
@@ -99,11 +100,14 @@ pub enum CompileError<R> {
     Map(wasmtime::Error),
 }
 
-/// The remedy for a failure that is remembered in a file.
+/// Returns the remedy for a failure that is remembered in a file.
 fn retry_hint(file: Option<&Path>) -> String {
-    file.map_or_else(String::new, |path| {
-        format!("; the failure is remembered: to try again, delete {}", path.display())
-    })
+    match file {
+        Some(path) => {
+            format!("; the failure is remembered: to try again, delete {}", path.display())
+        }
+        None => String::new(),
+    }
 }
 
 /// Compiles bytes to components.
@@ -113,29 +117,23 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// `cache`: the folder for compiled code. `helper`: the program that compiles, see
-    /// [`helper_hook`].
+    /// Makes a compiler. `cache`: the folder for compiled code. `helper`: the program that
+    /// compiles, see [`helper_hook`].
     pub fn new(cache: Option<&Path>, helper: Option<PathBuf>) -> Self {
-        let cache = cache.and_then(|folder| {
-            Cache::open(folder)
-                .map_err(|reason| {
-                    tracing::warn!("no compile cache in {}: {reason}", folder.display());
-                })
-                .ok()
-        });
-        Self { cache, helper }
+        Self { cache: cache.and_then(open_cache), helper }
     }
 
-    /// The bytes that are kept in the cache under a name. Blocks.
+    /// Reads the bytes that are kept in the cache under a name. Blocks.
     pub fn read_kept(&self, name: &str) -> Option<Vec<u8>> {
         self.cache.as_ref()?.bytes(name)
     }
 
-    /// Keeps bytes in the cache under a name, if there is a cache and it would read them. Blocks.
+    /// Keeps bytes in the cache under a name. Blocks. Does nothing if there is no cache, or if
+    /// there are more bytes than the cache reads.
     ///
     /// # Errors
     ///
-    /// They can't be written.
+    /// The bytes can't be written.
     pub fn keep(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
         match &self.cache {
             Some(cache) if bytes.len() as u64 <= MAX_OFFER => cache.put(name, bytes),
@@ -150,7 +148,7 @@ impl Compiler {
         }
     }
 
-    /// The component of `wasm`, which is read only if it has to be compiled. `digest` is its
+    /// Returns the component of `wasm`, which is read only if it has to be compiled. `digest`: its
     /// SHA-256. Blocks.
     ///
     /// # Errors
@@ -163,13 +161,14 @@ impl Compiler {
         digest: &str,
         built_in: Option<Precompiled>,
     ) -> Result<Component, CompileError<R>> {
-        let key = key(engine, digest);
-        let cached = self.cache.as_ref().and_then(|cache| cache.get(engine, &key));
-        if let Some(component) = cached {
+        let cache_key = key(engine, digest);
+        if let Some(cache) = &self.cache
+            && let Some(component) = cache.get(engine, &cache_key)
+        {
             return Ok(component);
         }
         if let Some(code) = built_in {
-            match self.unpack(engine, &key, code) {
+            match self.unpack(engine, &cache_key, code) {
                 Ok(component) => return Ok(component),
                 Err(error) => tracing::warn!(
                     "the built-in code doesn't run on this machine, so it is compiled again: {error}"
@@ -177,25 +176,26 @@ impl Compiler {
             }
         }
         if let Some(cache) = &self.cache
-            && let Some(reason) = cache.failure(&key)
+            && let Some(reason) = cache.failure(&cache_key)
         {
-            let remembered = Some(cache.path(&failure_name(&key)));
+            let remembered = Some(cache.path(&failure_name(&cache_key)));
             return Err(CompileError::Failed { reason, remembered });
         }
+
         let helper = self.helper.as_ref().ok_or(CompileError::NoHelper)?;
-        let wasm = wasm().map_err(CompileError::Read)?;
-        let code = run_helper(helper, &[HELPER], &wasm, bounds(wasm.len()))
-            .map_err(|error| self.failed(&key, wasm.len(), &error))?;
+        let bytes = wasm().map_err(CompileError::Read)?;
+        let code = run_helper(helper, &[HELPER], &bytes, bounds(bytes.len()))
+            .map_err(|error| self.failure(&cache_key, bytes.len(), &error))?;
         let Some(cache) = &self.cache else {
             return compiled::map_from_helper(engine, &code).map_err(CompileError::Map);
         };
-        cache.put(&key, &code).map_err(CompileError::Store)?;
-        cache.get(engine, &key).ok_or(CompileError::Cached)
+        cache.put(&cache_key, &code).map_err(CompileError::Store)?;
+        cache.get(engine, &cache_key).ok_or(CompileError::Cached)
     }
 
-    /// The failure to compile a component of `size` bytes. It is remembered if the component is at
-    /// fault.
-    fn failed<R>(&self, key: &str, size: usize, error: &HelperError) -> CompileError<R> {
+    /// Describes the failure to compile a component of `size` bytes, and remembers it if the
+    /// component is at fault.
+    fn failure<R>(&self, key: &str, size: usize, error: &HelperError) -> CompileError<R> {
         let reason = match error {
             HelperError::ProcessorTime => {
                 format!(
@@ -219,8 +219,8 @@ impl Compiler {
         CompileError::Failed { reason, remembered }
     }
 
-    /// The component of built-in code, which is unpacked into the cache and mapped from there.
-    /// If that fails, it is copied into memory.
+    /// Unpacks built-in code into the cache, and maps it from there. If that fails, copies the code
+    /// into memory.
     fn unpack(
         &self,
         engine: &wasmtime::Engine,
@@ -237,12 +237,23 @@ impl Compiler {
     }
 }
 
-/// The name of the code of a component in the cache.
+/// Opens a cache. Returns `None` if its folder can't be used, which the log says.
+fn open_cache(folder: &Path) -> Option<Cache> {
+    match Cache::open(folder) {
+        Ok(cache) => Some(cache),
+        Err(reason) => {
+            tracing::warn!("no compile cache in {}: {reason}", folder.display());
+            None
+        }
+    }
+}
+
+/// Returns the name of the code of a component in the cache.
 pub fn key(engine: &wasmtime::Engine, digest: &str) -> String {
     format!("{digest}-{}.cwasm", compatibility(engine))
 }
 
-/// A name for the code that an engine can run.
+/// Returns a name for the code that an engine can run.
 fn compatibility(engine: &wasmtime::Engine) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     // The default hasher has fixed keys, so an engine has the same name in every process.
@@ -251,11 +262,12 @@ fn compatibility(engine: &wasmtime::Engine) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Runs the helper if this process was started as one, with `__compile` or `__confine` as its first
-/// argument. Then it doesn't return. Otherwise it remembers that this program can be a helper, and
-/// returns.
+/// Runs the helper if this process was started as a helper, with `__compile` or `__confine` as its
+/// first argument. Then this function doesn't return. Otherwise, it remembers that this program can
+/// be a helper, and returns.
 ///
-/// Call it first in `main`: the helper confines itself, and that doesn't reach other threads.
+/// Call this function first in `main`: the helper confines itself, and that doesn't reach other
+/// threads.
 pub fn helper_hook() {
     HOOKED.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
@@ -265,9 +277,7 @@ pub fn helper_hook() {
         _ => return,
     }
     let option = arguments.next().map(|option| option.to_string_lossy().into_owned());
-    let closed = confine::close_inherited()
-        .map_err(|error| Fault::Own(format!("closing inherited descriptors failed: {error}")));
-    let code = match closed.and_then(|()| run(option.as_deref())) {
+    let code = match run(option.as_deref()) {
         Ok(()) => 0,
         Err(Fault::Own(reason)) => {
             eprintln!("{reason}");
@@ -283,14 +293,19 @@ pub fn helper_hook() {
 
 static HOOKED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// This program, if its `main` called [`helper_hook`].
+/// Returns the path of this program, or `None` if its `main` didn't call [`helper_hook`].
 pub fn own_helper() -> Option<PathBuf> {
-    HOOKED.load(std::sync::atomic::Ordering::Relaxed).then(|| PathBuf::from("/proc/self/exe"))
+    if !HOOKED.load(std::sync::atomic::Ordering::Relaxed) {
+        return None;
+    }
+    Some(PathBuf::from("/proc/self/exe"))
 }
 
-/// The cause of a failure of the helper: itself or this machine, or its input.
+/// The cause of a failure of the helper.
 enum Fault {
+    /// The helper itself or this machine.
     Own(String),
+    /// The component.
     Input(String),
 }
 
@@ -304,41 +319,48 @@ impl Fault {
     }
 }
 
-/// `__compile` compiles standard input to standard output, for this processor.
+/// Runs the helper. `__compile` compiles standard input to standard output, for this processor.
 /// `__compile --baseline` compiles for the baseline. `__compile --key` prints the name of the code
 /// that the baseline's compiler makes.
 fn run(option: Option<&str>) -> Result<(), Fault> {
+    confine::close_inherited()
+        .map_err(|error| Fault::Own(format!("closing inherited descriptors failed: {error}")))?;
     let mut stdout = std::io::stdout().lock();
     match option {
-        None => compile_confined(&engine::compiler(false).map_err(Fault::own)?, &mut stdout),
+        None => {
+            let engine = engine::compiler(false).map_err(Fault::own)?;
+            compile_confined(&engine, &mut stdout)
+        }
         Some("--baseline") => {
-            compile_confined(&engine::compiler(true).map_err(Fault::own)?, &mut stdout)
+            let engine = engine::compiler(true).map_err(Fault::own)?;
+            compile_confined(&engine, &mut stdout)
         }
         Some("--key") => {
-            let key = compatibility(&engine::compiler(true).map_err(Fault::own)?);
-            writeln!(stdout, "{key}").map_err(Fault::own)
+            let engine = engine::compiler(true).map_err(Fault::own)?;
+            writeln!(stdout, "{}", compatibility(&engine)).map_err(Fault::own)
         }
         Some(other) => Err(Fault::Own(format!("{HELPER} has no option {other}"))),
     }
 }
 
-/// The reason why a component isn't compiled. For WASI 0.3, the compiler's own error doesn't say
-/// what to do.
+/// Describes why a component isn't compiled. For WASI 0.3, the compiler's own error names no
+/// remedy.
 fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
     let functions = asynchronous_functions(wasm);
     if functions.is_empty() {
         return format!("{error:#}");
     }
+    let names: Vec<String> = functions.iter().map(|name| neutral_line(cut(name, 120))).collect();
     format!(
         "it was built for WASI 0.3, which this version of Toolhold doesn't run: it has functions that are async or use streams or futures ({}). \
          Build it for wasm32-wasip2 without them",
-        functions.iter().map(|name| neutral_line(cut(name, 120))).collect::<Vec<_>>().join(", ")
+        names.join(", ")
     )
 }
 
-/// The component of a command for preview 1 of WASI: the module with the adapter to WASI 0.2, which
-/// runs in the sandbox beside it.
-fn component_of(module: &[u8]) -> Result<Vec<u8>, Fault> {
+/// Makes a component of a command for preview 1 of WASI: the module with the adapter to WASI 0.2,
+/// which runs in the sandbox next to the module.
+fn make_component(module: &[u8]) -> Result<Vec<u8>, Fault> {
     ComponentEncoder::default()
         .module(module)
         .and_then(|encoder| {
@@ -351,6 +373,7 @@ fn component_of(module: &[u8]) -> Result<Vec<u8>, Fault> {
         .map_err(|error| Fault::Input(format!("it can't be made a component: {error:#}")))
 }
 
+/// Compiles standard input, after this process has confined itself.
 fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Result<(), Fault> {
     confine::to_computing().map_err(Fault::own)?;
     let mut wasm = Vec::new();
@@ -364,7 +387,7 @@ fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Resul
     confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::own)?;
     check_shape(&wasm).map_err(Fault::input)?;
     if Parser::is_core_wasm(&wasm) {
-        wasm = component_of(&wasm)?;
+        wasm = make_component(&wasm)?;
     }
     let code =
         engine.precompile_component(&wasm).map_err(|error| Fault::Input(refusal(&wasm, &error)))?;

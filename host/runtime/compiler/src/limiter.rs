@@ -17,7 +17,7 @@ pub struct StoreBounds {
     pub tables: usize,
 }
 
-/// Limits a store. No engine has an untrusted guest in a store without one.
+/// Limits a store. Every store with an untrusted guest has a limiter.
 #[derive(Debug)]
 pub struct StoreLimiter {
     bounds: StoreBounds,
@@ -29,7 +29,7 @@ pub struct StoreLimiter {
 }
 
 impl StoreLimiter {
-    /// A limiter for a new store.
+    /// Makes a limiter for a new store.
     pub fn new(bounds: StoreBounds) -> Self {
         Self {
             bounds,
@@ -40,12 +40,13 @@ impl StoreLimiter {
         }
     }
 
-    /// Bytes that the guest uses.
+    /// Returns the bytes that the guest uses.
     pub fn used(&self) -> usize {
         self.bounds.memory - self.left
     }
 
-    /// Whether the guest was refused memory. If it crashes after that, the limit is the reason.
+    /// Checks whether the guest was refused memory. If it crashes after that, the limit is the
+    /// reason.
     pub fn refused(&self) -> bool {
         self.refused
     }
@@ -58,9 +59,9 @@ impl ResourceLimiter for StoreLimiter {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let more = desired.saturating_sub(current);
-        self.last = more;
-        match self.left.checked_sub(more) {
+        let growth = desired.saturating_sub(current);
+        self.last = growth;
+        match self.left.checked_sub(growth) {
             Some(left) => self.left = left,
             None => self.refused = true,
         }
@@ -69,7 +70,8 @@ impl ResourceLimiter for StoreLimiter {
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
         if !self.refused {
-            self.left += std::mem::take(&mut self.last);
+            self.left += self.last;
+            self.last = 0;
         }
         self.refused = true;
         Ok(())
@@ -81,7 +83,8 @@ impl ResourceLimiter for StoreLimiter {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        match self.table_elements_left.checked_sub(desired.saturating_sub(current)) {
+        let growth = desired.saturating_sub(current);
+        match self.table_elements_left.checked_sub(growth) {
             Some(left) => self.table_elements_left = left,
             None => self.refused = true,
         }

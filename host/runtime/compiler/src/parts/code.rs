@@ -17,6 +17,7 @@ const FUNCTION: &str = "run";
 
 /// The parts that a plugin brings along.
 pub struct Parts {
+    /// The parts, each with its code if it was used.
     list: Vec<(Part, Mutex<Option<Code>>)>,
     folders: Vec<PathBuf>,
 }
@@ -39,27 +40,29 @@ enum PartCodeError {
     NoInterface,
 }
 
-/// No folder has the file with the part's digest. The message doesn't list the folders: the list is
-/// long, and the same for each part.
+/// The error if no folder has the file with the part's digest. The message doesn't list the
+/// folders: the list is long, and the same for each part.
 #[derive(Debug, thiserror::Error)]
 #[error("its file is missing, or is of another build")]
 struct PartFileError;
 
 impl Parts {
-    /// The parts that a manifest names. Their files are `NAME.wasm` in one of the folders.
+    /// Makes the list of the parts that a manifest names. Their files are `NAME.wasm` in one of the
+    /// folders.
     pub fn new(parts: &[Part], folders: Vec<PathBuf>) -> Self {
         let list = parts.iter().map(|part| (part.clone(), Mutex::default())).collect();
         Self { list, folders }
     }
 
-    /// The code of a part. Its first use on a machine reads the file and compiles it. Blocks.
+    /// Returns the code of a part. Its first use on a machine reads the file and compiles it.
+    /// Blocks.
     pub(crate) fn code(
         &self,
         engine: &PartEngine,
         compiler: &Compiler,
         name: &str,
     ) -> Result<Code, PartError> {
-        let Some((part, code)) = self.list.iter().find(|(part, _)| part.name == name) else {
+        let Some((part, slot)) = self.list.iter().find(|(part, _)| part.name == name) else {
             let names: Vec<&str> = self.list.iter().map(|(part, _)| part.name.as_str()).collect();
             let message = if names.is_empty() {
                 "the plugin has no parts".to_owned()
@@ -69,19 +72,19 @@ impl Parts {
             return Err(PartError { kind: PartErrorKind::Invalid, message });
         };
         // Other calls wait here, so that a part is compiled once.
-        let mut code = code.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(code) = &*code {
+        let mut stored = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(code) = &*stored {
             return Ok(code.clone());
         }
-        // A failure isn't kept: the missing file may appear while the host runs.
-        let made = self.make(engine, compiler, part).map_err(|error| PartError {
+        // A failure isn't stored: the missing file may appear while the host runs.
+        let code = self.make_code(engine, compiler, part).map_err(|error| PartError {
             kind: PartErrorKind::Unavailable,
             message: format!("the part `{name}` can't be used: {error}"),
         })?;
-        Ok(code.insert(made).clone())
+        Ok(stored.insert(code).clone())
     }
 
-    fn make(
+    fn make_code(
         &self,
         engine: &PartEngine,
         compiler: &Compiler,
@@ -102,21 +105,30 @@ impl Parts {
         Ok(Code { pre, run })
     }
 
-    /// The component with the part's digest.
+    /// Reads the component with the part's digest, from the first folder that has it.
     fn read(&self, part: &Part) -> Result<Vec<u8>, PartFileError> {
-        let paths = self.folders.iter().map(|folder| folder.join(format!("{}.wasm", part.name)));
-        let found = paths.filter_map(|path| file::open(&path).and_then(file::read).ok());
-        let mut right = found.filter(|wasm| file::digest(wasm) == part.sha256);
-        right.next().ok_or(PartFileError)
+        for folder in &self.folders {
+            let path = folder.join(format!("{}.wasm", part.name));
+            let Ok(wasm) = file::open(&path).and_then(file::read) else { continue };
+            if file::digest(&wasm) == part.sha256 {
+                return Ok(wasm);
+            }
+        }
+        Err(PartFileError)
     }
 
-    /// The names of the parts whose files are missing, or have another digest. Blocks.
+    /// Returns the names of the parts whose files are missing, or have another digest. Blocks.
     pub fn missing(&self) -> Vec<&str> {
-        let parts = self.list.iter().map(|(part, _)| part);
-        parts.filter(|part| self.read(part).is_err()).map(|part| part.name.as_str()).collect()
+        let mut names = Vec::new();
+        for (part, _) in &self.list {
+            if self.read(part).is_err() {
+                names.push(part.name.as_str());
+            }
+        }
+        names
     }
 
-    /// The folders in which files of parts are looked for.
+    /// Returns the folders in which files of parts are looked for.
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }

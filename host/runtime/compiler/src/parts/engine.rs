@@ -54,27 +54,27 @@ impl PartEngine {
         Ok(linker)
     }
 
-    /// Takes up to `wanted` of the threads that no other call has.
-    pub(crate) fn take_threads(&self, wanted: usize) -> Threads<'_> {
-        let mut taken = 0;
-        let _ = self.spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |spare| {
-            taken = spare.min(wanted);
-            Some(spare - taken)
+    /// Takes up to `count` of the threads that no other call has.
+    pub(crate) fn take_threads(&self, count: usize) -> Threads<'_> {
+        let update = self.spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |spare| {
+            Some(spare.saturating_sub(count))
         });
-        Threads { spare: &self.spare, taken }
+        // The update never fails. Its value is the number of spare threads before.
+        let spare_before = update.unwrap_or_default();
+        Threads { spare: &self.spare, taken: spare_before.min(count) }
     }
 }
 
-/// The engine of parts, which is started with the first of them.
+/// The engine of parts, which is started for the first part.
 #[derive(Default)]
 pub struct LazyPartEngine(OnceLock<Result<PartEngine, HostError>>);
 
 impl LazyPartEngine {
-    /// The engine.
+    /// Returns the engine, and starts it at its first use.
     ///
     /// # Errors
     ///
-    /// This machine can't run it.
+    /// This machine can't run the engine.
     pub fn get(&self) -> Result<&PartEngine, &HostError> {
         self.0.get_or_init(PartEngine::new).as_ref()
     }
@@ -104,7 +104,7 @@ impl PartState {
         Self { random: Random::default(), limiter: StoreLimiter::new(BOUNDS), meter }
     }
 
-    /// Prepares the instance for its next input, which finds everything as the first did.
+    /// Prepares the instance for its next input, which gets the same random numbers as the first.
     pub(crate) fn begin(&mut self, meter: Meter) {
         self.random = Random::default();
         self.meter = meter;

@@ -43,7 +43,8 @@ pub enum PartErrorKind {
     Unavailable,
     /// A limit of one input.
     Limit,
-    /// The call ended before this input, or the processor time that the operator granted it.
+    /// The call ended before this input, or has used up the processor time that the operator
+    /// granted it.
     Budget,
     /// The part reported an error, or crashed.
     Failed,
@@ -52,7 +53,7 @@ pub enum PartErrorKind {
 /// The answer to one input.
 pub(crate) type PartResult = Result<Vec<u8>, PartError>;
 
-/// The inputs of a call, and what becomes of them.
+/// The inputs of a call, and their results.
 pub(crate) struct Job {
     pub(crate) inputs: Vec<Vec<u8>>,
     /// The next input that no thread has taken.
@@ -93,8 +94,8 @@ impl Job {
         }
     }
 
-    /// The reason why no more inputs may run.
-    pub(crate) fn over(&self) -> Option<PartError> {
+    /// Returns the reason why no more inputs may run, or `None` if they may run.
+    pub(crate) fn end_reason(&self) -> Option<PartError> {
         if self.bounds.cancel.is_cancelled() {
             let message = "the call was cancelled".to_owned();
             return Some(PartError { kind: PartErrorKind::Budget, message });
@@ -110,13 +111,17 @@ impl Job {
         None
     }
 
-    /// Takes the bytes of an answer out of those that are left.
+    /// Takes the bytes of an answer from the budget for all answers.
+    ///
+    /// # Errors
+    ///
+    /// Fewer bytes are left.
     pub(crate) fn admit(&self, output: Vec<u8>) -> Result<Vec<u8>, PartError> {
         let size = output.len();
-        let taken = self
+        let update = self
             .output
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(size));
-        match taken {
+        match update {
             Ok(_) => Ok(output),
             Err(left) => Err(limit(format!(
                 "its answer is {size} bytes; of the {} bytes for all answers, {left} are left: give fewer inputs at a time",
@@ -142,22 +147,23 @@ impl Meter {
         Self { job: Arc::clone(job), started, charged: started, stopped: None }
     }
 
+    /// Adds the time since the last charge to the time of the call. Returns the time of the input.
     pub(crate) fn charge(&mut self) -> Duration {
         let now = thread_time();
-        let more = now.saturating_sub(self.charged);
-        let more = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
-        self.job.used.fetch_add(more, Ordering::SeqCst);
+        let uncharged = now.saturating_sub(self.charged);
+        let nanos = u64::try_from(uncharged.as_nanos()).unwrap_or(u64::MAX);
+        self.job.used.fetch_add(nanos, Ordering::SeqCst);
         self.charged = now;
         now.saturating_sub(self.started)
     }
 
-    /// Whether the part may go on.
+    /// Checks whether the part may go on.
     pub(crate) fn check(&mut self) -> bool {
         self.stopped = if self.charge() >= INPUT_TIME {
             let time = INPUT_TIME.as_secs();
             Some(limit(format!("it takes more than {time} s of processor time, the limit")))
         } else {
-            self.job.over()
+            self.job.end_reason()
         };
         self.stopped.is_none()
     }
@@ -165,10 +171,9 @@ impl Meter {
 
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or_default(),
-        u32::try_from(time.tv_nsec).unwrap_or_default(),
-    )
+    let secs = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(secs, nanos)
 }
 
 pub(crate) fn limit(message: String) -> PartError {

@@ -20,23 +20,25 @@ impl Random {
     }
 }
 
-/// Links an import, if it is one of these interfaces. `random` finds the numbers in the data of a
-/// store.
+/// Links an import, if it is an interface of `wasi:random`. `random` finds the numbers in the data
+/// of a store.
 pub(crate) fn link<T: 'static>(
     linker: &mut Linker<T>,
     import: &str,
     random: fn(&mut T) -> &mut Random,
 ) -> wasmtime::Result<()> {
-    let name = import.strip_prefix("wasi:random/").and_then(|rest| rest.split_once("@0.2."));
+    let Some(interface) = import.strip_prefix("wasi:random/") else { return Ok(()) };
+    let Some((name, _)) = interface.split_once("@0.2.") else { return Ok(()) };
     let (bytes, number) = match name {
-        Some(("random", _)) => ("get-random-bytes", "get-random-u64"),
-        Some(("insecure", _)) => ("get-insecure-random-bytes", "get-insecure-random-u64"),
-        Some(("insecure-seed", _)) => {
+        "random" => ("get-random-bytes", "get-random-u64"),
+        "insecure" => ("get-insecure-random-bytes", "get-insecure-random-u64"),
+        "insecure-seed" => {
             return linker.instance(import)?.func_wrap(
                 "insecure-seed",
                 move |mut store: StoreContextMut<'_, T>, ()| {
-                    let random = random(store.data_mut());
-                    Ok(((random.next(), random.next()),))
+                    let numbers = random(store.data_mut());
+                    let seed = (numbers.next(), numbers.next());
+                    Ok((seed,))
                 },
             );
         }
@@ -45,14 +47,16 @@ pub(crate) fn link<T: 'static>(
     let mut interface = linker.instance(import)?;
     interface.func_wrap(bytes, move |mut store: StoreContextMut<'_, T>, (length,): (u64,)| {
         if length > MAX_BYTES {
-            let said = format!("{length} random bytes; the limit is {MAX_BYTES}");
-            return Err(wasmtime::Error::msg(said));
+            let message = format!("{length} random bytes; the limit is {MAX_BYTES}");
+            return Err(wasmtime::Error::msg(message));
         }
-        let random = random(store.data_mut());
-        Ok(((0..length).map(|_| random.next() as u8).collect::<Vec<u8>>(),))
+        let numbers = random(store.data_mut());
+        let bytes: Vec<u8> = (0..length).map(|_| numbers.next() as u8).collect();
+        Ok((bytes,))
     })?;
     interface.func_wrap(number, move |mut store: StoreContextMut<'_, T>, ()| {
-        Ok((random(store.data_mut()).next(),))
+        let number = random(store.data_mut()).next();
+        Ok((number,))
     })
 }
 

@@ -28,8 +28,8 @@ const TOO_LARGE: &str = "fuel allocated for hostcalls has been exhausted";
 const STACK: usize = 4 << 20;
 
 impl Parts {
-    /// Runs a part on each of the inputs. Returns a result for each, and the processor time that
-    /// they took. Blocks.
+    /// Runs a part on each of the inputs. Blocks. Returns a result for each input, and the
+    /// processor time of all inputs.
     pub fn run(
         &self,
         engine: &PartEngine,
@@ -47,6 +47,8 @@ impl Parts {
             Ok(code) => code,
             Err(error) => return (vec![Err(error); count], Duration::ZERO),
         };
+
+        // This call has one thread in any case.
         let threads = engine.take_threads(count.saturating_sub(1));
         let job = Arc::new(Job {
             next: AtomicUsize::new(0),
@@ -74,13 +76,15 @@ impl Parts {
             }
             job.tick(&engine.wasm);
         });
+
         let used = Duration::from_nanos(job.used.load(Ordering::SeqCst));
-        let mut results = job.results.lock().unwrap_or_else(PoisonError::into_inner);
-        (results.drain(..).map(|result| result.unwrap_or_else(without_thread)).collect(), used)
+        let mut slots = job.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let results = slots.drain(..).map(|result| result.unwrap_or_else(without_thread));
+        (results.collect(), used)
     }
 }
 
-/// The result for an input that no thread has taken.
+/// Makes the result for an input that no thread has taken.
 fn without_thread() -> Result<Vec<u8>, PartError> {
     Err(PartError {
         kind: PartErrorKind::Unavailable,
@@ -94,7 +98,7 @@ fn work(code: &Code, job: &Arc<Job>) {
     loop {
         let index = job.next.fetch_add(1, Ordering::SeqCst);
         let Some(input) = job.inputs.get(index) else { return };
-        let result = match job.over() {
+        let result = match job.end_reason() {
             Some(error) => Err(error),
             None => answer(code, job, &mut instance, input).and_then(|output| job.admit(output)),
         };
@@ -104,16 +108,18 @@ fn work(code: &Code, job: &Arc<Job>) {
 }
 
 /// An instance that may get another input.
-type Kept = Option<(Store<PartState>, Func)>;
+type IdleInstance = Option<(Store<PartState>, Func)>;
 
+/// Runs a part on one input, in the idle instance or in a fresh one. `idle`: gets the instance if
+/// it can serve another input.
 fn answer(
     code: &Code,
     job: &Arc<Job>,
-    kept: &mut Kept,
+    idle: &mut IdleInstance,
     input: &[u8],
 ) -> Result<Vec<u8>, PartError> {
     let meter = Meter::start(job);
-    let (mut store, function) = match kept.take() {
+    let (mut store, function) = match idle.take() {
         Some((mut store, function)) => {
             store.data_mut().begin(meter);
             (store, Ok(function))
@@ -122,36 +128,39 @@ fn answer(
     };
     store.set_epoch_deadline(1);
     store.set_hostcall_fuel(MAX_OUTPUT);
-    let answer = function.and_then(|function| {
+    let result = function.and_then(|function| {
         let run = function.typed::<(&[u8],), (Result<Vec<u8>, String>,)>(&store)?;
         let (answer,) = run.call(&mut store, (input,))?;
         Ok((answer, function))
     });
+
     let state = store.data_mut();
     state.meter.charge();
-    match answer {
+    match result {
         Ok((answer, function)) => {
             if state.limiter.used() <= KEPT_MEMORY && !state.limiter.refused() {
-                *kept = Some((store, function));
+                *idle = Some((store, function));
             }
             answer.map_err(|error| failed(neutral(cut(&error, MAX_ERROR)).into_owned()))
         }
-        Err(error) => Err(match state.meter.stopped.take() {
-            Some(stopped) => stopped,
-            None if state.limiter.refused() => {
-                limit(format!("it needs more than {} MiB of memory, the limit", MEMORY >> 20))
-            }
-            None => {
-                // The cause is at the end of the chain, behind a backtrace of the part.
-                let cause = error.root_cause().to_string();
-                if cause.contains(TOO_LARGE) {
-                    limit(format!("its answer has more than {} MiB, the limit", MAX_OUTPUT >> 20))
-                } else {
-                    failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR))))
-                }
-            }
-        }),
+        Err(error) => Err(trap_error(&error, state)),
     }
+}
+
+/// Makes the error for a part that was stopped, reached a limit or crashed.
+fn trap_error(error: &wasmtime::Error, state: &mut PartState) -> PartError {
+    if let Some(reason) = state.meter.stopped.take() {
+        return reason;
+    }
+    if state.limiter.refused() {
+        return limit(format!("it needs more than {} MiB of memory, the limit", MEMORY >> 20));
+    }
+    // The cause is at the end of the chain, behind a backtrace of the part.
+    let cause = error.root_cause().to_string();
+    if cause.contains(TOO_LARGE) {
+        return limit(format!("its answer has more than {} MiB, the limit", MAX_OUTPUT >> 20));
+    }
+    failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR))))
 }
 
 /// Makes a store and sets all its limits. No other place makes stores of parts.
@@ -161,12 +170,12 @@ fn instantiate(code: &Code, meter: Meter) -> (Store<PartState>, wasmtime::Result
     store.set_hostcall_fuel(MAX_OUTPUT);
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|mut store| {
-        let go_on = store.data_mut().meter.check();
-        Ok(if go_on { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt })
+        let may_go_on = store.data_mut().meter.check();
+        Ok(if may_go_on { UpdateDeadline::Continue(1) } else { UpdateDeadline::Interrupt })
     });
     let function = code.pre.instantiate(&mut store).and_then(|instance| {
-        let found = instance.get_func(&mut store, code.run);
-        found.ok_or_else(|| wasmtime::Error::msg("it has no function `run`"))
+        let run = instance.get_func(&mut store, code.run);
+        run.ok_or_else(|| wasmtime::Error::msg("it has no function `run`"))
     });
     (store, function)
 }

@@ -14,9 +14,9 @@ use wasmparser::{Parser, Payload, PrimitiveValType, ValidPayload, Validator, Was
 /// Most functions that are named.
 const MAX_NAMED: usize = 8;
 
-/// The names of the functions, as WIT writes them. Empty if there are none, or if the component
-/// isn't valid. It takes time and memory, so an untrusted component should be checked in a process
-/// with limits.
+/// Returns the names of the functions that this engine doesn't run, as WIT writes them. The list is
+/// empty if there are none, or if the component isn't valid. The search takes time and memory, so
+/// an untrusted component should be checked in a process with limits.
 pub fn asynchronous_functions(wasm: &[u8]) -> Vec<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut types = None;
@@ -39,28 +39,33 @@ pub fn asynchronous_functions(wasm: &[u8]) -> Vec<String> {
             Err(_) => return Vec::new(),
         }
     }
-    let Some(types) = types else { return Vec::new() };
-    let types = types.as_ref();
-    let mut found = Vec::new();
-    for export in &exports {
+    let Some(types) = &types else { return Vec::new() };
+    let mut names = find_async(types.as_ref(), &exports);
+    names.truncate(MAX_NAMED);
+    names
+}
+
+/// Finds the async functions among the exports of a component and of its interfaces.
+fn find_async(types: TypesRef<'_>, exports: &[String]) -> Vec<String> {
+    let mut names = Vec::new();
+    for export in exports {
         match types.component_item_for_export(export).map(|item| item.ty) {
             Some(ComponentEntityType::Func(function)) if is_async(types, function) => {
-                found.push(export.clone());
+                names.push(export.clone());
             }
             Some(ComponentEntityType::Instance(interface)) => {
                 for (name, item) in &types[interface].exports {
                     if let ComponentEntityType::Func(function) = item.ty
                         && is_async(types, function)
                     {
-                        found.push(format!("{export}.{name}"));
+                        names.push(format!("{export}.{name}"));
                     }
                 }
             }
             _ => {}
         }
     }
-    found.truncate(MAX_NAMED);
-    found
+    names
 }
 
 fn is_async(types: TypesRef<'_>, function: ComponentFuncTypeId) -> bool {
@@ -71,8 +76,8 @@ fn is_async(types: TypesRef<'_>, function: ComponentFuncTypeId) -> bool {
         || function.result.is_some_and(|ty| has_async(types, ty, &mut seen))
 }
 
-/// Whether a type has a stream, a future or an error context. Each type is looked at once: types
-/// may refer to each other so often that a walk through the whole tree would not end.
+/// Checks whether a type has a stream, a future or an error context. Each type is visited once:
+/// types may refer to each other so often that a walk through the whole tree would not end.
 fn has_async(
     types: TypesRef<'_>,
     ty: ComponentValType,

@@ -34,13 +34,13 @@ impl Docs {
             if section.name() == SECTION {
                 all.extend(parse(section.data()));
             } else if section.name().starts_with(WORLD) {
-                let inside = Parser::new(0).parse_all(section.data()).map_while(Result::ok);
-                all.extend(inside.filter_map(|payload| match payload {
-                    Payload::CustomSection(section) if section.name() == SECTION => {
-                        parse(section.data())
+                for payload in Parser::new(0).parse_all(section.data()).map_while(Result::ok) {
+                    if let Payload::CustomSection(inner) = payload
+                        && inner.name() == SECTION
+                    {
+                        all.extend(parse(inner.data()));
                     }
-                    _ => None,
-                }));
+                }
             }
             if all.len() >= MAX_SECTIONS {
                 break;
@@ -50,33 +50,37 @@ impl Docs {
         Self(all)
     }
 
-    /// The documentation of the package, or else of its world.
+    /// Returns the documentation of the package, or else of its world.
     pub fn package(&self) -> Option<&str> {
         let package = self.0.iter().find_map(|docs| docs.get("docs")?.as_str());
         package.or_else(|| self.worlds().find_map(|world| world.get("docs")?.as_str()))
     }
 
-    /// The documentation of a function. `interface`: the full name of its interface. `None`: the
-    /// function belongs to the world itself.
+    /// Returns the documentation of a function. `interface`: the full name of its interface, or
+    /// `None` if the function belongs to the world itself.
     pub(crate) fn function(&self, interface: Option<&str>, function: &str) -> Option<&str> {
         let Some(interface) = interface else {
-            let places = ["func_exports", "funcs"];
-            return self.worlds().find_map(|world| {
-                places.iter().find_map(|place| said(world.get(place)?, function))
-            });
+            return self
+                .world_entries(["func_exports", "funcs"])
+                .find_map(|functions| find_docs(functions, function));
         };
-        let name = interface.split_once('@').map_or(interface, |(name, _)| name);
-        let Some((_, name)) = name.rsplit_once('/') else {
-            let places = ["interface_exports", "interfaces"];
-            return self.worlds().find_map(|world| {
-                places
-                    .iter()
-                    .find_map(|place| said(world.get(place)?.get(name)?.get("funcs")?, function))
-            });
-        };
-        self.0
-            .iter()
-            .find_map(|docs| said(docs.get("interfaces")?.get(name)?.get("funcs")?, function))
+        let unversioned = interface.split_once('@').map_or(interface, |(name, _)| name);
+        match unversioned.rsplit_once('/') {
+            Some((_, name)) => self
+                .0
+                .iter()
+                .filter_map(|docs| docs.get("interfaces"))
+                .find_map(|interfaces| find_interface_docs(interfaces, name, function)),
+            // An interface without a package belongs to the world.
+            None => self
+                .world_entries(["interface_exports", "interfaces"])
+                .find_map(|interfaces| find_interface_docs(interfaces, unversioned, function)),
+        }
+    }
+
+    /// Returns the entries with these keys, of all worlds.
+    fn world_entries(&self, keys: [&'static str; 2]) -> impl Iterator<Item = &Value> {
+        self.worlds().flat_map(move |world| keys.into_iter().filter_map(move |key| world.get(key)))
     }
 
     fn worlds(&self) -> impl Iterator<Item = &Value> {
@@ -87,15 +91,36 @@ impl Docs {
     }
 }
 
-/// A function's documentation: a text, or an object with it.
-fn said<'d>(functions: &'d Value, name: &str) -> Option<&'d str> {
-    let entry = functions.get(name)?;
-    entry.as_str().or_else(|| entry.get("docs")?.as_str()).filter(|text| !text.trim().is_empty())
+fn find_interface_docs<'d>(
+    interfaces: &'d Value,
+    interface: &str,
+    function: &str,
+) -> Option<&'d str> {
+    let functions = interfaces.get(interface)?.get("funcs")?;
+    find_docs(functions, function)
 }
 
+/// Finds a function's documentation: a text, or an object with a text. Returns `None` if the text
+/// is blank.
+fn find_docs<'d>(functions: &'d Value, name: &str) -> Option<&'d str> {
+    let entry = functions.get(name)?;
+    let text = match entry.as_str() {
+        Some(text) => text,
+        None => entry.get("docs")?.as_str()?,
+    };
+    if text.trim().is_empty() {
+        return None;
+    }
+    Some(text)
+}
+
+/// Parses a section. Returns `None` if its version is unknown or it isn't JSON.
 fn parse(section: &[u8]) -> Option<Value> {
     let (version, json) = section.split_first()?;
-    VERSIONS.contains(version).then(|| serde_json::from_slice(json).ok()).flatten()
+    if !VERSIONS.contains(version) {
+        return None;
+    }
+    serde_json::from_slice(json).ok()
 }
 
 #[cfg(test)]

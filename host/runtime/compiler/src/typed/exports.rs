@@ -13,7 +13,7 @@ use wasmtime::{Engine, Store};
 
 use crate::typed::docs::Docs;
 use crate::typed::schema::{Schemas, TypeError};
-use crate::typed::signature::signature;
+use crate::typed::signature::write_signature;
 use crate::typed::values::{Lifting, Lowering, ValueError};
 
 /// The bounds for the tools of one component.
@@ -112,20 +112,19 @@ impl Functions {
         component: &Component,
         bounds: ToolBounds,
     ) -> Result<Self, NoFunctionsError> {
-        let exported = exported(component);
-        if exported.is_empty() {
+        let exports = find_exports(component);
+        if exports.is_empty() {
             return Err(NoFunctionsError);
         }
-        let names = tool_names(&exported, bounds.name);
+        let names = tool_names(&exports, bounds.name);
         let mut offered: Vec<Function> = Vec::new();
         let mut left_out: Vec<String> = Vec::new();
-        for (one, name) in exported.into_iter().zip(names) {
-            let written = one.written();
-            let made = name.and_then(|name| Function::new(one, name));
-            let function = match made {
-                Ok(_) if offered.len() == bounds.tools => Err(FunctionError::TooMany(bounds.tools)),
-                other => other,
-            };
+        for (export, name) in exports.into_iter().zip(names) {
+            let written = export.written();
+            let mut function = name.and_then(|name| Function::new(export, name));
+            if function.is_ok() && offered.len() == bounds.tools {
+                function = Err(FunctionError::TooMany(bounds.tools));
+            }
             match function {
                 Ok(function) => offered.push(function),
                 Err(error) if left_out.len() < MAX_LEFT_OUT => {
@@ -137,28 +136,25 @@ impl Functions {
         Ok(Self { offered, left_out, description: bounds.description })
     }
 
-    /// The function of a tool.
+    /// Finds the function of a tool.
     ///
     /// # Errors
     ///
     /// There is no tool of that name.
     fn find(&self, tool: &str) -> Result<&Function, Failure> {
         self.offered.iter().find(|function| function.name == tool).ok_or_else(|| {
-            Failure::new(
-                Category::PermanentFailure,
-                format!("the component has no function for `{tool}`"),
-            )
-            .with_code("host")
+            let message = format!("the component has no function for `{tool}`");
+            Failure::new(Category::PermanentFailure, message).with_code("host")
         })
     }
 
-    /// The values of the arguments of a tool, before any code of the component runs.
+    /// Converts the arguments of a tool to values, before any code of the component runs.
     ///
     /// # Errors
     ///
     /// The arguments don't fit the types of the function.
     pub fn check(&self, tool: &str, arguments: &Value) -> Result<Vec<Val>, Failure> {
-        self.find(tool)?.values_of(arguments)
+        self.find(tool)?.convert_arguments(arguments)
     }
 
     /// Calls the function of a tool. Its answer has at most `limit` bytes.
@@ -180,16 +176,17 @@ impl Functions {
         }
     }
 
-    /// The definitions of the tools, and the functions that are left out, each with the reason.
+    /// Returns the definitions of the tools, and the functions that are left out, each with the
+    /// reason.
     pub fn offer(&self, docs: &Docs) -> (Vec<Definition>, Vec<String>) {
-        let tools = self.offered.iter().map(|function| function.described(docs, self.description));
+        let tools = self.offered.iter().map(|function| function.describe(docs, self.description));
         (tools.collect(), self.left_out.clone())
     }
 }
 
-/// The functions that a component exports itself or in an interface, except those of the packages
-/// `wasi` and `toolhold`.
-fn exported(component: &Component) -> Vec<Exported> {
+/// Finds the functions that a component exports itself or in an interface, except those of the
+/// packages `wasi` and `toolhold`.
+fn find_exports(component: &Component) -> Vec<Exported> {
     let engine = component.engine();
     let mut all = Vec::new();
     for (name, item) in component.component_type().exports(engine).take(MAX_EXPORTS) {
@@ -202,16 +199,11 @@ fn exported(component: &Component) -> Vec<Exported> {
                 all.push(Exported { interface: None, function: name.to_owned(), index, ty });
             }
             ComponentItem::ComponentInstance(interface) => {
-                for (function, item) in functions(&interface, engine) {
+                for (function, ty) in interface_functions(&interface, engine) {
                     let Some(index) = component.get_export_index(Some(&index), &function) else {
                         continue;
                     };
-                    all.push(Exported {
-                        interface: Some(name.to_owned()),
-                        function,
-                        index,
-                        ty: item,
-                    });
+                    all.push(Exported { interface: Some(name.to_owned()), function, index, ty });
                 }
             }
             _ => {}
@@ -223,7 +215,7 @@ fn exported(component: &Component) -> Vec<Exported> {
     all
 }
 
-fn functions(
+fn interface_functions(
     interface: &wasmtime::component::types::ComponentInstance,
     engine: &Engine,
 ) -> Vec<(String, ComponentFunc)> {
@@ -236,27 +228,30 @@ fn functions(
         .collect()
 }
 
-/// The tool's name of each function, or the reason why there is no name. A function of an interface
-/// is always named `interface-function`. If two interfaces of the same name have the function, the
-/// name begins with their package's name.
-fn tool_names(exported: &[Exported], limit: usize) -> Vec<Result<String, FunctionError>> {
-    let mut count: HashMap<String, usize> = HashMap::new();
-    let short: Vec<String> = exported.iter().map(|one| one.name(false)).collect();
-    short.iter().for_each(|name| *count.entry(name.clone()).or_default() += 1);
-    let names: Vec<String> = exported
-        .iter()
-        .zip(short)
-        .map(|(one, short)| if count[&short] > 1 { one.name(true) } else { short })
-        .collect();
-    let mut count: HashMap<&str, usize> = HashMap::new();
-    names.iter().for_each(|name| *count.entry(name).or_default() += 1);
+/// Returns the tool's name of each function, or the reason why there is no name. A function of an
+/// interface is always named `interface-function`. If two interfaces of the same name have the
+/// function, the name begins with their package's name.
+fn tool_names(exports: &[Exported], limit: usize) -> Vec<Result<String, FunctionError>> {
+    let short_names: Vec<String> = exports.iter().map(|export| export.name(false)).collect();
+    let short_counts = count_names(&short_names);
+    let mut names = Vec::new();
+    for (export, short_name) in exports.iter().zip(&short_names) {
+        if short_counts[short_name.as_str()] > 1 {
+            names.push(export.name(true));
+        } else {
+            names.push(short_name.clone());
+        }
+    }
+
+    let counts = count_names(&names);
     names
         .iter()
-        .zip(exported)
-        .map(|(name, one)| {
-            if one.function.starts_with('[') {
+        .zip(exports)
+        .map(|(name, export)| {
+            // WIT writes a function of a resource as `[method]…`.
+            if export.function.starts_with('[') {
                 Err(FunctionError::OfResource)
-            } else if count[name.as_str()] > 1 {
+            } else if counts[name.as_str()] > 1 {
                 Err(FunctionError::NameTaken(name.clone()))
             } else if name.len() > limit {
                 Err(FunctionError::LongName { name: name.clone(), limit })
@@ -267,8 +262,16 @@ fn tool_names(exported: &[Exported], limit: usize) -> Vec<Result<String, Functio
         .collect()
 }
 
+fn count_names(names: &[String]) -> HashMap<&str, usize> {
+    let mut counts = HashMap::new();
+    for name in names {
+        *counts.entry(name.as_str()).or_default() += 1;
+    }
+    counts
+}
+
 impl Exported {
-    /// The function's name as people write it: `acme:units/convert.to-feet`.
+    /// Returns the function's name as people write it: `acme:units/convert.to-feet`.
     fn written(&self) -> String {
         match &self.interface {
             Some(interface) => format!("{interface}.{}", self.function),
@@ -276,23 +279,31 @@ impl Exported {
         }
     }
 
+    /// Returns the tool's name: of `acme:units/convert@1.0.0`, the function `to-feet` is named
+    /// `convert-to-feet`, or `units-convert-to-feet` with its package.
     fn name(&self, with_package: bool) -> String {
         let versioned = self.interface.as_deref().unwrap_or_default();
         let full = versioned.split_once('@').map_or(versioned, |(name, _)| name);
         let (package, interface) = full.rsplit_once('/').unwrap_or(("", full));
-        let package = package.rsplit_once(':').map_or(package, |(_, name)| name);
-        let all = [if with_package { package } else { "" }, interface, &self.function];
-        let parts: Vec<&str> = all.into_iter().filter(|part| !part.is_empty()).collect();
+        let package_name = package.rsplit_once(':').map_or(package, |(_, name)| name);
+        let mut parts = vec![interface, self.function.as_str()];
+        if with_package {
+            parts.insert(0, package_name);
+        }
+        parts.retain(|part| !part.is_empty());
         parts.join("-").to_ascii_lowercase()
     }
 
-    /// Whether a language's tools export the function for their own use: a call would replace the
-    /// program.
+    /// Checks whether a language's tools export the function for their own use: a call would
+    /// replace the program.
     fn is_of_toolchain(&self) -> bool {
-        let interface = self.interface.as_deref();
-        self.function == "init"
-            && (interface == Some("exports")
-                || interface.is_none() && self.ty.params().any(|(name, _)| name == "script"))
+        if self.function != "init" {
+            return false;
+        }
+        match self.interface.as_deref() {
+            Some(interface) => interface == "exports",
+            None => self.ty.params().any(|(name, _)| name == "script"),
+        }
     }
 }
 
@@ -308,72 +319,74 @@ impl Function {
         }
         let params: Vec<(String, Type)> =
             ty.params().map(|(name, ty)| (name.to_owned(), ty)).collect();
-        let input = Schemas::new()
-            .object(params.iter().map(|(name, ty)| (name.as_str(), ty.clone())))
-            .and_then(|input| Ok(schema::parse(&input.to_string())?))
+        let input = input_schema(&params)
             .map_err(|error| FunctionError::Type { what: "parameters' type", error })?;
         let result = ty.results().next();
-        let signature = signature(
+        let signature = write_signature(
             &function,
             params.iter().map(|(name, ty)| (name.as_str(), ty.clone())),
             result.as_ref(),
         );
+
         let (ok, err, fails) = match result {
             Some(Type::Result(result)) => (result.ok(), result.err(), true),
             other => (other, None, false),
         };
         // Values of a type without a schema can't be converted.
-        err.as_ref()
-            .map_or(Ok(Value::Null), |ty| Schemas::new().schema_of(ty))
-            .map_err(|error| FunctionError::Type { what: "error's type", error })?;
-        let output = ok.as_ref().map(|ty| {
-            Schemas::new()
-                .schema_of(ty)
-                .and_then(|inner| Ok(schema::parse(&answer_schema(ty, inner).to_string())?))
-                .map_err(|error| FunctionError::Type { what: "answer's type", error })
-        });
+        if let Some(ty) = &err
+            && let Err(error) = Schemas::new().schema_of(ty)
+        {
+            return Err(FunctionError::Type { what: "error's type", error });
+        }
         let mut definition = Definition::new(name.clone(), signature, input);
-        definition.output_schema = output.transpose()?;
         definition.foreign = true;
+        if let Some(ty) = &ok {
+            let output = output_schema(ty)
+                .map_err(|error| FunctionError::Type { what: "answer's type", error })?;
+            definition.output_schema = Some(output);
+        }
         Ok(Self { name, written, interface, index, params, ok, err, fails, definition })
     }
 
-    /// The definition, with what the documentation says.
-    fn described(&self, docs: &Docs, limit: usize) -> Definition {
-        let signature = &self.definition.description;
-        let own = self.written.rsplit('.').next().unwrap_or_default();
-        let said = docs
-            .function(self.interface.as_deref(), own)
-            .map(|said| cut(said, limit.saturating_sub(SIGNATURE)).trim())
+    /// Returns the definition, with the documentation of the function.
+    fn describe(&self, docs: &Docs, limit: usize) -> Definition {
+        let documentation = docs
+            .function(self.interface.as_deref(), self.wit_name())
+            .map(|text| cut(text, limit.saturating_sub(SIGNATURE)).trim())
             .unwrap_or_default();
-        let exported = match &self.interface {
+        let signature = &self.definition.description;
+        let export = match &self.interface {
             Some(interface) => format!("`{signature}` of `{interface}`"),
             None => format!("`{signature}`"),
         };
-        let description = if said.is_empty() {
-            format!("{exported}. It has no description.")
+        let description = if documentation.is_empty() {
+            format!("{export}. It has no description.")
         } else {
-            format!("{said}\n\n{exported}")
+            format!("{documentation}\n\n{export}")
         };
-        Definition {
-            description: neutral(cut(&description, limit)).into_owned(),
-            ..self.definition.clone()
-        }
+        let mut definition = self.definition.clone();
+        definition.description = neutral(cut(&description, limit)).into_owned();
+        definition
     }
 
-    /// The component values of arguments.
+    /// Returns the function's name in WIT, without its interface.
+    fn wit_name(&self) -> &str {
+        self.written.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// Converts arguments to component values.
     ///
     /// # Errors
     ///
     /// The arguments don't fit the types.
-    fn values_of(&self, arguments: &Value) -> Result<Vec<Val>, Failure> {
+    fn convert_arguments(&self, arguments: &Value) -> Result<Vec<Val>, Failure> {
         let none = Map::new();
-        let given = arguments.as_object().unwrap_or(&none);
+        let fields = arguments.as_object().unwrap_or(&none);
         let mut lowering = Lowering::new();
         let values: Result<Vec<Val>, ValueError> = self
             .params
             .iter()
-            .map(|(name, ty)| lowering.field(name, given.get(name), ty))
+            .map(|(name, ty)| lowering.field(name, fields.get(name), ty))
             .collect();
         values.map_err(|error| {
             let place = neutral_line(cut(&lowering.place(), 200));
@@ -392,68 +405,75 @@ impl Function {
         let function = instance
             .get_func(&mut *store, self.index)
             .ok_or_else(|| wasmtime::Error::msg("the instance lacks the function"))?;
-        let returns = self.ok.is_some() || self.fails;
-        let mut results = vec![Val::Bool(false); usize::from(returns)];
+        let has_result = self.ok.is_some() || self.fails;
+        // The call replaces the placeholder.
+        let mut results = vec![Val::Bool(false); usize::from(has_result)];
         if let Err(error) = function.call_async(&mut *store, values, &mut results).await {
             return if is_too_large(&error) { Ok(Err(too_large(store))) } else { Err(error) };
         }
         Ok(self.outcome(results.pop(), limit))
     }
 
+    /// Converts the result of the function. `limit`: most bytes of the answer.
     fn outcome(&self, result: Option<Val>, limit: usize) -> Outcome {
-        let (value, ty) = match result {
-            None => (None, &self.ok),
+        let value = match result {
             Some(Val::Result(Err(error))) if self.fails => {
-                let error = error.zip(self.err.as_ref()).map(|(error, ty)| {
-                    let code = match &*error {
-                        Val::Enum(name) | Val::Variant(name, _) => Some(name.clone()),
-                        _ => None,
-                    };
-                    lift(*error, ty, limit).map(|error| (error, code))
-                });
-                return Err(self.failure(error.transpose()?));
+                return Err(self.failure(error.map(|error| *error), limit));
             }
-            Some(Val::Result(Ok(value))) if self.fails => (value.map(|value| *value), &self.ok),
-            Some(value) => (Some(value), &self.ok),
+            Some(Val::Result(Ok(value))) if self.fails => value.map(|value| *value),
+            other => other,
         };
-        let Some((value, ty)) = value.zip(ty.as_ref()) else {
+        let (Some(value), Some(ty)) = (value, &self.ok) else {
             return Ok(Output {
                 content: vec![Content::text("The function returned nothing.")],
                 ..Output::default()
             });
         };
-        let value = lift(value, ty, limit)?;
-        let content = match &value {
-            Value::String(words) => Content::text(words),
-            other => Content::text(other.to_string()),
-        };
+
+        let json = lift(value, ty, limit)?;
+        let content = Content::text(json_text(&json));
         let structured = if matches!(ty, Type::Record(_)) {
-            value
+            json
         } else {
-            Map::from_iter([(RESULT.to_owned(), value)]).into()
+            Map::from_iter([(RESULT.to_owned(), json)]).into()
         };
         Ok(Output { content: vec![content], structured: Some(structured), meta: None })
     }
 
-    fn failure(&self, error: Option<(Value, Option<String>)>) -> Failure {
-        let name = self.written.rsplit('.').next().unwrap_or_default();
-        let Some((error, code)) = error else {
+    /// Converts the error that the function returned. `error`: its value, if it has one.
+    fn failure(&self, error: Option<Val>, limit: usize) -> Failure {
+        let name = self.wit_name();
+        let (Some(error), Some(ty)) = (error, &self.err) else {
             return Failure::new(Category::PermanentFailure, format!("`{name}` failed"));
         };
-        let said = match &error {
-            Value::String(words) => words.clone(),
-            other => other.to_string(),
+        let code = match &error {
+            Val::Enum(name) | Val::Variant(name, _) => Some(name.clone()),
+            _ => None,
         };
-        let message = neutral(cut(&said, MAX_MESSAGE)).into_owned();
+        let json = match lift(error, ty, limit) {
+            Ok(json) => json,
+            Err(failure) => return failure,
+        };
+
+        let text = json_text(&json);
+        let message = neutral(cut(&text, MAX_MESSAGE));
         let mut failure =
             Failure::new(Category::PermanentFailure, format!("`{name}` failed: {message}"));
         failure.code = code.filter(|code| !toolhold_contract::HOST_CODES.contains(&code.as_str()));
-        failure.structured = Some(Map::from_iter([("error".to_owned(), error)]).into());
+        failure.structured = Some(Map::from_iter([("error".to_owned(), json)]).into());
         failure
     }
 }
 
-/// The JSON of a value of an answer, which has at most `limit` bytes.
+/// Returns a JSON value as text. A string is returned without quotes.
+fn json_text(json: &Value) -> String {
+    match json {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Converts a value of an answer, which has at most `limit` bytes, to JSON.
 fn lift(value: Val, ty: &Type, limit: usize) -> Result<Value, Failure> {
     // The value is sent twice: as text and as a structured answer.
     Lifting::new(limit / 2).json(value, ty).map_err(|_| {
@@ -462,24 +482,38 @@ fn lift(value: Val, ty: &Type, limit: usize) -> Result<Value, Failure> {
     })
 }
 
-/// Whether a call failed since its answer would take too much of the host's memory. Only the text
-/// of the error shows this.
+/// Checks whether a call failed since its answer would take too much of the host's memory. Only the
+/// text of the error shows this.
 fn is_too_large(error: &wasmtime::Error) -> bool {
     error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls"))
 }
 
 fn too_large<T: 'static>(store: &Store<T>) -> Failure {
     let limit = store.hostcall_fuel();
-    let each = size_of::<Val>();
+    let value_size = size_of::<Val>();
     let message = format!(
-        "the tool's answer has too many values: they may take {limit} bytes of the host's memory, and each number or byte takes {each}"
+        "the tool's answer has too many values: they may take {limit} bytes of the host's memory, and each number or byte takes {value_size}"
     );
     Failure::new(Category::PermanentFailure, message)
         .with_code("result_limit")
         .with_suggestion("Ask for less at once.")
 }
 
-/// The schema of a structured answer: an object, since clients expect one.
+/// Makes the schema of a function's arguments.
+fn input_schema(params: &[(String, Type)]) -> Result<Value, TypeError> {
+    let fields = params.iter().map(|(name, ty)| (name.as_str(), ty.clone()));
+    let object = Schemas::new().object(fields)?;
+    Ok(schema::parse(&object.to_string())?)
+}
+
+/// Makes the schema of a function's structured answer.
+fn output_schema(ty: &Type) -> Result<Value, TypeError> {
+    let inner = Schemas::new().schema_of(ty)?;
+    Ok(schema::parse(&answer_schema(ty, inner).to_string())?)
+}
+
+/// Makes the schema of a structured answer: an object, since clients expect one. `inner`: the
+/// schema of the type.
 fn answer_schema(ty: &Type, inner: Value) -> Value {
     if matches!(ty, Type::Record(_)) {
         return inner;

@@ -69,7 +69,7 @@ impl Outline {
     /// The component is damaged, or a core module of another kind.
     pub fn read(wasm: &[u8]) -> Result<Self, OutlineError> {
         if Parser::is_core_wasm(wasm) {
-            return module(wasm);
+            return read_module(wasm);
         }
         let Interfaces { imports, exports } = Interfaces::read(wasm)?;
         let kind = if exports.iter().any(|name| name.starts_with("toolhold:tool/")) {
@@ -87,54 +87,58 @@ impl Outline {
         Ok(Self { kind, imports, exports, version })
     }
 
-    /// The first interface of a package that it imports.
+    /// Finds the first imported interface of a package.
     pub fn imports_of(&self, package: &str) -> Option<&str> {
-        let mut imports = self.imports.iter().map(String::as_str);
-        imports
-            .find(|import| import.strip_prefix(package).is_some_and(|rest| rest.starts_with('/')))
+        let prefix = format!("{package}/");
+        self.imports.iter().map(String::as_str).find(|import| import.starts_with(&prefix))
     }
 
-    /// Whether it is a core module, of preview 1.
+    /// Checks whether this is a core module, of preview 1.
     pub fn is_module(&self) -> bool {
         self.imports.iter().any(|import| import == PREVIEW1)
     }
 }
 
-/// The outline of a core module. It is a command, or nothing that Toolhold runs.
-fn module(wasm: &[u8]) -> Result<Outline, OutlineError> {
-    let mut starts = false;
-    let mut others = None;
+/// Reads the outline of a core module. Toolhold runs a module only if it is a command.
+fn read_module(wasm: &[u8]) -> Result<Outline, OutlineError> {
+    let mut has_start = false;
+    let mut other_import = None;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload? {
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
                     let import = import?;
                     if import.module != PREVIEW1 {
-                        others.get_or_insert_with(|| neutral_line(cut(import.module, 80)));
+                        other_import.get_or_insert_with(|| neutral_line(cut(import.module, 80)));
                     }
                 }
             }
             Payload::ExportSection(section) => {
                 for export in section {
-                    starts |= export?.name == "_start";
+                    if export?.name == "_start" {
+                        has_start = true;
+                    }
                 }
             }
             _ => {}
         }
     }
-    match (starts, others) {
-        (true, None) => Ok(Outline {
-            kind: ComponentKind::Command,
-            imports: vec![PREVIEW1.to_owned()],
-            exports: Vec::new(),
-            version: None,
-        }),
-        (true, Some(other)) => Err(OutlineError::OtherImport(other)),
-        (false, _) => Err(OutlineError::NoCommand),
+    if !has_start {
+        return Err(OutlineError::NoCommand);
     }
+    if let Some(import) = other_import {
+        return Err(OutlineError::OtherImport(import));
+    }
+    Ok(Outline {
+        kind: ComponentKind::Command,
+        imports: vec![PREVIEW1.to_owned()],
+        exports: Vec::new(),
+        version: None,
+    })
 }
 
-/// A plugin's name for a file without one: its stem, without the characters that a name can't have.
+/// Makes a plugin's name for a file without a manifest: its stem, without the characters that a
+/// name can't have.
 pub fn name_from(stem: &str) -> String {
     let letters: String = stem.chars().filter_map(to_name_character).collect();
     let from_first_letter = letters.trim_start_matches(|c: char| !c.is_ascii_lowercase());

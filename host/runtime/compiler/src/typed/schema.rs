@@ -45,7 +45,7 @@ impl Schemas {
         Self { parts: 0 }
     }
 
-    /// The schema of a type.
+    /// Makes the schema of a type.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Schemas {
         self.schema(ty, 0)
     }
 
-    /// The schema of an object with these fields. A field that may be absent isn't required.
+    /// Makes the schema of an object with these fields. A field that may be absent isn't required.
     pub(crate) fn object<'t>(
         &mut self,
         fields: impl Iterator<Item = (&'t str, Type)>,
@@ -174,12 +174,12 @@ impl Schemas {
         for case in variant.cases() {
             let value = case.ty.as_ref().map(|ty| self.schema(ty, depth)).transpose()?;
             self.parts += 1;
-            cases.push(self::case(case.name, value));
+            cases.push(tagged_case(case.name, value));
         }
         Ok(json!({ "oneOf": cases }))
     }
 
-    /// The schema of `ok` or `err` of a result.
+    /// Makes the schema of `ok` or `err` of a result.
     fn side(&mut self, name: &str, ty: Option<Type>, depth: usize) -> Result<Value, TypeError> {
         let value = match ty {
             Some(ty) => self.schema(&ty, depth)?,
@@ -203,7 +203,7 @@ fn tuple(items: Vec<Value>) -> Value {
     json!({ "type": "array", "prefixItems": items, "minItems": length, "maxItems": length })
 }
 
-fn case(name: &str, value: Option<Value>) -> Value {
+fn tagged_case(name: &str, value: Option<Value>) -> Value {
     let mut properties = Map::new();
     let mut required = vec!["tag"];
     properties.insert("tag".into(), json!({ "const": name }));
@@ -219,19 +219,17 @@ fn case(name: &str, value: Option<Value>) -> Value {
     })
 }
 
-/// A schema that allows null as well.
+/// Makes a schema allow null as well.
 fn nullable(mut schema: Value) -> Value {
-    let single = schema.get("type").filter(|ty| ty.is_string()).cloned();
-    match (single, schema.as_object_mut()) {
-        (Some(ty), Some(fields)) => {
-            fields.insert("type".into(), json!([ty, "null"]));
-            if let Some(Value::Array(names)) = fields.get_mut("enum") {
-                names.push(Value::Null);
-            }
-            schema
-        }
-        _ => json!({ "anyOf": [schema, { "type": "null" }] }),
+    let single_type = schema.get("type").and_then(Value::as_str).map(str::to_owned);
+    let (Some(ty), Some(fields)) = (single_type, schema.as_object_mut()) else {
+        return json!({ "anyOf": [schema, { "type": "null" }] });
+    };
+    fields.insert("type".into(), json!([ty, "null"]));
+    if let Some(Value::Array(names)) = fields.get_mut("enum") {
+        names.push(Value::Null);
     }
+    schema
 }
 
 #[cfg(test)]

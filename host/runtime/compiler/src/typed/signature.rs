@@ -7,7 +7,7 @@ use wasmtime::component::Type;
 const MAX_BYTES: usize = 1000;
 
 /// Writes a signature. It ends with `…` where it would be longer than [`MAX_BYTES`].
-pub(crate) fn signature<'t>(
+pub(crate) fn write_signature<'t>(
     name: &str,
     params: impl Iterator<Item = (&'t str, Type)>,
     result: Option<&Type>,
@@ -34,8 +34,10 @@ struct Signature {
 
 impl Signature {
     fn put(&mut self, text: &str) {
-        // Once it is full, nothing more is added, and types aren't descended into.
-        self.full |= self.text.len() + text.len() > MAX_BYTES;
+        // Once the signature is full, nothing more is added, and types aren't descended into.
+        if self.text.len() + text.len() > MAX_BYTES {
+            self.full = true;
+        }
         if !self.full {
             self.text.push_str(text);
         }

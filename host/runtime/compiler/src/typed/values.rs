@@ -57,22 +57,28 @@ pub(crate) enum ValueError {
 
 /// A conversion of arguments into values.
 pub(crate) struct Lowering {
+    /// Bytes that the values may still take.
     left: usize,
-    /// Where the value is that is being converted, as a JSON pointer.
-    at: Vec<String>,
+    /// The path of the value that is being converted: names and indices.
+    path: Vec<String>,
 }
 
 impl Lowering {
     pub(crate) fn new() -> Self {
-        Self { left: MAX_ARGUMENTS, at: Vec::new() }
+        Self { left: MAX_ARGUMENTS, path: Vec::new() }
     }
 
-    /// Where the conversion failed, as a JSON pointer.
+    /// Returns the place where the conversion failed, as a JSON pointer.
     pub(crate) fn place(&self) -> String {
-        self.at.iter().fold(String::new(), |all, one| all + "/" + one)
+        let mut pointer = String::new();
+        for step in &self.path {
+            pointer.push('/');
+            pointer.push_str(step);
+        }
+        pointer
     }
 
-    /// The value of one parameter or field. `None`: it is absent.
+    /// Converts the value of one parameter or field. `value`: `None` if it is absent.
     ///
     /// # Errors
     ///
@@ -83,14 +89,14 @@ impl Lowering {
         value: Option<&Value>,
         ty: &Type,
     ) -> Result<Val, ValueError> {
-        self.at.push(name.to_owned());
-        let value = match (value, ty) {
+        self.path.push(name.to_owned());
+        let converted = match (value, ty) {
             (Some(value), _) => self.value(value, ty)?,
             (None, Type::Option(_)) => self.value(&Value::Null, ty)?,
             (None, _) => return Err(ValueError::Missing),
         };
-        self.at.pop();
-        Ok(value)
+        self.path.pop();
+        Ok(converted)
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), ValueError> {
@@ -100,7 +106,7 @@ impl Lowering {
 
     fn value(&mut self, value: &Value, ty: &Type) -> Result<Val, ValueError> {
         self.take(size_of::<Val>())?;
-        if self.at.len() > MAX_DEPTH {
+        if self.path.len() > MAX_DEPTH {
             return Err(ValueError::TooDeep);
         }
         Ok(match ty {
@@ -123,21 +129,23 @@ impl Lowering {
                 }
             }
             Type::String => {
-                let text = text(value)?;
-                self.take(text.len())?;
-                Val::String(text.to_owned())
+                let string = text(value)?;
+                self.take(string.len())?;
+                Val::String(string.to_owned())
             }
             Type::List(list) if matches!(list.ty(), Type::U8) => {
-                let text = text(value)?;
-                self.take((text.len() / 4 * 3).saturating_mul(size_of::<Val>()))?;
-                Val::List(STANDARD.decode(text)?.into_iter().map(Val::U8).collect())
+                let encoded = text(value)?;
+                // Four characters of base64 are three bytes.
+                let byte_count = encoded.len() / 4 * 3;
+                self.take(byte_count.saturating_mul(size_of::<Val>()))?;
+                let bytes = STANDARD.decode(encoded)?;
+                Val::List(bytes.into_iter().map(Val::U8).collect())
             }
             Type::List(list) => {
                 let ty = list.ty();
                 let items = array(value)?.iter().enumerate();
-                Val::List(
-                    items.map(|(at, item)| self.item(at, item, &ty)).collect::<Result<_, _>>()?,
-                )
+                let values = items.map(|(index, item)| self.item(index, item, &ty));
+                Val::List(values.collect::<Result<_, _>>()?)
             }
             Type::Map(map) => self.map(value, &map.key(), &map.value())?,
             Type::Record(record) => self.record(value, record)?,
@@ -147,7 +155,7 @@ impl Lowering {
                     return Err(ValueError::Items(tuple.types().len()));
                 }
                 let items = tuple.types().zip(items).enumerate();
-                let values = items.map(|(at, (ty, item))| self.item(at, item, &ty));
+                let values = items.map(|(index, (ty, item))| self.item(index, item, &ty));
                 Val::Tuple(values.collect::<Result<_, _>>()?)
             }
             Type::Variant(variant) => self.variant(value, variant)?,
@@ -232,11 +240,11 @@ impl Lowering {
         Ok(Val::Flags(names))
     }
 
-    fn item(&mut self, at: usize, value: &Value, ty: &Type) -> Result<Val, ValueError> {
-        self.at.push(at.to_string());
-        let value = self.value(value, ty)?;
-        self.at.pop();
-        Ok(value)
+    fn item(&mut self, index: usize, item: &Value, ty: &Type) -> Result<Val, ValueError> {
+        self.path.push(index.to_string());
+        let converted = self.value(item, ty)?;
+        self.path.pop();
+        Ok(converted)
     }
 
     fn map(&mut self, value: &Value, key: &Type, ty: &Type) -> Result<Val, ValueError> {
@@ -248,11 +256,13 @@ impl Lowering {
                 pairs.push((Val::String(name.clone()), value));
             }
         } else {
-            for (at, pair) in array(value)?.iter().enumerate() {
+            for (index, pair) in array(value)?.iter().enumerate() {
                 let [first, second] = &array(pair)?[..] else {
-                    return Err(ValueError::NotAPair(at));
+                    return Err(ValueError::NotAPair(index));
                 };
-                pairs.push((self.item(at, first, key)?, self.item(at, second, ty)?));
+                let key = self.item(index, first, key)?;
+                let value = self.item(index, second, ty)?;
+                pairs.push((key, value));
             }
         }
         Ok(Val::Map(pairs))
@@ -271,12 +281,13 @@ fn object(value: &Value) -> Result<&Map<String, Value>, ValueError> {
     value.as_object().ok_or(ValueError::Kind("an object"))
 }
 
-/// An integer: a number, or the text of one.
+/// Converts an integer: a number, or the text of a number.
 fn integer<T: TryFrom<i128>>(value: &Value) -> Result<T, ValueError> {
-    let wide = match value {
-        Value::Number(number) => {
-            number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
-        }
+    let wide: Option<i128> = match value {
+        Value::Number(number) => match number.as_i64() {
+            Some(signed) => Some(signed.into()),
+            None => number.as_u64().map(i128::from),
+        },
         Value::String(text) if text.len() <= 20 => text.parse().ok(),
         _ => None,
     };
@@ -295,25 +306,24 @@ fn float32(value: &Value) -> Result<f32, ValueError> {
 }
 
 fn float(value: &Value) -> Result<f64, ValueError> {
-    match value {
+    let [nan, infinity, negative_infinity] = NOT_FINITE;
+    let float = match value {
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => match NOT_FINITE.iter().position(|name| name == text) {
-            Some(0) => Some(f64::NAN),
-            Some(1) => Some(f64::INFINITY),
-            Some(2) => Some(f64::NEG_INFINITY),
-            _ => None,
-        },
+        Value::String(text) if text == nan => Some(f64::NAN),
+        Value::String(text) if text == infinity => Some(f64::INFINITY),
+        Value::String(text) if text == negative_infinity => Some(f64::NEG_INFINITY),
         _ => None,
-    }
-    .ok_or(ValueError::Kind("a number"))
+    };
+    float.ok_or(ValueError::Kind("a number"))
 }
 
-/// A conversion of an answer into JSON, of at most so many bytes of text.
+/// A conversion of an answer into JSON.
 pub(crate) struct Lifting {
+    /// Bytes of text that the JSON may still have.
     left: usize,
 }
 
-/// The answer is larger than its limit.
+/// The error if an answer is larger than its limit.
 #[derive(Debug)]
 pub(crate) struct TooLarge;
 
@@ -327,11 +337,11 @@ impl Lifting {
         Ok(())
     }
 
-    /// The JSON of a value of a type.
+    /// Converts a value of a type to JSON.
     ///
     /// # Errors
     ///
-    /// Its text would be larger than what is left.
+    /// The text of the JSON would be larger than the limit.
     pub(crate) fn json(&mut self, value: Val, ty: &Type) -> Result<Value, TooLarge> {
         // About the size of the shortest values as text, with the separator from the next value.
         self.take(4)?;
@@ -358,11 +368,14 @@ impl Lifting {
                 text.into()
             }
             (Val::List(items), Type::List(list)) if matches!(list.ty(), Type::U8) => {
+                // Three bytes are four characters of base64.
                 self.take(items.len().div_ceil(3).saturating_mul(4))?;
-                let bytes: Vec<u8> = items
-                    .into_iter()
-                    .filter_map(|item| if let Val::U8(byte) = item { Some(byte) } else { None })
-                    .collect();
+                let mut bytes: Vec<u8> = Vec::with_capacity(items.len());
+                for item in items {
+                    if let Val::U8(byte) = item {
+                        bytes.push(byte);
+                    }
+                }
                 STANDARD.encode(bytes).into()
             }
             (Val::List(items), Type::List(list)) => {
@@ -389,7 +402,7 @@ impl Lifting {
                 self.take(tag.len() + 18)?;
                 let ty = variant.cases().find(|case| case.name == tag).and_then(|case| case.ty);
                 let mut object = Map::from_iter([("tag".to_owned(), tag.into())]);
-                if let Some((value, ty)) = value.zip(ty) {
+                if let (Some(value), Some(ty)) = (value, ty) {
                     object.insert("value".into(), self.json(*value, &ty)?);
                 }
                 object.into()
@@ -414,6 +427,7 @@ impl Lifting {
         })
     }
 
+    /// Makes an object with one field, whose value is null without a type.
     fn single(
         &mut self,
         name: &str,
@@ -421,11 +435,11 @@ impl Lifting {
         ty: Option<Type>,
     ) -> Result<Value, TooLarge> {
         self.take(name.len() + 3)?;
-        let value = match value.zip(ty) {
-            Some((value, ty)) => self.json(*value, &ty)?,
-            None => Value::Null,
+        let json = match (value, ty) {
+            (Some(value), Some(ty)) => self.json(*value, &ty)?,
+            _ => Value::Null,
         };
-        Ok(Map::from_iter([(name.to_owned(), value)]).into())
+        Ok(Map::from_iter([(name.to_owned(), json)]).into())
     }
 
     fn map(&mut self, pairs: Vec<(Val, Val)>, key: &Type, ty: &Type) -> Result<Value, TooLarge> {
@@ -440,25 +454,26 @@ impl Lifting {
         }
         let mut list = Vec::new();
         for (first, second) in pairs {
-            list.push(Value::Array(vec![self.json(first, key)?, self.json(second, ty)?]));
+            let pair = vec![self.json(first, key)?, self.json(second, ty)?];
+            list.push(Value::Array(pair));
         }
         Ok(list.into())
     }
 }
 
-/// The JSON of a floating-point number. JSON has no NaN and no infinity, so they are texts.
+/// Converts a floating-point number to JSON. JSON has no NaN and no infinity, so they are texts.
 fn number(value: f64) -> Value {
     if let Some(number) = Number::from_f64(value) {
         return Value::Number(number);
     }
-    let index = if value.is_nan() {
-        0
+    let [nan, infinity, negative_infinity] = NOT_FINITE;
+    if value.is_nan() {
+        nan.into()
     } else if value > 0.0 {
-        1
+        infinity.into()
     } else {
-        2
-    };
-    NOT_FINITE[index].into()
+        negative_infinity.into()
+    }
 }
 
 #[cfg(test)]
