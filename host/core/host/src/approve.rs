@@ -70,28 +70,29 @@ impl ApprovalStep<'_> {
         cancel: &CancellationToken,
     ) -> Result<Approval, Failure> {
         let context = self.context;
-        let seen = self.check_preview(preview::preview(context).await)?;
-        let before = match &seen {
-            Some(seen) => Some(seen.before),
+        let change = self.check_preview(preview::preview(context).await)?;
+        let before = match &change {
+            Some(change) => Some(change.before),
             None => started::digest(context).await,
         };
-        let settled = seen.as_ref().and_then(|seen| seen.settled);
+        let settled = change.as_ref().and_then(|change| change.settled);
         let fingerprint = self.fingerprint(before.as_ref());
         let of_hosts = self.fingerprint_of_hosts();
         if let Some(by) = self.earlier_approval([Some(fingerprint), of_hosts])? {
             return Ok(Approval { by, scope: Scope::Session });
         }
+
         let Some(approver) = approver else {
             return Err(self.not_asked("there is no terminal to ask at"));
         };
         let slot = self.asking.places.take(&context.session);
         let _slot = slot.map_err(|error| self.not_asked(&error.to_string()))?;
-        let question = self.question(fingerprint, seen).await;
+        let question = self.make_question(fingerprint, change).await;
         let always = question.always.clone();
-        let asked = Instant::now();
+        let asked_at = Instant::now();
         let reply = cancel.run_until_cancelled(approver.ask(question)).await;
         if approver.waits() {
-            *waited = asked.elapsed();
+            *waited = asked_at.elapsed();
         }
         let Some(reply) = reply else {
             return Err(Failure::new(
@@ -99,12 +100,13 @@ impl ApprovalStep<'_> {
                 "the call was cancelled while it waited for approval",
             ));
         };
+
         let record = call_record(context, Some(self.decision), None, self.review);
         let (scope, by) = match reply {
             Reply::Yes { scope, by } => (scope, by),
             Reply::No { by, reason } => {
                 self.audit.approval(&record, &by, "no", None).await?;
-                return Err(self.refused(&by, &reason));
+                return Err(self.denied_failure(&by, &reason));
             }
             Reply::Unasked(why) => return Err(self.not_asked(&why)),
         };
@@ -113,20 +115,34 @@ impl ApprovalStep<'_> {
         match scope {
             Scope::Once => {}
             Scope::Session => {
-                let lasting =
-                    Duration::from_secs(self.asking.config().values.approvals.expire_secs.get());
-                // The call would change nothing if it was made already, so that is approved too.
-                let again = settled.map(|file| self.fingerprint(Some(&file)));
-                let changed = self.session.change(|state| {
-                    for fingerprint in [Some(fingerprint), again, of_hosts].into_iter().flatten() {
-                        state.approve(fingerprint, &by, SystemTime::now(), lasting);
-                    }
-                });
-                changed.map_err(|error| unreadable(&error))?;
+                // The same call changes nothing once it was made, so its repetition is approved
+                // too.
+                let repeated = settled.map(|file| self.fingerprint(Some(&file)));
+                self.approve_for_session([Some(fingerprint), repeated, of_hosts], &by)?;
             }
             Scope::Always => self.write_rule(always).await,
         }
         Ok(Approval { by, scope })
+    }
+
+    /// Stores an approval for the session.
+    ///
+    /// # Errors
+    ///
+    /// The state of the session can't be read or written.
+    fn approve_for_session(
+        &self,
+        fingerprints: [Option<Fingerprint>; 3],
+        by: &str,
+    ) -> Result<(), Failure> {
+        let seconds = self.asking.config().values.approvals.expire_secs.get();
+        let lasting = Duration::from_secs(seconds);
+        let stored = self.session.change(|state| {
+            for fingerprint in fingerprints.into_iter().flatten() {
+                state.approve(fingerprint, by, SystemTime::now(), lasting);
+            }
+        });
+        stored.map_err(|error| unreadable(&error))
     }
 
     /// Returns the person who approved the call for the session before. Blocks: it reads the file
@@ -136,23 +152,22 @@ impl ApprovalStep<'_> {
     ///
     /// The call fails before anyone is asked.
     pub(crate) fn find_earlier(&self) -> Result<Option<String>, Failure> {
-        let seen = self.check_preview(preview::of_blocking(self.context))?;
-        let before =
-            seen.map(|seen| seen.before).or_else(|| started::digest_blocking(self.context));
-        self.earlier_approval([
-            Some(self.fingerprint(before.as_ref())),
-            self.fingerprint_of_hosts(),
-        ])
+        let before = match self.check_preview(preview::preview_blocking(self.context))? {
+            Some(change) => Some(change.before),
+            None => started::digest_blocking(self.context),
+        };
+        let fingerprint = self.fingerprint(before.as_ref());
+        self.earlier_approval([Some(fingerprint), self.fingerprint_of_hosts()])
     }
 
-    /// The call that an approval applies to. After a model's denial, an approval from before
-    /// doesn't apply.
+    /// Computes the fingerprint of the call that an approval applies to. After a model's denial, an
+    /// approval from before doesn't apply.
     fn fingerprint(&self, file: Option<&[u8; 32]>) -> Fingerprint {
         let call = Fingerprint::for_call(self.context, file);
         if self.decision.gate == Gate::Review { call.after_review() } else { call }
     }
 
-    /// The decision as the person sees it. The agent never sees a model's reason.
+    /// Returns the decision as the person sees it. The agent never sees a model's reason.
     fn shown_decision(&self) -> Decision {
         let mut decision = self.decision.clone();
         if decision.gate == Gate::Review
@@ -163,7 +178,7 @@ impl ApprovalStep<'_> {
         decision
     }
 
-    /// The change that the call would make, if it can be shown.
+    /// Returns the change that the call would make, if it can be shown.
     ///
     /// # Errors
     ///
@@ -174,13 +189,15 @@ impl ApprovalStep<'_> {
         preview: Result<Option<preview::PreviewedChange>, Failure>,
     ) -> Result<Option<preview::PreviewedChange>, Failure> {
         match preview {
+            Ok(change) => Ok(change),
             Err(failure) if self.may_read() => Err(failure),
-            preview => Ok(preview.ok().flatten()),
+            Err(_) => Ok(None),
         }
     }
 
-    /// Whether the caller could read what the call acts on without approval.
+    /// Checks whether the caller could read the subjects of the call without approval.
     fn may_read(&self) -> bool {
+        let Some(action) = self.context.action() else { return false };
         let read_only = Annotations { read_only: true, ..Annotations::default() };
         let subjects: Vec<_> = self
             .context
@@ -188,21 +205,19 @@ impl ApprovalStep<'_> {
             .iter()
             .map(|subject| ResolvedSubject { access: Access::Read, ..subject.clone() })
             .collect();
-        self.context.action().is_some_and(|action| {
-            let reading = Action {
-                tool: "read",
-                aliases: &[],
-                annotations: read_only,
-                subjects: &subjects,
-                ..action
-            };
-            self.governor.rules().policy.decide(&reading, false).verdict == Verdict::Allow
-        })
+        let reading = Action {
+            tool: "read",
+            aliases: &[],
+            annotations: read_only,
+            subjects: &subjects,
+            ..action
+        };
+        self.governor.rules().policy.decide(&reading, false).verdict == Verdict::Allow
     }
 
-    /// Looks again at what the call acts on. While a person thinks, a link can change its target,
-    /// or the file its content, so that the call would change more than was shown (`before` is the
-    /// state that was shown). The approval isn't valid for that.
+    /// Checks that the subjects of the call are unchanged since the question. While a person
+    /// thinks, a link can change its target, or the file its content, so that the call would change
+    /// more than was shown. The approval isn't valid for that. `before`: the state that was shown.
     async fn check_unchanged(
         &self,
         before: Option<[u8; 32]>,
@@ -210,18 +225,17 @@ impl ApprovalStep<'_> {
     ) -> Result<(), Failure> {
         let Some(tool) = &self.context.tool else { return Ok(()) };
         let mut arguments = Arc::clone(&self.context.arguments);
-        let mut acted_on = Vec::new();
-        self.lookups.decide(tool, &mut arguments, &mut acted_on, cancel).await?;
-        self.context.carry_into(&mut acted_on);
+        let mut subjects = Vec::new();
+        self.lookups.decide(tool, &mut arguments, &mut subjects, cancel).await?;
+        self.context.carry_into(&mut subjects);
         let now = match self.check_preview(preview::preview(self.context).await)? {
-            Some(seen) => Some(seen.before),
+            Some(change) => Some(change.before),
             None => started::digest(self.context).await,
         };
-        if acted_on == self.context.subjects && now == before {
-            Ok(())
-        } else {
-            Err(self.not_asked("the files or paths that the call uses have changed while it waited; repeat the call"))
+        if subjects != self.context.subjects || now != before {
+            return Err(self.not_asked("the files or paths that the call uses have changed while it waited; repeat the call"));
         }
+        Ok(())
     }
 
     /// Writes the rule of a permanent approval and applies it. If that fails, the approval still
@@ -236,49 +250,49 @@ impl ApprovalStep<'_> {
                 .map_err(|error| HostError::Config(error.to_string()))?;
             proposal.write(&folders).map(|_| changed)
         });
-        let counts = match written.await {
-            Ok(changed) => {
-                changed.and_then(|changed| exchange_rules(self.governor, self.asking, &changed))
-            }
+        let applied = match written.await {
+            Ok(Ok(changed)) => exchange_rules(self.governor, self.asking, &changed),
+            Ok(Err(error)) => Err(error),
             Err(error) => Err(HostError::Engine(error.to_string())),
         };
-        if let Err(error) = counts {
+        if let Err(error) = applied {
             tracing::warn!("the call runs, but the rule of `always` was not written: {error}");
         }
     }
 
-    async fn question(
+    async fn make_question(
         &self,
         fingerprint: Fingerprint,
-        seen: Option<preview::PreviewedChange>,
+        change: Option<preview::PreviewedChange>,
     ) -> Question {
         let context = self.context;
         let config = self.asking.config();
-        let provider =
-            context.tool.as_ref().map_or_else(String::new, |tool| tool.provider.name().to_owned());
+        let tool = context.tool.as_deref();
+        let tool_name = tool.map_or(&*context.requested_tool, |tool| &tool.definition.name);
+        let provider = tool.map_or("", |tool| tool.provider.name());
+        let secrets =
+            context.action().map(|action| config.secrets_for(&action)).unwrap_or_default();
+        let always = match self.decision.gate {
+            Gate::Review => {
+                Always::Unavailable("a rule can't override the denial of a model".to_owned())
+            }
+            _ => always::propose(context, config).await,
+        };
         Question {
             id: context.id.clone(),
             session: context.session.to_string(),
             caller: context.caller.clone(),
             fingerprint,
-            tool: context.tool.as_ref().map_or_else(
-                || context.requested_tool.clone(),
-                |tool| tool.definition.name.clone(),
-            ),
-            provider,
+            tool: tool_name.to_owned(),
+            provider: provider.to_owned(),
             subjects: context.shown_subjects(),
-            foreign: context.tool.as_ref().is_some_and(|tool| tool.definition.foreign),
-            secrets: context.action().map(|action| config.secrets_for(&action)).unwrap_or_default(),
+            foreign: tool.is_some_and(|tool| tool.definition.foreign),
+            secrets,
             arguments: (*context.arguments).clone(),
-            attachments: context.attachments.iter().map(fingerprint::attached).collect(),
-            preview: seen.map(|seen| seen.preview),
+            attachments: context.attachments.iter().map(fingerprint::summarize).collect(),
+            preview: change.map(|change| change.preview),
             decision: self.shown_decision(),
-            always: match self.decision.gate {
-                Gate::Review => {
-                    Always::Unavailable("a rule can't override the denial of a model".to_owned())
-                }
-                _ => always::proposal(context, config).await,
-            },
+            always,
         }
     }
 
@@ -291,23 +305,27 @@ impl ApprovalStep<'_> {
         &self,
         fingerprints: [Option<Fingerprint>; 2],
     ) -> Result<Option<String>, Failure> {
-        let look = self.session.look(|state| {
-            let mut by = fingerprints
+        let started_at = self.context.started_at;
+        let approved_by = self.session.look(|state| {
+            fingerprints
                 .iter()
                 .flatten()
-                .filter_map(|fingerprint| state.approved_by(fingerprint, self.context.started_at));
-            by.next().map(str::to_owned)
+                .find_map(|fingerprint| state.approved_by(fingerprint, started_at))
+                .map(str::to_owned)
         });
-        look.map_err(|error| unreadable(&error))
+        approved_by.map_err(|error| unreadable(&error))
     }
 
-    /// The calls that an approval for the session applies to, if a call needs it only because it
-    /// uses unlisted hosts.
+    /// Computes the fingerprint of the calls that an approval for the session applies to. Returns
+    /// `None` unless the call needs approval only because it uses unlisted hosts.
     fn fingerprint_of_hosts(&self) -> Option<Fingerprint> {
-        (self.decision.gate == Gate::Hosts).then(|| Fingerprint::for_hosts(self.context)).flatten()
+        if self.decision.gate != Gate::Hosts {
+            return None;
+        }
+        Fingerprint::for_hosts(self.context)
     }
 
-    /// The failure of a call that nobody was asked about.
+    /// Makes the failure of a call that nobody was asked about.
     fn not_asked(&self, why: &str) -> Failure {
         let tool = &self.context.requested_tool;
         let denial = self.decision.denial(format!("call {tool}"));
@@ -315,8 +333,8 @@ impl ApprovalStep<'_> {
         Failure { denial: Some(denial), ..Failure::new(Category::ConfirmationRequired, message) }
     }
 
-    /// The failure of a call that a person denied.
-    fn refused(&self, by: &str, reason: &str) -> Failure {
+    /// Makes the failure of a call that a person denied.
+    fn denied_failure(&self, by: &str, reason: &str) -> Failure {
         let tool = &self.context.requested_tool;
         let denial = self.decision.denial(format!("call {tool}"));
         let mut message = format!("denied by the user ({by}): this call of `{tool}` did not run");
@@ -335,7 +353,8 @@ impl ApprovalStep<'_> {
     }
 }
 
-/// The approvals of the session can't be read, so the call isn't approved.
+/// Makes the failure of a call that isn't approved because the approvals of its session can't be
+/// read.
 fn unreadable(error: &HostError) -> Failure {
     Failure::new(Category::PermanentFailure, format!("reading earlier approvals failed: {error}"))
         .with_code("host")

@@ -38,7 +38,8 @@ use crate::session::Session;
 use crate::undo::{Undo, UndoTool};
 
 impl Host {
-    /// The only way to make a host. [`HostBuilder`] names the default of every setting.
+    /// Starts to build a host, which is the only way to make one. [`HostBuilder`] names the default
+    /// of every setting.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
@@ -54,9 +55,8 @@ enum Loading {
     For(String),
 }
 
-/// Collects the parts of a [`Host`]. It begins with [`Host::builder`] and ends with
-/// [`build`](Self::build). Of a setting that is made twice the last one counts; plugins and
-/// providers add up.
+/// Collects the parts of a [`Host`], from [`Host::builder`] to [`build`](Self::build). If a setting
+/// is made twice, the last one applies; plugins and providers add up.
 #[derive(Default)]
 pub struct HostBuilder {
     config: Config,
@@ -79,15 +79,15 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// The configuration, as [`config::load`](toolhold_config::load) reads it. By default no file
-    /// is read and the defaults apply.
+    /// Sets the configuration, as [`config::load`](toolhold_config::load) reads it. By default no
+    /// file is read and the defaults apply.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Toolhold's own folders. By default those of the user who runs this process
+    /// Sets Toolhold's own folders. The default is the folders of the user who runs this process
     /// ([`Folders::from_environment`](toolhold_config::Folders::from_environment)), with the user's
     /// plugin folder.
     #[must_use]
@@ -96,7 +96,7 @@ impl HostBuilder {
         self
     }
 
-    /// The folder that relative paths start from, and that the file tools may use if the
+    /// Sets the folder that relative paths start from, and that the file tools may use if the
     /// configuration grants nothing: its real path, or a path that begins at the directory of this
     /// process, which is the default.
     #[must_use]
@@ -105,15 +105,15 @@ impl HostBuilder {
         self
     }
 
-    /// Plugins that are part of the program. Their tools have bare names, and they get the grants
-    /// of `[tools.file]`.
+    /// Adds plugins that are part of the program. Their tools have names without a prefix, and they
+    /// get the grants of `[tools.file]`.
     #[must_use]
     pub fn builtins(mut self, builtins: &[Builtin]) -> Self {
         self.builtins.extend_from_slice(builtins);
         self
     }
 
-    /// One more component, by its path. Naming it approves it. It gets the grants that the
+    /// Adds a component, by its path. Naming the component approves it. It gets the grants that the
     /// configuration gives to the name in its manifest; nothing by default.
     #[must_use]
     pub fn plugin_file(mut self, path: impl Into<PathBuf>) -> Self {
@@ -121,31 +121,31 @@ impl HostBuilder {
         self
     }
 
-    /// Another source of tools: code of the program, or the client of a server.
+    /// Adds a source of tools: code of the program, or the client of a server.
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn ToolSource>) -> Self {
         self.providers.push(provider);
         self
     }
 
-    /// Folders of skills by their real paths. The built-in tools for files and commands may read
-    /// them, unless these tools are disabled. They have to exist.
+    /// Adds folders of skills by their real paths. The built-in tools for files and commands may
+    /// read the folders, unless these tools are disabled. The folders have to exist.
     #[must_use]
     pub fn readable(mut self, folders: &[PathBuf]) -> Self {
         self.readable.extend_from_slice(folders);
         self
     }
 
-    /// A program whose `main` begins with [`helper_hook`](crate::helper_hook), to compile
-    /// components in. Not needed if this program's `main` does.
+    /// Sets the program that compiles components. Its `main` begins with
+    /// [`helper_hook`](crate::helper_hook). The default is this program, if its `main` does.
     #[must_use]
     pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
         self.helper = Some(program.into());
         self
     }
 
-    /// The resolver for the host names in the requests of plugins; by default the system's. Its
-    /// answers are checked like the system's: a request never connects to an address that isn't
+    /// Sets the resolver for the host names in the requests of plugins. The default is the system's
+    /// resolver. The answers of both are checked: a request never connects to an address that isn't
     /// granted.
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
@@ -153,8 +153,8 @@ impl HostBuilder {
         self
     }
 
-    /// An address that this program listens on. Requests of plugins never go there, whatever is
-    /// granted. A wildcard address stands for every address of the machine.
+    /// Adds an address that this program listens on. Requests of plugins never go there, whatever
+    /// is granted. A wildcard address stands for every address of the machine.
     #[must_use]
     pub fn listens_on(mut self, address: SocketAddr) -> Self {
         self.listening.push(address);
@@ -172,57 +172,58 @@ impl HostBuilder {
     }
 
     /// Loads the plugins of the configuration and of the plugin folder after
-    /// [`build`](Self::build) has returned, so that one that takes long delays nobody: a call of a
-    /// tool that exists waits for none of them, a call of one of their tools for its plugin alone.
-    /// [`Host::ready`] waits for all. `build` still waits for filters of `[tools.filters] chain`
-    /// and for plugins that replace a built-in one, since every call needs those.
+    /// [`build`](Self::build) has returned, so that a slow plugin delays no other: a call waits
+    /// only for the plugin of its own tool, if that plugin isn't loaded yet. [`Host::ready`] waits
+    /// for all plugins. `build` still waits for filters of `[tools.filters] chain` and for plugins
+    /// that replace a built-in one, since every call needs those.
     #[must_use]
     pub fn load_in_background(mut self) -> Self {
         self.loading = Loading::InBackground;
         self
     }
 
-    /// Loads no plugins of the configuration and of the plugin folder but those that calls of this
-    /// tool need. Loads all of them if no tool has that name, so that the failure says which do.
-    /// For a program that makes one call and ends.
+    /// Loads only the plugins of the configuration and of the plugin folder that calls of this tool
+    /// need. Loads all of them if no tool has that name, so that the failure names similar tools.
+    /// This is for a program that makes one call and ends.
     #[must_use]
     pub fn only_for(mut self, tool: impl Into<String>) -> Self {
         self.loading = Loading::For(tool.into());
         self
     }
 
-    /// The name of the program in the audit, such as `toolhold call`. By default `library`.
+    /// Sets the name of the program in the audit, such as `toolhold call`. The default is
+    /// `library`.
     #[must_use]
     pub fn front_end(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.front_end = Some(name.into());
         self
     }
 
-    /// The observer of each call and its answer. By default there is no observer.
+    /// Sets the observer of each call and its answer. By default there is no observer.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn CallObserver>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// The judge of calls, if `[tools.adversarial_policy]` is enabled: `toolhold-agent` asks a
+    /// Sets the judge of calls, if `[tools.adversarial_policy]` is enabled: `toolhold-agent` asks a
     /// model of the configuration. By default there is no judge, and with that table each call that
-    /// it doesn't exempt is refused.
+    /// the table doesn't exempt is refused.
     #[must_use]
     pub fn reviewer(mut self, reviewer: Arc<dyn CallReviewer>) -> Self {
         self.reviewer = Some(reviewer);
         self
     }
 
-    /// The models and databases that this program provides for plugins. By default there are none,
-    /// and searches by meaning are searches by words.
+    /// Sets the models and databases that this program provides for plugins. By default there are
+    /// none, and searches by meaning are searches by words.
     #[must_use]
     pub fn capability_providers(mut self, providers: CapabilityProviders) -> Self {
         self.capability_providers = providers;
         self
     }
 
-    /// The host that this one replaces, after a change of the configuration: commands in the
+    /// Sets the host that this one replaces, after a change of the configuration: commands in the
     /// background go on. By default they end with their host.
     #[must_use]
     pub fn replaces(mut self, host: &Host) -> Self {
@@ -294,21 +295,22 @@ impl HostBuilder {
         let undo = Undo::new(config, folders)?.map(Arc::new);
         let shaping = shaper(config, folders, limits.result)?;
 
-        let own_tools = OwnTools {
-            reader: overflow_reader(&shaping),
-            jobs: has_jobs
-                .then(|| JobTools::new(Arc::clone(&jobs.0), shaping.threshold, limits.max_call)),
-            undo: undo
-                .is_some()
-                .then(|| UndoTool::new(config, folders, &front_end, Arc::clone(&jobs.0))),
-        };
-        let providers = providers(own_tools, &self.providers);
+        let mut own_tools = OwnTools { reader: overflow_reader(&shaping), jobs: None, undo: None };
+        if has_jobs {
+            let tools = JobTools::new(Arc::clone(&jobs.0), shaping.threshold, limits.max_call);
+            own_tools.jobs = Some(tools);
+        }
+        if undo.is_some() {
+            let tool = UndoTool::new(config, folders, &front_end, Arc::clone(&jobs.0));
+            own_tools.undo = Some(tool);
+        }
+        let providers = list_providers(own_tools, &self.providers);
         if self.watch {
             let overflow = Arc::clone(&shaping.overflow);
             // A long-lived host has the time: no call waits for it.
             tokio::task::spawn_blocking(move || overflow.remove_expired());
         }
-        let offers = offers(&providers);
+        let offers = list_offers(&providers);
         let plugins = Arc::new(Plugins::new(runtime, grants, &providers, self.watch)?);
         answer_questions(&plugins, Arc::clone(&jobs.0), self.providers);
         for builtin in &self.builtins {
@@ -347,7 +349,7 @@ impl HostBuilder {
     }
 }
 
-/// The working directory by its real path.
+/// Returns the real path of the working directory.
 fn real_directory(given: Option<PathBuf>) -> Result<PathBuf, HostError> {
     let directory = match given {
         Some(directory) => directory,
@@ -380,7 +382,7 @@ fn check_grants(grants: &GrantResolver, builtins: &[Builtin]) -> Result<(), Host
     grants.check_replacements(builtins)
 }
 
-/// The jobs and services of a host that replaces no other one.
+/// Makes the jobs and services of a host that replaces no other one.
 fn host_jobs(settings: &JobSettings, folders: &Folders) -> Arc<HostJobs> {
     let jobs = Jobs::new(settings.clone(), folders.data.clone());
     Arc::new(HostJobs(Arc::new(jobs), Services::default()))
@@ -405,28 +407,40 @@ struct OwnTools {
     undo: Option<UndoTool>,
 }
 
-/// The tool that reads on in answers. `None`: answers aren't cut.
+/// Makes the tool that reads the truncated parts of answers. Returns `None` if answers aren't
+/// truncated.
 fn overflow_reader(shaping: &Shaper) -> Option<OverflowReader> {
-    (shaping.threshold > 0)
-        .then(|| OverflowReader::new(Arc::clone(&shaping.overflow), shaping.threshold))
+    if shaping.threshold == 0 {
+        return None;
+    }
+    Some(OverflowReader::new(Arc::clone(&shaping.overflow), shaping.threshold))
 }
 
-/// All sources but the plugins, in the order in which their tools are listed.
-fn providers(own: OwnTools, given: &[Arc<dyn ToolSource>]) -> Vec<Arc<dyn ToolSource>> {
+/// Lists all sources except the plugins, in the order in which their tools are listed.
+fn list_providers(own: OwnTools, given: &[Arc<dyn ToolSource>]) -> Vec<Arc<dyn ToolSource>> {
     let OwnTools { reader, jobs, undo } = own;
-    let reader = reader.map(|tool| Arc::new(tool) as Arc<dyn ToolSource>);
-    let jobs = jobs.map(|tools| Arc::new(tools) as Arc<dyn ToolSource>);
-    let undo = undo.map(|tool| Arc::new(tool) as Arc<dyn ToolSource>);
-    [reader, jobs, undo].into_iter().flatten().chain(given.iter().cloned()).collect()
+    let mut providers: Vec<Arc<dyn ToolSource>> = Vec::new();
+    if let Some(reader) = reader {
+        providers.push(Arc::new(reader));
+    }
+    if let Some(jobs) = jobs {
+        providers.push(Arc::new(jobs));
+    }
+    if let Some(undo) = undo {
+        providers.push(Arc::new(undo));
+    }
+    providers.extend(given.iter().cloned());
+    providers
 }
 
-/// The prompts and resources of these sources.
-fn offers(providers: &[Arc<dyn ToolSource>]) -> Vec<Offers> {
+/// Lists the prompts and resources of these sources.
+fn list_offers(providers: &[Arc<dyn ToolSource>]) -> Vec<Offers> {
     let offers = providers.iter().map(|provider| provider.offers());
     offers.filter(|offers| *offers != Offers::default()).collect()
 }
 
-/// Answers what other processes ask about jobs, and about the programs of the given sources.
+/// Answers the questions of other processes about jobs, and about the programs of the given
+/// sources.
 fn answer_questions(plugins: &Plugins, jobs: Arc<Jobs>, given: Vec<Arc<dyn ToolSource>>) {
     plugins.answer_questions(Box::new(move |question| {
         jobs::answer(&jobs, question).or_else(|| programs::answer(&given, question))
@@ -447,14 +461,16 @@ async fn load_plugins(
     let (loaded, ready) = watch::channel(());
     let Some(mut found) = found else { return Ok(ready) };
     plugins.load_needed(&mut found).await;
-    if let Loading::For(tool) = loading
-        && (plugins.load_for(&mut found, tool).await || plugins.catalogue().knows(tool))
-    {
-        // Names of plugins that aren't loaded are known as long as these may come.
-        plugins.warn_about_unknown_names();
-        plugins.leave_out(found, "this program loaded only what its one call needs");
-        return Ok(ready);
+    if let Loading::For(tool) = loading {
+        let is_loaded = plugins.load_for(&mut found, tool).await;
+        if is_loaded || plugins.catalogue().knows(tool) {
+            // Names of plugins that aren't loaded are known as long as these may come.
+            plugins.warn_about_unknown_names();
+            plugins.leave_out(found, "this program loaded only what its one call needs");
+            return Ok(ready);
+        }
     }
+
     let others = Arc::clone(plugins);
     let load = async move {
         others.load_found(found, false).await;
@@ -469,13 +485,15 @@ async fn load_plugins(
     Ok(ready)
 }
 
-/// Counts the plugins by their state, as long as there are any.
+/// Returns a function that counts the plugins by their state, and none after the end of the host.
 fn count_plugins(plugins: &Arc<Plugins>) -> CountPlugins {
     let plugins = Arc::downgrade(plugins);
     Box::new(move || {
         let mut counts = BTreeMap::new();
-        for plugin in plugins.upgrade().iter().flat_map(|plugins| plugins.states()) {
-            *counts.entry(plugin.word()).or_default() += 1;
+        if let Some(plugins) = plugins.upgrade() {
+            for plugin in plugins.states() {
+                *counts.entry(plugin.word()).or_default() += 1;
+            }
         }
         counts
     })

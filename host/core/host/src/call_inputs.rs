@@ -26,10 +26,11 @@ impl Steps {
         Self { taken: Vec::with_capacity(8), since: Instant::now() }
     }
 
-    /// Ends a step and returns how long it took.
+    /// Ends a step and returns its time.
     pub(crate) fn finish_step(&mut self, name: &'static str) -> Duration {
         let now = Instant::now();
-        let time = now - std::mem::replace(&mut self.since, now);
+        let time = now - self.since;
+        self.since = now;
         self.taken.push(Step { name, time });
         time
     }

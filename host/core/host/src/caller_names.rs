@@ -12,22 +12,26 @@ use crate::session::Session;
 /// Most bytes of the words about a caller.
 const WORD: usize = 64;
 
-/// The opaque name of a working directory. `directory`: its real path.
+/// Returns the opaque name of a working directory. `directory`: its real path.
 pub fn project_id(directory: &Path) -> String {
-    opaque("project", directory.as_os_str().as_encoded_bytes())
+    opaque_name("project", directory.as_os_str().as_encoded_bytes())
 }
 
-/// The opaque name of a principal. `None`: the user of this machine.
+/// Returns the opaque name of a principal. `principal`: `None` means the user of this machine.
 pub fn user_id(principal: Option<&str>) -> String {
-    opaque("user", principal.map(|name| format!("={name}")).unwrap_or_default().as_bytes())
+    match principal {
+        // The sign distinguishes a principal with an empty name from the user of this machine.
+        Some(name) => opaque_name("user", format!("={name}").as_bytes()),
+        None => opaque_name("user", b""),
+    }
 }
 
-/// The opaque name of a session.
+/// Returns the opaque name of a session.
 pub fn session_id(name: &str) -> String {
-    opaque("session", name.as_bytes())
+    opaque_name("session", name.as_bytes())
 }
 
-fn opaque(kind: &str, name: &[u8]) -> String {
+fn opaque_name(kind: &str, name: &[u8]) -> String {
     let digest = Sha256::new().chain_update(kind).chain_update([0]).chain_update(name).finalize();
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -47,14 +51,14 @@ impl CallerSource for SessionCaller {
             user: user_id(self.session.principal()),
             project: self.project.to_string(),
             session: session_id(name),
-            front_end: word(name.split(' ').next().unwrap_or_default()),
-            agent: self.agent.as_deref().map(word),
+            front_end: short_word(name.split(' ').next().unwrap_or_default()),
+            agent: self.agent.as_deref().map(short_word),
             untrusted: self.session.is_untrusted(),
         }
     }
 }
 
-fn word(text: &str) -> String {
+fn short_word(text: &str) -> String {
     neutral_line(cut(text, WORD))
 }
 

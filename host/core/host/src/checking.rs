@@ -89,18 +89,23 @@ impl Host {
     pub fn check(&self, request: Request) -> Check {
         let (mut context, session, _) = request.begin(&self.session);
         let mut gates = Vec::new();
-        let (outcome, approved_by) = match look_at(self, &mut context, &session, &mut gates) {
-            Ok(decision) if decision.verdict == Verdict::Ask => {
-                let step = ApprovalStep::new(self, &context, &session, &decision, None);
-                match step.find_earlier() {
-                    Ok(by) => (Ok(decision), by),
-                    Err(failure) => (Err(failure), None),
-                }
+        let mut outcome = check_gates(self, &mut context, &session, &mut gates);
+        let mut approved_by = None;
+        if let Ok(decision) = &outcome
+            && decision.verdict == Verdict::Ask
+        {
+            let step = ApprovalStep::new(self, &context, &session, decision, None);
+            match step.find_earlier() {
+                Ok(by) => approved_by = by,
+                Err(failure) => outcome = Err(failure),
             }
-            outcome => (outcome, None),
+        }
+        let open = match &outcome {
+            Ok(decision) if decision.verdict != Verdict::Deny => {
+                describe_chosen_commands(self, &context)
+            }
+            _ => None,
         };
-        let begins = outcome.as_ref().is_ok_and(|decision| decision.verdict != Verdict::Deny);
-        let open = begins.then(|| judged_later(self, &context)).flatten();
         Check {
             open,
             tool: context.tool.as_ref().map(|tool| tool.definition.name.clone()),
@@ -112,13 +117,13 @@ impl Host {
         }
     }
 
-    /// Whether a call would run without a question, and names a path that doesn't exist. As with
-    /// [`check`](Self::check), nothing else happens. It waits for a file system.
+    /// Checks whether a call would run without a question and names a path that doesn't exist. As
+    /// with [`check`](Self::check), nothing else happens. Waits for a file system.
     pub fn has_missing_path(&self, request: Request) -> bool {
         let (mut context, session, _) = request.begin(&self.session);
-        let decided = look_at(self, &mut context, &session, &mut Vec::new());
-        if !decided.is_ok_and(|decision| decision.verdict == Verdict::Allow) {
-            return false;
+        match check_gates(self, &mut context, &session, &mut Vec::new()) {
+            Ok(decision) if decision.verdict == Verdict::Allow => {}
+            _ => return false,
         }
         let plugin = context.tool.as_ref().and_then(|tool| tool.plugin.as_ref());
         let Some(grants) = plugin.and_then(|plugin| plugin.policy().files.clone()) else {
@@ -126,15 +131,15 @@ impl Host {
         };
         let view = FileView::new(grants, true);
         context.subjects.iter().filter(|subject| subject.kind.is_path()).any(|subject| {
-            let found = view.find(subject.text.as_ref());
-            matches!(found, Err(FileError::Errno(Errno::NOENT | Errno::NOTDIR)))
+            let result = view.find(subject.text.as_ref());
+            matches!(result, Err(FileError::Errno(Errno::NOENT | Errno::NOTDIR)))
         })
     }
 }
 
-/// Returns a sentence on what the gates of `bash` say of any command that the call's tool chooses,
-/// if it may choose some.
-fn judged_later(host: &Host, context: &CallContext) -> Option<String> {
+/// Describes the decision of the gates of `bash` on any command that the call's tool chooses.
+/// Returns `None` if the tool chooses no commands.
+fn describe_chosen_commands(host: &Host, context: &CallContext) -> Option<String> {
     if !context.acts() {
         return None;
     }
@@ -145,8 +150,8 @@ fn judged_later(host: &Host, context: &CallContext) -> Option<String> {
     let bash = catalogue.resolve(BASH).ok()?;
     // No rule knows this command, so its decision is the decision on any command.
     let mut any = as_command(&host.governor, context, bash, ANY_COMMAND.to_owned());
-    let found = host.lookups.decide_here(bash, &mut any.arguments, &mut any.subjects);
-    if found.is_err() {
+    let lookup = host.lookups.decide_here(bash, &mut any.arguments, &mut any.subjects);
+    if lookup.is_err() {
         return Some(format!("{begin}."));
     }
     let (decision, _) = host.governor.decide(&any, false);
@@ -162,7 +167,8 @@ fn judged_later(host: &Host, context: &CallContext) -> Option<String> {
     })
 }
 
-fn look_at(
+/// Asks all gates about a call, and adds their answers to `gates`. Returns the deciding answer.
+fn check_gates(
     host: &Host,
     context: &mut CallContext,
     session: &Session,
@@ -175,49 +181,53 @@ fn look_at(
     validate::rename(&tool.definition, &mut context.arguments)?;
     validate::arguments(&tool, &mut context.arguments, host.settings.max_arguments)?;
 
-    say(gates, Gate::Switches, rules.switches.refusal(tool.provider.name()).cloned());
-    let blocked = rules.policy.blocked(subjects::commands(&tool, &context.arguments));
-    match host.lookups.decide_here(&tool, &mut context.arguments, &mut context.subjects) {
-        Ok(()) => {}
-        Err(failure) => {
-            let Some(denial) = &failure.denial else { return Err(failure) };
-            say(gates, Gate::Blocklist, blocked);
-            say(gates, Gate::Grants, Some(Decision::from_grants(denial)));
-            gates.extend(AFTER_GRANTS.map(|gate| GateCheck { gate, said: GateAnswer::Unknown }));
-            return Ok(deciding(gates));
-        }
+    add_gate(gates, Gate::Switches, rules.switches.refusal(tool.provider.name()).cloned());
+    let blocked_command = rules.policy.blocked(subjects::commands(&tool, &context.arguments));
+    let lookup = host.lookups.decide_here(&tool, &mut context.arguments, &mut context.subjects);
+    if let Err(failure) = lookup {
+        let Some(denial) = &failure.denial else { return Err(failure) };
+        add_gate(gates, Gate::Blocklist, blocked_command);
+        add_gate(gates, Gate::Grants, Some(Decision::from_grants(denial)));
+        gates.extend(AFTER_GRANTS.map(|gate| GateCheck { gate, said: GateAnswer::Unknown }));
+        return Ok(most_severe(gates));
     }
     carry(&host.governor, context, session);
     host.shaping.check(context)?;
-    let refused = refuse_planned(host, context, session, &catalogue)?;
+
+    let task_refusal = refuse_planned(host, context, session, &catalogue)?;
     if let Some(action) = context.action() {
-        for (gate, said) in rules.policy.explain(&action) {
-            say(gates, gate, said);
+        for (gate, decision) in rules.policy.explain(&action) {
+            add_gate(gates, gate, decision);
             if gate == Gate::Blocklist {
-                say(gates, Gate::Grants, None);
+                add_gate(gates, Gate::Grants, None);
             }
         }
     }
-    let blocked = dependencies::check(&rules, &catalogue, context, session)
+    let blocked_tool = dependencies::check(&rules, &catalogue, context, session)
         .unwrap_or_else(|error| Some(dependencies::unknown_decision(&error)));
-    say(gates, Gate::Dependencies, blocked);
-    let said = match rules.review.as_ref().filter(|review| !review.exempts(context)) {
-        None => GateAnswer::Nothing,
-        Some(_) if deciding(gates).verdict == Verdict::Deny => GateAnswer::Unknown,
-        Some(review) => match host.reviews.missing(review) {
-            Some(missing) => GateAnswer::Rule(missing),
-            None => GateAnswer::Unasked(review.describe()),
-        },
+    add_gate(gates, Gate::Dependencies, blocked_tool);
+    let said = match &rules.review {
+        Some(review) if !review.exempts(context) => {
+            if most_severe(gates).verdict == Verdict::Deny {
+                GateAnswer::Unknown
+            } else if let Some(missing) = host.reviews.missing(review) {
+                GateAnswer::Rule(missing)
+            } else {
+                GateAnswer::Unasked(review.describe())
+            }
+        }
+        _ => GateAnswer::Nothing,
     };
     gates.push(GateCheck { gate: Gate::Review, said });
-    let counted = rules.counting.look(session, context.acts());
+    let limit = rules.counting.look(session, context.acts());
     for gate in [Gate::Quota, Gate::Rate] {
-        say(gates, gate, counted.clone().filter(|decision| decision.gate == gate));
+        add_gate(gates, gate, limit.clone().filter(|decision| decision.gate == gate));
     }
-    Ok(refused.unwrap_or_else(|| deciding(gates)))
+    Ok(task_refusal.unwrap_or_else(|| most_severe(gates)))
 }
 
-/// The refusal of what a call would have a task do. `None`: it may, or makes no task.
+/// Returns the refusal of the task that a call would make. Returns `None` if the task may run, or
+/// the call makes no task.
 fn refuse_planned(
     host: &Host,
     context: &CallContext,
@@ -225,11 +235,10 @@ fn refuse_planned(
     catalogue: &Catalogue,
 ) -> Result<Option<Decision>, Failure> {
     let Some(planned) = planned_call(context, &host.asking.config())? else { return Ok(None) };
-    let begun = planned_task::begin(host, context, session, planned, catalogue)?;
-    let Some((mut call, tool)) = begun.and_then(|call| call.tool.clone().map(|tool| (call, tool)))
-    else {
+    let Some(mut call) = planned_task::begin(host, context, session, planned, catalogue)? else {
         return Ok(None);
     };
+    let Some(tool) = call.tool.clone() else { return Ok(None) };
     let decision = match host.lookups.decide_here(&tool, &mut call.arguments, &mut call.subjects) {
         Ok(()) => {
             let plugin = tool.plugin.as_ref();
@@ -246,22 +255,29 @@ fn refuse_planned(
             None => return Err(failure),
         },
     };
-    Ok(Some(decision).filter(|decision| decision.verdict == Verdict::Deny))
+    if decision.verdict != Verdict::Deny {
+        return Ok(None);
+    }
+    Ok(Some(decision))
 }
 
-fn say(gates: &mut Vec<GateCheck>, gate: Gate, said: Option<Decision>) {
-    gates.push(GateCheck { gate, said: said.map_or(GateAnswer::Nothing, GateAnswer::Rule) });
+fn add_gate(gates: &mut Vec<GateCheck>, gate: Gate, decision: Option<Decision>) {
+    let said = match decision {
+        Some(decision) => GateAnswer::Rule(decision),
+        None => GateAnswer::Nothing,
+    };
+    gates.push(GateCheck { gate, said });
 }
 
-/// The first of the most severe.
-fn deciding(gates: &[GateCheck]) -> Decision {
-    let mut decided: Option<&Decision> = None;
-    for said in gates {
-        if let GateAnswer::Rule(decision) = &said.said
-            && decided.is_none_or(|known| decision.verdict > known.verdict)
+/// Returns the most severe decision of the gates, and the first one of several.
+fn most_severe(gates: &[GateCheck]) -> Decision {
+    let mut most_severe: Option<&Decision> = None;
+    for check in gates {
+        if let GateAnswer::Rule(decision) = &check.said
+            && most_severe.is_none_or(|other| decision.verdict > other.verdict)
         {
-            decided = Some(decision);
+            most_severe = Some(decision);
         }
     }
-    decided.cloned().unwrap_or_else(toolhold_policy::undecided)
+    most_severe.cloned().unwrap_or_else(toolhold_policy::undecided)
 }

@@ -15,7 +15,7 @@ use crate::session::{Session, SessionState};
 /// The remedy for a session that can't be read or written.
 const MEND: &str = "`toolhold doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or `max_actions_per_hour` is set.";
 
-/// The limits and where they stand.
+/// The limits of a session, and the places where they are written.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaCounter {
     bounds: QuotaBounds,
@@ -23,7 +23,7 @@ pub(crate) struct QuotaCounter {
     rate_place: Origin,
 }
 
-/// Why there is no place for a call.
+/// The refusal of a call that gets no place.
 pub(crate) struct QuotaRefusal {
     /// The limit that is reached. `None`: unknown, since the session can't be read or written.
     pub(crate) decision: Option<Decision>,
@@ -68,7 +68,7 @@ impl QuotaCounter {
             Ok(Ok(place)) => {
                 Ok(Some(QuotaReservation { session: session.clone(), place: Some(place) }))
             }
-            Ok(Err(reached)) => Err(Box::new(self.refused(reached, tool))),
+            Ok(Err(reached)) => Err(Box::new(self.refuse(reached, tool))),
             // Fails closed: without a count there is no limit.
             Err(error) => {
                 let message = format!("The call was not run, since it can't be counted: {error}");
@@ -89,9 +89,8 @@ impl QuotaCounter {
         let reached = session.look(|state| {
             let mut calls = state.calls;
             let mut acted = state.acted.clone();
-            self.bounds
-                .take(&mut QuotaCounts { calls: &mut calls, acted: &mut acted }, acts, now)
-                .err()
+            let mut copy = QuotaCounts { calls: &mut calls, acted: &mut acted };
+            self.bounds.take(&mut copy, acts, now).err()
         });
         match reached {
             Ok(reached) => reached.map(|reached| self.decision(reached)),
@@ -104,16 +103,14 @@ impl QuotaCounter {
         }
     }
 
-    fn refused(&self, reached: QuotaLimit, tool: &str) -> QuotaRefusal {
+    fn refuse(&self, reached: QuotaLimit, tool: &str) -> QuotaRefusal {
         let decision = self.decision(reached);
         let mut failure = Failure::denied(decision.denial(format!("call {tool}")));
         failure.code = Some("quota_blocked".to_owned());
         if let QuotaLimit::Rate { again_after } = reached {
-            failure = Failure {
-                category: Category::RateLimited,
-                retry_after: Some(again_after),
-                ..failure.with_code("rate")
-            };
+            failure.category = Category::RateLimited;
+            failure.code = Some("rate".to_owned());
+            failure.retry_after = Some(again_after);
         }
         QuotaRefusal { decision: Some(decision), failure }
     }
@@ -122,12 +119,8 @@ impl QuotaCounter {
         let (gate, rule, place, remedy) = match reached {
             QuotaLimit::Quota => {
                 let rule = format!("max_tool_calls_per_session = {}", self.bounds.calls);
-                (
-                    Gate::Quota,
-                    rule,
-                    &self.quota_place,
-                    "The session has used all its calls: start another session.".to_owned(),
-                )
+                let remedy = "The session has used all its calls: start another session.";
+                (Gate::Quota, rule, &self.quota_place, remedy.to_owned())
             }
             QuotaLimit::Rate { again_after } => {
                 let rule = format!("max_actions_per_hour = {}", self.bounds.acting_per_hour);
@@ -136,20 +129,18 @@ impl QuotaCounter {
             }
         };
         let more = place.remedy(|| "For more, raise the number.".to_owned());
-        let rule = rule.into();
-        let place = place.text.clone();
         Decision {
             verdict: Verdict::Deny,
             gate,
-            rule,
-            place,
+            rule: rule.into(),
+            place: place.text.clone(),
             remedy: format!("{remedy} {more}").into(),
         }
     }
 }
 
 impl QuotaReservation {
-    /// The call runs, so it counts, whatever its outcome is.
+    /// Counts the call, since it runs, whatever its outcome is.
     pub(crate) fn used(mut self) {
         self.place = None;
     }
@@ -168,7 +159,7 @@ fn counts(state: &mut SessionState) -> QuotaCounts<'_> {
     QuotaCounts { calls: &mut state.calls, acted: &mut state.acted }
 }
 
-/// Milliseconds of Unix time.
+/// Returns the milliseconds of Unix time.
 fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

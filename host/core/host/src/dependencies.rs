@@ -25,23 +25,28 @@ pub struct OfferedTool {
     pub boost: f64,
 }
 
-/// The tools that are enabled and that the rules don't deny altogether, as far as they are listed.
+/// Lists the tools that are enabled and that the rules don't deny altogether, without the tools
+/// that are never listed.
 pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
     let mut tools = reachable(rules, catalogue);
     tools.retain(|tool| !tool.unlisted);
     tools
 }
 
-/// The same with those that are never listed.
+/// Lists the tools like [`listed`], with the tools that are never listed.
 pub(crate) fn reachable(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
-    let on = catalogue
-        .tools()
-        .iter()
-        .filter(|tool| rules.switches.refusal(tool.provider.name()).is_none() && !rules.hide(tool));
-    on.map(|tool| Arc::clone(&tool.definition)).collect()
+    let mut tools = Vec::new();
+    for tool in catalogue.tools() {
+        let is_enabled = rules.switches.refusal(tool.provider.name()).is_none();
+        if is_enabled && !rules.hide(tool) {
+            tools.push(Arc::clone(&tool.definition));
+        }
+    }
+    tools
 }
 
-/// The refusal of a call whose tool is blocked by its dependencies.
+/// Returns the refusal of a call whose tool is blocked by its dependencies, or `None` if it isn't
+/// blocked.
 ///
 /// # Errors
 ///
@@ -61,17 +66,20 @@ pub(crate) fn check(
     }
     session.look(|state| {
         let refusal = dependencies.decide(tool, &state.completed).err()?;
-        (!is_deadlocked(dependencies, rules, catalogue, &state.completed)).then_some(refusal)
+        if is_deadlocked(dependencies, rules, catalogue, &state.completed) {
+            return None;
+        }
+        Some(refusal)
     })
 }
 
-/// The failure of a call whose dependency state is unreadable: it fails closed.
+/// Makes the failure of a call whose dependency state is unreadable: it fails closed.
 pub(crate) fn unknown(error: &HostError) -> Failure {
     let message = format!("The call was not run, since the earlier calls are unknown: {error}");
     Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND)
 }
 
-/// The same as a decision.
+/// Makes the decision on a call whose dependency state is unreadable.
 pub(crate) fn unknown_decision(error: &HostError) -> Decision {
     Decision {
         verdict: Verdict::Deny,
@@ -82,14 +90,15 @@ pub(crate) fn unknown_decision(error: &HostError) -> Decision {
     }
 }
 
+/// Checks whether every tool would wait for another tool, and warns about that.
 fn is_deadlocked(
     dependencies: &Dependencies,
     rules: &Rules,
     catalogue: &Catalogue,
     completed: &BTreeSet<String>,
 ) -> bool {
-    let listed = listed(rules, catalogue);
-    let deadlocked = dependencies.deadlocked(listed.iter().map(|tool| &*tool.name), completed);
+    let tools = listed(rules, catalogue);
+    let deadlocked = dependencies.deadlocked(tools.iter().map(|tool| &*tool.name), completed);
     if deadlocked {
         tracing::warn!("[tools.dependencies] is ignored: every tool would wait for another tool");
     }
@@ -108,9 +117,11 @@ pub(crate) fn record_completion(
         return;
     };
     let tool = &tool.definition.name;
-    if !dependencies.is_awaited(tool)
-        || session.look(|state| state.completed.contains(tool)).unwrap_or(false)
-    {
+    if !dependencies.is_awaited(tool) {
+        return;
+    }
+    let is_recorded = session.look(|state| state.completed.contains(tool)).unwrap_or(false);
+    if is_recorded {
         return;
     }
     if let Err(error) = session.change(|state| state.completed.insert(tool.clone())) {

@@ -10,8 +10,8 @@ use toolhold_config::{Config, Folders};
 use toolhold_contract::Failure;
 use toolhold_net::requests::{DoorRecord, OutboundClient, Recorder};
 
-/// The way out for Toolhold's own requests: by the settings of `[network]`, with a record of each
-/// request in the audit log. `front_end` is written into the records. Opens nothing yet.
+/// Makes the client for Toolhold's own requests: by the settings of `[network]`, with a record of
+/// each request in the audit log. `front_end` is written into the records. Opens nothing yet.
 pub fn door(config: &Config, folders: &Folders, front_end: &str) -> OutboundClient {
     let network = config.network(folders, &config.directory());
     let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));

@@ -34,6 +34,8 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// Makes the rules of a configuration.
+    ///
     /// # Errors
     ///
     /// [`HostError::Config`] for an invalid rule.
@@ -52,7 +54,7 @@ impl Rules {
         })
     }
 
-    /// Whether every call of a tool would be denied, whatever its arguments are.
+    /// Checks whether every call of a tool would be denied, whatever its arguments are.
     pub(crate) fn hide(&self, tool: &Tool) -> bool {
         let Definition { name, aliases, .. } = &*tool.definition;
         let annotations = tool.annotations;
@@ -75,7 +77,8 @@ pub(crate) struct ReachRules {
 }
 
 impl ReachRules {
-    /// The version of the rules: an answer that was made under other rules can't serve again.
+    /// Returns the version of the rules: an answer that was made under other rules can't serve
+    /// again.
     pub(crate) fn identity(&self) -> String {
         format!("{} {}", self.generation, self.paths.identity())
     }
@@ -102,14 +105,14 @@ impl Governor {
         let Some(action) = context.action() else { return (toolhold_policy::undecided(), None) };
         let rules = self.rules();
         let decision = rules.policy.decide(&action, confirmed);
-        let reaches_files =
-            context.tool.as_ref().and_then(|tool| tool.plugin.as_ref()).is_some_and(|plugin| {
-                let policy = plugin.policy();
-                policy.files.is_some() || policy.capabilities.process.is_some()
-            });
-        let may_run = decision.verdict == Verdict::Allow && reaches_files;
-        let paths = if may_run { rules.policy.reached(&action) } else { None };
-        (decision, paths.map(|paths| ReachRules { paths, generation: rules.generation }))
+        if decision.verdict != Verdict::Allow || !reaches_files(context) {
+            return (decision, None);
+        }
+        let reached = rules
+            .policy
+            .reached(&action)
+            .map(|paths| ReachRules { paths, generation: rules.generation });
+        (decision, reached)
     }
 
     /// Names the key for servers of jobs in the refusal of a call that could be for one.
@@ -122,18 +125,19 @@ impl Governor {
         remedy.push_str(&more);
     }
 
-    /// Whether a call may run only because what it changes can be undone.
+    /// Checks whether a call may run only because its changes can be undone.
     pub(crate) fn relies_on_undo(&self, context: &CallContext, decision: &Decision) -> bool {
         context.action().is_some_and(|action| self.rules().policy.relies_on_undo(&action, decision))
     }
 
-    /// The question about a call that relies on undo, and changes something that can't be saved.
+    /// Makes the decision to ask about a call that relies on undo, and changes something that can't
+    /// be saved.
     pub(crate) fn not_undoable(&self, context: &CallContext, what: &str) -> Option<Decision> {
         context.action().map(|action| self.rules().policy.not_undoable(&action, what))
     }
 
-    /// Whether one of the commands of a call is on the blocklist. This comes before everything
-    /// else, its paths too.
+    /// Returns the denial if one of the commands of a call is on the blocklist. This check comes
+    /// before all others, also those of its paths.
     pub(crate) fn blocked<'c>(
         &self,
         commands: impl IntoIterator<Item = &'c str>,
@@ -141,7 +145,7 @@ impl Governor {
         self.rules().policy.blocked(commands)
     }
 
-    /// Whether the processes of a call reach the network.
+    /// Checks whether the processes of a call reach the network.
     pub(crate) fn reaches_network(&self, context: &CallContext) -> bool {
         context.action().is_some_and(|action| self.rules().policy.reaches_network(&action))
     }
@@ -160,10 +164,18 @@ impl Governor {
         self.rules().counting.take(session, context.acts(), &context.requested_tool)
     }
 
-    /// The current rules.
+    /// Returns the current rules.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Checks whether the plugin of a call reaches files, itself or by its processes.
+fn reaches_files(context: &CallContext) -> bool {
+    let Some(tool) = &context.tool else { return false };
+    let Some(plugin) = &tool.plugin else { return false };
+    let policy = plugin.policy();
+    policy.files.is_some() || policy.capabilities.process.is_some()
 }
 
 impl CommandGate for Governor {

@@ -150,16 +150,16 @@ pub struct FilterState {
 }
 
 impl Host {
-    /// The current tools: those of plugins first, then those of other providers, each in its own
-    /// order. Leaves out aliases, disabled tools, and tools of which the rules deny every call; a
-    /// call of one gets the denial.
+    /// Lists the current tools: the tools of plugins first, then the tools of other providers, each
+    /// in its own order. Leaves out aliases, disabled tools, and tools of which the rules deny
+    /// every call; a call of such a tool gets the denial.
     pub fn tools(&self) -> Vec<Arc<Definition>> {
         dependencies::listed(&self.governor.rules(), &self.plugins.catalogue())
     }
 
-    /// The tools for `session`: those of [`tools`](Self::tools) without those that are blocked by
-    /// their dependencies (`[tools.dependencies]`). If all of them would be blocked, none is.
-    /// Tools with a higher boost come first.
+    /// Lists the tools for `session`: those of [`tools`](Self::tools) without the tools that are
+    /// blocked by their dependencies (`[tools.dependencies]`). If all tools would be blocked, no
+    /// tool is. Tools with a higher boost come first.
     ///
     /// # Errors
     ///
@@ -186,13 +186,14 @@ impl Host {
                     definition,
                 })
                 .collect();
-            offered.sort_by(|one, other| other.boost.total_cmp(&one.boost));
+            // The highest boost comes first.
+            offered.sort_by(|a, b| b.boost.total_cmp(&a.boost));
             offered
         })
     }
 
-    /// The prompts and resources of providers other than plugins, without those that the rules deny
-    /// altogether.
+    /// Returns the prompts and resources of providers other than plugins, without those that the
+    /// rules deny altogether.
     pub fn offers(&self) -> Vec<Offers> {
         let listed = dependencies::reachable(&self.governor.rules(), &self.plugins.catalogue());
         let mut all = self.offers.clone();
@@ -207,44 +208,45 @@ impl Host {
         all
     }
 
-    /// The current tool of a name or an alias. `None`: a call of it would fail with
+    /// Finds the current tool of a name or an alias. Returns `None` if a call of it would fail with
     /// [`ToolNotFound`](crate::Category::ToolNotFound).
     pub fn tool(&self, name: &str) -> Option<Arc<Definition>> {
         self.plugins.catalogue().resolve(name).ok().map(|tool| Arc::clone(&tool.definition))
     }
 
-    /// The rule of the configuration that switches a tool off. `None`: it is on, or isn't there.
+    /// Finds the rule of the configuration that disables a tool. Returns `None` if the tool is
+    /// enabled or doesn't exist.
     pub fn switched_off(&self, name: &str) -> Option<Decision> {
         let catalogue = self.plugins.catalogue();
         let provider = catalogue.resolve(name).ok()?.provider.name();
         self.governor.rules().switches.refusal(provider).cloned()
     }
 
-    /// At most three names of tools that resemble `name`, the closest first.
+    /// Finds at most three names of tools that resemble `name`, the closest first.
     pub fn similar_tools(&self, name: &str) -> Vec<String> {
         self.plugins.catalogue().similar(name)
     }
 
-    /// The context for the calls that a running call makes. For a [`ToolSource`](crate::ToolSource)
-    /// that [makes calls](crate::ToolSource::makes_calls): `None` for calls of others, and for
-    /// calls that have ended.
+    /// Returns the context for the calls that a running call makes, if its
+    /// [`ToolSource`](crate::ToolSource) [makes calls](crate::ToolSource::makes_calls). Returns
+    /// `None` for calls of other sources, and for calls that have ended.
     pub fn outer_call(&self, id: &CallId) -> Option<ParentCall> {
         self.outer.find(id)
     }
 
-    /// All plugins and their state, including those that are held back or failed. Other providers
-    /// aren't plugins.
+    /// Lists all plugins and their state, including those that are held back or failed. Other
+    /// providers aren't plugins.
     pub fn plugins(&self) -> Vec<PluginState> {
         self.plugins.states()
     }
 
-    /// Tools and plugins that the configuration names and that don't exist, each with its place: a
-    /// rule with a misspelt name protects nothing.
+    /// Lists the tools and plugins that the configuration names and that don't exist, each with its
+    /// place: a rule with a misspelt name protects nothing.
     pub fn unknown_names(&self) -> Vec<String> {
         self.plugins.unknown_names().into_iter().map(|unknown| unknown.message).collect()
     }
 
-    /// The names of plugins that are being loaded for the first time
+    /// Returns the names of plugins that are being loaded for the first time
     /// ([`load_in_background`](crate::HostBuilder::load_in_background)).
     pub fn loading(&self) -> Vec<String> {
         self.plugins.loading()
@@ -256,7 +258,7 @@ impl Host {
         while self.ready.clone().changed().await.is_ok() {}
     }
 
-    /// Looks at the plugin folder and the plugins' files again, also at those that failed before.
+    /// Reads the plugin folder and the plugins' files again, also the files that failed before.
     ///
     /// Returns when everything has been loaded or refused; [`plugins`](Self::plugins) says which. A
     /// host that was built to [`watch`](crate::HostBuilder::watch) does this by itself when
@@ -287,7 +289,7 @@ impl Host {
         exchange_rules(&self.governor, &self.asking, config)
     }
 
-    /// The filters for answers, in their order.
+    /// Returns the filters for answers, in their order.
     pub fn filters(&self) -> Vec<FilterState> {
         let catalogue = self.plugins.catalogue();
         let links = catalogue.filters.links().iter();
@@ -301,8 +303,8 @@ impl Host {
             .collect()
     }
 
-    /// The operator's own rules for filters: their file and its error. `None` without the built-in
-    /// filters.
+    /// Returns the operator's own rules for filters: their file and its error. Returns `None`
+    /// without the built-in filters.
     pub fn filter_rules(&self) -> Option<FilterRulesState> {
         self.plugins.filter_rules()
     }
@@ -321,18 +323,18 @@ impl Host {
         input: FilterInput,
     ) -> Result<FilterVerdict, Failure> {
         let catalogue = self.plugins.catalogue();
-        let named = catalogue.filters.links().iter().find(|link| link.name == name);
-        let link = named.ok_or_else(|| {
-            Failure::new(Category::ToolNotFound, format!("no filter is named `{name}`"))
-        })?;
+        let Some(link) = catalogue.filters.links().iter().find(|link| link.name == name) else {
+            let message = format!("no filter is named `{name}`");
+            return Err(Failure::new(Category::ToolNotFound, message));
+        };
         link.plugin
             .filter(&link.definition, self.session.name(), input, &CancellationToken::new())
             .await
     }
 
-    /// Returns what a model would get of the output of a command, and what filters left out. As in
-    /// a call, the output is shown as by a terminal, redacted and filtered. Nothing runs, and
-    /// nothing is recorded or kept.
+    /// Returns the text that a model would get of the output of a command, and a summary of the
+    /// filters. As in a call, the output is shown as by a terminal, redacted and filtered. Nothing
+    /// runs, and nothing is recorded or stored.
     ///
     /// # Errors
     ///
@@ -351,17 +353,19 @@ impl Host {
         self.shaping.preview(&catalogue.filters, &context, output, exit_code).await
     }
 
-    /// Whether a rule for certain outputs matches the output of a command, not only one for all.
+    /// Checks whether a filter for certain commands matches the output of a command. Filters for
+    /// all outputs don't count.
     pub fn knows_output(&self, command: &str) -> bool {
         let catalogue = self.plugins.catalogue();
         catalogue.filters.links().iter().any(|link| {
-            link.fits("bash", Some(command))
-                && !link.definition.matchers.iter().any(|matcher| matcher.subject == Pattern::Any)
+            let matches_all =
+                link.definition.matchers.iter().any(|matcher| matcher.subject == Pattern::Any);
+            link.fits("bash", Some(command)) && !matches_all
         })
     }
 
-    /// The names of the filters that match the output of a tool that acts on `subject`; for a
-    /// command line, the command whose output it is.
+    /// Returns the names of the filters that match the output of a tool that acts on `subject`. The
+    /// subject of a command line is the command whose output it is.
     pub fn fitting_filters(&self, tool: &str, subject: Option<&str>) -> Vec<String> {
         let catalogue = self.plugins.catalogue();
         let links = catalogue.filters.links().iter();
@@ -372,31 +376,29 @@ impl Host {
         matching.map(|link| link.name.clone()).collect()
     }
 
-    /// Changes whenever a plugin is added, changed, removed, held back or fails:
-    /// [`tools`](Self::tools) and [`plugins`](Self::plugins) may return something else then. The
-    /// value counts the changes. The receiver closes with the host.
+    /// Returns a receiver that changes whenever a plugin is added, changed, removed, held back or
+    /// fails: [`tools`](Self::tools) and [`plugins`](Self::plugins) may return something else then.
+    /// The value counts the changes. The receiver closes with the host.
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.plugins.changes()
     }
 
-    /// The plugin of a tool. `None` if another provider offers it.
+    /// Returns the plugin of a tool, or `None` if another provider offers the tool.
     pub fn plugin_of(&self, tool: &str) -> Option<Arc<PluginInfo>> {
         let catalogue = self.plugins.catalogue();
         Some(Arc::clone(catalogue.resolve(tool).ok()?.plugin.as_ref()?.info()))
     }
 
-    /// The directories that the plugin of a tool is granted, by their real paths, with their
-    /// access. Empty for tools of other providers, and if there is no such tool.
+    /// Returns the directories that the plugin of a tool is granted, by their real paths, with
+    /// their access. The list is empty for tools of other providers, and if there is no such tool.
     pub fn directories_of(
         &self,
         tool: &str,
     ) -> Vec<(std::path::PathBuf, toolhold_contract::Access)> {
         let catalogue = self.plugins.catalogue();
-        let Some(plugin) = catalogue.resolve(tool).ok().and_then(|tool| tool.plugin.as_ref())
-        else {
-            return Vec::new();
-        };
-        let roots = plugin.policy().files.iter().flat_map(|grants| grants.roots());
-        roots.map(|root| (root.path.clone(), root.access)).collect()
+        let Ok(tool) = catalogue.resolve(tool) else { return Vec::new() };
+        let Some(plugin) = &tool.plugin else { return Vec::new() };
+        let Some(grants) = &plugin.policy().files else { return Vec::new() };
+        grants.roots().iter().map(|root| (root.path.clone(), root.access)).collect()
     }
 }

@@ -38,7 +38,8 @@ pub(crate) struct CallInquirer {
 }
 
 impl CallInquirer {
-    /// The inquirer of the person in the middle of a call. `None`: plugins ask nothing.
+    /// Makes the inquirer of a call. Returns `None` for a plugin, which asks nothing, and if no
+    /// person can be asked.
     pub(crate) fn for_call(
         host: &Host,
         context: &CallContext,
@@ -64,7 +65,7 @@ impl CallInquirer {
         })
     }
 
-    /// How long the call has waited for a person, since the last time that this was asked.
+    /// Takes the time that the call has waited for a person since the last time.
     pub(crate) fn take_waited(&self) -> Duration {
         std::mem::take(&mut *self.waited.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -74,14 +75,15 @@ impl CallInquirer {
         wanted: &Wanted,
         answer: Option<(&str, &str)>,
     ) -> Result<(), InquiryError> {
+        let wanted = match wanted {
+            Wanted::Form(_) => "form",
+            Wanted::Visit(_) => "address",
+        };
         let record = InquiryRecord {
             call: &self.call,
             tool: &self.tool,
             provider: &self.provider,
-            wanted: match wanted {
-                Wanted::Form(_) => "form",
-                Wanted::Visit(_) => "address",
-            },
+            wanted,
             answer,
             session: &self.session,
         };
@@ -93,10 +95,10 @@ impl CallInquirer {
         let _slot = self.places.take(&self.session)?;
         let wanted = inquiry.wanted.clone();
         self.record(&wanted, None).await?;
-        let asked = Instant::now();
-        let answer = tokio::time::timeout(self.lasting, self.approver.inquire(inquiry)).await;
-        *self.waited.lock().unwrap_or_else(PoisonError::into_inner) += asked.elapsed();
-        let answer = match answer {
+        let asked_at = Instant::now();
+        let result = tokio::time::timeout(self.lasting, self.approver.inquire(inquiry)).await;
+        *self.waited.lock().unwrap_or_else(PoisonError::into_inner) += asked_at.elapsed();
+        let answer = match result {
             Ok(InquiryAnswer::Accepted { content, .. })
                 if self.redacts && content.values().any(holds_secret) =>
             {
@@ -108,12 +110,12 @@ impl CallInquirer {
                 InquiryAnswer::Unanswered(format!("no answer within {seconds} s"))
             }
         };
-        let said = match &answer {
+        let recorded = match &answer {
             InquiryAnswer::Accepted { by, .. } => ("accepted", &**by),
             InquiryAnswer::Declined { by } => ("declined", &**by),
             InquiryAnswer::Unanswered(reason) => ("unanswered", &**reason),
         };
-        self.record(&wanted, Some(said)).await?;
+        self.record(&wanted, Some(recorded)).await?;
         Ok(answer)
     }
 }

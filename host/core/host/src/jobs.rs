@@ -24,26 +24,26 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const LIST: &str = "jobs";
 const STOP: &str = "stop ";
 
-/// The jobs of every running host of this user that watches its plugins, as `toolhold serve` does,
-/// with the host's process ID. Blocks.
+/// Lists the jobs of every running host of this user that watches its plugins, as `toolhold serve`
+/// does, with the host's process ID. Blocks.
 ///
 /// # Errors
 ///
 /// [`HostError::Io`] if others can use the folder of the hosts' sockets.
 pub fn list_running(folders: &Folders) -> Result<Vec<(u32, Vec<JobSummary>)>, HostError> {
-    let answers = ask_each(folders, LIST, PATIENCE)?.into_iter();
-    let mut known = BTreeSet::new();
-    let hosts = answers.filter_map(|(pid, jobs)| {
-        let mut jobs: Vec<JobSummary> = serde_json::from_slice(&jobs).ok()?;
-        // A host that is being replaced has those of its successor.
-        jobs.retain(|job| known.insert(job.id.clone()));
-        Some((pid, jobs))
-    });
-    Ok(hosts.collect())
+    let mut known_ids = BTreeSet::new();
+    let mut hosts = Vec::new();
+    for (pid, answer) in ask_each(folders, LIST, PATIENCE)? {
+        let Ok(mut jobs) = serde_json::from_slice::<Vec<JobSummary>>(&answer) else { continue };
+        // A host that is being replaced also lists the jobs of its successor.
+        jobs.retain(|job| known_ids.insert(job.id.clone()));
+        hosts.push((pid, jobs));
+    }
+    Ok(hosts)
 }
 
 /// Stops the job of this ID in whichever host it runs, and waits up to two seconds for its end.
-/// `false`: no job that runs has this ID. Blocks.
+/// Blocks. Returns `false` if no running job has this ID.
 ///
 /// # Errors
 ///
@@ -66,12 +66,15 @@ pub fn stop(folders: &Folders, id: &str) -> Result<bool, HostError> {
     Ok(is_stopping)
 }
 
-/// The answer to a question of another process. `None`: it isn't about jobs.
+/// Answers a question of another process. Returns `None` if it isn't about jobs.
 pub(crate) fn answer(jobs: &Jobs, question: &str) -> Option<Vec<u8>> {
-    match question.strip_prefix(STOP) {
-        Some(id) => serde_json::to_vec(&jobs.stop(id)).ok(),
-        None => (question == LIST).then(|| serde_json::to_vec(&jobs.list()).ok())?,
+    if let Some(id) = question.strip_prefix(STOP) {
+        return serde_json::to_vec(&jobs.stop(id)).ok();
     }
+    if question != LIST {
+        return None;
+    }
+    serde_json::to_vec(&jobs.list()).ok()
 }
 
 use crate::undo::{CallJournal, Undo};
@@ -113,7 +116,7 @@ impl Drop for HostJobs {
     }
 }
 
-/// The settings of jobs in the configuration.
+/// Returns the settings of jobs in the configuration.
 pub(crate) fn settings(config: &Config, audit: &Arc<Audit>) -> JobSettings {
     let shell = &config.values.tools.shell;
     let running = if shell.enabled { shell.jobs.running.get() } else { 0 };
@@ -126,7 +129,7 @@ pub(crate) fn settings(config: &Config, audit: &Arc<Audit>) -> JobSettings {
     JobSettings { bounds, key, observer: Arc::new(JobAudit(Arc::clone(audit))) }
 }
 
-/// Ends the journal of a job when its command has ended.
+/// Returns a function that ends the journal of a job when its command has ended.
 pub(crate) fn finisher(
     undo: Option<Arc<Undo>>,
     audit: Arc<Audit>,

@@ -45,6 +45,7 @@ impl Drop for OuterCallEntry<'_> {
 }
 
 impl OuterCalls {
+    /// Finds a running call that makes other calls.
     pub(crate) fn find(&self, id: &CallId) -> Option<ParentCall> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }

@@ -44,7 +44,7 @@ pub(crate) struct PlannedCall {
     arguments: Value,
 }
 
-/// The arguments of a call of the built-in scheduler.
+/// Returns the arguments of a call of the built-in scheduler, or `None` for another tool.
 fn scheduler_arguments(context: &CallContext) -> Option<&Map<String, Value>> {
     let tool = context.tool.as_deref()?;
     let is_scheduler =
@@ -55,7 +55,8 @@ fn scheduler_arguments(context: &CallContext) -> Option<&Map<String, Value>> {
     context.arguments.as_object()
 }
 
-/// Returns the call that a task would make. `None`: the call makes no task, or one of the agent.
+/// Returns the call that a task would make. Returns `None` if the call makes no task, or a task of
+/// the agent.
 ///
 /// # Errors
 ///
@@ -71,8 +72,7 @@ pub(crate) fn planned_call(
         ));
     }
     let patch = arguments.get("patch").and_then(Value::as_object);
-    let tables = [Some(arguments), patch];
-    for table in tables.into_iter().flatten() {
+    for table in std::iter::once(arguments).chain(patch) {
         let zone = text(table, &ZONE);
         check_times(table, zone)?;
         if let Some(form) = table.get("schedule").and_then(Value::as_object) {
@@ -82,24 +82,25 @@ pub(crate) fn planned_call(
             return Err(no_model(config));
         }
     }
-    Ok(tables.into_iter().flatten().find_map(|table| {
-        let given = ARGUMENTS
-            .iter()
-            .find_map(|name| table.get(*name))
-            .filter(|given| !given.is_null())
-            .cloned();
-        match (text(table, &["tool"]), text(table, &["command"])) {
-            (Some(tool), None) => Some(PlannedCall {
-                tool: tool.to_owned(),
-                arguments: given.unwrap_or_else(|| json!({})),
-            }),
-            (None, Some(command)) => Some(PlannedCall {
-                tool: SHELL.to_owned(),
-                arguments: json!({ "command": command }),
-            }),
-            _ => None,
+    Ok(std::iter::once(arguments).chain(patch).find_map(call_in))
+}
+
+/// Returns the call that a table of the arguments describes.
+fn call_in(table: &Map<String, Value>) -> Option<PlannedCall> {
+    match (text(table, &["tool"]), text(table, &["command"])) {
+        (Some(tool), None) => {
+            let arguments = match ARGUMENTS.iter().find_map(|name| table.get(*name)) {
+                Some(arguments) if !arguments.is_null() => arguments.clone(),
+                _ => json!({}),
+            };
+            Some(PlannedCall { tool: tool.to_owned(), arguments })
         }
-    }))
+        (None, Some(command)) => {
+            let arguments = json!({ "command": command });
+            Some(PlannedCall { tool: SHELL.to_owned(), arguments })
+        }
+        _ => None,
+    }
 }
 
 fn text<'t>(table: &'t Map<String, Value>, names: &[&str]) -> Option<&'t str> {
@@ -110,7 +111,7 @@ fn invalid(message: String) -> Failure {
     Failure::new(Category::InvalidParameters, message)
 }
 
-/// As the agent itself says it.
+/// Makes the failure of a task that needs a model, in the words of the agent itself.
 fn no_model(config: &Config) -> Failure {
     invalid("the task can't run: no provider of models is configured".to_owned())
         .with_suggestion(format!("Write this into {}:\n\n{FIRST_PROVIDER}", config.own_file()))
@@ -220,7 +221,7 @@ pub(crate) async fn check(
     }
 }
 
-/// The call of a task, as it would start. `None`: the call makes tasks itself.
+/// Makes the call of a task, as it would start. Returns `None` if the call makes tasks itself.
 ///
 /// # Errors
 ///
@@ -233,8 +234,10 @@ pub(crate) fn begin(
     catalogue: &Catalogue,
 ) -> Result<Option<CallContext>, Failure> {
     let PlannedCall { tool: name, arguments } = planned;
-    let tool = catalogue.resolve(&name).map_err(of_task)?;
-    if tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().capabilities.schedule.is_some()) {
+    let tool = catalogue.resolve(&name).map_err(task_failure)?;
+    if let Some(plugin) = &tool.plugin
+        && plugin.policy().capabilities.schedule.is_some()
+    {
         return Ok(None);
     }
     let request = Request {
@@ -246,12 +249,12 @@ pub(crate) fn begin(
     let (mut call, ..) = request.begin(&host.session);
     validate::rename(&tool.definition, &mut call.arguments)
         .and_then(|()| validate::arguments(tool, &mut call.arguments, host.settings.max_arguments))
-        .map_err(of_task)?;
+        .map_err(task_failure)?;
     call.tool = Some(Arc::clone(tool));
     Ok(Some(call))
 }
 
-fn of_task(failure: Failure) -> Failure {
+fn task_failure(failure: Failure) -> Failure {
     Failure {
         message: format!("the task can't run: {}", failure.message),
         category: Category::InvalidParameters,
@@ -259,7 +262,7 @@ fn of_task(failure: Failure) -> Failure {
     }
 }
 
-/// Checks that the task which a call changes is there.
+/// Checks that the task which a call changes exists.
 ///
 /// # Errors
 ///
@@ -307,19 +310,21 @@ async fn check_changed(
         .with_suggestion("list_tasks lists the tasks."))
 }
 
-/// Returns the decision of the gates that ask nobody on a task's call, and what to add to a refusal
-/// if that is so only without flags.
+/// Returns the decision on a task's call, of the gates that ask nobody. The text is added to the
+/// denied action if only the rules without the flags deny the call.
 pub(crate) fn decide_planned(
     governor: &Governor,
     call: &CallContext,
     lasting: Option<&LastingRules>,
 ) -> (Decision, String) {
     let now = decide(governor, call);
-    let lasting = lasting.map(|rules| (rules.decide(call), &rules.flags));
-    match lasting.filter(|(decision, _)| decision.verdict > now.verdict) {
-        Some((decision, flags)) => (decision, format!(" and goes without {flags}")),
-        None => (now, String::new()),
+    if let Some(rules) = lasting {
+        let later = rules.decide(call);
+        if later.verdict > now.verdict {
+            return (later, format!(" and goes without {}", rules.flags));
+        }
     }
+    (now, String::new())
 }
 
 fn invalid_rules(error: HostError) -> Failure {
@@ -342,12 +347,12 @@ pub(crate) struct LastingRules {
 }
 
 impl LastingRules {
-    /// The rules for calls of a plugin to which this table of the configuration grants, or for
-    /// those of a server. `None`: there are no such flags. Blocks.
+    /// Loads the rules for calls of a plugin to which this table of the configuration grants, or
+    /// for calls of a server. Blocks. Returns `None` if the command has no flags.
     ///
     /// # Errors
     ///
-    /// Without them, the configuration isn't valid.
+    /// Without the flags, the configuration isn't valid.
     pub(crate) fn load(
         config: &Config,
         table: Option<&str>,

@@ -14,20 +14,23 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The question of another process.
 const QUESTION: &str = "programs";
 
-/// The programs of every running host of this user that watches its plugins, as `toolhold serve`
-/// does, with the host's process ID. Blocks.
+/// Lists the programs of every running host of this user that watches its plugins, as
+/// `toolhold serve` does, with the host's process ID. Blocks.
 ///
 /// # Errors
 ///
 /// [`HostError::Io`] if others can use the folder of the hosts' sockets.
 pub fn provider_states(folders: &Folders) -> Result<Vec<(u32, Vec<ToolSourceState>)>, HostError> {
-    let answers = ask_each(folders, QUESTION, PATIENCE)?.into_iter();
-    let parsed =
-        answers.filter_map(|(pid, answer)| Some((pid, serde_json::from_slice(&answer).ok()?)));
-    Ok(parsed.collect())
+    let mut hosts = Vec::new();
+    for (pid, answer) in ask_each(folders, QUESTION, PATIENCE)? {
+        if let Ok(states) = serde_json::from_slice(&answer) {
+            hosts.push((pid, states));
+        }
+    }
+    Ok(hosts)
 }
 
-/// The answer to a question of another process. `None`: it isn't about programs.
+/// Answers a question of another process. Returns `None` if it isn't about programs.
 pub(crate) fn answer(providers: &[Arc<dyn ToolSource>], question: &str) -> Option<Vec<u8>> {
     if question != QUESTION {
         return None;

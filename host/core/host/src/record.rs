@@ -36,7 +36,7 @@ pub(crate) struct Governance {
 }
 
 impl Governance {
-    /// The failure of a call that this decision refuses.
+    /// Stores a decision that refuses a call, and returns the failure of the call.
     pub(crate) fn refuse(&mut self, context: &CallContext, decision: Decision) -> Failure {
         let failure = Failure::denied(decision.denial(format!("call {}", context.requested_tool)));
         self.decision = Some(decision);
@@ -78,7 +78,7 @@ pub(crate) struct DropRecorder<'a> {
 }
 
 impl DropRecorder<'_> {
-    /// The record of an outcome.
+    /// Makes the record of an outcome.
     pub(crate) fn record<'r>(
         &'r self,
         outcome: &'r Outcome,
@@ -137,7 +137,7 @@ impl Drop for DropRecorder<'_> {
     }
 }
 
-/// The record of a call.
+/// Makes the record of a call.
 pub(crate) fn call_record<'a>(
     context: &'a CallContext,
     decision: Option<&'a Decision>,

@@ -51,7 +51,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A call of `tool` with `arguments`, without events.
+    /// Makes a call of `tool` with `arguments`, without events.
     pub fn new(tool: impl Into<String>, arguments: Value) -> Self {
         Self {
             tool: tool.into(),
@@ -70,8 +70,8 @@ impl Request {
         }
     }
 
-    /// The call at its beginning, its session, and what else its journey consumes. `own_session`:
-    /// the session of calls that name none.
+    /// Returns the call at its beginning, its session, and the other inputs of its journey.
+    /// `own_session`: the session of calls that name no session.
     pub(crate) fn begin(self, own_session: &Session) -> (CallContext, Session, CallInputs) {
         let Self {
             tool,
@@ -89,6 +89,7 @@ impl Request {
             cancel,
         } = self;
         let session = session.unwrap_or_else(|| own_session.clone());
+        let meta = meta.and_then(without_own_keys).map(Arc::new);
         let context = CallContext {
             id: next_id(),
             requested_tool: tool,
@@ -103,7 +104,7 @@ impl Request {
             tool: None,
             arguments: Arc::new(arguments),
             attachments,
-            meta: meta.map(without_own_keys).filter(|meta| !meta.is_empty()).map(Arc::new),
+            meta,
             subjects: Vec::new(),
             carried: ShellState::default(),
             carried_shown: ShellState::default(),
@@ -112,13 +113,17 @@ impl Request {
     }
 }
 
-/// The metadata of the caller without keys that only the host may write.
-fn without_own_keys(mut meta: Map<String, Value>) -> Map<String, Value> {
+/// Removes the keys that only the host may write from the metadata of the caller. Returns `None` if
+/// nothing is left.
+fn without_own_keys(mut meta: Map<String, Value>) -> Option<Map<String, Value>> {
     meta.retain(|key, _| !key.starts_with("toolhold:"));
-    meta
+    if meta.is_empty() {
+        return None;
+    }
+    Some(meta)
 }
 
-/// A unique ID: random bytes of this process and a number.
+/// Makes a unique ID: random bytes of this process and a number.
 fn next_id() -> CallId {
     static PROCESS: LazyLock<String> = LazyLock::new(|| {
         let mut bytes = [0; 8];
@@ -127,7 +132,8 @@ fn next_id() -> CallId {
         format!("{:016x}-", u64::from_ne_bytes(bytes))
     });
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    CallId((PROCESS.clone() + &NEXT.fetch_add(1, Ordering::Relaxed).to_string()).into())
+    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+    CallId((PROCESS.clone() + &number).into())
 }
 
 #[cfg(test)]

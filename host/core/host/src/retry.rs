@@ -35,9 +35,8 @@ impl Retry {
         if !is_safe(context) || !may_succeed_later(failure) {
             return ControlFlow::Break(outcome);
         }
-        let Some(wait) =
-            self.0.wait(retried, first_run_at.elapsed(), failure.retry_after, random())
-        else {
+        let elapsed = first_run_at.elapsed();
+        let Some(wait) = self.0.wait(retried, elapsed, failure.retry_after, random()) else {
             return ControlFlow::Break(outcome);
         };
         tracing::debug!(call = %context.id, "{} after {} tries; again in {wait:?}", failure.category.as_str(), attempts);
@@ -50,28 +49,28 @@ impl Retry {
         }
     }
 
-    /// Receives the events of the call, over all of its attempts.
+    /// Makes the receiver of the events of the call, over all of its attempts.
     pub(crate) fn dedup_events(
         &self,
         context: &CallContext,
         events: Arc<dyn Events>,
     ) -> DedupedEvents {
-        let shown = (self.0.retries > 0 && is_safe(context)).then(Arc::default);
+        let may_retry = self.0.retries > 0 && is_safe(context);
+        let shown = if may_retry { Some(Arc::default()) } else { None };
         DedupedEvents { events, shown }
     }
 }
 
-/// Whether a second run does no more than one: the call only reads, which is enforced, or is
+/// Checks whether two runs do no more than one run: the call only reads, which is enforced, or is
 /// declared idempotent by a trusted plugin.
 fn is_safe(context: &CallContext) -> bool {
-    context.tool.as_ref().is_some_and(|tool| {
-        let believed = tool.annotations_with(&context.arguments);
-        believed.read_only || believed.idempotent
-    })
+    let Some(tool) = &context.tool else { return false };
+    let annotations = tool.annotations_with(&context.arguments);
+    annotations.read_only || annotations.idempotent
 }
 
-/// Whether another run may have another result. Host-wide overload is not retried: the call has
-/// waited for its slot already, and the caller decides whether to wait longer.
+/// Checks whether another run may have another result. Host-wide overload is not retried: the call
+/// has waited for its slot already, and the caller decides whether to wait longer.
 fn may_succeed_later(failure: &Failure) -> bool {
     failure.category.is_retryable() && failure.code.as_deref() != Some("busy")
 }
@@ -92,7 +91,7 @@ pub(crate) struct DedupedEvents {
 }
 
 impl DedupedEvents {
-    /// For one attempt.
+    /// Makes the receiver of the events of one attempt.
     pub(crate) fn attempt(&self) -> Arc<dyn Events> {
         match &self.shown {
             None => Arc::clone(&self.events),
@@ -118,21 +117,21 @@ impl Events for Attempt {
     }
 
     fn emitted(&self, part: &Content) {
-        let place = self.emitted.fetch_add(1, Ordering::Relaxed);
-        let is = digest(part);
+        let index = self.emitted.fetch_add(1, Ordering::Relaxed);
+        let part_digest = digest(part);
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if shown.get(place) == Some(&is) {
+        if shown.get(index) == Some(&part_digest) {
             return;
         }
         // The part differs from the attempt before: everything from here on is new.
-        shown.truncate(place);
-        shown.push(is);
+        shown.truncate(index);
+        shown.push(part_digest);
         drop(shown);
         self.events.emitted(part);
     }
 }
 
-/// Hash of a part. A tool that emits two equal parts hides only its own.
+/// Computes a hash of a part. A tool that makes parts with the same hash hides only its own parts.
 fn digest(part: &Content) -> u64 {
     let mut hasher = DefaultHasher::new();
     match &part.body {

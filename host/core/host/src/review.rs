@@ -87,7 +87,7 @@ pub(crate) struct ReviewRules {
 }
 
 impl ReviewRules {
-    /// `None`: no call is judged.
+    /// Reads the settings of the gate. Returns `None` if no call is judged.
     ///
     /// # Errors
     ///
@@ -120,18 +120,20 @@ impl ReviewRules {
         }))
     }
 
-    /// Whether calls of this tool aren't judged. Its full name counts, not the name that was
-    /// called.
+    /// Checks whether the policy exempts calls of this tool. It compares the tool's full name, not
+    /// the name that was called.
     pub(crate) fn exempts(&self, context: &CallContext) -> bool {
-        context.tool.as_ref().is_some_and(|tool| self.exempt_tools.contains(&tool.definition.name))
+        let Some(tool) = &context.tool else { return false };
+        self.exempt_tools.contains(&tool.definition.name)
     }
 
     /// Describes the review of a call, for a person.
     pub(crate) fn describe(&self) -> String {
-        let policies = self.policies.len();
         let millis = self.time.as_millis();
-        let policies =
-            if policies == 1 { "1 policy".to_owned() } else { format!("{policies} policies") };
+        let policies = match self.policies.len() {
+            1 => "1 policy".to_owned(),
+            count => format!("{count} policies"),
+        };
         let late = if self.fail_open { "runs (fail_open)" } else { "is denied" };
         format!(
             "the model of [providers.{}] judges the call by {policies}; without an answer within {millis} ms the call {late}",
@@ -149,56 +151,48 @@ impl ReviewRules {
         }
     }
 
-    /// Why no call can be judged, if none can.
+    /// Returns the denial of all calls if no call can be judged.
     fn missing(&self, has_reviewer: bool) -> Option<Decision> {
-        let (rule, line) = match () {
-            () if self.provider.is_empty() => (
-                "a model has to judge every call, but `provider` is missing",
-                "provider = \"NAME\"",
-            ),
-            () if self.policies.is_empty() => {
-                ("a model has to judge every call, but there are no policies", "policies = [\"…\"]")
-            }
-            () if !has_reviewer => {
-                let rule = "a model has to judge every call, but this program has no reviewer";
-                let remedy = "The program that embeds Toolhold has to give its host a reviewer.";
-                return Some(self.decide(Verdict::Deny, rule, remedy.to_owned()));
-            }
-            () => return None,
+        let (rule, line) = if self.provider.is_empty() {
+            ("a model has to judge every call, but `provider` is missing", "provider = \"NAME\"")
+        } else if self.policies.is_empty() {
+            ("a model has to judge every call, but there are no policies", "policies = [\"…\"]")
+        } else if !has_reviewer {
+            let rule = "a model has to judge every call, but this program has no reviewer";
+            let remedy = "The program that embeds Toolhold has to give its host a reviewer.";
+            return Some(self.decide(Verdict::Deny, rule, remedy.to_owned()));
+        } else {
+            return None;
         };
         let remedy = format!("To have calls judged, {}", self.table.lines(line));
         Some(self.decide(Verdict::Deny, rule, remedy))
     }
 
-    /// The effect of a verdict on a call. Only the record has the reason.
+    /// Returns the effect of a verdict on a call. Only the record has the reason.
     fn conclude(&self, verdict: ReviewVerdict, context: &CallContext) -> Review {
-        let seen = format!(
+        let remedy = format!(
             "`toolhold policy explain {}` shows the user the reason; the policies are in {}.",
             context.id, self.table
         );
         match verdict {
             ReviewVerdict::Allow => Review { decision: None, record: "allow".to_owned() },
-            ReviewVerdict::Deny(reason) => Review {
-                decision: Some(self.decide(
-                    self.on_deny,
-                    "a model judged the call by the policies and denied it",
-                    seen,
-                )),
-                record: format!("deny: {}", bounded(&reason)),
-            },
+            ReviewVerdict::Deny(reason) => {
+                let rule = "a model judged the call by the policies and denied it";
+                let decision = self.decide(self.on_deny, rule, remedy);
+                let record = format!("deny: {}", bounded(&reason));
+                Review { decision: Some(decision), record }
+            }
             ReviewVerdict::Failed(why) if self.fail_open => {
                 let why = bounded(&why);
                 tracing::warn!(call = %context.id, "a call runs without a model's judgement, by fail_open: {why}");
                 Review { decision: None, record: format!("error: {why} (fail_open)") }
             }
-            ReviewVerdict::Failed(why) => Review {
-                decision: Some(self.decide(
-                    Verdict::Deny,
-                    "calls that no model could judge are denied",
-                    seen,
-                )),
-                record: format!("error: {}", bounded(&why)),
-            },
+            ReviewVerdict::Failed(why) => {
+                let rule = "calls that no model could judge are denied";
+                let decision = self.decide(Verdict::Deny, rule, remedy);
+                let record = format!("error: {}", bounded(&why));
+                Review { decision: Some(decision), record }
+            }
         }
     }
 }
@@ -218,7 +212,7 @@ impl Reviews {
         Self { reviewer, places: Semaphore::new(MAX_REVIEWS) }
     }
 
-    /// Why no call can be judged by these rules, if none can.
+    /// Returns the denial of all calls if no call can be judged by these rules.
     pub(crate) fn missing(&self, rules: &ReviewRules) -> Option<Decision> {
         rules.missing(self.reviewer.is_some())
     }
@@ -234,16 +228,19 @@ impl Reviews {
         context: &CallContext,
         cancel: &CancellationToken,
     ) -> Result<Review, Failure> {
-        let missing = self.missing(rules);
-        let (Some(reviewer), None) = (&self.reviewer, &missing) else {
+        if let Some(missing) = self.missing(rules) {
             // `fail_open` is for a model that doesn't answer, not for a gate that can't work.
-            let record = missing.as_ref().map(|missing| format!("error: {}", missing.rule));
-            return Ok(Review { decision: missing, record: record.unwrap_or_default() });
+            let record = format!("error: {}", missing.rule);
+            return Ok(Review { decision: Some(missing), record });
+        }
+        let Some(reviewer) = &self.reviewer else {
+            return Ok(Review { decision: None, record: String::new() });
         };
-        let asked = cancel.run_until_cancelled(self.ask(&**reviewer, rules, context));
-        let verdict = asked.await.ok_or_else(|| {
-            Failure::new(Category::Cancelled, "the call was cancelled while a model judged it")
-        })?;
+        let asking = cancel.run_until_cancelled(self.ask(&**reviewer, rules, context));
+        let Some(verdict) = asking.await else {
+            let message = "the call was cancelled while a model judged it";
+            return Err(Failure::new(Category::Cancelled, message));
+        };
         Ok(rules.conclude(verdict, context))
     }
 

@@ -35,7 +35,7 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// The rule as TOML.
+    /// Returns the rule as TOML.
     pub fn text(&self) -> String {
         insert::rule(&self.tool, &self.pattern)
     }
@@ -78,21 +78,18 @@ enum ProposalError {
     Ineffective { file: String, decision: Box<Decision> },
 }
 
-/// The narrowest rule that would allow this call. The rule is tried with the other rules: it is
-/// offered only if it would really allow the call.
-pub(crate) async fn proposal(context: &CallContext, config: Arc<Config>) -> Always {
-    match tried(context, config).await {
+/// Proposes the narrowest rule that would allow this call. The rule is tried with the other rules:
+/// it is offered only if it would really allow the call.
+pub(crate) async fn propose(context: &CallContext, config: Arc<Config>) -> Always {
+    match find_rule(context, config).await {
         Ok(proposal) => Always::Writes(proposal),
         Err(error) => Always::Unavailable(error.to_string()),
     }
 }
 
-async fn tried(context: &CallContext, config: Arc<Config>) -> Result<Proposal, ProposalError> {
-    let tool = context
-        .tool
-        .as_ref()
-        .map(|tool| tool.definition.name.clone())
-        .ok_or(ProposalError::NoTool)?;
+async fn find_rule(context: &CallContext, config: Arc<Config>) -> Result<Proposal, ProposalError> {
+    let Some(tool) = &context.tool else { return Err(ProposalError::NoTool) };
+    let tool = tool.definition.name.clone();
     let pattern = match &context.subjects[..] {
         [] => format!("{tool} {}", canonical(&context.arguments)),
         [subject] if subject.kind == SubjectKind::Name => return Err(ProposalError::WholeTree),
@@ -103,16 +100,15 @@ async fn tried(context: &CallContext, config: Arc<Config>) -> Result<Proposal, P
         [subject] => subject.text.clone(),
         _ => return Err(ProposalError::SeveralSubjects),
     };
+
     let proposal = Proposal { tool, pattern, file: config.own_file().to_string() };
     let Proposal { tool, pattern, file } = proposal.clone();
-    // Blocks: it reads files.
+    // The change of the configuration reads files.
     let changed =
         tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await??;
     let policy = changed.policy()?;
-    let decision = context
-        .action()
-        .map(|action| policy.decide(&action, false))
-        .ok_or(ProposalError::NoTool)?;
+    let action = context.action().ok_or(ProposalError::NoTool)?;
+    let decision = policy.decide(&action, false);
     match decision.verdict {
         Verdict::Allow => Ok(proposal),
         Verdict::Ask | Verdict::Deny => {

@@ -10,25 +10,24 @@ use super::AttachmentSummary;
 use crate::fingerprint::Fingerprint;
 
 impl Fingerprint {
-    /// The fingerprint of a call whose subjects are resolved. Paths are real paths, so another
-    /// spelling is the same call, and a link that now leads elsewhere makes another call. `file`:
-    /// the SHA-256 of the file that the preview shows, or of those that a command starts.
+    /// Computes the fingerprint of a call whose subjects are resolved. Paths are real paths, so
+    /// another spelling is the same call, and a link that now leads elsewhere makes another call.
+    /// `file`: the SHA-256 of the file that the preview shows, or of the files that a command
+    /// starts.
     pub(crate) fn for_call(context: &CallContext, file: Option<&[u8; 32]>) -> Self {
-        let mut hash = Sha256::new();
         let tool = context.tool.as_deref();
-        add(
-            &mut hash,
-            tool.map_or(&*context.requested_tool, |tool| &tool.definition.name).as_bytes(),
-        );
-        add(&mut hash, tool.map_or("", |tool| tool.provider.name()).as_bytes());
-        add(
-            &mut hash,
-            tool.and_then(|tool| tool.plugin.as_ref())
-                .map_or("", |plugin| &plugin.info().digest)
-                .as_bytes(),
-        );
+        let tool_name = tool.map_or(&*context.requested_tool, |tool| &tool.definition.name);
+        let provider = tool.map_or("", |tool| tool.provider.name());
+        let plugin = tool.and_then(|tool| tool.plugin.as_ref());
+        let plugin_digest = plugin.map_or("", |plugin| &plugin.info().digest);
+        let file_digest = file.map_or(&[][..], |file| &file[..]);
+
+        let mut hash = Sha256::new();
+        add(&mut hash, tool_name.as_bytes());
+        add(&mut hash, provider.as_bytes());
+        add(&mut hash, plugin_digest.as_bytes());
         add(&mut hash, canonical(&context.arguments).as_bytes());
-        add(&mut hash, file.map_or(&[][..], |file| &file[..]));
+        add(&mut hash, file_digest);
         for subject in &context.subjects {
             add(&mut hash, subject.text.as_bytes());
         }
@@ -42,33 +41,38 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
-    /// The fingerprint of the same call after a model has denied it. A person who approved the call
-    /// before didn't know that.
+    /// Computes the fingerprint of the same call after a model has denied it. A person who approved
+    /// the call before didn't know about the denial.
     pub(crate) fn after_review(self) -> Self {
         Self(Sha256::new_with_prefix("review").chain_update(self.0).finalize().into())
     }
 
-    /// The fingerprint of all calls of a tool that use the same hosts and are all reading or all
-    /// acting. An approval for the session is bound to it if only the hosts needed approval.
+    /// Computes the fingerprint of all calls of a tool that use the same hosts and are all reading
+    /// or all acting. An approval for the session is bound to it if only the hosts needed approval.
+    /// Returns `None` if the call uses no hosts.
     pub(crate) fn for_hosts(context: &CallContext) -> Option<Self> {
         let action = context.action()?;
         let origins = toolhold_policy::origins(&action);
-        let digest =
-            context.tool.as_ref()?.plugin.as_ref().map_or("", |plugin| &plugin.info().digest);
+        if origins.is_empty() {
+            return None;
+        }
+        let plugin = context.tool.as_ref()?.plugin.as_ref();
+        let plugin_digest = plugin.map_or("", |plugin| &plugin.info().digest);
         let acts = if action.acts() { "acts" } else { "reads" };
+
         let mut hash = Sha256::new();
-        for part in ["hosts", acts, action.tool, action.provider, digest]
-            .into_iter()
-            .chain(origins.iter().map(String::as_str))
-        {
+        for part in ["hosts", acts, action.tool, action.provider, plugin_digest] {
             add(&mut hash, part.as_bytes());
         }
-        (!origins.is_empty()).then(|| Self(hash.finalize().into()))
+        for origin in &origins {
+            add(&mut hash, origin.as_bytes());
+        }
+        Some(Self(hash.finalize().into()))
     }
 }
 
-/// Describes the attachments for a person.
-pub(crate) fn attached(content: &Content) -> AttachmentSummary {
+/// Describes an attachment for a person.
+pub(crate) fn summarize(content: &Content) -> AttachmentSummary {
     let (_, bytes) = raw(content);
     let text = match &content.body {
         Body::Text(text) | Body::Link(text) => Some(text.clone()),

@@ -42,7 +42,7 @@ impl ApprovalDesk {
         Self { places: Arc::default(), folders, config: RwLock::new(Arc::new(config)) }
     }
 
-    /// Exchanges the settings that the rules are made of.
+    /// Exchanges the settings from which the rules are made.
     pub(crate) fn exchange(&self, config: Config) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }

@@ -9,20 +9,27 @@ use sha2::{Digest, Sha256};
 
 use super::preview::{MAX_COMPARED, Preview};
 
-/// Whether the file of a preview has changed. If it can't be read, the answer is no.
+/// Checks whether the file of a preview has changed. A file that can't be opened counts as
+/// unchanged.
 ///
-/// Reads with the rights of the person who looks at the question, not with those of a guest. No
+/// Reads with the rights of the person who sees the question, not with the rights of a guest. No
 /// grant decides here, and the only effect is whether the question is shown.
 pub(super) fn is_outdated(preview: &Preview) -> bool {
     // Follows no link and never waits: the path may be another kind of file by now.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut bytes = Vec::new();
     match rustix::fs::open(&preview.file, flags, Mode::empty()).map(File::from) {
+        // The preview of a missing file has the digest of nothing.
         Err(Errno::NOENT) => {}
-        Err(error) => return error == Errno::LOOP,
+        // A link has replaced the file.
+        Err(Errno::LOOP) => return true,
+        Err(_) => return false,
         Ok(file) => {
-            let is_file = file.metadata().is_ok_and(|found| found.is_file());
-            if !is_file || file.take(MAX_COMPARED as u64 + 1).read_to_end(&mut bytes).is_err() {
+            let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+            if !is_file {
+                return true;
+            }
+            if file.take(MAX_COMPARED as u64 + 1).read_to_end(&mut bytes).is_err() {
                 return true;
             }
         }

@@ -14,7 +14,6 @@ use toolhold_data_dir::PrivateFolder;
 use toolhold_data_dir::state;
 
 use super::{Approver, Preview, Question, Reply, outdated};
-use crate::fingerprint::Fingerprint;
 use crate::session::seconds;
 
 /// Open questions at a time, over all programs of a user; no person answers more. As many answers
@@ -57,13 +56,13 @@ pub struct PostedQuestion {
 }
 
 impl Questions {
-    /// The questions in the data folder.
+    /// Opens the questions in the data folder.
     pub fn open(folders: &Folders) -> Self {
         Self { folder: folders.data.join("questions") }
     }
 
-    /// The open questions, the oldest first, and the errors of files that can't be read or trusted.
-    /// Leaves out a question that shows the change of a file which has changed since.
+    /// Lists the open questions, the oldest first, and the errors of files that can't be read or
+    /// trusted. Leaves out a question that shows the change of a file which has changed since.
     ///
     /// # Errors
     ///
@@ -71,26 +70,27 @@ impl Questions {
     pub fn waiting(&self) -> Result<(Vec<PostedQuestion>, Vec<HostError>), HostError> {
         let now = seconds(SystemTime::now());
         let mut waiting = Vec::new();
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         for name in self.names()? {
-            match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
-                Ok(Some(posted))
-                    if posted.until > now
-                        && posted.reply.is_none()
-                        && file_name(&posted.id) == name =>
-                {
-                    // An approval of the old change wouldn't approve what the call does now, and
-                    // the call asks again.
-                    if !posted.question.is_outdated() {
-                        waiting.push(posted);
-                    }
+            let posted = match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
+                Ok(Some(posted)) => posted,
+                Ok(None) => continue,
+                Err(error) => {
+                    errors.push(error);
+                    continue;
                 }
-                Ok(_) => {}
-                Err(error) => wrong.push(error),
+            };
+            if !posted.is_open(now) || file_name(&posted.id) != name {
+                continue;
+            }
+            // An approval of the old change wouldn't approve the change that the call makes now,
+            // and the call asks again.
+            if !posted.question.is_outdated() {
+                waiting.push(posted);
             }
         }
         waiting.sort_by(|a, b| (a.asked, &a.id).cmp(&(b.asked, &b.id)));
-        Ok((waiting, wrong))
+        Ok((waiting, errors))
     }
 
     /// Answers a question. The answer is for the call that waits, or for the next identical call of
@@ -109,27 +109,29 @@ impl Questions {
         lasting: Duration,
     ) -> Result<(), HostError> {
         let now = seconds(SystemTime::now());
-        let for_good = matches!(reply, Reply::Yes { scope: Scope::Always, .. });
+        let is_permanent = matches!(reply, Reply::Yes { scope: Scope::Always, .. });
         let is_waited_for = state::update_lightly(
             &self.folder,
             &file_name(&posted.id),
-            |file: &mut Option<PostedQuestion>| match file {
-                Some(there)
-                    if there.reply.is_none()
-                        && there.until > now
-                        && there.question.shows_the_same(&posted.question) =>
-                {
-                    there.reply = Some(reply);
-                    there.until = now.saturating_add(lasting.as_secs());
-                    Ok(there.waited_until > now)
-                }
-                _ => Err(HostError::Config(format!(
-                    "question {} is not open: it was answered or withdrawn, or it has expired",
-                    posted.id
-                ))),
+            |file: &mut Option<PostedQuestion>| {
+                let stored = match file {
+                    Some(stored)
+                        if stored.is_open(now)
+                            && stored.question.shows_the_same(&posted.question) =>
+                    {
+                        stored
+                    }
+                    _ => return Err(not_open(&posted.id)),
+                };
+                stored.reply = Some(reply);
+                stored.until = now.saturating_add(lasting.as_secs());
+                Ok(stored.waited_until > now)
             },
         )?;
-        if for_good && !is_waited_for { self.withdraw(&posted.question) } else { Ok(()) }
+        if is_permanent && !is_waited_for {
+            return self.withdraw(&posted.question);
+        }
+        Ok(())
     }
 
     /// Takes the answer to a call of a session, if there is one. The answer is removed: an approval
@@ -145,36 +147,37 @@ impl Questions {
         })
     }
 
-    /// As [`take`](Self::take); also says whether there is a question without an answer.
+    /// Takes the answer like [`take`](Self::take). Also tells whether there is a question without
+    /// an answer.
     fn status(&self, question: &Question) -> Result<QuestionStatus, HostError> {
-        let id = id(&question.session, &question.fingerprint);
-        let Some(folder) = self.opened()? else { return Ok(QuestionStatus::Gone) };
-        let _held =
+        let name = file_name(&question_id(question));
+        let Some(folder) = self.open_folder()? else { return Ok(QuestionStatus::Gone) };
+        let _lock =
             folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
-        let posted: Option<PostedQuestion> = state::read(&self.folder, &file_name(&id))?;
+        let stored: Option<PostedQuestion> = state::read(&self.folder, &name)?;
+        let Some(posted) = stored else { return Ok(QuestionStatus::Gone) };
         let now = seconds(SystemTime::now());
-        let Some(posted) = posted.filter(|posted| posted.is_for(question) && posted.until > now)
-        else {
+        if !posted.is_for(question) || posted.until <= now {
             return Ok(QuestionStatus::Gone);
-        };
+        }
         let Some(reply) = posted.reply else { return Ok(QuestionStatus::Waits) };
         folder
-            .remove(&file_name(&id))
-            .map_err(HostError::io(self.folder.join(file_name(&id)).display().to_string()))?;
+            .remove(&name)
+            .map_err(HostError::io(self.folder.join(&name).display().to_string()))?;
         Ok(QuestionStatus::Answered(reply))
     }
 
-    /// Removes the question of this call in its session, with an answer that it may have. For a
-    /// front end that got its answer in another way: nobody is asked twice, and no unused answer is
-    /// left for the next call.
+    /// Removes the question of this call in its session, and its answer if there is one. A front
+    /// end that got the answer in another way calls this: nobody is asked twice, and no unused
+    /// answer is left for the next call.
     ///
     /// # Errors
     ///
     /// [`HostError::Io`] if it exists and can't be read, trusted or removed.
     pub fn withdraw(&self, question: &Question) -> Result<(), HostError> {
-        let name = file_name(&id(&question.session, &question.fingerprint));
-        let Some(folder) = self.opened()? else { return Ok(()) };
-        let _held =
+        let name = file_name(&question_id(question));
+        let Some(folder) = self.open_folder()? else { return Ok(()) };
+        let _lock =
             folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
         match state::read::<Option<PostedQuestion>>(&self.folder, &name)? {
             Some(posted) if posted.is_for(question) => folder
@@ -189,7 +192,8 @@ impl Questions {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if it can't be stored; inside, that there is no slot for it.
+    /// [`HostError::Io`] if the question can't be stored. The inner error is the reason why it gets
+    /// no slot.
     fn post(
         &self,
         question: Question,
@@ -197,27 +201,31 @@ impl Questions {
         lasting: Duration,
     ) -> Result<Result<String, PostError>, HostError> {
         let now = seconds(SystemTime::now());
-        let id = id(&question.session, &question.fingerprint);
+        let until = now.saturating_add(lasting.as_secs());
+        let id = question_id(&question);
         state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<PostedQuestion>| {
-            if let Some(why) = self.make_room(now, &id, &question)? {
-                return Ok(Err(why));
+            if let Some(error) = self.make_room(now, &id, &question)? {
+                return Ok(Err(error));
             }
-            let there = file.as_ref().filter(|there| there.until > now);
-            if there.is_some_and(|there| !there.is_for(&question)) {
-                return Ok(Err(PostError::OtherCall(id)));
-            }
-            if there.is_some_and(|there| there.reply.is_some()) {
-                return Ok(Ok(id));
-            }
-            let asked = there.map_or(now, |there| there.asked);
-            let until = now.saturating_add(lasting.as_secs());
+            let mut asked = now;
             // The current second counts too.
-            let waits_until = if wait.is_zero() {
+            let mut waited_until = if wait.is_zero() {
                 0
             } else {
                 now.saturating_add(wait.as_secs()).saturating_add(1)
             };
-            let waited_until = there.map_or(0, |there| there.waited_until).max(waits_until);
+            if let Some(stored) = file
+                && stored.until > now
+            {
+                if !stored.is_for(&question) {
+                    return Ok(Err(PostError::OtherCall(id)));
+                }
+                if stored.reply.is_some() {
+                    return Ok(Ok(id));
+                }
+                asked = stored.asked;
+                waited_until = waited_until.max(stored.waited_until);
+            }
             *file = Some(PostedQuestion {
                 id: id.clone(),
                 question,
@@ -233,48 +241,47 @@ impl Questions {
     /// Takes back a question for which no call waits any more, unless it was answered.
     fn take_back(&self, id: &str) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
-        let Ok(_held) = folder.lock(state::LOCK) else { return };
-        if let Ok(Some(PostedQuestion { reply: None, .. })) =
-            state::read::<Option<PostedQuestion>>(&self.folder, &file_name(id))
-        {
-            let _ = folder.remove(&file_name(id));
+        let Ok(_lock) = folder.lock(state::LOCK) else { return };
+        let name = file_name(id);
+        let stored = state::read::<Option<PostedQuestion>>(&self.folder, &name);
+        if let Ok(Some(PostedQuestion { reply: None, .. })) = stored {
+            let _ = folder.remove(&name);
         }
     }
 
     /// Makes room: removes expired entries, older questions of the same call about another state of
-    /// the file, and the oldest of too many answers. Returns why there is no room if too many other
-    /// questions are open. Only for the holder of the lock, so that no other question takes the
-    /// slot before this one is written.
+    /// the file, and the oldest of too many answers. Returns the reason why there is no room if too
+    /// many other questions are open. The caller holds the lock, so that no other question takes
+    /// the slot before this question is written.
     fn make_room(
         &self,
         now: u64,
         id: &str,
         question: &Question,
     ) -> Result<Option<PostError>, HostError> {
-        let Some(folder) = self.opened()? else { return Ok(None) };
+        let Some(folder) = self.open_folder()? else { return Ok(None) };
         let mut waiting = Vec::new();
         let mut answered = Vec::new();
         let mut unreadable = 0;
         for name in self.names()?.into_iter().filter(|name| *name != file_name(id)) {
-            match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
-                Ok(Some(posted))
-                    if posted.until <= now
-                        || (posted.reply.is_none() && question.follows(&posted.question)) =>
-                {
-                    let _ = folder.remove(&name);
-                }
-                Ok(Some(posted)) if posted.reply.is_some() => answered.push((posted.until, name)),
-                Ok(Some(PostedQuestion { question: other, .. })) => {
-                    waiting.push(Waiting {
-                        name,
-                        of_session: other.session == question.session,
-                        preview: other.preview,
-                    });
-                }
+            let stored = state::read::<Option<PostedQuestion>>(&self.folder, &name);
+            let Ok(Some(posted)) = stored else {
                 // The file may be a question, so it counts as one.
-                Ok(None) | Err(_) => unreadable += 1,
+                unreadable += 1;
+                continue;
+            };
+            if posted.until <= now {
+                let _ = folder.remove(&name);
+            } else if posted.reply.is_some() {
+                answered.push((posted.until, name));
+            } else if question.follows(&posted.question) {
+                let _ = folder.remove(&name);
+            } else {
+                let of_session = posted.question.session == question.session;
+                waiting.push(Waiting { name, of_session, preview: posted.question.preview });
             }
         }
+
         answered.sort_unstable();
         for (_, name) in &answered[..answered.len().saturating_sub(MAX_POSTED)] {
             let _ = folder.remove(name);
@@ -283,26 +290,34 @@ impl Questions {
             // Outdated questions are never shown, so no person could make room.
             waiting.retain(|other| {
                 let is_outdated = other.preview.as_ref().is_some_and(outdated::is_outdated);
-                !(is_outdated && folder.remove(&other.name).is_ok())
+                let is_removed = is_outdated && folder.remove(&other.name).is_ok();
+                !is_removed
             });
         }
         Ok(find_shortage(&waiting, unreadable))
     }
 
     fn names(&self) -> Result<Vec<String>, HostError> {
-        let Some(folder) = self.opened()? else { return Ok(Vec::new()) };
+        let Some(folder) = self.open_folder()? else { return Ok(Vec::new()) };
         let names =
             folder.names(MAX_NAMES).map_err(HostError::io(self.folder.display().to_string()))?;
         Ok(names.into_iter().filter(|name| name.ends_with(".json")).collect())
     }
 
-    fn opened(&self) -> Result<Option<PrivateFolder>, HostError> {
+    /// Opens the folder. Returns `None` if it doesn't exist yet.
+    fn open_folder(&self) -> Result<Option<PrivateFolder>, HostError> {
         match PrivateFolder::open(&self.folder) {
             Ok(folder) => Ok(Some(folder)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(HostError::io(self.folder.display().to_string())(error)),
         }
     }
+}
+
+fn not_open(id: &str) -> HostError {
+    HostError::Config(format!(
+        "question {id} is not open: it was answered or withdrawn, or it has expired"
+    ))
 }
 
 /// Returns why there is no room for another question. `unreadable`: files that may be questions.
@@ -349,7 +364,7 @@ struct Waiting {
     preview: Option<Preview>,
 }
 
-/// The state of a question for which a call waits.
+/// The reasons why a question for which a call waits may be gone.
 const GONE: &str = "another call used the answer, a new question replaced it because the file has changed, or the question was withdrawn or has expired";
 
 impl PostedQuestion {
@@ -357,10 +372,16 @@ impl PostedQuestion {
         self.question.session == question.session
             && self.question.fingerprint == question.fingerprint
     }
+
+    /// Checks whether the question has no answer and hasn't expired.
+    fn is_open(&self, now: u64) -> bool {
+        self.reply.is_none() && self.until > now
+    }
 }
 
-fn id(session: &str, fingerprint: &Fingerprint) -> String {
-    let digest = Sha256::new_with_prefix(fingerprint.0).chain_update(session).finalize();
+fn question_id(question: &Question) -> String {
+    let digest =
+        Sha256::new_with_prefix(question.fingerprint.0).chain_update(&question.session).finalize();
     format!("{digest:x}")[..16].to_owned()
 }
 
@@ -403,7 +424,7 @@ impl Approver for PostingApprover {
 }
 
 impl PostingApprover {
-    /// An asker that posts questions in the data folder and waits as `[approvals]` says.
+    /// Makes an approver that posts questions in the data folder and waits as `[approvals]` says.
     pub fn new(folders: &Folders, settings: &Approvals) -> Self {
         let wait = Duration::from_secs(settings.wait_secs.get());
         let lasting = Duration::from_secs(settings.expire_secs.get());
@@ -426,10 +447,11 @@ impl PostingApprover {
             return Ok(reply);
         }
         if self.wait.is_zero() {
-            return Ok(left(&id, ""));
+            return Ok(unanswered(&id, ""));
         }
+
         // When this future is dropped, no call waits any more and the question is taken back.
-        let mut back = WithdrawGuard { questions: &self.questions, id: Some(&id) };
+        let mut guard = WithdrawGuard { questions: &self.questions, id: Some(&id) };
         let until = tokio::time::Instant::now() + self.wait;
         while tokio::time::Instant::now() < until {
             tokio::time::sleep(LOOK.min(self.wait)).await;
@@ -440,11 +462,11 @@ impl PostingApprover {
                     Reply::Unasked(format!("question {id} is no longer open: {GONE}"))
                 }
             };
-            back.id = None;
+            guard.id = None;
             return Ok(reply);
         }
-        back.id = None;
-        Ok(left(&id, &format!("no answer within {} s; ", self.wait.as_secs())))
+        guard.id = None;
+        Ok(unanswered(&id, &format!("no answer within {} s; ", self.wait.as_secs())))
     }
 
     async fn status(&self, question: Question) -> Result<QuestionStatus, HostError> {
@@ -453,19 +475,21 @@ impl PostingApprover {
     }
 }
 
-fn left(id: &str, what: &str) -> Reply {
-    Reply::Unasked(format!("{what}run `toolhold approvals allow {id}`, then repeat the call"))
+/// Makes the reply for a question that stays open. `reason`: the start of its text.
+fn unanswered(id: &str, reason: &str) -> Reply {
+    Reply::Unasked(format!("{reason}run `toolhold approvals allow {id}`, then repeat the call"))
 }
 
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
 ) -> Result<T, HostError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| {
-        Err(HostError::Engine(format!("a task of the host ended early: {error}")))
-    })
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(HostError::Engine(format!("a task of the host ended early: {error}"))),
+    }
 }
 
+/// Takes a question back when it is dropped, unless `id` is `None`.
 struct WithdrawGuard<'a> {
     questions: &'a Questions,
     id: Option<&'a str>,

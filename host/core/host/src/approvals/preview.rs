@@ -50,24 +50,28 @@ pub(crate) struct PreviewedChange {
     pub(crate) settled: Option<[u8; 32]>,
 }
 
-/// The preview of a call. Only a built-in tool that declares its change, and a file that may be
-/// read, has one.
+/// Computes the preview of a call. Returns `None` unless a built-in tool declares its change, and
+/// the file may be read.
 ///
 /// # Errors
 ///
 /// The tool's own failure: the text to replace isn't in the file.
 pub(crate) async fn preview(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
-    let Some(look) = look(context) else { return Ok(None) };
+    let Some(job) = preview_job(context) else { return Ok(None) };
     // Reading may wait for a disk or a network.
-    tokio::task::spawn_blocking(look).await.unwrap_or(Ok(None))
+    tokio::task::spawn_blocking(job).await.unwrap_or(Ok(None))
 }
 
-/// As the asynchronous function; blocks.
-pub(crate) fn of_blocking(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
-    look(context).map_or(Ok(None), |look| look())
+/// Computes the preview like [`preview`], and blocks.
+pub(crate) fn preview_blocking(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
+    match preview_job(context) {
+        Some(job) => job(),
+        None => Ok(None),
+    }
 }
 
-fn look(
+/// Returns a function that computes the preview and doesn't borrow the call.
+fn preview_job(
     context: &CallContext,
 ) -> Option<impl FnOnce() -> Result<Option<PreviewedChange>, Failure> + Send + 'static> {
     let tool = context.tool.as_deref()?;
@@ -79,58 +83,82 @@ fn look(
     let arguments = Arc::clone(&context.arguments);
     // The real path, so that a later look at the question follows no link.
     let real = context.subjects.first().map(|subject| subject.text.clone());
-    Some(move || seen(&declared, grants, &arguments, real).transpose())
+    Some(move || compute(&declared, grants, &arguments, real))
 }
 
-fn seen(
+/// Computes the preview of a declared change. `real`: the real path of the file.
+fn compute(
     declared: &PreviewArguments,
     grants: Arc<Grants>,
     arguments: &Value,
     real: Option<String>,
-) -> Option<Result<PreviewedChange, Failure>> {
+) -> Result<Option<PreviewedChange>, Failure> {
     let PreviewArguments { file, change } = declared;
-    let file = text(arguments, file)?;
-    let before = read(grants, Path::new(file))?;
-    let (after, shows) = match change {
+    let Some(file) = text(arguments, file) else { return Ok(None) };
+    let Some(before) = read(grants, Path::new(file)) else { return Ok(None) };
+    let Some(after) = apply(change, file, &before, arguments)? else { return Ok(None) };
+    let Some(diff_text) = diff(&before, &after) else { return Ok(None) };
+
+    let (shows, settled) = match change {
         ChangeArguments::Whole(content) => {
-            (text(arguments, content)?.to_owned(), vec![content.clone()])
+            (vec![content.clone()], Some(Sha256::digest(&after).into()))
         }
-        ChangeArguments::Part { old, new, all } => {
-            let from = text(arguments, old)?;
-            let to = text(arguments, new)?;
-            // A text without carriage returns also matches lines that end in one.
-            if !from.is_empty()
-                && !before.contains(from)
-                && !before.replace("\r\n", "\n").contains(from)
-            {
-                return Some(Err(no_match(old, file, &before)));
-            }
-            if from.is_empty() || !before.contains(from) {
-                return None;
-            }
-            let everywhere =
-                all.as_ref().and_then(|all| arguments.get(all)?.as_bool()) == Some(true);
-            let after = before.replacen(from, to, if everywhere { usize::MAX } else { 1 });
-            (after, vec![old.clone(), new.clone()])
-        }
+        ChangeArguments::Part { old, new, .. } => (vec![old.clone(), new.clone()], None),
     };
-    let settled =
-        matches!(change, ChangeArguments::Whole(_)).then(|| Sha256::digest(&after).into());
-    let held = Sha256::digest(&before);
+    let digest = Sha256::digest(&before);
     let preview = Preview {
         file: real.unwrap_or_else(|| file.to_owned()),
-        sha256: format!("{held:x}"),
-        diff: diff(&before, &after)?,
+        sha256: format!("{digest:x}"),
+        diff: diff_text,
         shows,
     };
-    Some(Ok(PreviewedChange { preview, before: held.into(), settled }))
+    Ok(Some(PreviewedChange { preview, before: digest.into(), settled }))
+}
+
+/// Applies a change to the text of a file. Returns `None` if the new text is unknown: an argument
+/// is missing, or only the tool can find the text to replace.
+///
+/// # Errors
+///
+/// The text to replace isn't in the file.
+fn apply(
+    change: &ChangeArguments,
+    file: &str,
+    before: &str,
+    arguments: &Value,
+) -> Result<Option<String>, Failure> {
+    let (old, new, all) = match change {
+        ChangeArguments::Whole(content) => {
+            return Ok(text(arguments, content).map(str::to_owned));
+        }
+        ChangeArguments::Part { old, new, all } => (old, new, all),
+    };
+    let Some(from) = text(arguments, old) else { return Ok(None) };
+    let Some(to) = text(arguments, new) else { return Ok(None) };
+    if from.is_empty() {
+        return Ok(None);
+    }
+    if !before.contains(from) {
+        // A text without carriage returns also matches lines that end in one.
+        if before.replace("\r\n", "\n").contains(from) {
+            return Ok(None);
+        }
+        return Err(no_match(old, file, before));
+    }
+
+    let everywhere = match all {
+        Some(all) => arguments.get(all).and_then(Value::as_bool) == Some(true),
+        None => false,
+    };
+    let count = if everywhere { usize::MAX } else { 1 };
+    Ok(Some(before.replacen(from, to, count)))
 }
 
 fn text<'a>(arguments: &'a Value, name: &str) -> Option<&'a str> {
     arguments.get(name).and_then(Value::as_str)
 }
 
-/// The failure of a tool that doesn't find the text to replace.
+/// Makes the failure of a tool that doesn't find the text to replace.
 fn no_match(old: &str, file: &str, before: &str) -> Failure {
     let why = if before.is_empty() { ": the file is empty, or not there" } else { "" };
     let failure = Failure::new(
@@ -142,28 +170,34 @@ fn no_match(old: &str, file: &str, before: &str) -> Failure {
         .with_suggestion("Copy the text exactly as read shows it, without the numbers.")
 }
 
-/// The text of a file, empty if it doesn't exist. `None` if it can't be shown: it may not be read,
-/// is too long or isn't text.
+/// Reads the text of a file, which is empty if the file doesn't exist. Returns `None` if the text
+/// can't be shown: it may not be read, is too long or isn't text.
 fn read(grants: Arc<Grants>, path: &Path) -> Option<String> {
-    let opened = match FileView::new(grants, true)
-        .open(path, OpenOptions { read: true, ..OpenOptions::default() })
-    {
+    let options = OpenOptions { read: true, ..OpenOptions::default() };
+    let opened = match FileView::new(grants, true).open(path, options) {
         Ok(opened) if opened.kind == FileType::RegularFile => opened,
         Err(FileError::Errno(Errno::NOENT)) => return Some(String::new()),
         _ => return None,
     };
     let mut bytes = Vec::new();
     File::from(opened.handle).take(MAX_COMPARED as u64 + 1).read_to_end(&mut bytes).ok()?;
-    String::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_COMPARED)
+    if bytes.len() > MAX_COMPARED {
+        return None;
+    }
+    String::from_utf8(bytes).ok()
 }
 
+/// Returns the unified diff of two texts, or `None` if it is too long for a person.
 fn diff(before: &str, after: &str) -> Option<String> {
     if after.len() > MAX_COMPARED {
         return None;
     }
-    let diff = TextDiff::configure().timeout(TIME).diff_lines(before, after);
-    let text = diff.unified_diff().context_radius(3).to_string();
-    (text.len() <= MAX_DIFF).then_some(text)
+    let lines = TextDiff::configure().timeout(TIME).diff_lines(before, after);
+    let text = lines.unified_diff().context_radius(3).to_string();
+    if text.len() > MAX_DIFF {
+        return None;
+    }
+    Some(text)
 }
 
 #[cfg(test)]

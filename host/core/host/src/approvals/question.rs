@@ -24,8 +24,8 @@ pub trait Approver: Send + Sync + 'static {
     /// Dropping the future takes the question back.
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply>;
 
-    /// Whether it waits for a person. If the answer was given before, or is for another call, the
-    /// record names no waiting time.
+    /// Tells whether the approver waits for a person. If the answer was given before, or is for
+    /// another call, the record names no waiting time.
     fn waits(&self) -> bool {
         true
     }
@@ -92,7 +92,7 @@ pub struct AttachmentSummary {
 }
 
 impl Question {
-    /// The arguments that the preview doesn't show already.
+    /// Returns the arguments that the preview doesn't show already.
     pub fn shown_arguments(&self) -> impl Iterator<Item = (&str, &Value)> {
         let hidden = self.preview.as_ref().map_or(&[][..], |preview| &preview.shows);
         let arguments = self.arguments.as_object().into_iter().flatten();
@@ -101,13 +101,14 @@ impl Question {
             .filter(|(name, _)| !hidden.iter().any(|shown| shown == name))
     }
 
-    /// Whether two questions look the same to a person: they differ only in the ID of the call.
+    /// Checks whether two questions look the same to a person: they differ only in the ID of the
+    /// call.
     pub(super) fn shows_the_same(&self, other: &Self) -> bool {
         *self == Self { id: self.id.clone(), ..other.clone() }
     }
 
-    /// Whether another question is about the same call and an older state of the file that it
-    /// changes.
+    /// Checks whether another question is about the same call and an older state of the file that
+    /// it changes.
     pub(super) fn follows(&self, other: &Self) -> bool {
         if self.fingerprint == other.fingerprint || self.preview.is_none() {
             return false;
@@ -123,26 +124,28 @@ impl Question {
         *self == other
     }
 
-    /// Whether the file whose change it shows has changed since. Reads the file.
+    /// Checks whether the file whose change it shows has changed since. Reads the file.
     pub(super) fn is_outdated(&self) -> bool {
         self.preview.as_ref().is_some_and(outdated::is_outdated)
     }
 
-    /// Why this question can't be asked: it is longer than anyone reads before approving.
+    /// Returns the reason why this question can't be asked if it is longer than anyone reads before
+    /// approving. Returns `None` if it can be asked.
     pub fn too_large(&self) -> Option<String> {
         let arguments: usize =
             self.shown_arguments().map(|(name, value)| name.len() + value.to_string().len()).sum();
-        let attached: usize =
+        let attachments: usize =
             self.attachments.iter().filter_map(|part| part.text.as_ref()).map(String::len).sum();
-        let shown =
-            arguments + attached + self.preview.as_ref().map_or(0, |preview| preview.diff.len());
-        (shown > MAX_SHOWN).then(|| {
-            format!(
-                "the action is {} KiB; the limit of a prompt is {} KiB",
-                shown / 1024 + 1,
-                MAX_SHOWN / 1024
-            )
-        })
+        let preview = self.preview.as_ref().map_or(0, |preview| preview.diff.len());
+        let shown = arguments + attachments + preview;
+        if shown <= MAX_SHOWN {
+            return None;
+        }
+        Some(format!(
+            "the action is {} KiB; the limit of a prompt is {} KiB",
+            shown / 1024 + 1,
+            MAX_SHOWN / 1024
+        ))
     }
 }
 

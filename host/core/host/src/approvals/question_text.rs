@@ -11,7 +11,7 @@ use toolhold_policy::commands::{Explanation, Risk, analyze};
 use toolhold_policy::egress::Target;
 use toolhold_policy::{Gate, ResolvedSubject};
 
-use super::{Always, AttachmentSummary, Question};
+use super::{Always, AttachmentSummary, Preview, Question};
 
 /// Bytes of an argument that a person reads at a glance.
 const SHORT: usize = 200;
@@ -32,29 +32,39 @@ pub enum Mark {
 }
 
 impl Question {
-    /// Everything that an approval would allow, and why it is needed, as plain text.
+    /// Returns everything that an approval would allow, and why it is needed, as plain text.
     pub fn to_text(&self) -> String {
         self.to_text_with(&|_, text| text.to_owned())
     }
 
-    /// The same text, with its parts marked by `mark`.
+    /// Returns the text of [`to_text`](Self::to_text), with its parts marked by `mark`.
     pub fn to_text_with(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
-        let mut words = Words {
-            text: format!("{} needs approval", mark(Mark::Strong, &neutral_line(&self.tool))),
-            mark,
-        };
+        let title = format!("{} needs approval", mark(Mark::Strong, &neutral_line(&self.tool)));
+        let mut words = Words { text: title, mark };
         if self.provider != self.tool {
-            let _ = write!(
-                words.text,
-                " {}",
-                mark(Mark::Faint, &format!("({})", neutral_line(&self.provider)))
-            );
+            let provider = format!("({})", neutral_line(&self.provider));
+            words.text.push(' ');
+            words.text.push_str(&mark(Mark::Faint, &provider));
         }
         words.text.push('\n');
         if let Some(caller) = &self.caller {
             words.field("asked by", &neutral_line(caller));
         }
-        // First, since headers and a body can be longer than a person reads.
+        self.write_subjects(&mut words);
+        self.write_arguments(&mut words);
+        for (index, part) in self.attachments.iter().enumerate() {
+            words.attachment(index, part);
+        }
+        if let Some(preview) = &self.preview {
+            words.preview(preview);
+        }
+        self.write_reason(&mut words);
+        words.text
+    }
+
+    /// Writes the addresses, the secrets, and the subjects that no argument shows.
+    fn write_subjects(&self, words: &mut Words<'_>) {
+        // Addresses come first, since headers and a body can be longer than a person reads.
         for url in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url) {
             words.target(&url.text);
         }
@@ -63,11 +73,13 @@ impl Question {
             words.field("with your secret", &names.join(", "));
         }
         for subject in self.subjects.iter().filter(|subject| !self.is_an_argument(subject)) {
-            words.field(
-                "acts on",
-                &format!("{} {}", action(subject), inline(&Value::String(subject.text.clone()))),
-            );
+            let text = inline(&Value::String(subject.text.clone()));
+            words.field("acts on", &format!("{} {text}", action(subject)));
         }
+    }
+
+    /// Writes the arguments, with short ones and subjects first, and the commands in them.
+    fn write_arguments(&self, words: &mut Words<'_>) {
         let mut arguments: Vec<_> = self.shown_arguments().collect();
         arguments.sort_by_key(|(_, value)| (!self.is_acted_on(value), is_long(value)));
         for (name, value) in arguments {
@@ -81,53 +93,34 @@ impl Question {
         for command in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command) {
             words.commands(&analyze(&command.text).explain());
         }
-        for (index, part) in self.attachments.iter().enumerate() {
-            words.attachment(index, part);
-        }
-        if let Some(preview) = &self.preview {
-            if preview.diff.is_empty() {
-                words.field("change", "none: the file has this content already");
-            } else {
-                words.block("change", &preview.diff, |line| match line.as_bytes().first()? {
-                    b'+' => Some(Mark::Added),
-                    b'-' => Some(Mark::Removed),
-                    b'@' => Some(Mark::Faint),
-                    _ => None,
-                });
-            }
-        }
+    }
+
+    /// Writes the parts that no rule checks, and the rule because of which approval is needed.
+    fn write_reason(&self, words: &mut Words<'_>) {
         if self.foreign {
-            let seen = if self.subjects.is_empty() {
+            let unchecked = if self.subjects.is_empty() {
                 "path rules can't see the files that this tool uses"
             } else {
                 "path rules can't see the other files that this tool uses"
             };
             words.field(
                 "not checked",
-                &format!("{seen}; the tool can use everything that its plugin was granted"),
+                &format!("{unchecked}; the tool can use everything that its plugin was granted"),
             );
         }
-        words.field(
-            "why",
-            &format!(
-                "{}, {}",
-                neutral_line(&self.decision.rule),
-                neutral_line(&self.decision.place)
-            ),
-        );
+        let rule = neutral_line(&self.decision.rule);
+        let place = neutral_line(&self.decision.place);
+        words.field("why", &format!("{rule}, {place}"));
         if self.decision.gate == Gate::Hosts {
+            let tool = neutral_line(&self.tool);
             words.field(
                 "for the session",
-                &format!(
-                    "`session` also allows later requests of {} to this host",
-                    neutral_line(&self.tool)
-                ),
+                &format!("`session` also allows later requests of {tool} to this host"),
             );
         }
-        words.text
     }
 
-    /// Adds what a permanent approval would write, or why it can't.
+    /// Returns the rule that a permanent approval would write, or the reason why it can't, as text.
     pub fn always_to_text_with(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
         let mut words = Words { text: String::new(), mark };
         match &self.always {
@@ -151,7 +144,7 @@ impl Question {
     }
 }
 
-/// Whether a value takes more than two lines.
+/// Checks whether a value takes more than two lines.
 fn is_long(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\n') || text.len() > SHORT,
@@ -159,7 +152,7 @@ fn is_long(value: &Value) -> bool {
     }
 }
 
-/// The action, in a word or two.
+/// Returns the action on a subject, in a word or two.
 fn action(subject: &ResolvedSubject) -> &'static str {
     match (subject.kind, subject.access) {
         (SubjectKind::Command, _) => "runs",
@@ -180,24 +173,39 @@ impl Words<'_> {
         let _ = writeln!(self.text, "  {}: {value}", (self.mark)(Mark::Strong, name));
     }
 
-    /// Several lines, each behind a bar, so that none looks like a line of Toolhold's own.
-    fn block(&mut self, name: &str, lines: &str, mark: impl Fn(&str) -> Option<Mark>) {
+    /// Writes several lines, each behind a bar, so that no line looks like Toolhold's own.
+    /// `line_mark`: the mark of a line.
+    fn block(&mut self, name: &str, lines: &str, line_mark: impl Fn(&str) -> Option<Mark>) {
         let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, name));
         for line in lines.split_inclusive('\n') {
-            let mark = mark(line);
+            let mark = line_mark(line);
             self.text.push_str("  │ ");
             self.line(line.strip_suffix('\n').unwrap_or(line), mark);
             self.text.push('\n');
         }
     }
 
-    /// The commands that a command line consists of, with the risky ones marked.
-    fn commands(&mut self, told: &[Explanation]) {
-        if told.is_empty() {
+    /// Writes the change of a file.
+    fn preview(&mut self, preview: &Preview) {
+        if preview.diff.is_empty() {
+            self.field("change", "none: the file has this content already");
+            return;
+        }
+        self.block("change", &preview.diff, |line| match line.as_bytes().first()? {
+            b'+' => Some(Mark::Added),
+            b'-' => Some(Mark::Removed),
+            b'@' => Some(Mark::Faint),
+            _ => None,
+        });
+    }
+
+    /// Writes the commands of a command line, with the risky ones marked.
+    fn commands(&mut self, explanations: &[Explanation]) {
+        if explanations.is_empty() {
             return;
         }
         let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, "it runs"));
-        for Explanation { class, text } in told {
+        for Explanation { class, text } in explanations {
             self.text.push_str("  │ ");
             let mark = match class {
                 Some(Risk::Low) => Mark::Faint,
@@ -212,15 +220,16 @@ impl Words<'_> {
         }
     }
 
-    /// A line in which characters that steer a terminal or hide text are escaped.
+    /// Writes a line in which characters that steer a terminal or hide text are escaped.
     fn line(&mut self, line: &str, mark: Option<Mark>) {
-        let mut rest = line;
-        while let Some((at, strange)) = rest.char_indices().find(|(_, c)| steers(*c)) {
-            self.part(&rest[..at], mark);
-            self.part(&format!("\\u{{{:x}}}", u32::from(strange)), Some(Mark::Warning));
-            rest = &rest[at + strange.len_utf8()..];
+        let mut remaining = line;
+        while let Some((start, unsafe_char)) = remaining.char_indices().find(|(_, c)| steers(*c)) {
+            let escape = format!("\\u{{{:x}}}", u32::from(unsafe_char));
+            self.part(&remaining[..start], mark);
+            self.part(&escape, Some(Mark::Warning));
+            remaining = &remaining[start + unsafe_char.len_utf8()..];
         }
-        self.part(rest, mark);
+        self.part(remaining, mark);
     }
 
     fn part(&mut self, text: &str, mark: Option<Mark>) {
@@ -230,40 +239,34 @@ impl Words<'_> {
         }
     }
 
-    /// Where a URL leads: its host as the DNS knows it, and what is unusual about it.
+    /// Writes the target of a URL: its host as the DNS knows it, and its oddities.
     fn target(&mut self, url: &str) {
         let Ok(target) = Target::parse(url) else { return };
-        let odd = target.oddities();
-        let odd = if odd.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", (self.mark)(Mark::Warning, &odd.join("; ")))
-        };
-        self.field("goes to", &format!("{target}{odd}"));
+        let oddities = target.oddities();
+        if oddities.is_empty() {
+            self.field("goes to", &target.to_string());
+            return;
+        }
+        let warning = (self.mark)(Mark::Warning, &oddities.join("; "));
+        self.field("goes to", &format!("{target} ({warning})"));
     }
 
     fn attachment(&mut self, index: usize, part: &AttachmentSummary) {
-        let media_type = part.media_type.as_deref().unwrap_or("no type");
+        let media_type = neutral_line(part.media_type.as_deref().unwrap_or("no type"));
+        let sha256 = neutral_line(&part.sha256);
         let name = format!("attachment {index}");
-        self.field(
-            &name,
-            &format!(
-                "{}, {} bytes, SHA-256 {}",
-                neutral_line(media_type),
-                part.bytes,
-                neutral_line(&part.sha256)
-            ),
-        );
+        self.field(&name, &format!("{media_type}, {} bytes, SHA-256 {sha256}", part.bytes));
         if let Some(content) = &part.text {
             self.block(&name, content, |_| None);
         }
     }
 }
 
+/// Checks whether a character steers a terminal or hides text.
 fn steers(c: char) -> bool {
     let mut buffer = [0; 4];
-    let one: &str = c.encode_utf8(&mut buffer);
-    c != '\t' && neutral(one) != one
+    let text: &str = c.encode_utf8(&mut buffer);
+    c != '\t' && neutral(text) != text
 }
 
 #[cfg(test)]

@@ -19,51 +19,60 @@ use super::preview::MAX_COMPARED;
 /// read.
 const MAX_BYTES: usize = 16 << 20;
 
-/// A digest of the files that the commands of a call start. `None`: they start none of those that
-/// the call may change.
+/// Computes a digest of the files that the commands of a call start. Returns `None` if they start
+/// no files that the call may change.
 pub(crate) async fn digest(context: &CallContext) -> Option<[u8; 32]> {
-    let look = look(context)?;
+    let job = digest_job(context)?;
     // Reading may wait for a disk or a network.
-    tokio::task::spawn_blocking(look).await.unwrap_or(None)
+    tokio::task::spawn_blocking(job).await.unwrap_or(None)
 }
 
-/// As the asynchronous function; blocks.
+/// Computes the digest like [`digest`], and blocks.
 pub(crate) fn digest_blocking(context: &CallContext) -> Option<[u8; 32]> {
-    look(context)?()
+    let job = digest_job(context)?;
+    job()
 }
 
-fn look(context: &CallContext) -> Option<impl FnOnce() -> Option<[u8; 32]> + Send + 'static> {
+/// Returns a function that computes the digest and doesn't borrow the call. Returns `None` if the
+/// commands of the call start no files.
+fn digest_job(context: &CallContext) -> Option<impl FnOnce() -> Option<[u8; 32]> + Send + 'static> {
     let policy = context.tool.as_deref()?.plugin.as_ref()?.policy();
     let grants = Arc::clone(&policy.capabilities.process.as_ref()?.places.grants);
     let carried = context.carried.directory.as_ref().map(PathBuf::from);
     let directory = carried.or_else(|| policy.working_directory.clone())?;
-    let commands = context.subjects.iter().filter(|it| it.kind == SubjectKind::Command);
+    let commands = context.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
     let files: Vec<PathBuf> = commands
         .flat_map(|command| Command::read(&command.text).started_files())
         .map(|file| directory.join(file))
         .collect();
-    (!files.is_empty()).then_some(move || of_files(&grants, &files))
+    if files.is_empty() {
+        return None;
+    }
+    Some(move || hash_files(&grants, &files))
 }
 
-fn of_files(grants: &Arc<Grants>, files: &[PathBuf]) -> Option<[u8; 32]> {
+/// Computes the digest of files. Returns `None` if no file can be read.
+fn hash_files(grants: &Arc<Grants>, files: &[PathBuf]) -> Option<[u8; 32]> {
     let mut hash = Sha256::new();
-    let mut is_any = false;
+    let mut has_files = false;
     let mut left = MAX_BYTES;
     for file in files {
-        if let Some((size, bytes)) = read(grants, file, left.min(MAX_COMPARED)) {
-            is_any = true;
-            left = left.saturating_sub(bytes.len());
-            hash.update((file.as_os_str().len() as u64).to_le_bytes());
-            hash.update(file.as_os_str().as_encoded_bytes());
-            hash.update(size.to_le_bytes());
-            hash.update(Sha256::digest(bytes));
-        }
+        let Some((size, bytes)) = read(grants, file, left.min(MAX_COMPARED)) else { continue };
+        has_files = true;
+        left = left.saturating_sub(bytes.len());
+        hash.update((file.as_os_str().len() as u64).to_le_bytes());
+        hash.update(file.as_os_str().as_encoded_bytes());
+        hash.update(size.to_le_bytes());
+        hash.update(Sha256::digest(bytes));
     }
-    is_any.then(|| hash.finalize().into())
+    if !has_files {
+        return None;
+    }
+    Some(hash.finalize().into())
 }
 
-/// The size of a granted file, and its content; of one with more than `most` bytes, its beginning
-/// and when it was changed.
+/// Reads the size and the content of a granted file. Of a file with more than `most` bytes, the
+/// content is its beginning and the time of its last change.
 fn read(grants: &Arc<Grants>, path: &Path, most: usize) -> Option<(u64, Vec<u8>)> {
     let options = OpenOptions { read: true, ..OpenOptions::default() };
     let opened = FileView::new(Arc::clone(grants), true).open(path, options).ok()?;
@@ -71,13 +80,13 @@ fn read(grants: &Arc<Grants>, path: &Path, most: usize) -> Option<(u64, Vec<u8>)
         return None;
     }
     let file = File::from(opened.handle);
-    let about = file.metadata().ok()?;
+    let metadata = file.metadata().ok()?;
     let mut bytes = Vec::new();
     file.take(most as u64).read_to_end(&mut bytes).ok()?;
     // No program can set this time.
-    if about.len() > bytes.len() as u64 {
-        bytes.extend(about.ctime().to_le_bytes());
-        bytes.extend(about.ctime_nsec().to_le_bytes());
+    if metadata.len() > bytes.len() as u64 {
+        bytes.extend(metadata.ctime().to_le_bytes());
+        bytes.extend(metadata.ctime_nsec().to_le_bytes());
     }
-    Some((about.len(), bytes))
+    Some((metadata.len(), bytes))
 }

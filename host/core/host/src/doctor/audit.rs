@@ -8,8 +8,8 @@ use super::Finding;
 use crate::audit::Trail;
 use crate::doctor::machine::size;
 
-/// The record of calls: whether it is on, whether it can be written, and whether its newest part is
-/// unchanged.
+/// Checks the record of calls: whether it is on, whether it can be written, and whether its newest
+/// part is unchanged.
 pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let recording = if loaded.values.audit.enabled {
         Finding::ok(
@@ -63,10 +63,10 @@ fn log(folders: &Folders) -> Finding {
             )
         }
         Ok(found) => {
-            let first = found
-                .problems
-                .first()
-                .map_or_else(String::new, |problem| format!("{}: {}", problem.file, problem.found));
+            let first = match found.problems.first() {
+                Some(problem) => format!("{}: {}", problem.file, problem.found),
+                None => String::new(),
+            };
             Finding::failure(
                 name,
                 format!("{path} was changed or is damaged. {first}"),

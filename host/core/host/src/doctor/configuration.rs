@@ -28,11 +28,13 @@ impl Read {
 
 /// Reads the configuration and reports its errors.
 pub(super) async fn read(inputs: Inputs, patience: Duration) -> (Read, Vec<Finding>) {
-    let variables = within_or(patience, move || look(&inputs)).await;
-    variables.unwrap_or_else(|finding| (Read::default(), vec![finding]))
+    match within_or(patience, move || examine(&inputs)).await {
+        Ok(result) => result,
+        Err(finding) => (Read::default(), vec![finding]),
+    }
 }
 
-fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
+fn examine(inputs: &Inputs) -> (Read, Vec<Finding>) {
     let folders = match Folders::from_environment() {
         Ok(folders) => folders,
         Err(error) => {
@@ -40,7 +42,8 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
             return (Read::default(), vec![Finding::failure("folders", error.to_string(), fix)]);
         }
     };
-    let (loaded, mut found) = match config::load(&folders, inputs) {
+    let mut findings = Vec::new();
+    let loaded = match config::load(&folders, inputs) {
         Ok(loaded) => {
             let file = match &loaded.file {
                 Some(file) => format!("{} was read", file.display()),
@@ -48,29 +51,32 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
                     format!("there is no {}: the defaults apply", folders.config_file().display())
                 }
             };
-            let ceilings =
-                loaded.ceilings.iter().map(|ceiling| Finding::ok("ceiling", bounds(ceiling)));
-            let found: Vec<Finding> = std::iter::once(Finding::ok("file", file))
-                .chain(ceilings)
-                .chain(std::iter::once(autonomy(&loaded)))
-                .chain(missing(&loaded, &folders))
-                .collect();
-            (Some(loaded), found)
+            findings.push(Finding::ok("file", file));
+            for ceiling in &loaded.ceilings {
+                findings.push(Finding::ok("ceiling", describe_ceiling(ceiling)));
+            }
+            findings.push(autonomy(&loaded));
+            findings.extend(missing(&loaded, &folders));
+            Some(loaded)
         }
-        Err(Problems(problems)) => (None, problems.iter().map(problem).collect()),
+        Err(Problems(problems)) => {
+            findings.extend(problems.iter().map(problem));
+            None
+        }
     };
-    let variables = counting(inputs);
-    let told = if variables.is_empty() {
+
+    let variables = toolhold_variables(inputs);
+    let names = if variables.is_empty() {
         "no variable sets a key".to_owned()
     } else {
         variables.join(", ")
     };
-    found.push(Finding::ok("variables", told));
+    findings.push(Finding::ok("variables", names));
     let is_right = loaded.is_some();
-    (Read { folders: Some(folders), loaded: loaded.unwrap_or_default(), is_right }, found)
+    (Read { folders: Some(folders), loaded: loaded.unwrap_or_default(), is_right }, findings)
 }
 
-/// Granted directories that don't exist, and places of presets that aren't granted.
+/// Finds granted directories that don't exist, and places of presets that aren't granted.
 fn missing(loaded: &Config, folders: &Folders) -> Vec<Finding> {
     let here = config::working_directory().unwrap_or_default();
     let missing = loaded.missing_directories(folders, &here);
@@ -89,7 +95,7 @@ fn place_warning(problem: &config::Problem, fix: &str) -> Finding {
     Finding::warning(problem.source.to_string(), &problem.message, fix)
 }
 
-/// The level of autonomy, and why commands ask if they otherwise wouldn't.
+/// Reports the level of autonomy, and why commands need approval that otherwise wouldn't.
 fn autonomy(loaded: &Config) -> Finding {
     let Ok(policy) = loaded.policy() else {
         return Finding::ok("autonomy", "unknown: a rule is invalid");
@@ -110,10 +116,10 @@ fn autonomy(loaded: &Config) -> Finding {
     }
 }
 
-fn bounds(ceiling: &config::Ceiling) -> String {
+fn describe_ceiling(ceiling: &config::Ceiling) -> String {
     let keys: Vec<&str> = ceiling.taken.iter().map(|taken| taken.key.as_str()).collect();
-    let taken = if keys.is_empty() { "none of your keys".to_owned() } else { keys.join(", ") };
-    format!("{} limits {taken}", ceiling.path.display())
+    let names = if keys.is_empty() { "none of your keys".to_owned() } else { keys.join(", ") };
+    format!("{} limits {names}", ceiling.path.display())
 }
 
 fn problem(problem: &config::Problem) -> Finding {
@@ -133,8 +139,8 @@ fn problem(problem: &config::Problem) -> Finding {
     Finding::failure(problem.source.to_string(), &problem.message, fix)
 }
 
-/// The names of the variables that set keys or folders.
-fn counting(inputs: &Inputs) -> Vec<String> {
+/// Returns the names of the variables that set keys or folders.
+fn toolhold_variables(inputs: &Inputs) -> Vec<String> {
     let mut names: Vec<String> = inputs
         .variables
         .iter()

@@ -10,7 +10,7 @@ use super::Finding;
 use crate::approvals::Questions;
 use crate::session;
 
-/// State that is stored between runs: whether it can be read and trusted.
+/// Checks whether the state that is stored between runs can be read and trusted.
 pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let approved = PluginApprovals::open(folders).all().map(|all| (all.len(), Vec::new()));
     let questions =
@@ -26,23 +26,24 @@ pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     .concat()
 }
 
-/// Whether what waits for its time runs then.
+/// Checks whether a process runs the tasks that wait for their time.
 fn tasks(folders: &Folders, loaded: &Config) -> Finding {
     let name = "tasks";
     let schedule = Schedule::in_data(&folders.data);
     if !schedule.is_there() {
         return Finding::ok(name, "0 waiting");
     }
-    let looked = schedule.tasks(None).and_then(|tasks| Ok((tasks, schedule.runner()?)));
-    let (tasks, runner) = match looked {
-        Ok(looked) => looked,
+    let state = schedule.tasks(None).and_then(|tasks| Ok((tasks, schedule.runner()?)));
+    let (tasks, runner) = match state {
+        Ok(state) => state,
         Err(error) => return Finding::failure(name, error.to_string(), "follow the error message"),
     };
     let waiting = tasks.iter().filter(|task| task.is_waiting()).count();
+    if waiting > 0 && !loaded.values.tools.scheduler.enabled {
+        let found = format!("{waiting} waiting; tasks are disabled, so none runs");
+        return Finding::ok(name, found);
+    }
     match runner {
-        _ if waiting > 0 && !loaded.values.tools.scheduler.enabled => {
-            Finding::ok(name, format!("{waiting} waiting; tasks are disabled, so none runs"))
-        }
         Some(runner) => Finding::ok(name, format!("{waiting} waiting, run by {runner}")),
         None if waiting == 0 => Finding::ok(name, "0 waiting"),
         None => Finding::warning(
@@ -56,15 +57,15 @@ fn tasks(folders: &Folders, loaded: &Config) -> Finding {
 fn finding(
     name: &str,
     what: &str,
-    looked: Result<(usize, Vec<HostError>), HostError>,
+    counted: Result<(usize, Vec<HostError>), HostError>,
 ) -> Vec<Finding> {
-    let wrong = match looked {
-        Ok((count, wrong)) if wrong.is_empty() => {
+    let errors = match counted {
+        Ok((count, errors)) if errors.is_empty() => {
             return vec![Finding::ok(name, format!("{count} {what}"))];
         }
-        Ok((_, wrong)) => wrong,
+        Ok((_, errors)) => errors,
         Err(error) => vec![error],
     };
     let fix = "fix the named file, or remove it to start again without its content";
-    wrong.iter().map(|error| Finding::failure(name, error.to_string(), fix)).collect()
+    errors.iter().map(|error| Finding::failure(name, error.to_string(), fix)).collect()
 }

@@ -13,7 +13,7 @@ use super::{Examination, Finding};
 use crate::doctor::machine::{late, within};
 use crate::{Host, HostError, PluginState};
 
-/// Whether a host starts with every plugin.
+/// Checks whether a host starts with every plugin.
 pub(super) async fn findings(
     examination: Examination,
     read: Read,
@@ -38,7 +38,7 @@ pub(super) async fn findings(
     }
     // On its own task: if it blocks, waiting for it still ends.
     match tokio::time::timeout(patience, tokio::spawn(builder.build())).await {
-        Ok(Ok(Ok(host))) => within(patience, move || findings_of(&host, &file)).await,
+        Ok(Ok(Ok(host))) => within(patience, move || check_plugins(&host, &file)).await,
         Ok(Ok(Err(error))) => {
             vec![Finding::failure("loading", error.to_string(), fix(&error, &file))]
         }
@@ -51,22 +51,25 @@ pub(super) async fn findings(
     }
 }
 
-fn findings_of(host: &Host, file: &ConfigFile) -> Vec<Finding> {
+fn check_plugins(host: &Host, file: &ConfigFile) -> Vec<Finding> {
     let of_tools: Vec<_> =
         host.tools().iter().filter_map(|tool| host.plugin_of(&tool.name)).collect();
-    let unknown =
-        host.unknown_names().into_iter().map(|message| Finding::warning("names", message, NAMES));
+    let unknown_names = host.unknown_names();
     let plugins = host.plugins();
     let mut findings: Vec<_> =
         plugins.iter().map(|plugin| loading(plugin, &of_tools, file)).collect();
-    findings.extend(plugins.iter().filter_map(|plugin| {
-        parts(of_tools.iter().find(|info| info.manifest.name == plugin.name)?)
-    }));
-    findings.extend(unknown);
+    for plugin in &plugins {
+        if let Some(info) = of_tools.iter().find(|info| info.manifest.name == plugin.name) {
+            findings.extend(parts(info));
+        }
+    }
+    for message in unknown_names {
+        findings.push(Finding::warning("names", message, NAMES));
+    }
     findings
 }
 
-/// Whether a plugin is loaded. `of_tools`: the plugins of all tools, one for each tool.
+/// Reports whether a plugin is loaded. `of_tools`: the plugins of all tools, one for each tool.
 fn loading(plugin: &PluginState, of_tools: &[Arc<PluginInfo>], file: &ConfigFile) -> Finding {
     match &plugin.waiting {
         Some(waiting) if waiting.held => Finding::warning(
@@ -76,7 +79,7 @@ fn loading(plugin: &PluginState, of_tools: &[Arc<PluginInfo>], file: &ConfigFile
         ),
         Some(waiting) => {
             let inspect = plugin.file.as_deref().map_or(Path::new(&plugin.name), |file| file);
-            Finding::failure(&plugin.name, &waiting.reason, look(inspect, file))
+            Finding::failure(&plugin.name, &waiting.reason, inspect_fix(inspect, file))
         }
         None => {
             let own = of_tools.iter().filter(|info| info.manifest.name == plugin.name);
@@ -85,7 +88,7 @@ fn loading(plugin: &PluginState, of_tools: &[Arc<PluginInfo>], file: &ConfigFile
     }
 }
 
-/// Whether the parts of a plugin are there, if it has any.
+/// Reports whether the parts of a plugin exist. Returns `None` if it has none.
 fn parts(info: &PluginInfo) -> Option<Finding> {
     let manifest = &info.manifest;
     if !manifest.capabilities.iter().any(|request| request.name == "parts") {
@@ -120,8 +123,8 @@ fn parts(info: &PluginInfo) -> Option<Finding> {
 
 const NAMES: &str = "write the name as `toolhold tools` or `toolhold plugin list` shows it, or remove it: a rule with an unknown name protects nothing";
 
-/// The remedy for a plugin that doesn't load. `file`: the user's own.
-fn look(component: &Path, file: &ConfigFile) -> String {
+/// Returns the remedy for a plugin that doesn't load. `file`: the user's own configuration.
+fn inspect_fix(component: &Path, file: &ConfigFile) -> String {
     let component = shell_word(&component.display().to_string());
     format!(
         "`toolhold plugin inspect {component}` shows details; to remove the plugin, delete its table in {file}, or its file"
@@ -134,7 +137,7 @@ fn fix(error: &HostError, file: &ConfigFile) -> String {
             "change the value in the message; `toolhold config show` shows where each value comes from"
                 .to_owned()
         }
-        HostError::Load { plugin, .. } => look(Path::new(plugin), file),
+        HostError::Load { plugin, .. } => inspect_fix(Path::new(plugin), file),
         HostError::Engine(_) | HostError::Io { .. } => "see the checks above".to_owned(),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct PluginCommands {
     count: usize,
     /// The first refusal, which explains the call's failure.
     refused: Option<Failure>,
-    /// A person said no. Nobody is asked again in this call.
+    /// The denial by a person, after which nobody is asked again in this call.
     denied: Option<Failure>,
 }
 
@@ -48,9 +48,9 @@ struct Asked {
 
 impl CommandApprover for Asker {
     fn judge(&self, line: &str) -> Result<JudgedCommand, Failure> {
-        let (answer, decided) = sync_channel(1);
+        let (answer, decision) = sync_channel(1);
         self.0.send(Asked { line: line.to_owned(), answer }).map_err(|_| call_over())?;
-        decided.recv().map_err(|_| call_over())?
+        decision.recv().map_err(|_| call_over())?
     }
 }
 
@@ -59,7 +59,8 @@ fn call_over() -> Failure {
 }
 
 impl PluginCommands {
-    /// `None`: the tool's plugin may choose none.
+    /// Makes the queue for the commands of a tool's plugin. Returns `None` if the plugin may choose
+    /// no commands.
     pub(crate) fn for_tool(tool: &Tool) -> Option<Self> {
         let process = tool.plugin.as_ref()?.policy().capabilities.process.as_ref()?;
         if !process.judged {
@@ -74,16 +75,15 @@ impl PluginCommands {
         Arc::clone(&self.asker) as _
     }
 
-    /// The call's outcome: if it failed after a refusal, that explains it, whatever the plugin
-    /// says.
+    /// Replaces the failure of a call by the refusal of a command, which explains it better than
+    /// the plugin's own message.
     fn finish(&self, outcome: Outcome) -> Outcome {
         match (outcome, &self.refused) {
             (Err(failure), Some(refused)) if failure.category == Category::PermanentFailure => {
-                Err(Failure {
-                    content: failure.content,
-                    structured: failure.structured,
-                    ..refused.clone()
-                })
+                let mut explained = refused.clone();
+                explained.content = failure.content;
+                explained.structured = failure.structured;
+                Err(explained)
             }
             (outcome, _) => outcome,
         }
@@ -100,6 +100,7 @@ pub(super) async fn judge_commands(
 ) -> Outcome {
     let mut running = pin!(running);
     loop {
+        // `Err` is the outcome of the call, and `Ok` a command that its plugin has chosen.
         let next = poll_fn(|task| match running.as_mut().poll(task) {
             Poll::Ready(outcome) => Poll::Ready(Err(outcome)),
             // This journey holds a sender too, so the channel never ends.
@@ -139,12 +140,13 @@ async fn judge_command(
     if let Some(denied) = &chosen.denied {
         return Err(denied.clone());
     }
+
     let host = journey.host;
     let catalogue = host.plugins.catalogue();
     let tool = Arc::clone(catalogue.resolve(BASH)?);
     let mut context = as_command(&host.governor, outer, &tool, line);
     let mut governance = Governance::default();
-    let decided = decide(journey, &mut governance, &mut context, &tool, &catalogue).await;
+    let result = decide(journey, &mut governance, &mut context, &tool, &catalogue).await;
     outer_governance.waited += governance.waited;
     let record = call_record(
         &context,
@@ -152,8 +154,8 @@ async fn judge_command(
         governance.approval.as_ref(),
         governance.review.as_deref(),
     );
-    host.audit.command(&record, &outer.requested_tool, decided.is_ok()).await?;
-    decided?;
+    host.audit.command(&record, &outer.requested_tool, result.is_ok()).await?;
+    result?;
     if let Some(place) = governance.place.take() {
         place.used();
     }
@@ -176,15 +178,17 @@ async fn decide(
     journey.govern(governance, context, catalogue, &mut steps).await
 }
 
-/// The command as a call of `bash`, with the ID and the origin of the call that chose it.
+/// Makes a call of `bash` for a command, with the ID and the origin of the call that chose it.
 pub(crate) fn as_command(
     governor: &Governor,
     outer: &CallContext,
     tool: &Arc<Tool>,
     line: String,
 ) -> CallContext {
-    let rules = governor.rules();
-    let trust = outer.action().map_or(outer.trust, |action| rules.policy.trust_in(&action));
+    let trust = match outer.action() {
+        Some(action) => governor.rules().policy.trust_in(&action),
+        None => outer.trust,
+    };
     CallContext {
         id: outer.id.clone(),
         requested_tool: BASH.to_owned(),

@@ -49,8 +49,8 @@ impl Journey<'_> {
         Ok(())
     }
 
-    /// The decision of the gates. If the dependency state can't be read, the decision of the
-    /// earlier gates is kept for the record.
+    /// Returns the decision of the gates. If the dependency state can't be read, the decision of
+    /// the earlier gates is stored for the record.
     fn decide(
         &self,
         governance: &mut Governance,
@@ -76,8 +76,8 @@ impl Journey<'_> {
         }
     }
 
-    /// The decision after a model has judged the call, if the rules want that. A call that is
-    /// refused anyway is sent to no model.
+    /// Has a model judge the call if the rules want that, and returns the new decision. A call that
+    /// is refused anyway is sent to no model.
     async fn review(
         &self,
         governance: &mut Governance,
@@ -91,7 +91,7 @@ impl Journey<'_> {
         }
         // If the future is dropped, the record has this decision.
         governance.decision = Some(decision.clone());
-        // Looks whether there is a place. The call takes it when it is about to run.
+        // This checks whether there is a place. The call takes it when it is about to run.
         drop(self.reserve(governance, context)?);
         let reviewed = self.host.reviews.judge(review, context, &self.inputs.cancel).await?;
         governance.review = Some(reviewed.record);

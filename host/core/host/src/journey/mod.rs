@@ -67,11 +67,13 @@ impl Host {
             .shaping
             .shape(&catalogue.filters, &call.context, &call.run.report, outcome, spool, &cancel)
             .await;
-        if shape.has_untrusted && (call.run.attempts > 0 || call.run.cached) {
+        let has_answer = call.run.attempts > 0 || call.run.cached;
+        if shape.has_untrusted && has_answer {
             remember_untrusted(&session);
         }
         steps.finish_step("shape");
-        // It is written before any waiting.
+
+        // The record is written before any waiting.
         call.recorded = true;
         let recorded = self.audit.outcome(&call.record(&outcome, &shape)).await;
         let outcome = recorded.and(outcome);
@@ -153,32 +155,31 @@ impl Journey<'_> {
         context: &CallContext,
         steps: &mut Steps,
     ) -> Result<(), Failure> {
-        if context.acts() {
-            self.host
-                .audit
-                .intent(&call_record(
-                    context,
-                    governance.decision.as_ref(),
-                    governance.approval.as_ref(),
-                    governance.review.as_deref(),
-                ))
-                .await?;
-            steps.finish_step("intent");
+        if !context.acts() {
+            return Ok(());
         }
+        let record = call_record(
+            context,
+            governance.decision.as_ref(),
+            governance.approval.as_ref(),
+            governance.review.as_deref(),
+        );
+        self.host.audit.intent(&record).await?;
+        steps.finish_step("intent");
         Ok(())
     }
 
-    /// An earlier answer that is still true, and the report for the call.
+    /// Finds an earlier answer that is still true, and sets the report of the call.
     async fn find_answer(
         &self,
         governance: &Governance,
         context: &CallContext,
         run: &mut RunReport,
     ) -> CacheResult {
-        let found = self.host.results.find(context, self.session.answers(), || {
+        let search = self.host.results.find(context, self.session.answers(), || {
             governance.reached.as_ref().map(ReachRules::identity)
         });
-        let earlier = found.await;
+        let earlier = search.await;
         run.report = Arc::new(earlier.report());
         earlier
     }

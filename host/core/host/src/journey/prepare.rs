@@ -87,14 +87,18 @@ impl Journey<'_> {
     }
 }
 
-/// Returns the state that the commands of a call start with, if they are those of a built-in tool.
-/// From then on, the gates read it.
+/// Returns the state that the commands of a call of a built-in tool start with, and adds it to the
+/// context for the gates. Returns `None` if the call starts without the state of earlier commands.
 pub(crate) fn carry(
     governor: &Governor,
     context: &mut CallContext,
     session: &Session,
 ) -> Option<CallShell> {
-    let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
+    let tool = context.tool.as_deref()?;
+    if !tool.is_built_in() {
+        return None;
+    }
+    // A call without commands needs no state.
     subjects::commands(tool, &context.arguments).next()?;
     let shell = session.shell()?;
     if !governor.rules().carries_state {
@@ -110,7 +114,8 @@ pub(crate) fn carry(
 
 /// Checks the size of the metadata that the caller sent next to the arguments.
 fn check_meta(meta: Option<&Map<String, Value>>) -> Result<(), Failure> {
-    let size = meta.map_or(0, |meta| serde_json::to_string(meta).map_or(0, |text| text.len()));
+    let Some(meta) = meta else { return Ok(()) };
+    let size = serde_json::to_string(meta).map_or(0, |text| text.len());
     if size <= MAX_META {
         return Ok(());
     }

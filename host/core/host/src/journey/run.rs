@@ -55,7 +55,7 @@ pub(super) struct CallRun<'a> {
 }
 
 impl<'a> CallRun<'a> {
-    /// The call runs from here on, so it counts.
+    /// Starts the run of a call, which counts against the quota from here on.
     pub(super) fn start(
         journey: Journey<'a>,
         prepared: PreparedCall,
@@ -69,7 +69,7 @@ impl<'a> CallRun<'a> {
         if let Some(place) = governance.place.take() {
             place.used();
         }
-        let time_limit = asked_time(&tool.definition, &context.arguments)
+        let time_limit = requested_time(&tool.definition, &context.arguments)
             .map(|time| time.min(host.settings.max_call));
         let events = host.retry.dedup_events(context, Arc::clone(&inputs.events));
         let network = host.governor.reaches_network(context);
@@ -77,10 +77,13 @@ impl<'a> CallRun<'a> {
             CallInquirer::for_call(host, context, &tool, inputs.approver.clone()).map(Arc::new);
         let parent = host.outer.enter(context, &tool, session, inputs.approver.as_ref());
         let commands = PluginCommands::for_tool(&tool);
-        let decision = governance.decision.as_ref();
-        let relies_on_undo = decision
-            .is_some_and(|decision| host.governor.relies_on_undo(context, decision))
-            || commands.is_some() && host.governor.rules().policy.is_sandboxed();
+        let call_relies_on_undo = match &governance.decision {
+            Some(decision) => host.governor.relies_on_undo(context, decision),
+            None => false,
+        };
+        let commands_rely_on_undo =
+            commands.is_some() && host.governor.rules().policy.is_sandboxed();
+        let relies_on_undo = call_relies_on_undo || commands_rely_on_undo;
         Self {
             journey,
             context,
@@ -105,10 +108,10 @@ impl<'a> CallRun<'a> {
     pub(super) async fn attempt(&mut self) -> Outcome {
         let Journey { host, session, inputs } = self.journey;
         let first_run_at = Instant::now();
-        self.run.journal = host
-            .undo
-            .as_ref()
-            .and_then(|undo| undo.journal(self.context, session.turn(), self.relies_on_undo));
+        self.run.journal = match &host.undo {
+            Some(undo) => undo.journal(self.context, session.turn(), self.relies_on_undo),
+            None => None,
+        };
         loop {
             let outcome = self.run_once().await;
             let attempts = self.run.attempts;
@@ -146,10 +149,19 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// The call in the form that its provider gets.
+    /// Makes the call in the form that its provider gets.
     fn provider_call(&self) -> Call {
         let Self { context, run, tool, .. } = self;
         let Journey { host, session, inputs } = self.journey;
+        let caller_info = SessionCaller {
+            session: session.clone(),
+            project: Arc::clone(&host.settings.project),
+            agent: context.caller.clone(),
+        };
+        let reached = self.governance.reached.as_ref();
+        let origins =
+            context.action().map(|action| toolhold_policy::origins(&action)).unwrap_or_default();
+        let job_servers = if tool.is_built_in() { session.job_servers() } else { None };
         Call {
             id: context.id.clone(),
             tool: tool.definition.name.clone(),
@@ -159,26 +171,12 @@ impl<'a> CallRun<'a> {
             meta: context.meta.clone(),
             caller: context.caller.clone(),
             session: Arc::clone(&context.session),
-            caller_info: Some(Arc::new(SessionCaller {
-                session: session.clone(),
-                project: Arc::clone(&host.settings.project),
-                agent: context.caller.clone(),
-            })),
+            caller_info: Some(Arc::new(caller_info)),
             read_only: tool.annotations_with(&context.arguments).read_only,
-            path_rules: self
-                .governance
-                .reached
-                .as_ref()
-                .map(|reached| Arc::clone(&reached.paths) as _),
+            path_rules: reached.map(|reached| Arc::clone(&reached.paths) as _),
             changes: run.journal.as_ref().map(CallJournal::recorder),
             commands: self.provider_commands(),
-            requests: CallRequests {
-                origins: context
-                    .action()
-                    .map(|action| toolhold_policy::origins(&action))
-                    .unwrap_or_default(),
-                job_servers: session.job_servers().filter(|_| tool.is_built_in()),
-            },
+            requests: CallRequests { origins, job_servers },
             tasks: self.tasks.clone(),
             inquirer: self.inquirer.clone().map(|inquirer| inquirer as _),
             report: Arc::clone(&run.report),
@@ -187,7 +185,7 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// The commands of the call in the form that its provider gets.
+    /// Makes the commands of the call in the form that their provider gets.
     fn provider_commands(&self) -> CallCommands {
         let Self { context, run, tool, .. } = self;
         let session = self.journey.session;
@@ -204,7 +202,7 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Receives the events of one attempt.
+    /// Makes the receiver of the events of one attempt.
     fn attempt_events(&self) -> Arc<dyn Events> {
         // A call that is cancelled has no answer that marks the session.
         let reader = self.journey.session.clone();
@@ -213,12 +211,15 @@ impl<'a> CallRun<'a> {
         shaping.redact_events(self.context, self.events.attempt(), on_untrusted)
     }
 
-    /// The right of a call to start a job: for a command of a built-in tool, in a session that
-    /// lasts.
+    /// Returns the right of a call to start a job. Only a command of a built-in tool, in a session
+    /// that lasts, has it.
     fn job_start(&self) -> Option<JobStart> {
         let Journey { host, session, .. } = self.journey;
         let context = self.context;
-        let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
+        let tool = context.tool.as_deref()?;
+        if !tool.is_built_in() {
+            return None;
+        }
         let command = subjects::commands(tool, &context.arguments).next()?.to_owned();
         let jobs = session.jobs(host.jobs.0.may_start()?)?;
         let about = JobAbout {
@@ -230,8 +231,8 @@ impl<'a> CallRun<'a> {
         Some(JobStart::new(jobs, about, host.shaping.live(context)))
     }
 
-    /// The keeper of the programs of a call that outlive it. `None`: the plugin may have none, or
-    /// the call only reads.
+    /// Returns the keeper of the programs of a call that outlive it. Returns `None` if the plugin
+    /// may have no such programs, or the call only reads.
     fn services(&self) -> Option<Arc<dyn ServiceKeeper>> {
         let Journey { host, session, .. } = self.journey;
         if !self.context.acts() {
@@ -242,9 +243,9 @@ impl<'a> CallRun<'a> {
         Some(session.services(&host.jobs.1))
     }
 
-    /// Saves or undoes what the call changed. `None`: it relied on undo, and a change of it
-    /// couldn't be saved, so it was undone. A person has approved it without undo: it has to run
-    /// again.
+    /// Saves or undoes the changes of the call. Returns `None` if the call has to run again: it
+    /// relied on undo, a change of it couldn't be saved, so it was undone, and a person has
+    /// approved it without undo.
     pub(super) async fn settle(
         &mut self,
         outcome: &Outcome,
@@ -284,7 +285,7 @@ impl<'a> CallRun<'a> {
         job.keep(jobs::finisher(undo, audit, self.context, self.run.journal.take()));
     }
 
-    /// Tells the observer of the call what was saved of its changes, and records an automatic undo.
+    /// Reports the saved changes to the observer of the call, and records an automatic undo.
     async fn report_changes(
         &mut self,
         changes: &CallChanges,
@@ -300,7 +301,7 @@ impl<'a> CallRun<'a> {
         Ok(())
     }
 
-    /// Remembers what later calls need of the outcome, and adds the notices for its reader.
+    /// Stores the parts of the outcome that later calls need, and adds the notices for its reader.
     pub(super) fn finish(
         mut self,
         mut outcome: Outcome,
@@ -310,11 +311,11 @@ impl<'a> CallRun<'a> {
         let Journey { host, session, .. } = self.journey;
         let Self { context, tool, time, .. } = &self;
         tool.tally.count(outcome.is_ok(), *time);
-        // Variables that others wrote are set for no command.
         let variables = self.run.report.entries().variables.take();
         if let Some(variables) = variables
             && !tool.provider.is_third_party()
         {
+            // Variables of third-party tools are set for no command.
             session.set_variables(variables);
         }
         // The time of a retried call says nothing about one run.
@@ -322,7 +323,7 @@ impl<'a> CallRun<'a> {
             host.results.keep(context, session.answers(), key, &self.run.report, output, *time);
         }
         dependencies::record_completion(&host.governor.rules(), context, session, &outcome);
-        let notices = self.notices(outcome.is_ok(), changes);
+        let notices = self.take_notices(outcome.is_ok(), changes);
         let content = match &mut outcome {
             Ok(output) => &mut output.content,
             Err(failure) => &mut failure.content,
@@ -334,12 +335,12 @@ impl<'a> CallRun<'a> {
         outcome
     }
 
-    /// The notices for the reader of the answer, in their order.
-    fn notices(&mut self, is_ok: bool, changes: &CallChanges) -> Vec<String> {
+    /// Takes the notices for the reader of the answer, in their order.
+    fn take_notices(&mut self, is_ok: bool, changes: &CallChanges) -> Vec<String> {
         let Journey { host, session, .. } = self.journey;
         let mut notices = Vec::new();
         if is_ok {
-            notices.extend(left_out(&self.run.report));
+            notices.extend(left_out_notice(&self.run.report));
         }
         notices.extend(changes.notices(host.undo.as_deref()));
         if let Some(shell) = self.run.shell.take() {
@@ -357,8 +358,8 @@ impl<'a> CallRun<'a> {
     }
 }
 
-/// Notice about what was left out of the answer because it needs approval.
-fn left_out(report: &Report) -> Option<String> {
+/// Writes a notice about the entries that were left out of the answer because they need approval.
+fn left_out_notice(report: &Report) -> Option<String> {
     let (denial, count) = report.entries().left_out.asked.take()?;
     let Denial { action, rule, place, remedy, .. } = denial;
     let entries =
@@ -368,8 +369,8 @@ fn left_out(report: &Report) -> Option<String> {
     ))
 }
 
-/// The time limit that a call asks for, if the tool has an argument for it.
-fn asked_time(tool: &Definition, arguments: &Value) -> Option<Duration> {
+/// Returns the time limit that a call requests, if the tool has an argument for it.
+fn requested_time(tool: &Definition, arguments: &Value) -> Option<Duration> {
     tool.requested_seconds(arguments).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
@@ -386,9 +387,9 @@ mod tests {
         let arguments = vec![ToolArgument::with_role("timeout", Role::Timeout)];
         let with = Definition { arguments, ..without.clone() };
         let arguments = json!({ "timeout": 2.5 });
-        assert_eq!(asked_time(&with, &arguments), Some(Duration::from_millis(2500)));
-        assert_eq!(asked_time(&without, &arguments), None);
-        assert_eq!(asked_time(&with, &json!({ "timeout": -1 })), None);
-        assert_eq!(asked_time(&with, &json!({ "timeout": 1e300 })), None);
+        assert_eq!(requested_time(&with, &arguments), Some(Duration::from_millis(2500)));
+        assert_eq!(requested_time(&without, &arguments), None);
+        assert_eq!(requested_time(&with, &json!({ "timeout": -1 })), None);
+        assert_eq!(requested_time(&with, &json!({ "timeout": 1e300 })), None);
     }
 }

@@ -35,8 +35,8 @@ pub(super) struct DiskSession {
     name: String,
 }
 
-/// The number of sessions on disk and the errors of files that can't be read or trusted. Looks at
-/// the first few hundred.
+/// Counts the sessions on disk, and returns the errors of files that can't be read or trusted.
+/// Reads only the first few hundred files.
 ///
 /// # Errors
 ///
@@ -49,9 +49,9 @@ pub(crate) fn count(folders: &Folders) -> Result<(usize, Vec<HostError>), HostEr
         Err(error) => return Err(HostError::io(path.display().to_string())(error)),
     };
     let files: Vec<_> = names.iter().filter(|name| name.ends_with(".json")).collect();
-    let wrong: Vec<_> =
+    let errors: Vec<_> =
         files.iter().filter_map(|name| state::read::<File>(&path, name).err()).collect();
-    Ok((files.len(), wrong))
+    Ok((files.len(), errors))
 }
 
 /// The file of a session.
@@ -92,7 +92,9 @@ impl DiskSession {
                 let is_new = file.changed == 0;
                 let mut state = std::mem::take(file).unexpired(now);
                 let result = change(&mut state);
-                if !(is_new && state == SessionState::default()) {
+                // A new session without state needs no file.
+                let is_needed = !is_new || state != SessionState::default();
+                if is_needed {
                     *file = File { name: self.name.clone(), changed: now, state };
                 }
                 Ok((result, is_new && file.changed != 0))
@@ -103,7 +105,7 @@ impl DiskSession {
         Ok(result)
     }
 
-    /// Whether a file belongs to this session.
+    /// Checks whether a file belongs to this session.
     fn check(&self, file: &File) -> Result<(), HostError> {
         if file.changed == 0 || file.name == self.name {
             return Ok(());
@@ -120,15 +122,14 @@ impl DiskSession {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
         // A process that changes a session holds the same lock, so no session is removed while it
         // is changed.
-        let Ok(_held) = folder.lock(state::LOCK) else { return };
-        for name in
-            folder.names(SWEPT).unwrap_or_default().iter().filter(|name| name.ends_with(".json"))
-        {
-            let file = folder
-                .file(name)
-                .ok()
-                .and_then(|file| serde_json::from_reader::<_, File>(file.take(MAX_SWEPT)).ok());
-            if file.is_some_and(|file| file.is_over(now)) {
+        let Ok(_lock) = folder.lock(state::LOCK) else { return };
+        let names = folder.names(SWEPT).unwrap_or_default();
+        for name in names.iter().filter(|name| name.ends_with(".json")) {
+            let Ok(opened) = folder.file(name) else { continue };
+            let Ok(file) = serde_json::from_reader::<_, File>(opened.take(MAX_SWEPT)) else {
+                continue;
+            };
+            if file.is_expired(now) {
                 let _ = folder.remove(name);
             }
         }
@@ -136,15 +137,17 @@ impl DiskSession {
 }
 
 impl File {
-    /// Whether the session is expired. A time in the future comes from a wrong clock, so the age
-    /// isn't known.
-    fn is_over(&self, now: u64) -> bool {
-        now.saturating_sub(self.changed) >= IDLE || self.changed > now.saturating_add(IDLE)
+    /// Checks whether the session is expired. A time in the far future comes from a wrong clock, so
+    /// the age isn't known.
+    fn is_expired(&self, now: u64) -> bool {
+        let is_old = now.saturating_sub(self.changed) >= IDLE;
+        let is_in_future = self.changed > now.saturating_add(IDLE);
+        is_old || is_in_future
     }
 
-    /// The state in the file, unless the session is expired.
+    /// Returns the state in the file, or an empty state if the session is expired.
     fn unexpired(self, now: u64) -> SessionState {
-        if self.is_over(now) { SessionState::default() } else { self.state }
+        if self.is_expired(now) { SessionState::default() } else { self.state }
     }
 }
 

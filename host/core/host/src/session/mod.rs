@@ -49,14 +49,15 @@ enum SessionStore {
 }
 
 impl Session {
-    /// A session in memory that lasts as long as its last clone. `name` identifies it: what calls
-    /// store on disk (the audit, kept output) uses it, so no two callers may have the same name.
+    /// Makes a session in memory that lasts as long as its last clone. `name` identifies the
+    /// session in the data that calls store on disk (the audit, kept output), so no two callers may
+    /// have the same name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self::in_memory(name.into(), None)
     }
 
-    /// As [`new`](Self::new), for a caller of a server with several of them. What a plugin keeps
-    /// for one `principal` is not another's.
+    /// Makes a session like [`new`](Self::new), for one of the callers of a server. The data that a
+    /// plugin stores for one `principal` isn't available to another.
     pub fn of_principal(name: impl Into<Arc<str>>, principal: impl Into<Arc<str>>) -> Self {
         Self::in_memory(name.into(), Some(principal.into()))
     }
@@ -75,9 +76,9 @@ impl Session {
         }))
     }
 
-    /// A session that is shared by all processes of the user with the same `name`: for programs
-    /// that make one call and end. Its state is in the data folder and expires eight hours after
-    /// its last change.
+    /// Makes a session that is shared by all processes of the user with the same `name`: for
+    /// programs that make one call and end. Its state is in the data folder and expires eight hours
+    /// after its last change.
     ///
     /// Nothing is read before a call needs it, and nothing is written before there is state to
     /// store.
@@ -85,7 +86,8 @@ impl Session {
         Self::on_disk_of(folders, name, None)
     }
 
-    /// As [`on_disk`](Self::on_disk), for a principal. `None`: the user of this machine.
+    /// Makes a session like [`on_disk`](Self::on_disk), for a principal. `None` means the user of
+    /// this machine.
     pub fn on_disk_of(
         folders: &Folders,
         name: impl Into<Arc<str>>,
@@ -105,24 +107,27 @@ impl Session {
         Self(Arc::new(inner))
     }
 
-    /// The name of its owner.
+    /// Returns the name of the session.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
     }
 
-    /// An agent begins to work on what a person said. What its calls change from now on is undone
-    /// together.
+    /// Begins a turn of an agent, which works on a message of a person. The changes that its calls
+    /// make from now on are undone together.
     pub fn begin_turn(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         self.0.turn.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The turn that goes on. `None`: nobody has begun one.
+    /// Returns the current turn, or `None` if no agent has begun a turn.
     pub(crate) fn turn(&self) -> Option<u64> {
-        Some(self.0.turn.load(Ordering::Relaxed)).filter(|turn| *turn > 0)
+        match self.0.turn.load(Ordering::Relaxed) {
+            0 => None,
+            turn => Some(turn),
+        }
     }
 
-    /// The owner. `None`: the user of this machine.
+    /// Returns the owner. `None` means the user of this machine.
     pub(crate) fn principal(&self) -> Option<&str> {
         self.0.principal.as_deref()
     }
@@ -140,14 +145,14 @@ impl Session {
         self.change(|state| state.untrusted = true)
     }
 
-    /// Whether the session was given untrusted text.
+    /// Checks whether the session was given untrusted text.
     pub(crate) fn is_untrusted(&self) -> bool {
-        // A state that can't be read may say yes.
+        // If the state can't be read, the session may have been given untrusted text.
         self.look(|state| state.untrusted).unwrap_or(true)
     }
 
-    /// The session's reusable answers and how often one was used. `[tools.result_cache]` limits
-    /// them.
+    /// Returns the number of the session's reusable answers and of their uses.
+    /// `[tools.result_cache]` limits them.
     pub fn cache_summary(&self) -> CacheSummary {
         self.0.answers.summary()
     }
@@ -163,7 +168,7 @@ impl Session {
         self.set_variables(Vec::new());
     }
 
-    /// The variables that its commands get besides those that they hand on themselves.
+    /// Returns the variables that its commands get in addition to those of earlier commands.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         self.0.variables.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -173,36 +178,49 @@ impl Session {
         *self.0.variables.lock().unwrap_or_else(PoisonError::into_inner) = variables;
     }
 
-    /// The reusable answers. `None` in a process that makes one call and ends: nobody would ask for
-    /// them.
+    /// Returns the reusable answers. Returns `None` in a process that makes one call and ends,
+    /// since no later call would use them.
     pub(crate) fn answers(&self) -> Option<&AnswerCache> {
-        matches!(self.0.state, SessionStore::Memory(_)).then_some(&self.0.answers)
+        if !self.is_in_memory() {
+            return None;
+        }
+        Some(&self.0.answers)
     }
 
-    /// Its jobs in a host, which the first call that may start one makes. `None` in a process that
-    /// makes one call and ends: its jobs would end with it.
+    /// Returns its jobs in a host. Returns `None` in a process that makes one call and ends, since
+    /// its jobs would end with it.
     pub(crate) fn jobs(&self, jobs: &Jobs) -> Option<&SessionJobs> {
-        matches!(self.0.state, SessionStore::Memory(_))
-            .then(|| self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
+        if !self.is_in_memory() {
+            return None;
+        }
+        Some(self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
     }
 
-    /// The keeper of its services. In a process that makes one call and ends, they end with it.
+    /// Returns the keeper of its services. In a process that makes one call and ends, the services
+    /// end with it.
     pub(crate) fn services(&self, services: &Services) -> Arc<dyn ServiceKeeper> {
         Arc::new(self.0.services.get_or_init(|| services.session(&self.0.name)).clone())
     }
 
-    /// The servers among its jobs. `None`: it has had no job.
+    /// Returns the servers among its jobs, or `None` if it has had no job.
     pub(crate) fn job_servers(&self) -> Option<Arc<dyn JobServers>> {
         self.0.jobs.get().map(SessionJobs::servers)
     }
 
-    /// The state that the commands of its next call start with. `None` in a process that makes one
-    /// call and ends.
+    /// Returns the state that the commands of its next call start with. Returns `None` in a process
+    /// that makes one call and ends.
     pub(crate) fn shell(&self) -> Option<CallShell> {
-        matches!(self.0.state, SessionStore::Memory(_)).then(|| self.0.shell.begin())
+        if !self.is_in_memory() {
+            return None;
+        }
+        Some(self.0.shell.begin())
     }
 
-    /// Notices for its caller about jobs that have ended, each once.
+    fn is_in_memory(&self) -> bool {
+        matches!(self.0.state, SessionStore::Memory(_))
+    }
+
+    /// Returns notices for its caller about jobs that have ended, each once.
     pub(crate) fn job_news(&self) -> Vec<String> {
         self.0.jobs.get().map(SessionJobs::news).unwrap_or_default()
     }

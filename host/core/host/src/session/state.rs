@@ -52,30 +52,25 @@ impl SessionState {
         let now = seconds(now);
         self.approvals.retain(|_, approval| approval.until > now);
         while self.approvals.len() >= MAX_APPROVALS {
-            let Some(first) = self
-                .approvals
-                .iter()
-                .min_by_key(|(_, approval)| approval.until)
-                .map(|(key, _)| *key)
-            else {
-                break;
-            };
-            self.approvals.remove(&first);
+            let first = self.approvals.iter().min_by_key(|(_, approval)| approval.until);
+            let Some((&first_to_expire, _)) = first else { break };
+            self.approvals.remove(&first_to_expire);
         }
-        self.approvals.insert(
-            fingerprint,
-            SessionApproval { by: by.to_owned(), until: now.saturating_add(lasting.as_secs()) },
-        );
+        let until = now.saturating_add(lasting.as_secs());
+        self.approvals.insert(fingerprint, SessionApproval { by: by.to_owned(), until });
     }
 
     /// Returns the person who approved calls with this fingerprint, if the approval still applies.
     pub(crate) fn approved_by(&self, fingerprint: &Fingerprint, now: SystemTime) -> Option<&str> {
         let approval = self.approvals.get(fingerprint)?;
-        (approval.until > seconds(now)).then_some(&approval.by)
+        if approval.until <= seconds(now) {
+            return None;
+        }
+        Some(&approval.by)
     }
 }
 
-/// Seconds of Unix time.
+/// Returns the seconds of Unix time.
 pub(crate) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

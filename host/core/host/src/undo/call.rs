@@ -61,7 +61,7 @@ pub(crate) struct CallChanges {
 }
 
 impl Undo {
-    /// `None`: no changes are saved.
+    /// Makes the store of undo. Returns `None` if no changes are saved.
     ///
     /// # Errors
     ///
@@ -77,20 +77,25 @@ impl Undo {
             0 => undo.call_mib.get() << 20,
             bytes => bytes,
         };
-        let commands = shell.transactional.then(|| CommandRules {
+        let undo_store = store(config, folders);
+        if !shell.transactional {
+            return Ok(Some(Self { store: undo_store, commands: None }));
+        }
+        let rollback =
+            if shell.auto_rollback { Some(shell.auto_rollback_exit_codes.clone()) } else { None };
+        let commands = CommandRules {
             save: SaveRules { required: shell.snapshot_required, call_bytes },
             scope: scope.map(|globs| Arc::new(move |path: &_| globs.covers(path)) as Scope),
             places: ["snapshot_required", "auto_rollback"]
                 .map(|key| config.source(&format!("tools.shell.{key}")).to_string()),
             table: config.own_table("tools.undo"),
-            rollback: shell.auto_rollback.then(|| shell.auto_rollback_exit_codes.clone()),
-        });
-        Ok(Some(Self { store: store(config, folders), commands }))
+            rollback,
+        };
+        Ok(Some(Self { store: undo_store, commands: Some(commands) }))
     }
 
-    /// The journal of a call. `None`: it can't change anything. `relies`: the call may run only
-    /// because it can be undone.
-    /// `turn`: that of the agent.
+    /// Makes the journal of a call. Returns `None` if the call can't change anything. `turn`: the
+    /// turn of the agent. `relies`: the call may run only because it can be undone.
     pub(crate) fn journal(
         &self,
         context: &CallContext,
@@ -121,12 +126,13 @@ impl Undo {
         let code = report.entries().exit_code;
         let undoes = code.is_some_and(|code| self.is_undone(code));
         let store = self.store.clone();
-        // It reads what was changed.
-        let finished = tokio::task::spawn_blocking(move || call.finish(&store, code, undoes));
-        finished.await.unwrap_or_default()
+        // Ending the journal reads the changed files.
+        let finishing = tokio::task::spawn_blocking(move || call.finish(&store, code, undoes));
+        finishing.await.unwrap_or_default()
     }
 
-    /// The same for a command that went on after its call. Blocks.
+    /// Ends the journal like [`finish`](Self::finish), for a command that went on after its call.
+    /// Blocks.
     pub(crate) fn finish_job(&self, call: CallJournal, code: Option<i32>) -> CallChanges {
         if !call.journal.has_changes() {
             return call.unchanged();
@@ -135,35 +141,50 @@ impl Undo {
         call.finish(&self.store, Some(code), self.is_undone(code))
     }
 
+    /// Checks whether the rules undo the changes of a command with this exit code.
     fn is_undone(&self, code: i32) -> bool {
-        let codes = self.commands.as_ref().and_then(|rules| rules.rollback.as_ref());
-        codes.is_some_and(|codes| if codes.is_empty() { code >= 2 } else { codes.contains(&code) })
+        let Some(rules) = &self.commands else { return false };
+        let Some(codes) = &rules.rollback else { return false };
+        // An empty list means all codes from 2 on.
+        if codes.is_empty() { code >= 2 } else { codes.contains(&code) }
     }
 }
 
-/// The files that a command wrote and that run later, and the folders that it moved to where such
-/// files are.
-fn planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> {
+/// Finds the files that a command wrote and that run later, and the folders that it moved to a
+/// place of such files.
+fn find_planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> {
     let has_package = saved.written.iter().any(|path| is_package(path));
-    let plan = has_package.then(|| store.plan(call).ok()).flatten();
-    let written = saved.written.iter().filter(|path| {
-        !is_unpacked(path)
-            && (runs_later(path)
-                || is_package(path) && has_new_scripts(plan.as_ref(), path)
-                || (path.is_symlink() || path.is_dir()) && link_runs_later(path))
-    });
-    written.cloned().collect()
+    let plan = if has_package { store.plan(call).ok() } else { None };
+    let planted = saved.written.iter().filter(|path| is_planted(path, plan.as_ref()));
+    planted.cloned().collect()
+}
+
+fn is_planted(path: &Path, plan: Option<&UndoPlan>) -> bool {
+    if is_unpacked(path) {
+        return false;
+    }
+    if runs_later(path) {
+        return true;
+    }
+    if is_package(path) && has_new_scripts(plan, path) {
+        return true;
+    }
+    let may_contain_files = path.is_symlink() || path.is_dir();
+    may_contain_files && link_runs_later(path)
 }
 
 fn is_package(path: &Path) -> bool {
     path.ends_with("package.json")
 }
 
-/// Whether the scripts of a package may have changed.
+/// Checks whether the scripts of a package may have changed.
 fn has_new_scripts(plan: Option<&UndoPlan>, path: &Path) -> bool {
-    let changes = plan.iter().flat_map(|plan| &plan.changes);
-    let texts = changes.filter(|change| change.path == path).find_map(|it| it.texts.as_ref());
-    texts.is_none_or(|(now, before)| scripts(now) != scripts(before))
+    let Some(plan) = plan else { return true };
+    let mut changes = plan.changes.iter().filter(|change| change.path == path);
+    match changes.find_map(|change| change.texts.as_ref()) {
+        Some((now, before)) => scripts(now) != scripts(before),
+        None => true,
+    }
 }
 
 fn scripts(package: &str) -> Option<Value> {
@@ -177,46 +198,51 @@ impl CallJournal {
         CallChanges { refused, is_over, ..CallChanges::default() }
     }
 
-    /// `undoes`: whether its exit code undoes the changes.
+    /// Ends the journal. `undoes`: whether the exit code undoes the changes.
     fn finish(self, store: &UndoStore, code: Option<i32>, undoes: bool) -> CallChanges {
         let Self { journal, about, relies, .. } = self;
         let refused = journal.refused();
         let is_over = relies && refused.is_some();
         let saved = journal.finish();
-        let undone = ((is_over || undoes) && saved.is_some())
-            .then(|| store.undo(&about.call).map(|plan| plan.changes.len()));
+        let has_to_undo = is_over || undoes;
+        let undone = if has_to_undo && saved.is_some() {
+            Some(store.undo(&about.call).map(|plan| plan.changes.len()))
+        } else {
+            None
+        };
         if is_over && matches!(undone, Some(Ok(_))) {
             // The call may run once more.
             store.set_aside(&about.call);
         }
         let planted = match &saved {
-            Some(saved) if code.is_some() && undone.is_none() => planted(store, &about.call, saved),
+            Some(saved) if code.is_some() && undone.is_none() => {
+                find_planted(store, &about.call, saved)
+            }
             _ => Vec::new(),
         };
         CallChanges { saved, refused, undone, planted, is_over }
     }
 
-    /// The recorder of the changes that the call makes itself.
+    /// Returns the recorder of the changes that the call makes itself.
     pub(crate) fn recorder(&self) -> Arc<dyn ChangeRecorder> {
         Arc::clone(&self.journal) as _
     }
 
-    /// The journal of a command that goes on after its call. If the call relies on undo, a change
-    /// that can't be saved is refused, and nothing else becomes of that: there is no call to ask
-    /// about.
+    /// Returns the journal for a command that goes on after its call. If the call relies on undo, a
+    /// change that can't be saved is refused without a question, since the call is over.
     pub(crate) fn for_job(self) -> Self {
         Self { relies: false, ..self }
     }
 
-    /// The recorder of the changes that its commands make.
+    /// Returns the recorder of the changes that its commands make.
     pub(crate) fn command_recorder(&self) -> Option<Arc<dyn ChangeRecorder>> {
         self.commands.as_ref().map(Arc::clone)
     }
 }
 
 impl CallChanges {
-    /// Why the call needs approval to run: it relies on undo, and changes something that can't be
-    /// saved.
+    /// Returns the reason why the call needs approval to run if it relies on undo, and changes
+    /// something that can't be saved.
     pub(crate) fn question(&self) -> Option<String> {
         if !self.is_over {
             return None;
@@ -239,7 +265,7 @@ impl CallChanges {
         })
     }
 
-    /// Tells the observer of the call.
+    /// Reports the changes to the observer of the call.
     pub(crate) fn tell(&self, snapshot: Snapshot, events: &dyn Events) {
         events.snapshot(snapshot);
         if let Some(undone) = &self.undone {
@@ -248,7 +274,7 @@ impl CallChanges {
         }
     }
 
-    /// The record of the automatic undo.
+    /// Makes the record of the automatic undo, if there was one.
     pub(crate) fn rollback_record<'a>(
         &'a self,
         call: &'a str,
@@ -264,35 +290,34 @@ impl CallChanges {
         })
     }
 
-    /// Notices for the reader of the answer.
+    /// Writes the notices for the reader of the answer.
     pub(crate) fn notices(&self, undo: Option<&Undo>) -> Vec<String> {
         let commands = undo.and_then(|undo| undo.commands.as_ref());
         let [required, rollback] =
             commands.map_or(["", ""], |rules| rules.places.each_ref().map(String::as_str));
+        let table = commands.map(|rules| rules.table.to_string()).unwrap_or_default();
         let mut notices = Vec::new();
         if let Some((path, why)) = &self.refused {
-            let table = commands.map_or_else(String::new, |rules| rules.table.to_string());
             notices.push(format!(
                 "Not changed, because the old state can't be saved: {}: {why}. The rule: snapshot_required = true ({required}). To save more, raise `call_mib` in {table}.",
                 path.display()
             ));
         }
-        if let Some((first, rest)) = self.planted.split_first() {
-            let more = match rest.len() {
+        if let Some((first, others)) = self.planted.split_first() {
+            let more = match others.len() {
                 0 => String::new(),
-                more => format!(" and {more} more"),
+                count => format!(" and {count} more"),
             };
             notices.push(format!(
                 "Check this before you continue: the command wrote {}{more}, which other programs run or obey later, outside the sandbox.",
                 neutral_line(&first.to_string_lossy())
             ));
         }
-        notices.extend(self.saved.as_ref().and_then(|saved| saved.warning.clone()).map(
-            |warning| {
-                let table = commands.map_or_else(String::new, |rules| rules.table.to_string());
-                format!("{warning}. To keep more, raise `max_mib` in {table}.")
-            },
-        ));
+        if let Some(saved) = &self.saved
+            && let Some(warning) = &saved.warning
+        {
+            notices.push(format!("{warning}. To keep more, raise `max_mib` in {table}."));
+        }
         match &self.undone {
             Some(Ok(paths)) => notices.push(format!(
                 "The command failed, so its changes were undone: {}. The rule: auto_rollback = true ({rollback}).",

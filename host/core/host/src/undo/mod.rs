@@ -16,7 +16,8 @@ pub use toolhold_undo::{
     ChangeKind, SavedChanges, UndoChange, UndoConflict, UndoEntry, UndoError, UndoPlan, UndoStore,
 };
 
-/// The changes by the user's calls, of all programs of the user that use these folders.
+/// Opens the store of the changes by the user's calls, of all programs of the user that use these
+/// folders.
 pub fn store(config: &Config, folders: &Folders) -> UndoStore {
     let undo = config.values.tools.undo;
     let bounds = toolhold_undo::UndoLimits {
@@ -27,11 +28,11 @@ pub fn store(config: &Config, folders: &Folders) -> UndoStore {
     UndoStore::in_folder(folders.data.join("undo"), bounds)
 }
 
-/// Records an undo, by the same configuration. Blocks.
+/// Records an undo in the audit log. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: it can't be recorded.
+/// [`HostError::Io`] if the undo can't be recorded.
 pub fn record(
     config: &Config,
     folders: &Folders,

@@ -43,8 +43,8 @@ struct Shared {
 }
 
 impl UndoTool {
-    /// Undoes calls that were saved by this configuration. `front_end` is for the record.
-    /// `jobs`: commands that may still change files.
+    /// Makes the tool, for calls that were saved by this configuration. `front_end` is for the
+    /// record. `jobs`: commands that may still change files.
     pub(crate) fn new(
         config: &Config,
         folders: &Folders,
@@ -99,12 +99,6 @@ impl Shared {
             Some(id) => own.find(|entry| entry.call == *id),
             None => own.find(|entry| entry.is_next() && !self.is_running(entry)),
         };
-        if let Some(entry) = entry.as_ref().filter(|entry| self.is_running(entry)) {
-            let message = format!("the job that call {} started still runs", entry.call);
-            return Err(Failure::new(Category::PermanentFailure, message)
-                .with_code("running")
-                .with_suggestion("Stop it with job_stop first, or wait for its end."));
-        }
         let Some(entry) = entry else {
             let message = match &arguments.call {
                 Some(id) => format!(
@@ -115,21 +109,28 @@ impl Shared {
             };
             return Err(Failure::new(Category::PermanentFailure, message).with_code("not-found"));
         };
+        if self.is_running(&entry) {
+            let message = format!("the job that call {} started still runs", entry.call);
+            return Err(Failure::new(Category::PermanentFailure, message)
+                .with_code("running")
+                .with_suggestion("Stop it with job_stop first, or wait for its end."));
+        }
+
         let calls = if arguments.turn {
             self.store.turn_of(&entry).map_err(unreadable)?
         } else {
             vec![entry]
         };
         let mut text = String::new();
-        let mut failed = None;
+        let mut last_failure = None;
         for entry in calls.iter().filter(|entry| !self.is_running(entry)) {
             match self.undo_one(call, entry) {
-                Ok(undone) => text.push_str(&undone),
-                // It holds up no other.
-                Err(failure) => failed = Some(failure),
+                Ok(description) => text.push_str(&description),
+                // The other calls are undone nevertheless.
+                Err(failure) => last_failure = Some(failure),
             }
         }
-        match failed {
+        match last_failure {
             Some(failure) if text.is_empty() => Err(failure),
             Some(failure) => Ok(Output::text(format!("{text}{}\n", failure.message))),
             None => Ok(Output::text(text)),
@@ -137,15 +138,15 @@ impl Shared {
     }
 
     fn undo_one(&self, call: &Call, entry: &UndoEntry) -> Result<String, Failure> {
-        let undone = self.store.undo(&entry.call);
-        let error = undone.as_ref().err().map(ToString::to_string);
+        let result = self.store.undo(&entry.call);
+        let error = result.as_ref().err().map(ToString::to_string);
         let by = format!("call {}", call.id);
         record(&self.config, &self.folders, entry, &by, error.as_deref(), &self.front_end)
             .map_err(|error| {
                 Failure::new(Category::PermanentFailure, error.to_string()).with_code("audit")
             })?;
-        match undone {
-            Ok(plan) => Ok(described(entry, &plan)),
+        match result {
+            Ok(plan) => Ok(describe(entry, &plan)),
             Err(UndoError::Unreadable(error)) => Err(unreadable(error)),
             Err(error) => Err(Failure::new(Category::PermanentFailure, error.to_string())),
         }
@@ -157,7 +158,8 @@ fn unreadable(error: std::io::Error) -> Failure {
     Failure::new(Category::PermanentFailure, message).with_code("host")
 }
 
-fn described(entry: &UndoEntry, plan: &UndoPlan) -> String {
+/// Describes an undo, with the paths of its changes.
+fn describe(entry: &UndoEntry, plan: &UndoPlan) -> String {
     /// Paths that are named.
     const SHOWN: usize = 200;
     let mut text = format!("Undone: {} (call {})\n", entry.tool, entry.call);
@@ -188,9 +190,13 @@ impl ToolSource for UndoTool {
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            tokio::task::spawn_blocking(move || shared.undo(&call)).await.unwrap_or_else(|error| {
-                Err(Failure::new(Category::PermanentFailure, error.to_string()).with_code("host"))
-            })
+            match tokio::task::spawn_blocking(move || shared.undo(&call)).await {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    Err(Failure::new(Category::PermanentFailure, error.to_string())
+                        .with_code("host"))
+                }
+            }
         })
     }
 }

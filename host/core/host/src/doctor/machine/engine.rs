@@ -8,7 +8,7 @@ use toolhold_system::machine;
 use crate::doctor::machine::Finding;
 use crate::doctor::machine::finding::size;
 
-/// Whether components run and are compiled here. `table`: the one of concurrent calls.
+/// Checks whether components run and are compiled here. `table`: the table of concurrent calls.
 pub fn findings(config: RuntimeConfig, builtins: &[Builtin], table: &OwnTable) -> Vec<Finding> {
     let examined = match examine(config, builtins) {
         Ok(examined) => examined,
@@ -33,16 +33,16 @@ fn pool(examined: &EngineExamination, table: &OwnTable) -> Finding {
             address_space_fix(table),
         ),
         None => {
-            let reserved = examined
-                .reserved
-                .map(|bytes| format!(", {} of address space reserved", size(bytes)))
-                .unwrap_or_default();
+            let reserved = match examined.reserved {
+                Some(bytes) => format!(", {} of address space reserved", size(bytes)),
+                None => String::new(),
+            };
             Finding::ok(name, format!("for {}{reserved}", counted(calls, "concurrent call")))
         }
     }
 }
 
-/// The most likely reason why the engine gets no address space.
+/// Returns the remedy for the most likely reason why the engine gets no address space.
 fn address_space_fix(table: &OwnTable) -> String {
     match (machine::bounds().address_space, machine::overcommits()) {
         (Some(_), _) => "ulimit -v unlimited (for a service: LimitAS=infinity)".to_owned(),

@@ -35,17 +35,17 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// All is well.
+    /// Makes a finding that all is well.
     pub fn ok(name: impl Into<String>, found: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Ok, found.as_ref(), None)
     }
 
-    /// Something is worse than it could be.
+    /// Makes a finding that something is worse than it could be.
     pub fn warning(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Warning, found.as_ref(), Some(fix.as_ref()))
     }
 
-    /// Something doesn't work or isn't safe.
+    /// Makes a finding that something doesn't work or isn't safe.
     pub fn failure(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Failure, found.as_ref(), Some(fix.as_ref()))
     }
@@ -71,7 +71,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The number of findings in a state.
+    /// Counts the findings in a state.
     pub fn count(&self, state: State) -> usize {
         self.findings.iter().filter(|finding| finding.state == state).count()
     }
@@ -90,7 +90,7 @@ pub async fn within(
     within_or(patience, checks).await.unwrap_or_else(|finding| vec![finding])
 }
 
-/// The same for any value.
+/// Runs blocking work like [`within`], and returns its value.
 ///
 /// # Errors
 ///
@@ -114,7 +114,7 @@ fn neutral_lines(text: &str) -> String {
     text.lines().map(neutral_line).collect::<Vec<_>>().join("\n")
 }
 
-/// The finding of a check that takes longer than this.
+/// Makes the finding of a check that takes longer than `patience`.
 pub fn late(patience: Duration) -> Finding {
     let found = format!("no answer within {} s", patience.as_secs());
     Finding::failure(
@@ -124,18 +124,21 @@ pub fn late(patience: Duration) -> Finding {
     )
 }
 
-/// Bytes as people read them.
+/// Writes a number of bytes for people, in the largest unit with at least one, and with tenths.
 pub fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
-    while unit + 1 < units.len() && bytes >> (10 * (unit + 1)) > 0 {
+    let mut whole = bytes;
+    // The remainder, in parts of 1/1024.
+    let mut fraction = 0;
+    while unit + 1 < units.len() && whole >= 1024 {
+        fraction = whole % 1024;
+        whole /= 1024;
         unit += 1;
     }
-    let tenths = (bytes >> (10 * unit.saturating_sub(1))).saturating_mul(10)
-        >> if unit == 0 { 0 } else { 10 };
-    match (unit, tenths % 10) {
-        (0, _) | (_, 0) => format!("{} {}", bytes >> (10 * unit), units[unit]),
-        (_, tenth) => format!("{}.{tenth} {}", bytes >> (10 * unit), units[unit]),
+    match fraction * 10 / 1024 {
+        0 => format!("{whole} {}", units[unit]),
+        tenth => format!("{whole}.{tenth} {}", units[unit]),
     }
 }
 

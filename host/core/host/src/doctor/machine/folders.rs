@@ -27,7 +27,7 @@ enum Purpose {
     Cache,
 }
 
-/// Toolhold's own folders.
+/// Checks Toolhold's own folders.
 pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let compiled = compiled_folder(folders);
     // Without a working directory, relative paths lead nowhere.
@@ -101,7 +101,7 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
     }
 }
 
-/// The finding about a folder that can't be used: only a warning for the cache.
+/// Makes the finding about a folder that can't be used, which is only a warning for the cache.
 fn worse(name: &str, purpose: Purpose, found: String, fix: String) -> Finding {
     match purpose {
         Purpose::Cache => {
@@ -113,16 +113,18 @@ fn worse(name: &str, purpose: Purpose, found: String, fix: String) -> Finding {
 
 fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
     let shown = path.display();
-    let quoted = quoted(path);
+    let word = quoted(path);
     let mode = there.mode;
     let user = rustix::process::geteuid().as_raw();
-    let foreign = there.owner != user && !(there.owner == 0 && purpose == Purpose::Config);
-    if foreign {
+    // An administrator may own the configuration.
+    let may_be_of_root = purpose == Purpose::Config;
+    let is_trusted = there.owner == user || (there.owner == 0 && may_be_of_root);
+    if !is_trusted {
         return worse(
             name,
             purpose,
             format!("{shown} belongs to user {}, not to you", there.owner),
-            format!("chown {user} {quoted}"),
+            format!("chown {user} {word}"),
         );
     }
     // A user who may write to a folder may replace its entries, unless the folder is sticky and the
@@ -132,25 +134,21 @@ fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &FolderSt
             name,
             purpose,
             format!("{shown}: other users can write to it (mode {mode:o})"),
-            format!("chmod 700 {quoted}"),
+            format!("chmod 700 {word}"),
         );
     }
-    let private = purpose == Purpose::Config || mode & 0o077 == 0;
-    if !private {
-        // The parent of the code folder need not be private.
+    // The parent of the code folder need not be private.
+    let is_outer_cache = purpose == Purpose::Cache && !path.ends_with("compiled");
+    let may_be_readable = purpose == Purpose::Config || is_outer_cache;
+    if mode & 0o077 != 0 && !may_be_readable {
         let found = format!("{shown}: other users can read it (mode {mode:o})");
-        let outer = purpose == Purpose::Cache && !path.ends_with("compiled");
-        return if outer {
-            on(name, path, purpose, there)
-        } else {
-            Finding::warning(name, found, format!("chmod 700 {quoted}"))
-        };
+        return Finding::warning(name, found, format!("chmod 700 {word}"));
     }
-    on(name, path, purpose, there)
+    check_file_system(name, path, purpose, there)
 }
 
-/// The file system of the folder.
-fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
+/// Checks the file system of the folder.
+fn check_file_system(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
     let shown = path.display();
     let below = &there.file_system;
     let mode = there.mode;
@@ -199,7 +197,7 @@ fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Findin
     Finding::ok(name, format!("{shown}: mode {mode:o}, {} free", size(below.free)))
 }
 
-/// The path as a word for a shell.
+/// Writes the path as a word for a shell.
 fn quoted(path: &Path) -> String {
     shell_word(&path.display().to_string())
 }
@@ -215,7 +213,7 @@ mod tests {
     fn full_disk_is_a_failure_if_calls_are_recorded() {
         let check = |purpose, free, expected| {
             let file_system = FileSystem { network: None, no_exec: false, read_only: false, free };
-            let found = on(
+            let found = check_kept_folder(
                 "it",
                 Path::new("/d"),
                 purpose,

@@ -16,14 +16,17 @@ const FEW_FILES: u64 = 1024;
 /// Threads that a busy host takes.
 const FEW_PROCESSES: u64 = 256;
 
-/// The limits of this process.
+/// Checks the limits of this process.
 pub fn findings(loaded: &Config) -> Vec<Finding> {
     let bounds = machine::bounds();
     vec![files(bounds.open_files), processes(bounds.processes), stack(bounds.stack), memory(loaded)]
 }
 
 fn describe(bound: Option<u64>) -> String {
-    bound.map_or_else(|| "unlimited".to_owned(), |bound| bound.to_string())
+    match bound {
+        Some(bound) => bound.to_string(),
+        None => "unlimited".to_owned(),
+    }
 }
 
 fn files(bound: Option<u64>) -> Finding {
@@ -65,25 +68,25 @@ fn stack(bound: Option<u64>) -> Finding {
     }
 }
 
-/// Whether all calls at their limit would find memory.
+/// Checks whether there is memory for all calls at their limit.
 fn memory(loaded: &Config) -> Finding {
     let name = "memory";
-    let Some((there, says)) = machine::memory() else {
+    let Some((available, source)) = machine::memory() else {
         return Finding::ok(name, "unknown: /proc is not mounted");
     };
     let calls = runtime_config(loaded, None, None).places() as u64;
     let each = most_memory(loaded) as u64;
     let most = calls.saturating_mul(each);
     let shown = format!(
-        "{} ({says}); {} may take {} each",
-        size(there),
+        "{} ({source}); {} may take {} each",
+        size(available),
         counted(calls, "concurrent call"),
         size(each)
     );
-    if most <= there {
+    if most <= available {
         return Finding::ok(name, shown);
     }
-    let fit = (there / each.max(1)).max(1);
+    let fit = (available / each.max(1)).max(1);
     let fix = format!(
         "`max_concurrent = {fit}` in {}, or a smaller `memory_mib` in {}",
         loaded.own_table("tools"),

@@ -13,37 +13,35 @@ use crate::doctor::machine::Finding;
 /// Checks the needs of requests: certificates, resolvers and addresses.
 pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let directory = loaded.directory();
-    let mut found = vec![proxy(loaded)];
+    let mut findings = vec![proxy(loaded)];
     let table = loaded.own_table("network");
-    found
-        .extend(loaded.authorities(folders, &directory).iter().map(|path| authority(path, &table)));
-    found.extend(loaded.secrets().map(|(table, name, secret)| {
+    for path in &loaded.authorities(folders, &directory) {
+        findings.push(authority(path, &table));
+    }
+    for (table, name, secret) in loaded.secrets() {
         let key = format!("{table}.secrets.{}", toolhold_config::dotted_name(name));
-        let called = format!("secret {name}");
-        match examine(&loaded.source_of(&key, &secret, folders, &directory)) {
-            Ok(None) => Finding::ok(called, "its source exists"),
-            Ok(Some(exposed)) => Finding::warning(called, exposed, "make the file private"),
+        let label = format!("secret {name}");
+        findings.push(match examine(&loaded.source_of(&key, &secret, folders, &directory)) {
+            Ok(None) => Finding::ok(label, "its source exists"),
+            Ok(Some(exposed)) => Finding::warning(label, exposed, "make the file private"),
             Err(error) => Finding::warning(
-                called,
+                label,
                 error.to_string(),
                 format!("create the secret, or change [{key}]; requests that need it fail"),
             ),
-        }
-    }));
-    found
+        });
+    }
+    findings
 }
 
 fn proxy(loaded: &Config) -> Finding {
-    let written = loaded
-        .values
-        .network
-        .proxy
-        .as_ref()
-        .map(|written| ("[network]", written.as_str().to_owned()));
-    let used = written
-        .or_else(|| loaded.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]));
-    match used.filter(|(_, url)| !url.is_empty()) {
+    let proxy = match &loaded.values.network.proxy {
+        Some(url) => Some(("[network]", url.as_str().to_owned())),
+        None => loaded.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]),
+    };
+    match proxy {
         None => Finding::ok("proxy", "none"),
+        Some((_, url)) if url.is_empty() => Finding::ok("proxy", "none"),
         // The address may contain a password.
         Some((from, url)) if url.contains("://") && !url.starts_with("http://") => {
             let fix = format!(

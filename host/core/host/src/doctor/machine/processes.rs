@@ -38,7 +38,7 @@ enum TrialError {
     Start(#[from] StartError),
 }
 
-/// Every part of the sandbox.
+/// Checks every part of the sandbox.
 pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     let Some(helper) = helper.or_else(own_helper) else {
         let found = "not tried: this program has no sandbox helper, so it starts no processes";
@@ -48,15 +48,16 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
             "call `crate::helper_hook()` first thing in `main`",
         )];
     };
-    let begun = Instant::now();
-    let (state, missing) = match tried(&helper, Sandbox::Strict) {
-        Ok(_) => (Ok(begun.elapsed()), Vec::new()),
+    let started_at = Instant::now();
+    let (state, missing) = match find_missing(&helper, Sandbox::Strict) {
+        Ok(_) => (Ok(started_at.elapsed()), Vec::new()),
         Err(error) => {
-            let missing = tried(&helper, Sandbox::BestEffort)
-                .unwrap_or_else(|nothing| vec![nothing.to_string()]);
+            let missing = find_missing(&helper, Sandbox::BestEffort)
+                .unwrap_or_else(|error| vec![error.to_string()]);
             (Err(error), missing)
         }
     };
+
     let failed = state.as_ref().err().map(ToString::to_string);
     // A part that is missing because of another part isn't reported twice.
     let namespaces = match (&failed, find_reason(&missing, "namespaces")) {
@@ -75,12 +76,12 @@ pub fn findings(helper: Option<PathBuf>, table: &OwnTable) -> Vec<Finding> {
     ]
 }
 
-/// The reason why a part of the sandbox is missing.
+/// Finds the reason why a part of the sandbox is missing.
 fn find_reason<'a>(missing: &'a [String], part: &str) -> Option<&'a str> {
     missing.iter().find(|reason| reason.starts_with(part)).map(String::as_str)
 }
 
-/// Missing parts that the configuration accepts.
+/// Warns about missing parts that the configuration accepts.
 pub fn configured(loaded: &Config) -> Vec<Finding> {
     let shell = &loaded.values.tools.shell;
     let table = loaded.own_table("tools.shell");
@@ -99,6 +100,7 @@ pub fn configured(loaded: &Config) -> Vec<Finding> {
     }
 }
 
+/// Checks whether the reason is a step that makes the view of files.
 fn is_view(reason: &str) -> bool {
     [
         "mounting",
@@ -114,8 +116,8 @@ fn is_view(reason: &str) -> bool {
     .any(|step| reason.starts_with(step))
 }
 
-/// The parts that are missing when a harmless program runs in the sandbox.
-fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, TrialError> {
+/// Runs a harmless program in the sandbox, and returns the missing parts of the sandbox.
+fn find_missing(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, TrialError> {
     let places = Places {
         grants: Arc::new(Grants::open(Vec::new(), Vec::new(), |rules| rules)?),
         also: Vec::new(),
@@ -164,7 +166,8 @@ fn check_sandbox(state: &Result<Duration, TrialError>, table: &OwnTable) -> Find
     }
 }
 
-/// The namespaces of users, mounts, processes and the network, and the view that they are for.
+/// Reports the namespaces of users, mounts, processes and the network, and the view that they are
+/// for.
 fn namespaces(missing: Option<&str>) -> Finding {
     let name = "namespaces";
     let known = machine::namespaces();
@@ -199,7 +202,7 @@ fn namespaces(missing: Option<&str>) -> Finding {
     Finding::warning(name, found, fix)
 }
 
-/// `view`: whether mounts keep files by themselves.
+/// Reports Landlock. `view`: whether mounts protect files without it.
 fn landlock(missing: Option<&str>, view: bool) -> Finding {
     let name = "Landlock";
     match (missing, machine::landlock_version()) {
