@@ -5,53 +5,50 @@ use std::collections::VecDeque;
 /// Room for the notice of what is left out.
 const MARK: usize = 64;
 
-/// Most bytes of a line that are left out at a cut. No secret that is found by its form is longer.
+/// Most bytes of a line that are removed next to the omitted part. No secret that is recognised by
+/// its form is longer.
 const MAX_LINE: usize = 4096;
 
-/// The new output of one stream. If it is too much, its beginning and its end, where programs
-/// report errors.
+/// The new output of one stream. If the output is too long, only its beginning and its end are
+/// stored, since programs report errors there.
 #[derive(Debug, Default)]
 pub struct BoundedOutput {
     beginning: Vec<u8>,
     end: VecDeque<u8>,
-    /// Bytes between the two that were dropped.
+    /// Number of dropped bytes between the beginning and the end.
     left_out: u64,
-    /// Whether more was written than kept.
+    /// Whether bytes were dropped.
     pub truncated: bool,
 }
 
 impl BoundedOutput {
     /// Adds output. At most `limit` bytes are kept.
     pub fn push(&mut self, bytes: &[u8], limit: usize) {
-        let (beginning, rest) =
-            bytes.split_at((limit / 4).saturating_sub(self.beginning.len()).min(bytes.len()));
+        let beginning_limit = limit / 4;
+        let beginning_room = beginning_limit.saturating_sub(self.beginning.len());
+        let (beginning, rest) = bytes.split_at(beginning_room.min(bytes.len()));
         self.beginning.extend_from_slice(beginning);
-        let room = (limit - limit / 4).saturating_sub(MARK);
-        self.end.extend(&rest[rest.len().saturating_sub(room)..]);
-        let too_much = self.end.len().saturating_sub(room);
-        self.end.drain(..too_much);
-        let left_out = rest.len().saturating_sub(room) + too_much;
-        self.left_out += u64::try_from(left_out).unwrap_or(u64::MAX);
-        self.truncated |= left_out > 0;
+
+        let end_limit = (limit - beginning_limit).saturating_sub(MARK);
+        let skipped = rest.len().saturating_sub(end_limit);
+        self.end.extend(&rest[skipped..]);
+        let excess = self.end.len().saturating_sub(end_limit);
+        self.end.drain(..excess);
+
+        let dropped = skipped + excess;
+        if dropped > 0 {
+            self.left_out += u64::try_from(dropped).unwrap_or(u64::MAX);
+            self.truncated = true;
+        }
     }
 
-    /// Takes the new output. A notice marks what is left out in the middle.
+    /// Takes the new output. A notice marks the place of the omitted part.
     pub fn take(&mut self) -> Vec<u8> {
         let Self { beginning: mut output, mut end, left_out, truncated } = std::mem::take(self);
         self.truncated = truncated;
         if left_out > 0 {
-            let before = output.len();
-            let after = end.len();
-            output.truncate(before - cut_off(output.iter().rev(), before));
-            // Cut between characters on both sides.
-            if let Some(back) = output.iter().rev().take(4).position(|byte| *byte >= 0xc0) {
-                output.truncate(output.len() - 1 - back);
-            }
-            end.drain(..cut_off(end.iter(), after));
-            let inside = end.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
-            end.drain(..inside);
-            let more = before - output.len() + after - end.len();
-            let left_out = left_out + u64::try_from(more).unwrap_or(u64::MAX);
+            let removed = remove_partial_line_at_end(&mut output) + remove_partial_line(&mut end);
+            let left_out = left_out + u64::try_from(removed).unwrap_or(u64::MAX);
             let mark = format!("\n[… {left_out} bytes are left out here …]\n");
             output.extend_from_slice(mark.as_bytes());
         }
@@ -62,21 +59,50 @@ impl BoundedOutput {
         output
     }
 
-    /// Whether there is no new output.
+    /// Checks whether there is no new output.
     pub fn is_empty(&self) -> bool {
         self.beginning.is_empty()
     }
 }
 
-/// Returns how many bytes are left out from the cut on: the rest of the line, since a secret isn't
-/// recognised by a part of it, or without its name. Of a very long line, the rest of the word.
-fn cut_off<'b>(bytes: impl Iterator<Item = &'b u8> + Clone, length: usize) -> usize {
-    let most = MAX_LINE.min(length / 2);
-    let end = bytes.clone().take(most).position(|byte| *byte == b'\n');
-    end.unwrap_or_else(|| {
-        let rest = bytes.skip(most).take(MAX_LINE.min(length / 4));
-        most + rest.take_while(|byte| is_of_word(**byte)).count()
-    })
+/// Removes the partial line at the end of `beginning`, and a character that the cut may have
+/// divided. Returns the number of removed bytes.
+fn remove_partial_line_at_end(beginning: &mut Vec<u8>) -> usize {
+    let length = beginning.len();
+    beginning.truncate(length - partial_line_length(beginning.iter().rev(), length));
+
+    // A character has at most four bytes, and its first byte is at least 0xc0.
+    let character_start = beginning.iter().rev().take(4).position(|byte| *byte >= 0xc0);
+    if let Some(back) = character_start {
+        beginning.truncate(beginning.len() - 1 - back);
+    }
+    length - beginning.len()
+}
+
+/// Removes the partial line at the start of `end`, and the last bytes of a divided character.
+/// Returns the number of removed bytes.
+fn remove_partial_line(end: &mut VecDeque<u8>) -> usize {
+    let length = end.len();
+    end.drain(..partial_line_length(end.iter(), length));
+
+    let continuation_bytes = end.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+    end.drain(..continuation_bytes);
+    length - end.len()
+}
+
+/// Returns the number of bytes from the cut to the next line end. The whole line is removed, since
+/// a part of a secret, or a secret without its name, isn't recognised. In a very long line, the
+/// bytes end with the word.
+fn partial_line_length<'b>(bytes: impl Iterator<Item = &'b u8> + Clone, length: usize) -> usize {
+    let line_limit = MAX_LINE.min(length / 2);
+    let line_end = bytes.clone().take(line_limit).position(|byte| *byte == b'\n');
+    if let Some(line_end) = line_end {
+        return line_end;
+    }
+
+    let word_limit = MAX_LINE.min(length / 4);
+    let word = bytes.skip(line_limit).take(word_limit).take_while(|byte| is_of_word(**byte));
+    line_limit + word.count()
 }
 
 fn is_of_word(byte: u8) -> bool {

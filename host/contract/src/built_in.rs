@@ -12,7 +12,8 @@ pub struct BuiltInPlugin {
     pub switches: &'static [&'static str],
     /// Things that the plugin may use.
     pub grants: &'static [BuiltInGrant],
-    /// The origin of the claims in its answers. `None`: it follows from what a call acts on.
+    /// The origin of the claims in its answers. `None`: the subjects of a call determine the
+    /// origin.
     pub claims: Option<&'static str>,
 }
 
@@ -99,12 +100,12 @@ pub const BUILT_IN_PLUGINS: [BuiltInPlugin; 8] = [
 ];
 
 impl BuiltInPlugin {
-    /// The built-in plugin with a name.
+    /// Returns the built-in plugin with a name.
     pub fn named(name: &str) -> Option<&'static Self> {
         BUILT_IN_PLUGINS.iter().find(|plugin| plugin.name == name)
     }
 
-    /// Whether the built-in plugin with a name may use something.
+    /// Checks whether the built-in plugin with a name may use something.
     pub fn has(name: &str, grant: BuiltInGrant) -> bool {
         Self::named(name).is_some_and(|plugin| plugin.grants.contains(&grant))
     }

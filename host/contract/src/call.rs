@@ -142,27 +142,28 @@ pub struct Progress {
 /// Its functions are called on the thread that runs the tool and use its time, so they must not
 /// block. Send events to a channel if handling them is slow.
 pub trait Events: Send + Sync + 'static {
-    /// The call made progress. A plugin's call reports at most ten times a second.
+    /// Receives the progress of the call. A plugin's call reports at most ten times a second.
     fn progress(&self, progress: Progress);
 
-    /// A part of the answer is available. It is repeated in the answer only if the call fails, or
-    /// if the tool says that its answer begins with the emitted parts.
+    /// Receives a part of the answer. The answer repeats the part only if the call fails, or if the
+    /// tool says that its answer begins with the emitted parts.
     fn emitted(&self, part: &Content);
 
-    /// A command begins whose output is shown while it runs. Returns the recorder of the output,
-    /// which is dropped at the command's end. The recorder also gets no bytes now and then, so that
-    /// it can pass on text that waits.
+    /// Returns the recorder of the output of a command that starts now. The recorder is dropped at
+    /// the command's end. Now and then the recorder gets an empty write, so that it can pass on
+    /// text that it has held back.
     ///
-    /// The host answers here, and passes text on as [`emitted`](Self::emitted). By default nobody
-    /// gets anything.
+    /// The host implements this, and passes the text on as [`emitted`](Self::emitted). By default
+    /// there is no recorder.
     fn command(&self) -> Option<Box<dyn OutputRecorder>> {
         None
     }
 
-    /// The old state of the files that the call changed is saved. By default ignored.
+    /// Receives the amount that was saved of the files that the call changed. By default ignored.
     fn snapshot(&self, _snapshot: Snapshot) {}
 
-    /// The call's changes in files were undone because its command failed. By default ignored.
+    /// Receives the undo of the call's changes in files after its command failed. By default
+    /// ignored.
     fn rollback(&self, _rollback: Rollback) {}
 }
 

@@ -19,21 +19,22 @@ pub struct ChangedPath<'a> {
 /// Learns of each change that a call makes in files, before it is made, so that it can save the
 /// state that the change would destroy.
 pub trait ChangeRecorder: fmt::Debug + Send + Sync + 'static {
-    /// A path is about to be made, changed or removed.
+    /// Records the state of a path that is about to be made, changed or removed.
     ///
     /// # Errors
     ///
     /// Why the change must not be made.
     fn before_change(&self, changed: &ChangedPath<'_>) -> io::Result<()>;
 
-    /// The object of `from` is about to get the path of `to`, and to replace its object.
+    /// Records the state before the object of `from` gets the path of `to` and replaces the object
+    /// there.
     ///
     /// # Errors
     ///
     /// Why the change must not be made.
     fn before_rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> io::Result<()>;
 
-    /// The object of `from` is about to get the path of `to` as well.
+    /// Records the state before the object of `from` gets the path of `to` as another name.
     ///
     /// # Errors
     ///
@@ -44,9 +45,9 @@ pub trait ChangeRecorder: fmt::Debug + Send + Sync + 'static {
         self.before_change(to)
     }
 
-    /// Whether a command must not run if its changes can't be learned.
+    /// Checks whether a command must not run if its changes can't be recorded.
     fn is_required(&self) -> bool;
 
-    /// A command of the call runs whose changes can't be learned.
+    /// Notes that a command of the call runs whose changes can't be recorded.
     fn unrecorded(&self, reason: &str);
 }

@@ -18,7 +18,7 @@ pub trait CommandApprover: fmt::Debug + Send + Sync + 'static {
 /// Access of an allowed command.
 #[derive(Clone, Debug)]
 pub struct JudgedCommand {
-    /// Whether it reaches the network.
+    /// Whether the command may reach the network.
     pub network: bool,
     /// The rules about calls of `bash` for the paths that it reaches. `None`: only the grants
     /// apply.

@@ -56,8 +56,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Other names of arguments, with the argument that each stands for. An argument's own name
-    /// always means that argument.
+    /// Returns the other names of arguments, each with the argument that it stands for. A name that
+    /// an argument has itself isn't among them.
     pub fn argument_aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         let pairs = self.arguments.iter().flat_map(|argument| {
             argument.aliases.iter().map(|alias| (alias.as_str(), argument.name.as_str()))
@@ -65,60 +65,70 @@ impl Definition {
         pairs.filter(|(alias, _)| !self.has_argument(alias))
     }
 
-    /// The arguments with a role.
+    /// Returns the arguments with a role.
     pub fn arguments_with(&self, role: Role) -> impl Iterator<Item = &ToolArgument> {
         self.arguments.iter().filter(move |argument| argument.roles.contains(&role))
     }
 
-    /// The argument that a single text stands for if it is given in place of all arguments.
+    /// Returns the argument that a single text stands for if a call has only this text instead of
+    /// arguments.
     pub fn bare_argument(&self) -> Option<&str> {
         self.arguments_with(Role::Text).next().map(|argument| argument.name.as_str())
     }
 
-    /// The arguments that take a glob over paths, each with the one that names the folder where it
-    /// starts. If the glob is absolute, its folder is what the call acts on.
+    /// Returns the arguments that take a glob over paths, each with the argument for the folder
+    /// where the glob starts. A call with an absolute glob acts on the glob's folder.
     pub fn pattern_bases(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.arguments_with(Role::Glob)
-            .filter_map(|argument| Some((argument.name.as_str(), argument.base.as_deref()?)))
+        self.arguments_with(Role::Glob).filter_map(|argument| {
+            let base = argument.base.as_deref()?;
+            Some((argument.name.as_str(), base))
+        })
     }
 
-    /// The time limit that a call asks for with its arguments, in seconds.
+    /// Returns the time limit that a call asks for with its arguments, in seconds.
     pub fn requested_seconds(&self, arguments: &Value) -> Option<f64> {
         self.arguments_with(Role::Timeout)
             .filter_map(|argument| arguments.get(&argument.name)?.as_f64())
             .min_by(f64::total_cmp)
     }
 
-    /// Whether the arguments of a call ask for the network.
+    /// Checks whether the arguments of a call ask for the network.
     pub fn asks_for_network(&self, arguments: &Value) -> bool {
         self.arguments_with(Role::Network)
             .any(|argument| arguments.get(&argument.name) == Some(&Value::Bool(true)))
     }
 
-    /// Whether a call with these arguments only reads, even if others may act: each argument that
-    /// decides it has one of its values. A missing value is the schema's default.
+    /// Checks whether a call with these arguments only reads, even if other calls may act. Each
+    /// argument that decides this must have one of its values with which a call only reads. For a
+    /// missing argument, the schema's default is its value.
     pub fn reads_with(&self, arguments: &Value) -> bool {
-        self.reads_with_some()
-            && self.deciding_arguments().all(|argument| {
-                let given = arguments.get(&argument.name);
-                let value = given.or_else(|| self.schema_default(&argument.name));
-                value.is_some_and(|value| argument.reads_with.contains(value))
-            })
+        if !self.reads_with_some() {
+            return false;
+        }
+        self.deciding_arguments().all(|argument| {
+            let given = arguments.get(&argument.name);
+            let value = given.or_else(|| self.schema_default(&argument.name));
+            value.is_some_and(|value| argument.reads_with.contains(value))
+        })
     }
 
     fn schema_default(&self, argument: &str) -> Option<&Value> {
         self.input_schema.get("properties")?.get(argument)?.get("default")
     }
 
-    /// Whether calls with some arguments only read.
+    /// Checks whether there are arguments with which a call only reads.
     pub fn reads_with_some(&self) -> bool {
         self.deciding_arguments().next().is_some()
     }
 
-    /// Makes all calls only read. Then no argument decides it, and no default counts for that.
+    /// Declares that all calls only read. Then no argument decides this any more, so the defaults
+    /// of the deciding arguments are removed from the schema.
     pub fn make_read_only(&mut self) {
         self.annotations.read_only = true;
-        for argument in self.arguments.iter_mut().filter(|one| !one.reads_with.is_empty()) {
+        for argument in &mut self.arguments {
+            if argument.reads_with.is_empty() {
+                continue;
+            }
             argument.reads_with.clear();
             let properties = self.input_schema.get_mut("properties");
             let property = properties.and_then(|all| all.get_mut(&argument.name));
@@ -132,24 +142,25 @@ impl Definition {
         self.arguments.iter().filter(|argument| !argument.reads_with.is_empty())
     }
 
-    /// Whether a model should read the text of an answer: the tool says so, or there is no schema
-    /// for structured answers.
+    /// Checks whether a model should read the text of an answer: the tool says so, or there is no
+    /// schema for structured answers.
     pub fn answers_in_text(&self) -> bool {
         self.output_schema.is_none() || self.text_for_models
     }
 
-    /// Whether an argument takes content that travels beside the JSON, as `{"$attachment": 0}`.
+    /// Checks whether an argument takes content that travels next to the JSON, as
+    /// `{"$attachment": 0}`.
     pub fn takes_attachments(&self) -> bool {
         self.arguments_with(Role::Attachment).next().is_some()
     }
 
-    /// Whether the schema has an argument of this name.
+    /// Checks whether the schema has an argument of this name.
     pub fn has_argument(&self, name: &str) -> bool {
         self.input_schema.get("properties").is_some_and(|arguments| arguments.get(name).is_some())
     }
 
-    /// A tool with a name, a description and the schema of its arguments. Its behaviour isn't
-    /// known: the strictest [`Annotations`] and no [`Subject`].
+    /// Makes a tool with a name, a description and the schema of its arguments. Its behaviour isn't
+    /// known, so it has the strictest [`Annotations`] and no [`Subject`].
     pub fn new(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -195,7 +206,7 @@ pub struct ToolArgument {
 }
 
 impl ToolArgument {
-    /// An argument with one role.
+    /// Makes an argument with one role.
     pub fn with_role(name: impl Into<String>, role: Role) -> Self {
         Self { name: name.into(), roles: BTreeSet::from([role]), ..Self::default() }
     }
@@ -220,7 +231,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role with this name in the contract. `None` if this host doesn't know it.
+    /// Returns the role with this name in the contract. Returns `None` if this host doesn't know
+    /// the role.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "timeout" => Self::Timeout,
@@ -318,7 +330,7 @@ pub enum SubjectKind {
 }
 
 impl SubjectKind {
-    /// Whether it names something in the file system.
+    /// Checks whether the subject is in the file system.
     pub const fn is_path(self) -> bool {
         matches!(self, Self::Path | Self::Name)
     }

@@ -37,7 +37,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// The name in JSON and in messages.
+    /// Returns the name in JSON and in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ToolNotFound => "tool_not_found",
@@ -115,7 +115,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with only a message.
+    /// Makes a failure with only a message.
     pub fn new(category: Category, message: impl Into<String>) -> Self {
         Self {
             category,
@@ -131,7 +131,7 @@ impl Failure {
         }
     }
 
-    /// A refusal by a rule: [`Category::PolicyBlocked`], with the denial as its message.
+    /// Makes a refusal by a rule: [`Category::PolicyBlocked`], with the denial as its message.
     pub fn denied(denial: Denial) -> Self {
         Self {
             denial: Some(denial.clone()),
@@ -162,14 +162,14 @@ impl Failure {
         self
     }
 
-    /// Whether Toolhold itself failed and not the tool: something that the call needed couldn't be
-    /// read, recorded or counted.
+    /// Checks whether Toolhold itself failed, and not the tool: a thing that the call needed
+    /// couldn't be read, recorded or counted.
     pub fn is_of_host(&self) -> bool {
         self.category == Category::PermanentFailure
             && matches!(self.code.as_deref(), Some("audit" | "host"))
     }
 
-    /// The text parts, joined by line ends.
+    /// Returns the text parts, joined by line ends.
     pub fn joined_text(&self) -> String {
         crate::output::joined_text(&self.content)
     }
@@ -203,7 +203,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// For `map_err`: an I/O error with the action that was attempted.
+    /// Returns a function for `map_err`, which adds the attempted action to an I/O error.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what: what.into(), source }
     }
@@ -218,17 +218,14 @@ mod millis {
         value: &Option<Duration>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(duration) => {
-                serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-            }
-            None => serializer.serialize_none(),
-        }
+        let Some(duration) = value else { return serializer.serialize_none() };
+        serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+        let millis = Option::<u64>::deserialize(deserializer)?;
+        Ok(millis.map(Duration::from_millis))
     }
 }

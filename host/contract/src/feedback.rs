@@ -11,18 +11,18 @@ use crate::{Category, Failure};
 const MAX_TEXT: usize = 8192;
 
 impl Category {
-    /// Whether the same call may succeed later if nothing is changed.
+    /// Checks whether the same call may succeed later if nothing is changed.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::ServerError | Self::NetworkError | Self::Timeout)
     }
 
-    /// Whether the caller made a mistake, so that thinking again helps. False if a rule, a person
-    /// or another server is the reason.
+    /// Checks whether the caller made a mistake, so that thinking again helps. Returns `false` if a
+    /// rule, a person or another server is the reason.
     pub fn is_quality_failure(self) -> bool {
         matches!(self, Self::ToolNotFound | Self::InvalidParameters | Self::TypeMismatch)
     }
 
-    /// Advice for a failure that has no better advice of its own: one sentence.
+    /// Returns one sentence of advice for a failure that has no better advice of its own.
     pub fn suggestion(self) -> &'static str {
         match self {
             Self::ToolNotFound => "Use the name of a tool that is listed.",
@@ -51,7 +51,7 @@ impl Category {
 }
 
 impl Failure {
-    /// The text form of a failure for a model: a block of four keys, the same wherever it is shown.
+    /// Formats the failure for a model: a block of four keys, the same wherever it is shown.
     ///
     /// ```
     /// # use toolhold_contract::{Category, Failure};
@@ -71,13 +71,7 @@ impl Failure {
     /// before the failure is in [`content`](Self::content), not here.
     pub fn feedback(&self) -> String {
         let mut block = format!("[tool_error]\ncategory: {}\n", self.category.as_str());
-        let suggestion = match (&self.suggestion, self.retry_after) {
-            (Some(suggestion), _) => suggestion.clone(),
-            (None, Some(wait)) if self.category.is_retryable() => {
-                format!("Wait {}, then try again.", in_words(wait))
-            }
-            _ => self.category.suggestion().to_owned(),
-        };
+        let suggestion = self.own_or_usual_suggestion();
         for (key, text) in [("error", self.message.as_str()), ("suggestion", suggestion.as_str())] {
             let text = neutral(cut(text.trim(), MAX_TEXT));
             let lines: Vec<&str> = text.lines().collect();
@@ -86,6 +80,18 @@ impl Failure {
         }
         let _ = writeln!(block, "retryable: {}", self.category.is_retryable());
         block
+    }
+
+    fn own_or_usual_suggestion(&self) -> String {
+        if let Some(suggestion) = &self.suggestion {
+            return suggestion.clone();
+        }
+        match self.retry_after {
+            Some(wait) if self.category.is_retryable() => {
+                format!("Wait {}, then try again.", in_words(wait))
+            }
+            _ => self.category.suggestion().to_owned(),
+        }
     }
 }
 

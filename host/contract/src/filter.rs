@@ -11,7 +11,7 @@ pub struct FilterDefinition {
     pub name: String,
     /// Decides what happens to the output when the filter fails.
     pub purpose: Purpose,
-    /// The outputs that it looks at: those that match one of these.
+    /// The matchers of the outputs that the filter looks at. An output has to match one of them.
     pub matchers: Vec<Matcher>,
     /// Whether a cosmetic filter gets only outputs that no other filter matches.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -86,7 +86,7 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    /// The name in one word.
+    /// Returns the name in one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",

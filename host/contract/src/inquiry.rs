@@ -18,7 +18,7 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
-    /// The question for people. The asker's own words are behind a bar.
+    /// Formats the question for people. A bar marks the lines with the asker's own words.
     pub fn to_text(&self) -> String {
         let mut text = format!("{} asks a question of its own:\n", self.asker);
         for line in self.message.lines() {

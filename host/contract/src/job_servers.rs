@@ -7,8 +7,8 @@ use std::time::Instant;
 
 /// Finds the servers that run as jobs of one session, on the loopback that its commands share.
 pub trait JobServers: fmt::Debug + Send + Sync + 'static {
-    /// The server at the first of these addresses at which jobs of the session listen, and nobody
-    /// else. Blocks, but hardly longer than `until`.
+    /// Finds the server at the first of these addresses at which only jobs of the session listen.
+    /// Blocks, but hardly longer than `until`.
     ///
     /// # Errors
     ///

@@ -11,10 +11,11 @@ use crate::{OutputRecorder, SessionNetwork};
 /// Starts jobs: commands that go on when their call has its answer. A call has one only if it may
 /// start jobs.
 pub trait JobStarter: fmt::Debug + Send + Sync + 'static {
-    /// The network that the session's jobs and commands share, once a job needs it.
+    /// Returns the network that the session's jobs and commands share, once a job needs it.
     fn network(&self) -> &SessionNetwork;
 
-    /// Reserves a place for a job that runs for `time`; `None`: for as long as a job may.
+    /// Reserves a place for a job that runs for `time`. Without a `time`, the job runs as long as a
+    /// job may.
     ///
     /// # Errors
     ///
@@ -53,24 +54,24 @@ pub enum JobPlaceError {
 
 /// The place of a job. If it is dropped, the place is free again.
 pub trait JobPlace: Send + 'static {
-    /// The job's ID.
+    /// Returns the job's ID.
     fn id(&self) -> &str;
 
-    /// When its time is over.
+    /// Returns the time at which the job has to end.
     fn end(&self) -> Instant;
 
-    /// Is cancelled when the job has to end.
+    /// Returns a token that is cancelled when the job has to end.
     fn cancel(&self) -> CancellationToken;
 
-    /// Keeps what its command writes.
+    /// Returns the recorder of the output of the job's command.
     fn output(&self) -> Arc<dyn OutputRecorder>;
 
-    /// Waits for the end of the job's command, on a thread of its own. `process`: the process above
-    /// all of the command's.
+    /// Waits for the end of the job's command, on a thread of its own. `process` is the parent of
+    /// all processes of the command.
     ///
     /// # Errors
     ///
-    /// There is no thread for it. The command has ended then.
+    /// The thread can't be started. The command has ended then.
     fn run(self: Box<Self>, process: i32, command: JobCommand) -> std::io::Result<()>;
 }
 

@@ -19,18 +19,18 @@ pub struct Output {
 }
 
 impl Output {
-    /// An answer of one text.
+    /// Makes an output with one text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Content::text(text)], ..Self::default() }
     }
 
-    /// The text parts, joined by line ends.
+    /// Returns the text parts, joined by line ends.
     pub fn joined_text(&self) -> String {
         joined_text(&self.content)
     }
 }
 
-/// The text parts among `content`, joined by line ends.
+/// Returns the text parts among `content`, joined by line ends.
 pub(crate) fn joined_text(content: &[Content]) -> String {
     let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
     texts.join("\n")
@@ -54,23 +54,23 @@ impl Content {
     /// The key in `meta` that marks text of others.
     pub const UNTRUSTED: &str = "toolhold:untrusted";
 
-    /// Whether it is marked as text of others.
+    /// Checks whether the part is marked as text of others.
     pub fn is_untrusted(&self) -> bool {
         self.meta.as_ref().is_some_and(|meta| meta[Self::UNTRUSTED] == true)
     }
 
-    /// Plain text.
+    /// Makes a part of plain text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { body: Body::Text(text.into()), media_type: None, meta: None }
     }
 
-    /// Text of others, marked as such.
+    /// Makes a part of text of others, and marks it as such.
     pub fn untrusted(text: &UntrustedText) -> Self {
         let meta = Some(serde_json::json!({ Self::UNTRUSTED: true }));
         Self { meta, ..Self::text(text.read_untrusted()) }
     }
 
-    /// The text, if this part is one.
+    /// Returns the text. Returns `None` if the part isn't text.
     pub fn as_text(&self) -> Option<&str> {
         match &self.body {
             Body::Text(text) => Some(text),
@@ -78,7 +78,7 @@ impl Content {
         }
     }
 
-    /// The same part without characters that could steer a terminal
+    /// Returns the part without characters that could steer a terminal
     /// ([`text::neutral`](crate::text::neutral)); bytes aren't changed.
     #[must_use]
     pub fn neutralised(self) -> Self {
@@ -94,7 +94,7 @@ impl Content {
         }
     }
 
-    /// Bytes of the part, without its type and meta.
+    /// Returns the number of bytes of the part, without its type and meta.
     pub fn len(&self) -> usize {
         match &self.body {
             Body::Text(text) | Body::Link(text) => text.len(),
@@ -102,7 +102,7 @@ impl Content {
         }
     }
 
-    /// Whether the part is empty.
+    /// Checks whether the part is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -15,7 +15,7 @@ pub enum OutputStream {
 /// Learns of everything that the command of a call writes, also of output that is too long for an
 /// answer.
 pub trait OutputRecorder: fmt::Debug + Send + Sync + 'static {
-    /// The command wrote these bytes. Called on the thread that waits for the command, in order,
-    /// and may block it.
+    /// Records bytes that the command wrote. The function is called in order, on the thread that
+    /// waits for the command, and may block this thread.
     fn write(&self, stream: OutputStream, bytes: &[u8]);
 }

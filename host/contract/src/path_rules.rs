@@ -8,25 +8,25 @@ use crate::{Access, Denial};
 /// The rules about calls for the paths that one call reaches, whether it named them or not. The
 /// host compiles them once the call may run, and asks them whenever it opens a file for the call.
 pub trait PathRules: fmt::Debug + Send + Sync + 'static {
-    /// Whether a real path may be reached.
+    /// Checks whether the call may reach a real path.
     ///
     /// # Errors
     ///
     /// The rule that refuses it.
     fn decide(&self, path: &Path, access: Access) -> Result<(), PathRefusal>;
 
-    /// A text that is the same for calls to which the same rules apply and that were allowed the
-    /// same. No other rules have it as long as these exist.
+    /// Returns a key of the rules and the allowed access. Calls with the same rules and the same
+    /// allowed access have the same key. As long as these rules exist, other rules have other keys.
     fn rights(&self) -> String;
 
     /// Describes a refusal.
     fn explain(&self, refusal: PathRefusal, path: &Path, access: Access) -> Denial;
 
-    /// The path directly in `folder` that the call writes by its name. A temporary file beside it
-    /// is decided on as this path.
+    /// Returns the path directly in `folder` that the call writes by its name. The decision on this
+    /// path applies to a temporary file next to it.
     fn written_in(&self, folder: &Path) -> Option<&Path>;
 
-    /// The folders above the first wildcard of rules that name whole paths.
+    /// Returns the folders above the first wildcard of rules that name whole paths.
     fn anchors(&self) -> Vec<PathBuf>;
 }
 

@@ -16,37 +16,39 @@ pub type Outcome = Result<Output, Failure>;
 /// bounds what it collects, and passes no untrusted text to [`Events`](crate::Events) that isn't
 /// [neutralised](crate::text::neutral).
 pub trait ToolSource: Send + Sync + 'static {
-    /// The provider's name in messages.
+    /// Returns the provider's name in messages.
     fn name(&self) -> &str;
 
-    /// The tools. The host asks once, when it is built. Each name is unique in the host, and has at
-    /// most 64 of `[a-z0-9_-]`.
+    /// Returns the tools. The host asks once, when it is built. Each name is unique in the host,
+    /// and has at most 64 of `[a-z0-9_-]`.
     fn tools(&self) -> Vec<Arc<Definition>>;
 
-    /// Whether somebody else than the operator and the program wrote its tools, such as a server of
-    /// the Model Context Protocol. Then its texts are untrusted, and it promises that a person has
-    /// approved its definitions and that their schemas compile.
+    /// Checks whether somebody else than the operator and the program wrote the tools, such as a
+    /// server of the Model Context Protocol. Then the source's texts are untrusted, and the source
+    /// promises that a person has approved its definitions and that their schemas compile.
     fn is_third_party(&self) -> bool {
         false
     }
 
-    /// Offers of the source next to its tools. The host asks once, when it is built.
+    /// Returns the offers of the source next to its tools. The host asks once, when it is built.
     fn offers(&self) -> Offers {
         Offers::default()
     }
 
-    /// The state of the program behind the tools. `None`: there is no such program.
+    /// Returns the state of the program behind the tools. Returns `None` if there is no such
+    /// program.
     fn state(&self) -> Option<ToolSourceState> {
         None
     }
 
-    /// The name and version of the program that runs its tools, for the record of a call.
+    /// Returns the name and version of the program that runs the tools, for the record of a call.
     fn version(&self) -> Option<String> {
         None
     }
 
-    /// Whether its calls make other calls of the host while they run, such as those of an agent
-    /// that one of its tools starts. Then the host keeps the state that the other calls need.
+    /// Checks whether calls of the source make other calls of the host while they run, such as the
+    /// calls of an agent that a tool starts. Then the host keeps the state that the other calls
+    /// need.
     fn makes_calls(&self) -> bool {
         false
     }

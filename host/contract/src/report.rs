@@ -11,7 +11,7 @@ use crate::Denial;
 /// The report is filled while the call runs, from any thread, and read when the call is over.
 #[derive(Debug, Default)]
 pub struct Report {
-    told: Mutex<ReportEntries>,
+    entries: Mutex<ReportEntries>,
     watched: bool,
 }
 
@@ -106,7 +106,7 @@ pub enum ReadFiles {
     /// Not reported.
     #[default]
     Untold,
-    /// Exactly these, each with its state from before it was read. In order; a path may stand there
+    /// Exactly these files in order, each with its state from before it was read. A path may occur
     /// more than once.
     Files(Vec<ReadFile>),
     /// More than is stored, or something whose change couldn't be noticed later.
@@ -170,39 +170,41 @@ const MAX_NOTICES: usize = 16;
 const MAX_REQUESTS: usize = 1024;
 
 impl Report {
-    /// A report that also stores what the call reads.
+    /// Makes a report that also stores the files that the call reads.
     pub fn watching() -> Self {
         Self { watched: true, ..Self::default() }
     }
 
-    /// Whether the report stores what the call reads; otherwise reporting it is a waste.
+    /// Checks whether the report stores the files that the call reads. If not, the provider
+    /// needn't report them.
     pub fn is_watching(&self) -> bool {
         self.watched
     }
 
-    /// The provider's promise to report everything that the call reads from now on: with
-    /// [`add_read`](Self::add_read), or that it can't.
+    /// Starts the list of read files. The provider promises to report everything that the call
+    /// reads from now on, with [`add_read`](Self::add_read) or
+    /// [`mark_incomplete`](Self::mark_incomplete).
     pub fn tracks_reads(&self) {
-        let mut told = self.entries();
-        if self.watched && told.seen == ReadFiles::Untold {
-            told.seen = ReadFiles::Files(Vec::new());
+        let mut entries = self.entries();
+        if self.watched && entries.seen == ReadFiles::Untold {
+            entries.seen = ReadFiles::Files(Vec::new());
         }
     }
 
-    /// The call has read something. Report it with its state from before it was read.
+    /// Adds a file that the call has read, in its state from before it was read.
     pub fn add_read(&self, file: ReadFile) {
-        let mut told = self.entries();
-        let bytes = told.bytes + file.path.as_os_str().len();
-        told.bytes = bytes;
-        let ReadFiles::Files(files) = &mut told.seen else { return };
-        if files.len() < MAX_SEEN && bytes <= MAX_PATHS {
+        let mut entries = self.entries();
+        entries.bytes += file.path.as_os_str().len();
+        let has_room = entries.bytes <= MAX_PATHS;
+        let ReadFiles::Files(files) = &mut entries.seen else { return };
+        if files.len() < MAX_SEEN && has_room {
             files.push(file);
         } else {
-            told.seen = ReadFiles::Lost;
+            entries.seen = ReadFiles::Lost;
         }
     }
 
-    /// The call has read something that can't be compared later.
+    /// Notes that the call has read something that can't be compared later.
     pub fn mark_incomplete(&self) {
         if self.watched {
             self.entries().seen = ReadFiles::Lost;
@@ -217,7 +219,7 @@ impl Report {
         }
     }
 
-    /// Adds a notice that the tool doesn't know of. It is in the answer once.
+    /// Adds a notice that the tool doesn't know of. Each notice is in the answer once.
     pub fn say(&self, notice: String) {
         let unsaid = &mut self.entries().unsaid;
         if unsaid.len() < MAX_NOTICES && !unsaid.contains(&notice) {
@@ -225,33 +227,36 @@ impl Report {
         }
     }
 
-    /// The call makes a request, or would. Returns its index in [`ReportEntries::requests`]; `None`
-    /// if the list is full.
-    pub fn requested(&self, requested: RequestRecord) -> Option<usize> {
-        let mut told = self.entries();
-        if told.requests.len() >= MAX_REQUESTS {
-            told.more_requests += 1;
+    /// Adds a request that the call makes, or that was refused. Returns its index in
+    /// [`ReportEntries::requests`]. Returns `None` if the list is full.
+    pub fn requested(&self, request: RequestRecord) -> Option<usize> {
+        let mut entries = self.entries();
+        if entries.requests.len() >= MAX_REQUESTS {
+            entries.more_requests += 1;
             return None;
         }
-        told.requests.push(requested);
-        Some(told.requests.len() - 1)
+        entries.requests.push(request);
+        Some(entries.requests.len() - 1)
     }
 
-    /// A listing or a search of the call left something out, since a rule about calls denies it or
-    /// `asks` for it. `explain` describes the first one.
+    /// Notes that a listing or a search of the call left a path out, since a rule about calls
+    /// denies it or, with `asks`, needs approval for it. `explain` describes the first such path.
     pub fn left_out(&self, asks: bool, explain: impl FnOnce() -> Denial) {
-        let mut told = self.entries();
-        let LeftOut { denied, asked } = &mut told.left_out;
-        match (asks, asked) {
-            (true, Some((_, count))) => *count += 1,
-            (true, asked @ None) => *asked = Some((explain(), 1)),
-            (false, _) => drop(denied.get_or_insert_with(explain)),
+        let mut entries = self.entries();
+        let LeftOut { denied, asked } = &mut entries.left_out;
+        if asks {
+            match asked {
+                Some((_, count)) => *count += 1,
+                None => *asked = Some((explain(), 1)),
+            }
+        } else if denied.is_none() {
+            *denied = Some(explain());
         }
     }
 
-    /// The entries so far.
+    /// Locks the entries so far.
     pub fn entries(&self) -> MutexGuard<'_, ReportEntries> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

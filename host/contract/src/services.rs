@@ -5,14 +5,14 @@ use std::fmt;
 
 /// Keeps the programs that outlive a call, for its session. No other session reaches them.
 pub trait ServiceKeeper: fmt::Debug + Send + Sync + 'static {
-    /// Takes a service for one connection. If it runs with other rights, it is ended.
+    /// Takes a service for one connection. A program that runs with other rights is ended.
     ///
     /// # Errors
     ///
-    /// Another connection has it, or a limit is reached.
+    /// Another connection has the service, or a limit is reached.
     fn take(&self, service: &ServiceKey) -> Result<Box<dyn ServicePlace>, ServicePlaceError>;
 
-    /// Ends a service. `false`: no service of this name runs.
+    /// Ends a service. Returns `false` if no service of this name runs.
     fn stop(&self, plugin: &str, name: &str) -> bool;
 }
 
@@ -42,7 +42,7 @@ pub enum ServicePlaceError {
 
 /// A service during a connection. If it is dropped before [`keep`](Self::keep), its name is free.
 pub trait ServicePlace: fmt::Debug + Send + Sync + 'static {
-    /// Takes the running program. `None`: it has to be started.
+    /// Takes the running program. Returns `None` if the program has to be started.
     fn program(&mut self) -> Option<ServiceProgram>;
 
     /// Keeps the program for the next connection, unless the session has ended meanwhile.

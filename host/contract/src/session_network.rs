@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct SessionNetwork(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
 
 impl SessionNetwork {
-    /// The network, if there is one.
+    /// Returns the network. Returns `None` if there is none.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let network = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         network.downcast().ok()
     }
 
-    /// The network, which `make` makes if there is none. Blocks.
+    /// Returns the network. If there is none, `make` makes one. Blocks.
     ///
     /// # Errors
     ///

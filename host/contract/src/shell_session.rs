@@ -5,16 +5,19 @@ use std::fmt;
 
 /// The state that a command of a session starts with, and that it leaves for the next one.
 pub trait ShellSession: fmt::Debug + Send + Sync + 'static {
-    /// The directory that an earlier command ended in. `None`: the usual one.
+    /// Returns the directory that an earlier command ended in. Returns `None` if the usual
+    /// directory applies.
     fn directory(&self) -> Option<&str>;
 
-    /// The directory can't be used, for this reason. The next command begins in the usual one.
+    /// Forgets a directory that can't be used, for this reason. The next command starts in the
+    /// usual directory.
     fn forget_directory(&self, reason: &str);
 
-    /// The variables that earlier commands exported.
+    /// Returns the variables that earlier commands exported.
     fn variables(&self) -> Vec<(String, String)>;
 
-    /// The command has exited. It began in this directory with this environment, and wrote this
-    /// record itself, so it may hold anything. Empty: it wrote none.
+    /// Stores the state that an exited command leaves. The command started in this directory with
+    /// this environment. The command wrote the record itself, so the record may contain anything.
+    /// The record is empty if the command wrote none.
     fn finish(&self, directory: &str, environment: &[(String, String)], record: &[u8]);
 }

@@ -8,43 +8,43 @@ use serde_json::Value;
 /// The tasks that one plugin has made for one principal in one directory: calls at a later time.
 /// Its functions block.
 pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
-    /// Keeps a task. It replaces the one with the same name.
+    /// Stores a task. The task replaces another one with the same name.
     ///
     /// # Errors
     ///
-    /// Something of it isn't valid, a limit is reached, or it can't be kept.
+    /// A part of the task isn't valid, a limit is reached, or the task can't be stored.
     fn put(&self, task: TaskOrder) -> Result<TaskState, TaskError>;
 
-    /// Removes a task and its runs. False: no task has this name.
+    /// Removes a task and its runs. Returns `false` if no task has this name.
     ///
     /// # Errors
     ///
     /// The tasks can't be changed.
     fn remove(&self, name: &str) -> Result<bool, TaskError>;
 
-    /// Has a task wait until it is resumed, or resumes it. False: no task has this name.
+    /// Pauses a task, or resumes it. Returns `false` if no task has this name.
     ///
     /// # Errors
     ///
     /// The tasks can't be changed.
     fn pause(&self, name: &str, paused: bool) -> Result<bool, TaskError>;
 
-    /// Has a task run once as soon as possible, in addition to its times. False: no task has this
-    /// name.
+    /// Runs a task once as soon as possible, in addition to its times. Returns `false` if no task
+    /// has this name.
     ///
     /// # Errors
     ///
     /// The tasks can't be changed.
     fn run_soon(&self, name: &str) -> Result<bool, TaskError>;
 
-    /// The tasks, sorted by name.
+    /// Returns the tasks, sorted by name.
     ///
     /// # Errors
     ///
     /// The tasks can't be read.
     fn tasks(&self) -> Result<Vec<TaskState>, TaskError>;
 
-    /// The last runs of a task, the latest first.
+    /// Returns the last runs of a task, the latest first.
     ///
     /// # Errors
     ///

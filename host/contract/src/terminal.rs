@@ -1,33 +1,40 @@
 //! Removes control sequences from a program's output, and leaves the last state of a line that was
 //! overwritten, as a terminal would show.
 
-/// Bytes of a line's state that are compared, and letters at the beginning that two states share.
-const LONGEST_STATE: usize = 512;
-const SAME_LETTERS: usize = 4;
-
 use std::borrow::Cow;
+
+/// Most bytes of an earlier state of a line. Longer text is data, not progress.
+const LONGEST_STATE: usize = 512;
+
+/// Number of first letters that two states of a line share.
+const SAME_LETTERS: usize = 4;
 
 const ESCAPE: char = '\u{1b}';
 
-/// A text without control sequences (ECMA-48 and xterm's). With `as_lines`, as a terminal would
-/// show it: of each line the text after the last carriage return, backspaces applied, and several
-/// empty lines as one.
-pub fn shown(text: String, as_lines: bool) -> String {
-    // Without an early return within a part, many bytes are checked at a time.
-    let may_steer = text.as_bytes().chunks(64).any(|part| {
-        part.iter().fold(false, |any, byte| any | matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2))
-    });
-    let text = if may_steer && text.contains([ESCAPE, '\u{9b}']) {
-        without_sequences(&text)
-    } else {
-        text
-    };
+/// Removes the control sequences (ECMA-48 and xterm's) from a text. With `as_lines`, also returns
+/// the lines as a terminal would show them: of each line the text after the last carriage return,
+/// with backspaces applied, and several empty lines as one.
+pub fn shown(mut text: String, as_lines: bool) -> String {
+    let has_controls = has_control_bytes(text.as_bytes());
+    if has_controls && text.contains([ESCAPE, '\u{9b}']) {
+        text = without_sequences(&text);
+    }
     if !as_lines {
         return text;
     }
-    let text = if may_steer && text.contains(['\r', '\u{8}']) { lines(&text) } else { text };
-    let has_empty = ["\n\n\n", "\n \n", "\n\t\n"].iter().any(|lines| text.contains(lines));
-    if has_empty { collapsed(&text) } else { text }
+    if has_controls && text.contains(['\r', '\u{8}']) {
+        text = last_states(&text);
+    }
+    let has_empty_lines = ["\n\n\n", "\n \n", "\n\t\n"].iter().any(|lines| text.contains(lines));
+    if has_empty_lines { collapse_empty_lines(&text) } else { text }
+}
+
+/// Checks whether a text has a control character, or a byte that can start one. Without an early
+/// return within a chunk, the compiler checks many bytes at a time.
+fn has_control_bytes(text: &[u8]) -> bool {
+    text.chunks(64).any(|chunk| {
+        chunk.iter().fold(false, |any, byte| any | matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2))
+    })
 }
 
 /// Removes the control sequences of ECMA-48 and xterm.
@@ -37,15 +44,15 @@ fn without_sequences(text: &str) -> String {
     while let Some(at) = rest.find([ESCAPE, '\u{9b}']) {
         plain.push_str(&rest[..at]);
         let sequence = &rest[at..];
-        rest = &sequence[length(sequence)..];
+        rest = &sequence[sequence_length(sequence)..];
     }
     plain.push_str(rest);
     plain
 }
 
-/// Length in bytes of the sequence at the start of a text. An unfinished sequence ends as early as
-/// it can, so that no text after it is lost.
-fn length(text: &str) -> usize {
+/// Returns the length in bytes of the sequence at the start of a text. An unfinished sequence ends
+/// as early as possible, so that no text after it is lost.
+fn sequence_length(text: &str) -> usize {
     let mut letters = text.char_indices().skip(1);
     let Some((at, kind)) = letters.next() else { return text.len() };
     if text.starts_with('\u{9b}') {
@@ -53,32 +60,33 @@ fn length(text: &str) -> usize {
     }
     match kind {
         '[' => control_length(text, at + 1),
-        // A string, up to BEL or ST, on one line.
-        ']' | 'P' | 'X' | '^' | '_' => {
-            let body = &text[at + 1..];
-            match body.find(['\u{7}', ESCAPE, '\u{9c}', '\n']) {
-                Some(end) if body[end..].starts_with("\u{1b}\\") => at + 1 + end + 2,
-                Some(end) if body[end..].starts_with('\n') || body[end..].starts_with(ESCAPE) => {
-                    at + 1 + end
-                }
-                Some(end) => at + 1 + end + body[end..].chars().next().map_or(0, char::len_utf8),
-                None => text.len().min(at + 1),
-            }
-        }
-        // Character sets and the like: intermediate letters, and one more.
+        ']' | 'P' | 'X' | '^' | '_' => at + 1 + control_string_length(&text[at + 1..]),
+        // Character sets and the like: intermediate letters, and a final one.
         '\u{20}'..='\u{2f}' => {
-            let end = text[at..]
-                .find(|c: char| !('\u{20}'..='\u{2f}').contains(&c))
-                .map_or(text.len(), |end| at + end);
-            end + text[end..].chars().next().filter(char::is_ascii).map_or(0, char::len_utf8)
+            let mut letters = text[at..].char_indices();
+            match letters.find(|(_, c)| !('\u{20}'..='\u{2f}').contains(c)) {
+                Some((end, last)) if last.is_ascii() => at + end + 1,
+                Some((end, _)) => at + end,
+                None => text.len(),
+            }
         }
         '\u{30}'..='\u{7e}' => at + 1,
         _ => at,
     }
 }
 
-/// Length in bytes of the control sequence at the start of a text, whose parameters begin at
-/// `first`.
+/// Returns the length in bytes of the control string at the start of `text`, with its terminator
+/// BEL or ST. Another sequence or a line end also ends the string. Returns 0 if the string has no
+/// end.
+fn control_string_length(text: &str) -> usize {
+    let Some(end) = text.find(['\u{7}', ESCAPE, '\u{9c}', '\n']) else { return 0 };
+    let terminators = ["\u{7}", "\u{9c}", "\u{1b}\\"];
+    let terminator = terminators.into_iter().find(|one| text[end..].starts_with(one));
+    end + terminator.map_or(0, str::len)
+}
+
+/// Returns the length in bytes of the control sequence at the start of a text, whose parameters
+/// start at `first`.
 fn control_length(text: &str, first: usize) -> usize {
     let end = text[first..].char_indices().find(|(_, c)| !('\u{20}'..='\u{3f}').contains(c));
     match end {
@@ -88,72 +96,75 @@ fn control_length(text: &str, first: usize) -> usize {
     }
 }
 
-/// Of each line the text after the last carriage return, with backspaces applied. Text that isn't
-/// an earlier state of the next one stays on a line of its own: it was written to be read.
-fn lines(text: &str) -> String {
+/// Returns the last state of each line: the text after the last carriage return, with backspaces
+/// applied. Text that isn't an earlier state of the next text stays on a line of its own, since it
+/// was written to be read.
+fn last_states(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        let mut states = line.trim_end_matches('\r').split('\r').peekable();
+        let content = line.trim_end_matches('\n');
+        let mut states = content.trim_end_matches('\r').split('\r').peekable();
         while let Some(state) = states.next() {
             match states.peek() {
-                None => shown.push_str(&taken_back(state)),
+                None => shown.push_str(&apply_backspaces(state)),
                 Some(next) if is_state(state, next) => {}
                 Some(_) => {
-                    shown.push_str(&taken_back(state));
+                    shown.push_str(&apply_backspaces(state));
                     shown.push('\n');
                 }
             }
         }
-        shown.push_str(end);
+        shown.push_str(&line[content.len()..]);
     }
     shown
 }
 
-/// Whether a text is an earlier state of the next: a progress bar, a count, or a text with the same
-/// first letters.
+/// Checks whether a text is an earlier state of the next text: a progress bar, a count, or a text
+/// with the same first letters.
 fn is_state(state: &str, next: &str) -> bool {
-    let first = first_letters(state);
-    state.len() <= LONGEST_STATE && (first.is_empty() || first_letters(next).starts_with(&first))
+    // A text without letters has no first letters, so each next text starts with them.
+    state.len() <= LONGEST_STATE && first_letters(next).starts_with(&first_letters(state))
 }
 
 fn first_letters(text: &str) -> String {
     text.chars().filter(|c| c.is_alphabetic()).take(SAME_LETTERS).collect()
 }
 
-/// The text after backspaces and overwriting are applied.
-fn taken_back(text: &str) -> Cow<'_, str> {
+/// Returns the text after backspaces and overwriting.
+fn apply_backspaces(text: &str) -> Cow<'_, str> {
     if !text.contains('\u{8}') {
         return Cow::Borrowed(text);
     }
     let mut letters: Vec<char> = Vec::with_capacity(text.len());
-    let mut at = 0_usize;
+    let mut column = 0_usize;
     for c in text.chars() {
-        match letters.get_mut(at) {
-            _ if c == '\u{8}' => {
-                at = at.saturating_sub(1);
-                continue;
-            }
+        if c == '\u{8}' {
+            column = column.saturating_sub(1);
+            continue;
+        }
+        match letters.get_mut(column) {
             Some(letter) => *letter = c,
             None => letters.push(c),
         }
-        at += 1;
+        column += 1;
     }
     Cow::Owned(letters.into_iter().collect())
 }
 
-/// Shows several empty lines as one.
-fn collapsed(text: &str) -> String {
-    let mut left = String::with_capacity(text.len());
-    let mut empty = false;
+/// Replaces several empty lines by one.
+fn collapse_empty_lines(text: &str) -> String {
+    let mut collapsed = String::with_capacity(text.len());
+    let mut after_empty = false;
     for line in text.split_inclusive('\n') {
         let is_empty = line.trim().is_empty();
-        if !(is_empty && empty) {
-            left.push_str(if is_empty { "\n" } else { line });
+        if !is_empty {
+            collapsed.push_str(line);
+        } else if !after_empty {
+            collapsed.push('\n');
         }
-        empty = is_empty;
+        after_empty = is_empty;
     }
-    left
+    collapsed
 }
 
 #[cfg(test)]

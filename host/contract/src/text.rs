@@ -14,22 +14,24 @@ pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// Cuts like [`cut`], and leaves out a word that the cut would divide, unless the word is longer
-/// than 1 KiB: half a secret isn't recognised as one.
+/// Cuts like [`cut`], and removes a word that the cut would divide, since half a secret isn't
+/// recognised as a secret. Of a word that is longer than 1 KiB, removes the last 1 KiB.
 pub fn cut_at_word(text: &str, max: usize) -> &str {
-    let kept = cut(text, max);
-    if kept.len() == text.len() || text[kept.len()..].starts_with(char::is_whitespace) {
-        return kept;
+    let prefix = cut(text, max);
+    let is_whole = prefix.len() == text.len();
+    if is_whole || text[prefix.len()..].starts_with(char::is_whitespace) {
+        return prefix;
     }
-    match kept.rfind(char::is_whitespace) {
-        Some(end) if kept.len() - end <= 1024 => &kept[..end],
-        _ => cut(kept, kept.len().saturating_sub(1024)),
+    match prefix.rfind(char::is_whitespace) {
+        Some(word_start) if prefix.len() - word_start <= 1024 => &prefix[..word_start],
+        _ => cut(prefix, prefix.len().saturating_sub(1024)),
     }
 }
 
-/// A waiting time in words, rounded up: `1 second`, `59 minutes`.
+/// Formats a waiting time in words, rounded up: `1 second`, `59 minutes`.
 pub fn in_words(time: Duration) -> String {
-    let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
+    let has_fraction = time.subsec_nanos() > 0;
+    let seconds = time.as_secs().saturating_add(u64::from(has_fraction));
     let (count, unit) = match seconds {
         0..120 => (seconds, "second"),
         120..7200 => (seconds.div_ceil(60), "minute"),
@@ -38,26 +40,26 @@ pub fn in_words(time: Duration) -> String {
     counted(count, unit)
 }
 
-/// A number of things, with the `s` of the plural: `1 tool`, `2 tools`.
+/// Formats a number of things, with the `s` of the plural: `1 tool`, `2 tools`.
 pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, thing: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };
     format!("{count} {thing}{plural}")
 }
 
-/// `text` without control and bidirectional formatting characters, which are shown as U+FFFD. Line
-/// ends and tabs stay; a carriage return stays only before a line feed, since alone it lets a line
-/// overwrite what was shown.
+/// Replaces control and bidirectional formatting characters by U+FFFD. Line ends and tabs stay. A
+/// carriage return stays only before a line feed, since otherwise the text after it would overwrite
+/// the shown line.
 pub fn neutral(text: &str) -> Cow<'_, str> {
-    // Almost every text is clean, so this looks before it copies.
+    // Almost every text is clean, so nothing is copied before the first replacement.
     let mut out = String::new();
     let mut clean_until = 0;
     let mut at = 0;
-    while let Some(found) = suspect(&text.as_bytes()[at..]) {
-        at += found;
+    while let Some(clean_bytes) = find_suspect(&text.as_bytes()[at..]) {
+        at += clean_bytes;
         let Some(c) = text[at..].chars().next() else { break };
         let next = at + c.len_utf8();
-        let crlf = c == '\r' && text[next..].starts_with('\n');
-        if steers(c) && !crlf {
+        let is_line_end = c == '\r' && text[next..].starts_with('\n');
+        if steers(c) && !is_line_end {
             out.push_str(&text[clean_until..at]);
             out.push(char::REPLACEMENT_CHARACTER);
             clean_until = next;
@@ -71,21 +73,22 @@ pub fn neutral(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Index of the first byte that isn't printable ASCII, a line feed or a tab. Large answers are
-/// mostly such bytes, so they are checked many at a time.
-fn suspect(bytes: &[u8]) -> Option<usize> {
+/// Returns the index of the first byte that isn't printable ASCII, a line feed or a tab. Large
+/// answers consist mostly of these, so chunks of bytes are checked at a time.
+fn find_suspect(bytes: &[u8]) -> Option<usize> {
     let mut chunks = bytes.chunks_exact(64);
     let clean = chunks.by_ref().take_while(|chunk| !has_suspect(chunk)).count() * 64;
-    // Only a last part of less than a chunk is checked. In a longer one a suspect is near, and the
-    // bytes after it would be read again for each suspect.
+    // A rest of a whole chunk or more has a suspect in its first chunk. Checking all of it would
+    // read the bytes after the suspect again for each suspect.
     let rest = &bytes[clean..];
     if rest.len() < 64 && !has_suspect(rest) {
         return None;
     }
-    rest.iter().position(|byte| is_suspect(*byte)).map(|found| clean + found)
+    rest.iter().position(|byte| is_suspect(*byte)).map(|offset| clean + offset)
 }
 
-/// Doesn't return early, so that many bytes are checked at a time.
+/// Checks whether any byte is suspect. Without an early return, the compiler checks many bytes at a
+/// time.
 fn has_suspect(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |any, byte| any | is_suspect(*byte))
 }
@@ -94,7 +97,7 @@ fn is_suspect(byte: u8) -> bool {
     !matches!(byte, b' '..=b'~' | b'\n' | b'\t')
 }
 
-/// [`neutral`] without a copy if the text is clean.
+/// Neutralises a text like [`neutral`], without a copy if the text is clean.
 pub fn neutral_owned(text: String) -> String {
     match neutral(&text) {
         Cow::Borrowed(_) => text,
@@ -102,24 +105,22 @@ pub fn neutral_owned(text: String) -> String {
     }
 }
 
-/// A JSON value with every string in it neutralised, also the keys.
+/// Neutralises every string in a JSON value, also the keys.
 pub fn neutral_json(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(neutral_owned(text)),
         Value::Array(items) => Value::Array(items.into_iter().map(neutral_json).collect()),
-        Value::Object(fields) => Value::Object(
-            fields
-                .into_iter()
-                .map(|(key, value)| (neutral_owned(key), neutral_json(value)))
-                .collect(),
-        ),
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            fields.map(|(key, value)| (neutral_owned(key), neutral_json(value))).collect()
+        }
         other => other,
     }
 }
 
-/// [`neutral`] for a text on one line: line ends and tabs become spaces.
+/// Neutralises a text like [`neutral`], and replaces line ends and tabs by spaces.
 pub fn neutral_line(text: &str) -> String {
-    neutral(text).chars().map(|c| if matches!(c, '\n' | '\t' | '\r') { ' ' } else { c }).collect()
+    neutral(text).replace(['\n', '\t', '\r'], " ")
 }
 
 /// Quotes a word for a shell.
@@ -135,23 +136,24 @@ fn is_plain_in_shell(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter)
 }
 
-/// A TOML string on one line. JSON's escapes are TOML's as well; characters that could steer an
-/// editor or a terminal are escaped too, so that [`neutral`] doesn't change the text.
+/// Formats a TOML string on one line. JSON's escapes are valid in TOML. Characters that could steer
+/// an editor or a terminal are escaped too, so that [`neutral`] doesn't change the text.
 pub fn toml(text: &str) -> String {
     let json = Value::from(text).to_string();
-    json.chars().fold(String::with_capacity(json.len()), |mut quoted, c| {
+    let mut quoted = String::with_capacity(json.len());
+    for c in json.chars() {
         if steers(c) {
             quoted += &format!("\\U{:08X}", u32::from(c));
         } else {
             quoted.push(c);
         }
-        quoted
-    })
+    }
+    quoted
 }
 
-/// Whether a character can steer a terminal or a reader: controls other than line feed and tab,
-/// bidirectional embeddings, overrides and isolates, line and paragraph separators, the tag block
-/// that models read and people don't see, zero-width marks that hide words.
+/// Checks whether a character can steer a terminal or a reader: controls other than line feed and
+/// tab, bidirectional embeddings, overrides and isolates, line and paragraph separators, the tag
+/// block that models read and people don't see, zero-width marks that hide words.
 fn steers(c: char) -> bool {
     match c {
         '\n' | '\t' => false,

@@ -20,18 +20,18 @@ impl UntrustedText {
         Self(text.into())
     }
 
-    /// Whether there is no text.
+    /// Checks whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The text itself. For a fence, or for a person who sees where it comes from.
+    /// Returns the text itself, for a fence or for a person who sees the origin of the text.
     pub fn read_untrusted(&self) -> &str {
         &self.0
     }
 }
 
-/// Without the text, which must not get into a log.
+/// Shows only the length: the text must not get into a log.
 impl fmt::Debug for UntrustedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UntrustedText({} bytes)", self.0.len())
