@@ -9,17 +9,17 @@ use toolhold_core::config::{Config, Folders, McpServer};
 use toolhold_core::{HostError, ToolSourceState, provider_states};
 
 use crate::START;
-use crate::connection::{Connection, Era};
-use crate::definitions::{checked, offered};
+use crate::connection::{Connection, Era, ServerInfo};
+use crate::definitions::{offered_tools, pin_tools};
 use crate::launch::{Launch, LaunchError, Surroundings};
 use crate::listed_tools::ListedTools;
 use crate::listing::Listing;
 use crate::oauth::TokenFile;
 use crate::offers;
 use crate::packages::{self, Line};
-use crate::pins::{Pins, ToolDifference, digest, start_digest};
+use crate::pins::{PinnedOffers, PinnedTool, Pins, ToolDifference, digest, start_digest};
 use crate::reason::Reason;
-use crate::server::provider_name;
+use crate::server::{join_version, provider_name};
 
 /// The state of one server of the configuration.
 #[derive(Clone, Debug, Serialize)]
@@ -58,8 +58,8 @@ pub struct HostState {
     pub program: ToolSourceState,
 }
 
-/// The servers of the configuration, with the states that running hosts report. Starts no server.
-/// Blocks.
+/// Returns the servers of the configuration, with the states that running hosts report. Starts no
+/// server. Blocks.
 ///
 /// # Errors
 ///
@@ -79,32 +79,33 @@ pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, Ho
         } else {
             "approved"
         };
-        let (tools, left_out) = offered(name, &pins, server.trust_annotations);
+        let (tools, left_out) = offered_tools(name, &pins, server.trust_annotations);
+        let mut command = Vec::new();
+        if server.url.is_empty() {
+            command.push(server.command.clone());
+            command.extend_from_slice(&server.args);
+        }
+        // Only a server at a URL without secrets can have a login.
+        let can_login = !server.url.is_empty() && server.secrets.is_empty();
         states.push(ServerState {
             name: name.clone(),
             state,
-            command: if server.url.is_empty() {
-                std::iter::once(&server.command).chain(&server.args).cloned().collect()
-            } else {
-                Vec::new()
-            },
+            command,
             url: server.url.clone(),
             packages: packages::packages(&pins.lock).len(),
             unpinned: unpinned(server),
-            version: [&*pins.name, &*pins.version].join(" ").trim().to_owned(),
+            version: join_version(&pins.name, &pins.version),
             tools: tools.iter().map(|tool| tool.definition.name.clone()).collect(),
             left_out,
-            logged_out: !server.url.is_empty()
-                && server.secrets.is_empty()
-                && TokenFile::new(folders, name, &server.url).is_logged_out(),
-            hosts: of_server(name, &hosts),
+            logged_out: can_login && TokenFile::new(folders, name, &server.url).is_logged_out(),
+            hosts: host_states(name, &hosts),
         });
     }
     Ok(states)
 }
 
-/// The states that the hosts report of the server `name`.
-fn of_server(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostState> {
+/// Returns the states that the hosts report of the server `name`.
+fn host_states(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostState> {
     let provider = provider_name(name);
     let states = hosts.iter().filter_map(|(pid, states)| {
         let program = states.iter().find(|state| state.provider == provider)?.clone();
@@ -113,12 +114,15 @@ fn of_server(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostState
     states.collect()
 }
 
-/// The reason why the packages that the runner of a server fetches aren't pinned.
+/// Returns the reason why the packages that the runner of a server fetches aren't pinned. Returns
+/// `None` if they are pinned, or if the server fetches no packages.
 pub fn unpinned(server: &McpServer) -> Option<String> {
     // A server at a URL fetches nothing.
-    let is_program = !server.command.is_empty();
-    let error = is_program.then(|| Line::parse(&server.command, &server.args).err()).flatten();
-    error.map(|error| error.to_string())
+    if server.command.is_empty() {
+        return None;
+    }
+    let error = Line::parse(&server.command, &server.args).err()?;
+    Some(error.to_string())
 }
 
 /// The present offer of a server.
@@ -126,7 +130,8 @@ pub fn unpinned(server: &McpServer) -> Option<String> {
 pub struct Inspection {
     /// The pins if a person approves the offer.
     pub pins: Pins,
-    /// How its packages differ from what was approved: each with its version before and now.
+    /// The differences of its packages from the approved ones: each with its version before and
+    /// now.
     pub packages: Vec<PackageDifference>,
     /// How its tools, prompts and resources differ from what was approved, each with the word for
     /// it.
@@ -141,16 +146,21 @@ pub struct Inspection {
 pub type PackageDifference = (String, Option<String>, Option<String>);
 
 fn package_differences(before: &str, now: &str) -> Vec<PackageDifference> {
-    let before = packages::packages(before);
-    let now = packages::packages(now);
-    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-    let each = names
-        .into_iter()
-        .map(|name| (name.clone(), before.get(name).cloned(), now.get(name).cloned()));
-    each.filter(|(_, before, now)| before != now).collect()
+    let old_versions = packages::packages(before);
+    let new_versions = packages::packages(now);
+    let names: BTreeSet<&String> = old_versions.keys().chain(new_versions.keys()).collect();
+    let mut differences = Vec::new();
+    for name in names {
+        let old_version = old_versions.get(name);
+        let new_version = new_versions.get(name);
+        if old_version != new_version {
+            differences.push((name.clone(), old_version.cloned(), new_version.cloned()));
+        }
+    }
+    differences
 }
 
-/// Starts the server `name`, whose command line a person has approved, and looks at what it offers.
+/// Starts the server `name`, whose command line a person has approved, and lists its offers.
 ///
 /// # Errors
 ///
@@ -164,53 +174,74 @@ pub async fn inspect(
     let servers = &config.values.mcp.servers;
     let server = servers.get(name).ok_or_else(|| failure(name, LaunchError::NotConfigured))?;
     let known = Pins::load(folders, name)?;
-    let start = start_digest(server);
     let around = Arc::new(Surroundings::new(config, folders, directory, "toolhold mcp"));
     let launch = Launch::new(&around, name, server, String::new());
     let launch = tokio::task::spawn_blocking(move || launch.resolved())
         .await
         .unwrap_or_else(|error| Err(error.into()))
         .map_err(|error| failure(name, error))?;
-    let lock = launch.lock().to_owned();
     let launch = Arc::new(launch);
-    let look = async {
-        let connection = match Connection::open(Arc::clone(&launch), Era::Unknown).await {
-            Ok(connection) => connection,
-            // Perhaps the question of the newer revisions ended the server.
-            Err(error) if error.may_be_era => {
-                Connection::open(Arc::clone(&launch), Era::Handshake).await?
-            }
-            Err(error) => return Err(error.reason),
-        };
-        let tools = connection.tools().await;
-        let listing = match &tools {
-            Ok(_) => connection.listing().await,
-            Err(_) => Ok(Listing::default()),
-        };
-        let [protocol, own_name, version, instructions] = connection.about();
-        connection.end();
-        let listing = listing?;
-        let ListedTools { tools, unreadable } = tools?;
-        let (tools, mut left_out) = checked(&tools);
-        left_out.extend(unreadable);
-        let (offers, left_out_too) = offers::pin(&listing);
-        left_out.extend(left_out_too);
-        let instructions = digest(&instructions);
-        let approval = known.approval;
-        let name = own_name;
-        let pins =
-            Pins { start, approval, protocol, name, version, instructions, lock, tools, offers };
-        Ok::<_, Reason>((pins, left_out))
+    let listed = match tokio::time::timeout(START, list_all(&launch)).await {
+        Ok(listed) => listed,
+        Err(_) => {
+            Err(Reason::new(format!("it didn't list its tools within {} s", START.as_secs())))
+        }
     };
-    let looked = tokio::time::timeout(START, look).await.unwrap_or_else(|_| {
-        Err(Reason::new(format!("it didn't list its tools within {} s", START.as_secs())))
-    });
-    let (pins, mut left_out) = looked.map_err(|reason| failure(name, reason.for_person()))?;
-    let (tools, left_out_too) = offered(name, &pins, server.trust_annotations);
-    left_out.extend(left_out_too);
+    let AllListed { about, tools, offers, mut left_out } =
+        listed.map_err(|reason| failure(name, reason.for_person()))?;
+
+    let pins = Pins {
+        start: start_digest(server),
+        approval: known.approval,
+        protocol: about.protocol,
+        name: about.name,
+        version: about.version,
+        instructions: digest(&about.instructions),
+        lock: launch.lock().to_owned(),
+        tools,
+        offers,
+    };
+    let (offered, not_offered) = offered_tools(name, &pins, server.trust_annotations);
+    left_out.extend(not_offered);
     let differences = known.differences(&pins);
     let packages = package_differences(&known.lock, &pins.lock);
-    Ok(Inspection { pins, packages, differences, offered: tools.len(), left_out })
+    Ok(Inspection { pins, packages, differences, offered: offered.len(), left_out })
+}
+
+/// Everything that a server lists.
+struct AllListed {
+    about: ServerInfo,
+    tools: Vec<PinnedTool>,
+    offers: PinnedOffers,
+    /// The names of the entries that can't be pinned, each with the reason.
+    left_out: Vec<(String, String)>,
+}
+
+/// Starts a server, lists its tools, prompts and resources, and ends the server.
+async fn list_all(launch: &Arc<Launch>) -> Result<AllListed, Reason> {
+    let connection = match Connection::open(Arc::clone(launch), Era::Unknown).await {
+        Ok(connection) => connection,
+        // Perhaps the question of the newer revisions ended the server.
+        Err(error) if error.may_be_era => {
+            Connection::open(Arc::clone(launch), Era::Handshake).await?
+        }
+        Err(error) => return Err(error.reason),
+    };
+    let listed_tools = connection.tools().await;
+    let listing = match &listed_tools {
+        Ok(_) => connection.listing().await,
+        Err(_) => Ok(Listing::default()),
+    };
+    let about = connection.about();
+    // The server ends in any case, so the errors are looked at afterwards.
+    connection.end();
+
+    let ListedTools { tools, unreadable } = listed_tools?;
+    let (tools, mut left_out) = pin_tools(&tools);
+    left_out.extend(unreadable);
+    let (offers, unpinned_offers) = offers::pin(&listing?);
+    left_out.extend(unpinned_offers);
+    Ok(AllListed { about, tools, offers, left_out })
 }
 
 fn failure(name: &str, reason: impl std::fmt::Display) -> HostError {

@@ -32,7 +32,7 @@ impl Watchers {
     }
 }
 
-/// Ends the passing on of progress.
+/// Passes progress on until it is dropped.
 pub(crate) struct WatcherGuard {
     watchers: Watchers,
     token: ProgressToken,
@@ -44,19 +44,19 @@ impl Drop for WatcherGuard {
     }
 }
 
-/// The client of one connection. It may pass on questions to the person; other requests of the
-/// server than these and a ping are refused.
+/// The client of one connection. The client may pass questions on to the person, and answers a
+/// ping. Other requests of the server are refused.
 #[derive(Clone, Default)]
 pub(crate) struct Client {
     /// The receivers of progress.
     pub(crate) watchers: Watchers,
     /// The calls whose server may ask.
     pub(crate) running: RunningCalls,
-    /// Whether it says that the server may ask.
+    /// Whether the client declares that the server may ask.
     pub(crate) asks: bool,
     /// Whether the server said that its tools changed.
     pub(crate) changed: Arc<AtomicBool>,
-    /// Whether a server without a handshake was asked to say so, and may still do it.
+    /// Whether a server without a handshake was asked to announce changes, and may still do so.
     pub(crate) listening: Arc<AtomicBool>,
 }
 
@@ -69,13 +69,11 @@ impl ClientHandler for Client {
         let watchers = self.watchers.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(events) = watchers.get(&params.progress_token).cloned() else { return };
         drop(watchers);
-        let fraction = params
-            .total
-            .map(|total| params.progress / total)
-            .filter(|fraction| (0.0..=1.0).contains(fraction));
-        let message = params.message.unwrap_or_default();
-        let message = shown(cut(&message, MAX_PROGRESS).to_owned(), false);
-        let message = neutral_line(&message);
+        let ratio = params.total.map(|total| params.progress / total);
+        let fraction = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
+        let raw_message = params.message.unwrap_or_default();
+        let plain_message = shown(cut(&raw_message, MAX_PROGRESS).to_owned(), false);
+        let message = neutral_line(&plain_message);
         events.progress(Progress { fraction, message, untrusted: true });
     }
 
@@ -101,13 +99,14 @@ impl ClientHandler for Client {
     }
 
     fn get_info(&self) -> ClientConfig {
-        let this = Implementation::new(NAME, env!("CARGO_PKG_VERSION"));
+        let implementation = Implementation::new(NAME, env!("CARGO_PKG_VERSION"));
         let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = self.asks.then(|| {
-            ElicitationCapability::new()
+        if self.asks {
+            let elicitation = ElicitationCapability::new()
                 .with_form(FormElicitationCapability::default())
-                .with_url(UrlElicitationCapability::default())
-        });
-        ClientConfig::new(capabilities, this)
+                .with_url(UrlElicitationCapability::default());
+            capabilities.elicitation = Some(elicitation);
+        }
+        ClientConfig::new(capabilities, implementation)
     }
 }

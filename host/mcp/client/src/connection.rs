@@ -33,7 +33,7 @@ use crate::inquiries::MAX_QUESTIONS;
 use crate::launch::{Launch, LaunchError, Secrets};
 use crate::listed_tools::ListedTools;
 use crate::pipe::Pipe;
-use crate::program_end::{how_it_ended, last_words};
+use crate::program_end::{describe_end, last_words};
 use crate::reason::Reason;
 
 /// Time for a server that was told to end.
@@ -55,7 +55,7 @@ pub(crate) enum Era {
 }
 
 impl Era {
-    /// The era of a pinned revision.
+    /// Returns the era of a pinned revision.
     pub(crate) fn from_protocol(protocol: &str) -> Self {
         match protocol {
             "" => Self::Unknown,
@@ -78,29 +78,31 @@ impl Era {
 /// The process of a server, which ends with its owner.
 struct Process(Option<Child>);
 
+/// The end of a program that ended by itself.
+struct ProgramEnd {
+    /// The way in which the program ended.
+    description: String,
+    /// Advice, if there is any.
+    hint: Option<String>,
+}
+
 impl Process {
-    /// How a program ended by itself before it served, and what to do about it.
-    async fn ending(
-        mut self,
-        launch: &Arc<Launch>,
-        ended: &ConnectionEnd,
-    ) -> (Option<String>, Option<String>) {
-        let Some(mut child) = self.0.take() else { return (None, None) };
+    /// Ends the program. Returns its end if it ended by itself before it served.
+    async fn into_end(mut self, launch: &Arc<Launch>, ended: &ConnectionEnd) -> Option<ProgramEnd> {
+        let mut child = self.0.take()?;
         let launch = Arc::clone(launch);
         let complaint = ended.complaint();
         let has_ended = matches!(ended.reason(), Some(EndError::Ended));
-        let looked = tokio::task::spawn_blocking(move || {
+        let program_end = tokio::task::spawn_blocking(move || {
             let wait = if has_ended { GRACE } else { Duration::ZERO };
             child.wait_for_output(Some(Instant::now() + wait), &mut |_, _| {});
             let result = if has_ended { child.finished().cloned() } else { None };
             drop(Self(Some(child)));
             let result = result?;
-            Some((how_it_ended(&result), launch.hint(&result, &complaint)))
+            let hint = launch.hint(&result, &complaint);
+            Some(ProgramEnd { description: describe_end(&result), hint })
         });
-        match looked.await {
-            Ok(Some((how, hint))) => (Some(how), hint),
-            _ => (None, None),
-        }
+        program_end.await.unwrap_or(None)
     }
 }
 
@@ -134,22 +136,22 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Why it failed, for people.
+    /// The reason why the server or the session can't be started, for people.
     pub(crate) async fn open(launch: Arc<Launch>, era: Era) -> Result<Self, OpenError> {
         let asks = launch.server.elicitation;
         let starting = Arc::clone(&launch);
         let started = tokio::task::spawn_blocking(move || {
             let secrets = starting.secrets()?;
-            let place = starting.place(&secrets)?;
-            let child = if place.is_none() { Some(starting.start(&secrets)?) } else { None };
-            Ok::<_, LaunchError>((child, place, secrets.known()))
+            let address = starting.address(&secrets)?;
+            let child = if address.is_none() { Some(starting.start(&secrets)?) } else { None };
+            Ok::<_, LaunchError>((child, address, secrets.connection_end()))
         });
-        let (child, place, known) = started.await.map_err(LaunchError::from)??;
-        let ended = Arc::new(known);
-        match (child, place) {
-            (_, Some(mut place)) => {
-                place.tokens = launch.tokens().await?;
-                let http = Http::new(place, Arc::clone(&ended));
+        let (child, address, connection_end) = started.await.map_err(LaunchError::from)??;
+        let ended = Arc::new(connection_end);
+        match (child, address) {
+            (_, Some(mut address)) => {
+                address.tokens = launch.tokens().await?;
+                let http = Http::new(address, Arc::clone(&ended));
                 Self::begin(http, Process(None), &launch, era, ended, asks).await
             }
             (Some(mut child), None) => {
@@ -162,27 +164,27 @@ impl Connection {
         }
     }
 
-    /// The words of a server at a URL about the authorization that it wants, if it wants one before
-    /// it lists its tools.
+    /// Asks a server at a URL for its tools, without a login. Returns the server's words about the
+    /// authorization that it needs for that. Returns `None` if it needs none.
     ///
     /// # Errors
     ///
     /// The reason why the server can't be asked, for people.
     pub(crate) async fn challenge(launch: &Arc<Launch>) -> Result<Option<String>, LaunchError> {
-        let Some(place) = launch.place(&Secrets::default())? else { return Ok(None) };
+        let Some(address) = launch.address(&Secrets::default())? else { return Ok(None) };
         let ended = Arc::new(ConnectionEnd::default());
-        let http = Http::new(place, Arc::clone(&ended));
+        let http = Http::new(address, Arc::clone(&ended));
         let process = Process(None);
-        let ended_too = Arc::clone(&ended);
-        let begun = Self::begin(http, process, launch, Era::Unknown, ended_too, false).await;
-        if let Ok(connection) = begun {
+        let session_end = Arc::clone(&ended);
+        let session = Self::begin(http, process, launch, Era::Unknown, session_end, false).await;
+        if let Ok(connection) = session {
             // Only its refusal is of interest.
             let _ = connection.tools().await;
         }
         Ok(ended.challenge().map(str::to_owned))
     }
 
-    /// Begins the session. `asks`: whether the server may ask the user.
+    /// Begins the session. With `asks`, the server may ask the user.
     async fn begin<T: Transport<RoleClient> + 'static>(
         transport: T,
         process: Process,
@@ -199,8 +201,11 @@ impl Connection {
                     ended.wait_for_complaint().await;
                 }
                 let end_reason = ended.reason().map(EndError::to_string);
-                let (how, hint) = process.ending(launch, &ended).await;
-                let reason = match how.or(end_reason) {
+                let (own, hint) = match process.into_end(launch, &ended).await {
+                    Some(ProgramEnd { description, hint }) => (Some(description), hint),
+                    None => (end_reason, None),
+                };
+                let reason = match own {
                     Some(own) => with_complaint(&own, &ended),
                     None => Reason::said("", &error.to_string()),
                 };
@@ -209,8 +214,8 @@ impl Connection {
         }
     }
 
-    /// Ends the server, or the session with it, before this returns. Blocks for a moment: the
-    /// sandbox cleans up its own files in granted directories, and a server at a URL is told.
+    /// Ends the server, or the session with it. Blocks for a moment: the sandbox cleans up its own
+    /// files in granted directories, and a server at a URL gets a message.
     pub(crate) fn end(self) {
         let Self { mut service, mut process, .. } = self;
         if let Some(mut child) = process.0.take() {
@@ -225,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// The last lines of its standard error, neutralised.
+    /// Returns the last lines of the server's standard error, neutralised.
     pub(crate) fn complaint(&self) -> String {
         neutral_owned(self.ended.complaint())
     }
@@ -234,72 +239,82 @@ impl Connection {
         self.service.peer()
     }
 
-    /// The reason why the session can't be used any more.
+    /// Returns the reason why the session can't be used any more. Returns `None` if it can be used.
     pub(crate) fn ended(&self) -> Option<Reason> {
         let is_over = self.service.is_closed() || self.peer().is_transport_closed();
-        let reason = self.ended.reason().or(is_over.then_some(&EndError::Ended))?;
+        let reason = match self.ended.reason() {
+            Some(reason) => reason,
+            None if is_over => &EndError::Ended,
+            None => return None,
+        };
         Some(with_complaint(&reason.to_string(), &self.ended))
     }
 
-    /// Whether the session ended because the server doesn't know it any more, as after a restart.
+    /// Checks whether the session ended because the server doesn't know the session any more, for
+    /// example after a restart.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.ended.is_forgotten()
     }
 
     /// Asks a server without a handshake to announce changed tools, unless it does already. A
-    /// server with a handshake does so anyway. A list that is fetched after this can't miss a
-    /// change.
+    /// server with a handshake announces them anyway. A list that is fetched afterwards can't miss
+    /// a change.
     async fn listen(&self) {
         let Some(info) = self.peer().peer_info() else { return };
-        let tells = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
-        if tells != Some(true)
-            || info.protocol_version < ProtocolVersion::V_2026_07_28
-            || self.client.listening.swap(true, Ordering::Relaxed)
-        {
+        let list_changed = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+        let has_handshake = info.protocol_version < ProtocolVersion::V_2026_07_28;
+        if list_changed != Some(true) || has_handshake {
+            return;
+        }
+        // A server that refuses, or doesn't answer, isn't asked again.
+        let was_listening = self.client.listening.swap(true, Ordering::Relaxed);
+        if was_listening {
             return;
         }
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        // A server that refuses, or doesn't answer, isn't asked again.
-        let asked = tokio::time::timeout(LISTEN, self.peer().listen(filter)).await;
-        let Ok(Ok(mut subscription)) = asked else { return };
+        let result = tokio::time::timeout(LISTEN, self.peer().listen(filter)).await;
+        let Ok(Ok(mut subscription)) = result else { return };
         let client = self.client.clone();
         tokio::spawn(async move {
             while let Ok(Some(_)) = subscription.next().await {
                 client.changed.store(true, Ordering::Relaxed);
             }
-            // Nobody knows what changes from now on: the next call asks again, and lists.
+            // Changes aren't announced from now on: the next call asks again, and lists the tools.
             client.listening.store(false, Ordering::Relaxed);
             client.changed.store(true, Ordering::Relaxed);
         });
     }
 
-    /// The state of the session, and the secrets that the server has.
+    /// Returns the state of the session, and the secrets that the server has.
     pub(crate) fn ended_state(&self) -> &ConnectionEnd {
         &self.ended
     }
 
-    /// Whether the server said that its tools changed, since the last call of this.
-    pub(crate) fn took_change(&self) -> bool {
+    /// Checks whether the server has announced changed tools since the last call of this function.
+    pub(crate) fn take_change(&self) -> bool {
         self.client.changed.swap(false, Ordering::Relaxed)
     }
 
-    /// The revision of the protocol, the server's name, version and instructions.
-    pub(crate) fn about(&self) -> [String; 4] {
-        let Some(info) = self.peer().peer_info() else { return Default::default() };
-        let (name, version) = info
-            .server_info
-            .as_ref()
-            .map(|server| (short_line(&server.name), short_line(&server.version)))
-            .unwrap_or_default();
-        let protocol = short_line(info.protocol_version.as_str());
-        [protocol, name, version, info.instructions.clone().unwrap_or_default()]
+    /// Returns the server's data about itself.
+    pub(crate) fn about(&self) -> ServerInfo {
+        let Some(info) = self.peer().peer_info() else { return ServerInfo::default() };
+        let mut about = ServerInfo {
+            protocol: short_line(info.protocol_version.as_str()),
+            instructions: info.instructions.clone().unwrap_or_default(),
+            ..ServerInfo::default()
+        };
+        if let Some(server) = &info.server_info {
+            about.name = short_line(&server.name);
+            about.version = short_line(&server.version);
+        }
+        about
     }
 
-    /// All tools of the server.
+    /// Lists all tools of the server.
     ///
     /// # Errors
     ///
-    /// Why they can't be had, for people.
+    /// The reason why the tools can't be listed, for people.
     pub(crate) async fn tools(&self) -> Result<ListedTools, Reason> {
         self.listen().await;
         let mut listed = ListedTools::default();
@@ -307,31 +322,14 @@ impl Connection {
         let mut cursors = Cursors::default();
         for _ in 0..MAX_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursors.current());
-            let before = listed.tools.len();
-            let next = match self.peer().list_tools(Some(page.clone())).await {
-                Ok(page) => {
-                    listed.tools.extend(page.tools);
-                    page.next_cursor
-                }
-                // A tool of the page isn't as it has to be.
-                Err(ServiceError::UnexpectedResponse) => {
-                    let request = ListToolsRequest::with_param(page);
-                    let request = ClientRequest::ListToolsRequest(request);
-                    match self.peer().send_request(request).await {
-                        Ok(ServerResult::CustomResult(CustomResult(page))) => {
-                            listed.add_page(page)?
-                        }
-                        Ok(_) => return Err(self.explain(&ServiceError::UnexpectedResponse)),
-                        Err(error) => return Err(self.explain(&error)),
-                    }
-                }
-                Err(error) => return Err(self.explain(&error)),
-            };
+            let tools_before = listed.tools.len();
+            let next = self.add_page(page, &mut listed).await?;
+
             // A server that begins its list again brings the same tools under another cursor.
-            let known = names.len();
-            names.extend(listed.tools[before..].iter().map(|tool| tool.name.clone()));
-            if names.len() == known && listed.tools.len() > before {
-                listed.tools.truncate(before);
+            let names_before = names.len();
+            names.extend(listed.tools[tools_before..].iter().map(|tool| tool.name.clone()));
+            if names.len() == names_before && listed.tools.len() > tools_before {
+                listed.tools.truncate(tools_before);
                 return Ok(listed);
             }
             // Enough to say that there are too many.
@@ -344,11 +342,34 @@ impl Connection {
         Err(Reason::new(format!("its list of tools has more than {MAX_PAGES} pages, the limit")))
     }
 
+    /// Adds a page of the list of tools. Returns the cursor of the next page.
+    async fn add_page(
+        &self,
+        page: PaginatedRequestParams,
+        listed: &mut ListedTools,
+    ) -> Result<Option<String>, Reason> {
+        match self.peer().list_tools(Some(page.clone())).await {
+            Ok(page) => {
+                listed.tools.extend(page.tools);
+                return Ok(page.next_cursor);
+            }
+            // A tool of the page isn't valid. The page is read again without a type.
+            Err(ServiceError::UnexpectedResponse) => {}
+            Err(error) => return Err(self.explain(&error)),
+        }
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
+        match self.peer().send_request(request).await {
+            Ok(ServerResult::CustomResult(CustomResult(page))) => Ok(listed.add_page(page)?),
+            Ok(_) => Err(self.explain(&ServiceError::UnexpectedResponse)),
+            Err(error) => Err(self.explain(&error)),
+        }
+    }
+
     /// Calls a tool. Dropping the future tells the server that the call is cancelled.
     ///
     /// # Errors
     ///
-    /// Why there is no answer, for people.
+    /// The reason why there is no answer, for people.
     pub(crate) async fn call(&self, tool: &str, call: &Call) -> Result<CallToolResult, CallError> {
         let mut params = CallToolRequestParams::new(tool.to_owned());
         params.arguments = match &*call.arguments {
@@ -375,7 +396,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Why there is no answer, for people.
+    /// The reason why there is no answer, for people.
     pub(crate) async fn read(
         &self,
         uri: &str,
@@ -399,7 +420,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Why there is no answer, for people.
+    /// The reason why there is no answer, for people.
     pub(crate) async fn prompt(
         &self,
         params: &GetPromptRequestParams,
@@ -430,37 +451,36 @@ impl Connection {
         let mut responses = None;
         let mut state = None;
         for round in 0..=MAX_QUESTIONS {
-            let sent = self.send(request(responses, state), call).await;
-            let answer = sent.map_err(|error| match error {
+            let required = match self.send(request(responses, state), call).await {
+                Ok(ServerResult::InputRequiredResult(required)) => required,
+                Ok(result) => return Ok(result),
                 // The server looked at the rounds before.
-                CallError::Unheard(reason) if round > 0 => CallError::Lost(reason),
-                error => error,
-            })?;
-            match answer {
-                ServerResult::InputRequiredResult(required) => {
-                    if required.input_requests.is_some() && !self.client.asks {
-                        return Err(CallError::refused(
-                            "it needs an answer of the user, but `elicitation = false` is set",
-                        ));
-                    }
-                    let requests = required.input_requests.unwrap_or_default();
-                    let answers = running
-                        .answers(requests)
-                        .await
-                        .map_err(|error| CallError::Refused(error.into()))?;
-                    responses = Some(answers);
-                    state = required.request_state;
+                Err(CallError::Unheard(reason)) if round > 0 => {
+                    return Err(CallError::Lost(reason));
                 }
-                result => return Ok(result),
+                Err(error) => return Err(error),
+            };
+            if required.input_requests.is_some() && !self.client.asks {
+                return Err(CallError::refused(
+                    "it needs an answer of the user, but `elicitation = false` is set",
+                ));
             }
+            let requests = required.input_requests.unwrap_or_default();
+            let answers = running.answers(requests).await;
+            responses = Some(answers.map_err(|error| CallError::Refused(error.into()))?);
+            state = required.request_state;
         }
         Err(CallError::refused(format!("it asked for input more than {MAX_QUESTIONS} times")))
     }
 
     async fn send(&self, request: ClientRequest, call: &Call) -> Result<ServerResult, CallError> {
-        let sent =
-            self.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-        let handle = sent.map_err(|error| CallError::Lost(self.explain(&error)))?;
+        let options = PeerRequestOptions::no_options();
+        let handle = self
+            .peer()
+            .send_cancellable_request(request, options)
+            .await
+            .map_err(|error| CallError::Lost(self.explain(&error)))?;
+        let id = handle.id.clone();
         let _watcher =
             self.client.watchers.add(handle.progress_token.clone(), Arc::clone(&call.events));
         let mut sent = SentCall(Some(handle));
@@ -468,7 +488,10 @@ impl Connection {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
             None => Err(ServiceError::TransportClosed),
         };
-        let is_unheard = sent.0.take().is_some_and(|handle| self.ended.is_unheard(&handle.id));
+        // The call has its answer, so it isn't cancelled when `sent` is dropped.
+        sent.0 = None;
+
+        let is_unheard = self.ended.is_unheard(&id);
         match answer {
             Ok(result) => Ok(result),
             Err(error) if is_unheard => Err(CallError::Unheard(self.explain(&error))),
@@ -498,7 +521,7 @@ impl Connection {
 
 #[cfg(test)]
 impl Connection {
-    /// A session over pipes with something that is no program of its own. `None`: it didn't begin.
+    /// Begins a session over pipes, without a program. Returns `None` if it didn't begin.
     pub(crate) async fn over_pipe(pipe: Pipe, era: Era, ended: Arc<ConnectionEnd>) -> Option<Self> {
         let client = Client { asks: true, ..Client::default() };
         let service = serve_client_with_lifecycle(client.clone(), pipe, era.lifecycle()).await;
@@ -506,11 +529,21 @@ impl Connection {
     }
 }
 
+/// The data of a server about itself.
+#[derive(Default)]
+pub(crate) struct ServerInfo {
+    /// The revision of the protocol.
+    pub(crate) protocol: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) instructions: String,
+}
+
 /// The reason why a session couldn't begin.
 pub(crate) struct OpenError {
     /// The reason.
     pub(crate) reason: Reason,
-    /// Whether the way in which it began may be the cause.
+    /// Whether the era may be the cause, so that another era may work.
     pub(crate) may_be_era: bool,
 }
 
@@ -566,8 +599,9 @@ fn with_complaint(reason: &str, ended: &ConnectionEnd) -> Reason {
         complaint => Reason::said(format!("{reason}; its last output"), &last_words(&complaint)),
     }
 }
-/// The cursors of a list. A list ends where a cursor repeats: some servers send an empty one, or
-/// always the same one, after the last page.
+
+/// The cursors of a list. A list ends where a cursor repeats: some servers send an empty cursor, or
+/// always the same cursor, after the last page.
 #[derive(Default)]
 pub(crate) struct Cursors {
     seen: HashSet<String>,
@@ -575,7 +609,7 @@ pub(crate) struct Cursors {
 }
 
 impl Cursors {
-    /// The cursor of the next page. `None` for the first page.
+    /// Returns the cursor of the next page. Returns `None` for the first page.
     pub(crate) fn current(&self) -> Option<String> {
         self.current.clone()
     }
@@ -588,9 +622,8 @@ impl Cursors {
     }
 }
 
-/// The result of a tool with content that the protocol doesn't define, or that is incomplete: a
-/// note takes the place of such content, and the rest stays. `None`: the value isn't the result of
-/// a tool.
+/// Parses the result of a tool. A note replaces content that the protocol doesn't define or that is
+/// incomplete. Returns `None` if the value isn't the result of a tool.
 fn with_known_content(mut result: Value) -> Option<CallToolResult> {
     for block in result.get_mut("content")?.as_array_mut()? {
         if ContentBlock::deserialize(&*block).is_err() {

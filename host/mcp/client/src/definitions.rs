@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 use toolhold_core::text::{cut, neutral_json, neutral_line, neutral_owned};
 use toolhold_core::{Annotations, Definition, SchemaCost, compile_schema};
 
-use crate::naming::{MAX_DESCRIPTION, MAX_NAME, MAX_TITLE, fitted, is_reserved, shown};
-use crate::pins::{PinnedTool, Pins};
-use crate::{MAX_DEFINITION, MAX_DEFINITIONS, MAX_TOOLS};
+use crate::naming::{
+    MAX_DESCRIPTION, MAX_NAME, MAX_TITLE, is_reserved, offered_name, printable_name,
+};
+use crate::pins::{PinnedTool, Pins, SizeError};
+use crate::{MAX_DEFINITION, MAX_TOOLS};
 
 /// Most values in an input schema, references followed.
 const MAX_WEIGHT: usize = 20_000;
@@ -26,28 +28,33 @@ pub(crate) struct OfferedTool {
     pub(crate) own_name: String,
     /// The digest of its definition.
     pub(crate) digest: String,
-    /// Whether a structured answer fits its output schema, compiled at the first one.
-    fits: Arc<OnceLock<FitsSchema>>,
+    /// The check of structured answers against the output schema. The first answer compiles it.
+    answer_check: Arc<OnceLock<AnswerCheck>>,
 }
 
-type FitsSchema = Box<dyn Fn(&Value) -> bool + Send + Sync>;
+type AnswerCheck = Box<dyn Fn(&Value) -> bool + Send + Sync>;
 
 impl OfferedTool {
-    /// Whether a structured answer fits the output schema. An answer with too many values or levels
-    /// to check doesn't. Takes time.
+    /// Checks whether a structured answer fits the output schema. An answer with too many values or
+    /// levels to check doesn't fit. Takes time.
     pub(crate) fn fits(&self, answer: &Value) -> bool {
         let Some(schema) = &self.definition.output_schema else { return true };
-        let cost = SchemaCost::from_schema(schema);
-        let fits = self.fits.get_or_init(|| match compile_schema(schema) {
-            Ok(schema) => Box::new(move |answer| cost.allows(answer) && schema.is_valid(answer)),
-            Err(_) => Box::new(|_| false),
-        });
-        fits(answer)
+        let check = self.answer_check.get_or_init(|| compile_answer_check(schema));
+        check(answer)
     }
 }
 
-/// The tools of a server that can be offered, and the names of the others with the reason.
-pub(crate) fn offered(
+fn compile_answer_check(schema: &Value) -> AnswerCheck {
+    let cost = SchemaCost::from_schema(schema);
+    match compile_schema(schema) {
+        Ok(schema) => Box::new(move |answer| cost.allows(answer) && schema.is_valid(answer)),
+        Err(_) => Box::new(|_| false),
+    }
+}
+
+/// Returns the tools of a server that can be offered, and the names of the other tools, each with
+/// the reason.
+pub(crate) fn offered_tools(
     server: &str,
     pins: &Pins,
     trust_annotations: bool,
@@ -55,23 +62,25 @@ pub(crate) fn offered(
     let mut left_out = Vec::new();
     let mut names: BTreeMap<String, Vec<&PinnedTool>> = BTreeMap::new();
     for pin in &pins.tools {
-        match fitted(server, &pin.name) {
-            Some(name) if is_reserved(&pins.offers, server, &name) => left_out.push((
-                shown(&pin.name),
-                format!("the name `{name}` is reserved for the server's prompts and resources"),
-            )),
-            Some(name) => names.entry(name).or_default().push(pin),
-            None => left_out.push((
-                shown(&pin.name),
-                format!("its name is too long; the limit is {MAX_NAME} characters"),
-            )),
+        let Some(name) = offered_name(server, &pin.name) else {
+            let reason = format!("its name is too long; the limit is {MAX_NAME} characters");
+            left_out.push((printable_name(&pin.name), reason));
+            continue;
+        };
+        if is_reserved(&pins.offers, server, &name) {
+            let reason =
+                format!("the name `{name}` is reserved for the server's prompts and resources");
+            left_out.push((printable_name(&pin.name), reason));
+            continue;
         }
+        names.entry(name).or_default().push(pin);
     }
+
     let mut offered = Vec::new();
     for (name, pins) in names {
         let [pin] = pins[..] else {
             let reason = format!("{} tools would be named `{name}`", pins.len());
-            left_out.extend(pins.iter().map(|pin| (shown(&pin.name), reason.clone())));
+            left_out.extend(pins.iter().map(|pin| (printable_name(&pin.name), reason.clone())));
             continue;
         };
         let definition = definition(name, pin, trust_annotations);
@@ -79,58 +88,93 @@ pub(crate) fn offered(
             definition: Arc::new(definition),
             own_name: pin.name.clone(),
             digest: pin.digest.clone(),
-            fits: Arc::default(),
+            answer_check: Arc::default(),
         });
     }
     (offered, left_out)
 }
 
-/// Keeps the definitions that can be pinned, and the names of the others with the reason.
-pub(crate) fn checked(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>) {
+/// Pins the tools that can be pinned. Also returns the names of the other tools, each with the
+/// reason.
+pub(crate) fn pin_tools(tools: &[Tool]) -> (Vec<PinnedTool>, Vec<(String, String)>) {
     let mut pins: Vec<PinnedTool> = Vec::new();
     let mut left_out = Vec::new();
-    let mut bytes = 0;
     for tool in tools {
         let pin = PinnedTool::new(tool);
-        let size = pin.definition.len();
-        let schema = portable(Value::Object((*tool.input_schema).clone()));
-        let output =
-            tool.output_schema.as_ref().map(|schema| portable(Value::Object((**schema).clone())));
-        let reason = if pins.len() >= MAX_TOOLS {
-            format!("more tools than {MAX_TOOLS}, the limit of a server")
-        } else if size > MAX_DEFINITION {
-            format!("its definition is {size} bytes; the limit is {MAX_DEFINITION}")
-        } else if bytes + size > MAX_DEFINITIONS {
-            format!("all definitions are more than {MAX_DEFINITIONS} bytes, the limit")
-        } else if pins.iter().any(|known| known.name == pin.name) {
-            "another tool has that name".to_owned()
-        } else if schema.get("type").is_some_and(|kind| kind != "object") {
-            "its input schema isn't of an object".to_owned()
-        } else if is_heavy(&schema) {
-            format!("its input schema has more than {MAX_WEIGHT} values, the limit")
-        } else if output.as_ref().is_some_and(is_heavy) {
-            format!("its output schema has more than {MAX_WEIGHT} values, the limit")
-        } else if let Err(error) = compile(schema, output) {
-            error.to_string()
-        } else {
-            bytes += size;
-            pins.push(pin);
-            continue;
-        };
-        left_out.push((shown(&tool.name), reason));
+        match check_tool(tool, &pin, &pins) {
+            Ok(()) => pins.push(pin),
+            Err(error) => left_out.push((printable_name(&tool.name), error.to_string())),
+        }
     }
     (pins, left_out)
+}
+
+/// The reason against pinning a tool.
+#[derive(Debug, thiserror::Error)]
+enum ToolError {
+    #[error("more tools than {MAX_TOOLS}, the limit of a server")]
+    TooMany,
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    #[error("another tool has that name")]
+    SameName,
+    #[error("its input schema isn't of an object")]
+    NotAnObject,
+    #[error("its input schema has more than {MAX_WEIGHT} values, the limit")]
+    HeavyInput,
+    #[error("its output schema has more than {MAX_WEIGHT} values, the limit")]
+    HeavyOutput,
+    #[error("its input schema can't be used: {0}")]
+    Input(String),
+    #[error("its output schema can't be used: {0}")]
+    Output(String),
+}
+
+/// Checks whether a tool can be added to the pins of the tools before it.
+fn check_tool(tool: &Tool, pin: &PinnedTool, pins: &[PinnedTool]) -> Result<(), ToolError> {
+    if pins.len() >= MAX_TOOLS {
+        return Err(ToolError::TooMany);
+    }
+    pin.check_size(pins, MAX_DEFINITION)?;
+    if pins.iter().any(|known| known.name == pin.name) {
+        return Err(ToolError::SameName);
+    }
+
+    let input = portable(Value::Object((*tool.input_schema).clone()));
+    if input.get("type").is_some_and(|kind| kind != "object") {
+        return Err(ToolError::NotAnObject);
+    }
+    if is_heavy(&input) {
+        return Err(ToolError::HeavyInput);
+    }
+    let output =
+        tool.output_schema.as_ref().map(|schema| portable(Value::Object((**schema).clone())));
+    if output.as_ref().is_some_and(is_heavy) {
+        return Err(ToolError::HeavyOutput);
+    }
+
+    // The schemas are compiled as they are offered.
+    compile_schema(&neutral_json(input)).map_err(|error| ToolError::Input(error.to_string()))?;
+    if let Some(output) = output {
+        compile_schema(&neutral_json(output))
+            .map_err(|error| ToolError::Output(error.to_string()))?;
+    }
+    Ok(())
 }
 
 fn is_heavy(schema: &Value) -> bool {
     SchemaCost::from_schema(schema).weight > MAX_WEIGHT
 }
 
-/// A schema in the form that every client takes: of an object, with an object for each property. A
-/// client that finds another form refuses the whole list of tools.
+/// Converts a schema to the form that every client takes: the schema of an object, with an object
+/// for each property. A client that finds another form refuses the whole list of tools.
 fn portable(mut schema: Value) -> Value {
     let Value::Object(fields) = &mut schema else { return schema };
-    fields.retain(|key, value| !(value.is_null() && ["properties", "required"].contains(&&**key)));
+    for key in ["properties", "required"] {
+        if fields.get(key).is_some_and(Value::is_null) {
+            fields.shift_remove(key);
+        }
+    }
     fields.entry("type").or_insert_with(|| Value::from("object"));
     if let Some(Value::Object(properties)) = fields.get_mut("properties") {
         for schema in properties.values_mut() {
@@ -142,25 +186,6 @@ fn portable(mut schema: Value) -> Value {
         }
     }
     schema
-}
-
-/// A schema that doesn't compile, and what is wrong with it.
-#[derive(Debug, thiserror::Error)]
-enum SchemaError {
-    #[error("its input schema can't be used: {0}")]
-    Input(String),
-    #[error("its output schema can't be used: {0}")]
-    Output(String),
-}
-
-/// Compiles the schemas of a tool, as they are offered.
-fn compile(input: Value, output: Option<Value>) -> Result<(), SchemaError> {
-    compile_schema(&neutral_json(input)).map_err(|why| SchemaError::Input(why.to_string()))?;
-    if let Some(output) = output {
-        compile_schema(&neutral_json(output))
-            .map_err(|why| SchemaError::Output(why.to_string()))?;
-    }
-    Ok(())
 }
 
 /// The parts of a definition that are read.
@@ -191,28 +216,29 @@ fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Defini
     definition
 }
 
-/// A schema as it is offered. Most definitions have nothing to neutralise.
+/// Converts a schema to the form in which it is offered. Most definitions are neutral already.
 fn neutral_schema(schema: Value, is_neutral: bool) -> Value {
     portable(if is_neutral { schema } else { neutral_json(schema) })
 }
 
-/// Whether no string of a JSON text without spaces between its parts has a character that is
-/// neutralised. A text with other spaces may count as one that has such a character.
+/// Checks whether no string of a JSON text has a character that would be neutralised. May return
+/// `false` for a text with line ends or tabs between its parts, although its strings are neutral.
 fn is_neutral(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
-        let fits = match byte {
+        let is_clean = match byte {
             b'\\' => matches!(bytes.next(), Some(b'"' | b'\\' | b'/' | b'n' | b't')),
             byte => matches!(byte, b' '..=b'~'),
         };
-        if !fits {
+        if !is_clean {
             return false;
         }
     }
     true
 }
 
-/// The promises of a server about the behaviour of a tool, for an operator who trusts them.
+/// Converts the promises of a server about the behaviour of a tool, for an operator who trusts
+/// them.
 fn annotations(claimed: ToolAnnotations) -> Annotations {
     let read_only = claimed.read_only_hint.unwrap_or(false);
     Annotations {
@@ -243,7 +269,7 @@ mod tests {
     #[test]
     fn names_fit_or_are_left_out() {
         let long = "x".repeat(60);
-        let (pins, none) = checked(&tools(&[
+        let (pins, none) = pin_tools(&tools(&[
             named("Read.File"),
             named("get_time"),
             named("get time"),
@@ -251,7 +277,7 @@ mod tests {
             named("é"),
         ]));
         assert_eq!(none, []);
-        let (offered, left_out) = offered("time", &pins_with(&pins), false);
+        let (offered, left_out) = offered_tools("time", &pins_with(&pins), false);
         let names: Vec<&str> = offered.iter().map(|tool| &*tool.definition.name).collect();
         assert_eq!(names, ["time___", "time__read_file"]);
         let left: Vec<&str> = left_out.iter().map(|(name, _)| &**name).collect();
@@ -272,7 +298,7 @@ mod tests {
             all.insert("30".to_owned(), json!({ "type": "string" }));
             json!({ "name": "explodes", "inputSchema": { "type": "object", "$defs": all, "properties": { "a": { "$ref": "#/$defs/0" } } } })
         };
-        let (pins, left_out) = checked(&tools(&[
+        let (pins, left_out) = pin_tools(&tools(&[
             named("good"),
             named("good"),
             json!({ "name": "large", "description": "x".repeat(MAX_DEFINITION), "inputSchema": { "type": "object" } }),
@@ -284,7 +310,7 @@ mod tests {
         assert_eq!(pins.iter().map(|pin| &*pin.name).collect::<Vec<_>>(), ["good"], "{left_out:?}");
         assert_eq!(left_out.len(), 6);
         let million: Vec<Value> = (0..1000).map(|number| named(&number.to_string())).collect();
-        let (pins, left_out) = checked(&tools(&million));
+        let (pins, left_out) = pin_tools(&tools(&million));
         assert_eq!((pins.len(), left_out.len()), (MAX_TOOLS, 1000 - MAX_TOOLS));
     }
 
@@ -305,9 +331,9 @@ mod tests {
             assert_eq!(portable(odd.clone()), expected, "{odd}");
         }
         let odd = json!({ "name": "a", "inputSchema": {}, "outputSchema": { "properties": { "x": true } } });
-        let (pins, left_out) = checked(&tools(&[odd]));
+        let (pins, left_out) = pin_tools(&tools(&[odd]));
         assert_eq!(left_out, []);
-        let (offered, _) = offered("s", &pins_with(&pins), false);
+        let (offered, _) = offered_tools("s", &pins_with(&pins), false);
         let definition = &offered[0].definition;
         assert_eq!(definition.input_schema, json!({ "type": "object" }));
         let output = definition.output_schema.as_ref().expect("it has one");
@@ -323,14 +349,14 @@ mod tests {
             "inputSchema": { "type": "object", "properties": { "\u{1b}b": { "description": "\u{7}" } } },
             "annotations": { "readOnlyHint": true, "idempotentHint": true },
         });
-        let (pins, _) = checked(&tools(&[tool]));
-        let (offered_tools, _) = offered("s", &pins_with(&pins), false);
+        let (pins, _) = pin_tools(&tools(&[tool]));
+        let (offered_tools, _) = offered_tools("s", &pins_with(&pins), false);
         let definition = &offered_tools[0].definition;
         let text = serde_json::to_string(&**definition).expect("JSON");
         assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']) && !text.contains("\\u"), "{text}");
         assert!(definition.foreign);
         assert_eq!(definition.annotations, Annotations::default());
-        let trusted = &offered("s", &pins_with(&pins), true).0[0].definition.annotations;
+        let trusted = &offered_tools("s", &pins_with(&pins), true).0[0].definition.annotations;
         assert!(trusted.read_only && trusted.idempotent && !trusted.destructive);
     }
 }

@@ -30,21 +30,21 @@ impl Stream for Events {
 /// The fields of an event, and its data.
 type Event = (Sse, Option<Vec<u8>>);
 
-/// Takes bytes and gives events.
+/// Parses events from the pieces of a stream.
 #[derive(Default)]
 pub(crate) struct Parser {
     line: Vec<u8>,
-    /// Whether the last byte ended a line as the first of two.
+    /// Whether the last byte was a carriage return. A line feed after it ends the same line.
     after_return: bool,
-    /// Whether the first line was read, before which a mark of the byte order may stand.
-    is_begun: bool,
+    /// Whether the first line was read. A byte order mark may be before it.
+    has_read_line: bool,
     event: Sse,
     data: Vec<u8>,
     has_data: bool,
 }
 
 impl Parser {
-    /// Takes a piece. Returns the events that end in it: their fields, and their data.
+    /// Parses a piece. Returns the events that end in the piece: their fields, and their data.
     ///
     /// # Errors
     ///
@@ -70,20 +70,33 @@ impl Parser {
         Ok(events)
     }
 
-    /// Takes the line. Returns the event that it ends.
+    /// Parses the line that is complete now. Returns the event that the line ends.
     fn end_line(&mut self) -> Option<Event> {
-        let line = std::mem::take(&mut self.line);
-        let mut line = &line[..];
-        if !std::mem::replace(&mut self.is_begun, true) {
+        let whole_line = std::mem::take(&mut self.line);
+        let mut line = whole_line.as_slice();
+        if !self.has_read_line {
             line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+            self.has_read_line = true;
         }
         if line.is_empty() {
-            let event = std::mem::take(&mut self.event);
-            let data = std::mem::take(&mut self.data);
-            let has_data = std::mem::take(&mut self.has_data);
-            let is_any = has_data || event != Sse::default();
-            return is_any.then_some((event, has_data.then_some(data)));
+            return self.end_event();
         }
+        self.add_field(line);
+        None
+    }
+
+    /// Takes the event that an empty line ends. Returns `None` if the event has no fields.
+    fn end_event(&mut self) -> Option<Event> {
+        let event = std::mem::take(&mut self.event);
+        let data = std::mem::take(&mut self.data);
+        if std::mem::take(&mut self.has_data) {
+            return Some((event, Some(data)));
+        }
+        if event == Sse::default() { None } else { Some((event, None)) }
+    }
+
+    /// Adds the field of a line to the event.
+    fn add_field(&mut self, line: &[u8]) {
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
         let field = &line[..colon];
         let rest = line.get(colon + 1..).unwrap_or_default();
@@ -97,11 +110,11 @@ impl Parser {
                 self.data.extend_from_slice(value);
             }
             b"event" => self.event.event = Some(String::from_utf8_lossy(value).into_owned()),
-            b"id"
-                if value.len() <= MAX_ID
-                    && value.iter().all(|byte| (b' '..=b'~').contains(byte)) =>
-            {
-                self.event.id = Some(String::from_utf8_lossy(value).into_owned());
+            b"id" => {
+                let is_printable = value.iter().all(|byte| (b' '..=b'~').contains(byte));
+                if is_printable && value.len() <= MAX_ID {
+                    self.event.id = Some(String::from_utf8_lossy(value).into_owned());
+                }
             }
             b"retry" => {
                 let pause = std::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
@@ -109,7 +122,6 @@ impl Parser {
             }
             _ => {}
         }
-        None
     }
 }
 

@@ -20,46 +20,47 @@ pub fn findings(config: &Config, folders: &Folders) -> Vec<Finding> {
 fn finding(server: &ServerState) -> Finding {
     let name = &server.name;
     let approve = format!("toolhold mcp approve {name}");
-    let problem = server.hosts.iter().find_map(|host| {
-        let problem = host.program.problem.as_ref()?;
-        let text = format!("in the host with process {}: {problem}", host.pid);
-        Some((text, host.program.remedy.clone()))
-    });
-    if server.state == "approved"
-        && problem.is_none()
-        && !server.logged_out
-        && let Some(reason) = &server.unpinned
-    {
+    let is_approved = server.state == "approved";
+    if server.state == "unapproved" {
+        return Finding::warning(name, "it waits for your approval", approve);
+    }
+    if server.state == "changed" {
+        return Finding::warning(name, "its table has changed since you approved it", approve);
+    }
+    if is_approved && server.logged_out {
+        let fix = format!("toolhold mcp login {name}");
+        return Finding::warning(name, "its login is gone", fix);
+    }
+    if let Some(finding) = host_problem(server) {
+        return finding;
+    }
+    if is_approved && let Some(reason) = &server.unpinned {
         let fix = format!("name a package and its version in [mcp.servers.{name}]");
         return Finding::warning(name, format!("its packages aren't pinned: {reason}"), fix);
     }
-    match (server.state, problem, server.left_out.first()) {
-        ("unapproved", ..) => Finding::warning(name, "it waits for your approval", approve),
-        ("changed", ..) => {
-            Finding::warning(name, "its table has changed since you approved it", approve)
-        }
-        ("approved", ..) if server.logged_out => {
-            let fix = format!("toolhold mcp login {name}");
-            Finding::warning(name, "its login is gone", fix)
-        }
-        (_, Some((problem, remedy)), _) => {
-            let fix = remedy.unwrap_or_else(|| {
-                format!(
-                    "toolhold mcp list shows its last output; its settings are in [mcp.servers.{name}]"
-                )
-            });
-            Finding::warning(name, problem, fix)
-        }
-        (_, None, Some((tool, reason))) => {
-            let fix = "tell the authors of the server";
-            let more = match server.left_out.len() - 1 {
-                0 => String::new(),
-                1 => "; 1 more is left out".to_owned(),
-                more => format!("; {more} more are left out"),
-            };
-            Finding::warning(name, format!("its tool {tool} is left out: {reason}{more}"), fix)
-        }
-        ("disabled", ..) => Finding::ok(name, "disabled"),
-        _ => Finding::ok(name, counted(server.tools.len() as u64, "tool")),
+    if let Some((tool, reason)) = server.left_out.first() {
+        let more = match server.left_out.len() - 1 {
+            0 => String::new(),
+            1 => "; 1 more is left out".to_owned(),
+            more => format!("; {more} more are left out"),
+        };
+        let problem = format!("its tool {tool} is left out: {reason}{more}");
+        return Finding::warning(name, problem, "tell the authors of the server");
     }
+    if server.state == "disabled" {
+        return Finding::ok(name, "disabled");
+    }
+    Finding::ok(name, counted(server.tools.len() as u64, "tool"))
+}
+
+/// Returns the finding about the first problem that a running host reports of the server.
+fn host_problem(server: &ServerState) -> Option<Finding> {
+    let name = &server.name;
+    let host = server.hosts.iter().find(|host| host.program.problem.is_some())?;
+    let problem = host.program.problem.as_ref()?;
+    let text = format!("in the host with process {}: {problem}", host.pid);
+    let fix = host.program.remedy.clone().unwrap_or_else(|| {
+        format!("toolhold mcp list shows its last output; its settings are in [mcp.servers.{name}]")
+    });
+    Some(Finding::warning(name, text, fix))
 }

@@ -88,12 +88,12 @@ pub(crate) enum FormError {
     Choice,
 }
 
-/// The form with neutral texts. Its type limits its content.
+/// Checks a form, and returns it with neutral texts. The type of the schema limits its content.
 ///
 /// # Errors
 ///
-/// Why it isn't shown to a person.
-pub(crate) fn checked(schema: &ElicitationSchema) -> Result<Value, FormError> {
+/// The form must not be shown to a person.
+pub(crate) fn check_form(schema: &ElicitationSchema) -> Result<Value, FormError> {
     let schema = serde_json::to_value(schema)?;
     let size = schema.to_string().len();
     if size > MAX_FORM {
@@ -103,13 +103,14 @@ pub(crate) fn checked(schema: &ElicitationSchema) -> Result<Value, FormError> {
     if fields.len() > MAX_FIELDS {
         return Err(FormError::TooManyFields(fields.len()));
     }
-    let mut shown = Map::new();
+    let mut neutral_fields = Map::new();
     for (name, field) in fields {
-        shown.insert(name.clone(), checked_field(name, field)?);
+        neutral_fields.insert(name.clone(), check_field(name, field)?);
     }
-    let mut form = serde_json::json!({ "type": "object", "properties": shown });
+    let mut form = serde_json::json!({ "type": "object", "properties": neutral_fields });
     if let Some(required) = schema["required"].as_array() {
-        if required.iter().any(|name| !fields.contains_key(name.as_str().unwrap_or_default())) {
+        let mut names = required.iter().map(|name| name.as_str().unwrap_or_default());
+        if !names.all(|name| fields.contains_key(name)) {
             return Err(FormError::MissingField);
         }
         form["required"] = required.clone().into();
@@ -117,13 +118,12 @@ pub(crate) fn checked(schema: &ElicitationSchema) -> Result<Value, FormError> {
     Ok(form)
 }
 
-fn checked_field(name: &str, field: &Value) -> Result<Value, FormError> {
-    if name.is_empty()
-        || name.len() > MAX_NAME
-        || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter))
-    {
+fn check_field(name: &str, field: &Value) -> Result<Value, FormError> {
+    let has_length = (1..=MAX_NAME).contains(&name.len());
+    if !has_length || !name.chars().all(is_of_field_name) {
         return Err(FormError::FieldName);
     }
+    // A person can only type a secret into a field without choices.
     let is_choice = ["enum", "oneOf", "items"].iter().any(|key| field.get(key).is_some());
     let is_free = !is_choice && field["type"] != "boolean";
     let mut field = field.clone();
@@ -146,6 +146,10 @@ fn checked_field(name: &str, field: &Value) -> Result<Value, FormError> {
     Ok(field)
 }
 
+fn is_of_field_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_-.".contains(letter)
+}
+
 /// Checks the choices of a field, wherever its schema has them.
 fn check_choices(field: &mut Value) -> Result<(), FormError> {
     for list in ["enum", "oneOf", "anyOf", "enumNames"] {
@@ -156,52 +160,65 @@ fn check_choices(field: &mut Value) -> Result<(), FormError> {
         for choice in choices {
             let value = if choice.is_object() { &mut choice["const"] } else { &mut *choice };
             let text = value.as_str().unwrap_or_default();
-            // The answer is the choice itself, so it can't be changed.
-            if list != "enumNames" && (text.len() > MAX_TEXT || neutral_line(text) != text) {
-                return Err(FormError::Choice);
-            }
             if list == "enumNames" {
                 *value = neutral_line(cut(text, MAX_TEXT)).into();
+            } else if text.len() > MAX_TEXT || neutral_line(text) != text {
+                // The answer is the choice itself, so the choice can't be changed.
+                return Err(FormError::Choice);
             }
             if let Some(title) = choice.get("title").and_then(Value::as_str) {
                 choice["title"] = neutral_line(cut(title, MAX_TEXT)).into();
             }
         }
     }
-    field.get_mut("items").map_or(Ok(()), check_choices)
+    match field.get_mut("items") {
+        Some(items) => check_choices(items),
+        None => Ok(()),
+    }
 }
 
-/// Whether a name or a title asks for a secret.
+/// Checks whether a name or a title asks for a secret.
 fn asks_for_secret(text: &str) -> bool {
-    let words = words(text);
-    let whole = words.concat();
-    is_secret(&words)
-        || SECRETS.iter().any(|secret| secret.chars().count() >= LONG && whole.contains(secret))
+    let words = split_words(text);
+    if names_secret(&words) {
+        return true;
+    }
+    let letters = words.concat();
+    let mut long_secrets = SECRETS.iter().filter(|secret| secret.chars().count() >= LONG);
+    long_secrets.any(|secret| letters.contains(secret))
 }
 
-/// Whether a sentence of a description tells a person to enter a secret. Another sentence may
-/// forbid it.
+/// Checks whether a sentence of a description tells a person to enter a secret, and doesn't forbid
+/// it.
 fn tells_to_enter_secret(text: &str) -> bool {
-    text.split(['.', '!', '?', ';', '\n']).any(|sentence| {
-        let words = words(sentence);
-        let verb = words.iter().position(|word| ENTER.contains(&&**word));
-        verb.is_some_and(|verb| is_secret(&words[verb..]))
-            && !words.iter().any(|word| NEVER.contains(&&**word))
-    })
+    text.split(['.', '!', '?', ';', '\n']).any(sentence_tells_to_enter_secret)
 }
 
-fn is_secret(words: &[String]) -> bool {
-    words.iter().any(|word| SECRETS.contains(&&**word))
-        || words.windows(2).any(|pair| SECRET_PAIRS.contains(&(&*pair[0], &*pair[1])))
+fn sentence_tells_to_enter_secret(sentence: &str) -> bool {
+    let words = split_words(sentence);
+    if words.iter().any(|word| NEVER.contains(&word.as_str())) {
+        return false;
+    }
+    match words.iter().position(|word| ENTER.contains(&word.as_str())) {
+        Some(verb) => names_secret(&words[verb..]),
+        None => false,
+    }
 }
 
-/// The words of a text in small letters. `camelCase` and `snake_case` are words too.
-fn words(text: &str) -> Vec<String> {
+fn names_secret(words: &[String]) -> bool {
+    let has_word = words.iter().any(|word| SECRETS.contains(&word.as_str()));
+    let mut pairs = words.windows(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
+    has_word || pairs.any(|pair| SECRET_PAIRS.contains(&pair))
+}
+
+/// Splits a text into its words in small letters, also `camelCase` and `snake_case`.
+fn split_words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
     let mut was_small = false;
     for letter in text.chars() {
-        if !letter.is_alphanumeric() || (letter.is_uppercase() && was_small) {
+        let starts_word = letter.is_uppercase() && was_small;
+        if starts_word || !letter.is_alphanumeric() {
             words.push(std::mem::take(&mut word));
         }
         if letter.is_alphanumeric() {
@@ -235,7 +252,7 @@ pub(crate) enum AnswerError {
 ///
 /// # Errors
 ///
-/// Why it doesn't fit.
+/// The answer doesn't fit the form.
 pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<(), AnswerError> {
     let fields = &form["properties"];
     if let Some(name) = answer.keys().find(|name| fields.get(*name).is_none()) {
@@ -261,32 +278,35 @@ pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<
     Ok(())
 }
 
-/// Whether a text looks as its format says. The server has to check whether such an address exists.
+/// Checks whether a text looks like its format. Only the server can check whether an address
+/// exists.
 fn has_format(text: &str, format: &str) -> bool {
     let has_no_space = !text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
     match format {
-        "email" => {
-            has_no_space
-                && text.split_once('@').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty())
-        }
-        "uri" => has_no_space && text.split_once(':').is_some_and(|(scheme, _)| !scheme.is_empty()),
+        "email" => match text.split_once('@') {
+            Some((user, host)) => has_no_space && !user.is_empty() && !host.is_empty(),
+            None => false,
+        },
+        "uri" => match text.split_once(':') {
+            Some((scheme, _)) => has_no_space && !scheme.is_empty(),
+            None => false,
+        },
         "date" => is_date(text),
-        "date-time" => {
-            has_no_space
-                && text.get(..10).is_some_and(is_date)
-                && text[10..].starts_with(['T', 't'])
-        }
+        "date-time" => match text.split_at_checked(10) {
+            Some((date, time)) => has_no_space && is_date(date) && time.starts_with(['T', 't']),
+            None => false,
+        },
         _ => true,
     }
 }
 
 fn is_date(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() == 10
-        && bytes.iter().enumerate().all(|(at, byte)| match at {
-            4 | 7 => *byte == b'-',
-            _ => byte.is_ascii_digit(),
-        })
+    let mut bytes = text.bytes().enumerate();
+    let has_form = bytes.all(|(at, byte)| match at {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    });
+    has_form && text.len() == 10
 }
 
 #[cfg(test)]
@@ -296,7 +316,7 @@ mod tests {
 
     fn form(fields: Value) -> Result<Value, FormError> {
         let schema = json!({ "type": "object", "properties": fields });
-        checked(&serde_json::from_value(schema)?)
+        check_form(&serde_json::from_value(schema)?)
     }
 
     #[test]

@@ -19,8 +19,8 @@ use toolhold_core::{
 };
 use toolhold_fuzz::{NAMES, Result, Target, Unstructured, json, json_text, schema};
 
-use crate::connection::{Connection, Era};
-use crate::definitions::{OfferedTool, checked, offered};
+use crate::connection::{Connection, Era, ServerInfo};
+use crate::definitions::{OfferedTool, offered_tools, pin_tools};
 use crate::events::Parser;
 use crate::gate::{ConnectionEnd, LimitError};
 use crate::listed_tools::ListedTools;
@@ -182,7 +182,8 @@ async fn next_request(lines: &mut tokio::io::Lines<BufReader<Receiver>>) -> Opti
 
 /// Asks a server for everything.
 async fn ask(connection: &Connection) {
-    for part in connection.about() {
+    let ServerInfo { protocol, name, version, instructions } = connection.about();
+    for part in [protocol, name, version, instructions] {
         assert_eq!(neutral(&part).len(), part.len());
     }
     let listed = connection.tools().await;
@@ -207,10 +208,10 @@ async fn ask(connection: &Connection) {
 
 fn check_tools(listed: &ListedTools) -> Vec<OfferedTool> {
     assert!(listed.tools.len() <= MAX_TOOLS + 1 && listed.unreadable.len() <= MAX_TOOLS);
-    let (tools, _) = checked(&listed.tools);
+    let (tools, _) = pin_tools(&listed.tools);
     assert!(tools.len() <= MAX_TOOLS);
     let pins = Pins { tools, ..Pins::default() };
-    let (offered, _) = offered("server", &pins, true);
+    let (offered, _) = offered_tools("server", &pins, true);
     for tool in &offered {
         let definition = &tool.definition;
         assert!(definition.foreign && definition.name.len() <= 64, "{}", definition.name);

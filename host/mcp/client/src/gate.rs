@@ -96,19 +96,19 @@ pub(crate) struct ConnectionEnd {
     unheard: Mutex<HashSet<RequestId>>,
     complaint: Mutex<Vec<u8>>,
     said_all: Notify,
-    known: RwLock<Known>,
+    known: RwLock<KnownSecrets>,
 }
 
-/// Secrets by their names, and how they are found.
+/// The secrets that a server knows, by their names, and their finder.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownSecrets {
     secrets: Vec<(String, Arc<SecretValue>)>,
     echoes: Option<Echoes>,
 }
 
 impl ConnectionEnd {
-    /// The server knows one more secret from now on.
-    pub(crate) fn learns(&self, name: &str, secret: &Arc<SecretValue>) {
+    /// Adds a secret that the server knows from now on.
+    pub(crate) fn add_secret(&self, name: &str, secret: &Arc<SecretValue>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.secrets.iter().any(|(_, other)| other.expose() == secret.expose()) {
             return;
@@ -118,35 +118,35 @@ impl ConnectionEnd {
         known.echoes = Echoes::from_secrets(all);
     }
 
-    /// Keeps the first reason.
+    /// Sets the reason of the end, and ends the connection. A later reason is ignored.
     pub(crate) fn set(&self, reason: impl Into<EndError>) {
         let _ = self.reason.set(reason.into());
         self.over.cancel();
     }
 
-    /// The reason of the end. `None`: the connection goes on, as far as is known.
+    /// Returns the reason of the end. Returns `None` if no end is known.
     pub(crate) fn reason(&self) -> Option<&EndError> {
         self.reason.get()
     }
 
-    /// Notes that the server refused a request for want of authorization. Keeps the first header
-    /// that says which authorization it wants.
+    /// Notes that the server refused a request because it needs an authorization. `challenge` is
+    /// the header about this authorization. A later header is ignored.
     pub(crate) fn refused(&self, challenge: Option<String>) {
         let _ = self.challenge.set(challenge);
     }
 
-    /// Whether it refused a request for want of authorization.
+    /// Checks whether the server refused a request because it needs an authorization.
     pub(crate) fn is_refused(&self) -> bool {
         self.challenge.get().is_some()
     }
 
-    /// The authorization that the server wants, in its own words.
+    /// Returns the authorization that the server needs, in its own words.
     pub(crate) fn challenge(&self) -> Option<&str> {
         self.challenge.get()?.as_deref()
     }
 
-    /// Notes that the session ended because the server doesn't know it any more. `request`: the
-    /// request that the server answered so, and didn't look at.
+    /// Notes that the session ended because the server doesn't know it any more. The server
+    /// answered so to `request`, and didn't look at this request.
     pub(crate) fn forgotten(&self, request: Option<&RequestId>) {
         if let Some(id) = request {
             self.unheard.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
@@ -155,12 +155,12 @@ impl ConnectionEnd {
         self.set(EndError::Forgotten);
     }
 
-    /// Whether it ended because the server doesn't know the session any more.
+    /// Checks whether the session ended because the server doesn't know it any more.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.forgot.get().is_some()
     }
 
-    /// Whether the server answered this request so, and didn't look at it.
+    /// Checks whether the server didn't look at a request, since it didn't know the session.
     pub(crate) fn is_unheard(&self, request: &RequestId) -> bool {
         self.unheard.lock().unwrap_or_else(PoisonError::into_inner).contains(request)
     }
@@ -170,7 +170,7 @@ impl ConnectionEnd {
         self.over.cancelled().await;
     }
 
-    /// The server has closed its standard error.
+    /// Notes that the server has closed its standard error.
     pub(crate) fn said_all(&self) {
         self.said_all.notify_one();
     }
@@ -180,15 +180,15 @@ impl ConnectionEnd {
         let _ = tokio::time::timeout(LAST_WORDS, self.said_all.notified()).await;
     }
 
-    /// Keeps what the server said on its standard error.
+    /// Adds bytes of the server's standard error. Only the last bytes are stored.
     pub(crate) fn complain(&self, bytes: &[u8]) {
-        let mut kept = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(bytes);
-        let surplus = kept.len().saturating_sub(MAX_COMPLAINT + BEFORE_COMPLAINT);
-        kept.drain(..surplus);
+        let mut complaint = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
+        complaint.extend_from_slice(bytes);
+        let surplus = complaint.len().saturating_sub(MAX_COMPLAINT + BEFORE_COMPLAINT);
+        complaint.drain(..surplus);
     }
 
-    /// The end of its standard error.
+    /// Returns the end of the server's standard error.
     pub(crate) fn complaint(&self) -> String {
         let bytes = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let bytes = self.without_secrets(bytes);
@@ -196,11 +196,11 @@ impl ConnectionEnd {
         String::from_utf8_lossy(end).trim().to_owned()
     }
 
-    /// The bytes of the server, with marks in place of the secrets that it knows.
+    /// Replaces the secrets that the server knows by marks.
     pub(crate) fn without_secrets(&self, bytes: Vec<u8>) -> Vec<u8> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let without = known.echoes.as_ref().and_then(|echoes| echoes.redact(&bytes));
-        without.unwrap_or(bytes)
+        let Some(echoes) = &known.echoes else { return bytes };
+        echoes.redact(&bytes).unwrap_or(bytes)
     }
 }
 
@@ -209,7 +209,8 @@ impl ConnectionEnd {
 pub(crate) struct Pending(Arc<Mutex<HashSet<RequestId>>>);
 
 impl Pending {
-    /// Notes a message to the server: a request waits from now on, a cancelled one no longer.
+    /// Notes a message to the server: a request waits from now on, and a cancelled request doesn't
+    /// wait any more.
     pub(crate) fn sent(&self, message: &ClientJsonRpcMessage) {
         match message {
             ClientJsonRpcMessage::Request(request) => self.add(request.id.clone()),
@@ -218,7 +219,7 @@ impl Pending {
                     &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.answers(id);
+                    self.take(id);
                 }
             }
             _ => {}
@@ -230,8 +231,9 @@ impl Pending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
     }
 
-    /// Takes off a request, and returns whether it waited: a second answer isn't an answer.
-    fn answers(&self, id: &RequestId) -> bool {
+    /// Removes a request. Returns whether the request waited; the second answer to a request isn't
+    /// an answer.
+    fn take(&self, id: &RequestId) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
     }
 
@@ -240,7 +242,7 @@ impl Pending {
     }
 }
 
-/// Counts events in a window of time, and says when there are too many.
+/// Counts events in a window of time, and detects when there are too many.
 #[derive(Debug)]
 pub(crate) struct Rate {
     limit: u32,
@@ -274,23 +276,23 @@ pub(crate) struct MessageLimits {
 }
 
 impl MessageLimits {
-    /// The limits for answers to these requests.
+    /// Makes the limits for answers to these requests.
     pub(crate) fn new(pending: Pending) -> Self {
         Self { pending, unasked: Rate::new(MAX_UNASKED, Duration::from_secs(1)) }
     }
 
-    /// Whether a message is passed on.
+    /// Checks whether a message is passed on, and counts a message that answers no request.
     ///
     /// # Errors
     ///
-    /// The server sent too much that answers nothing.
-    pub(crate) fn passes(&mut self, message: &ServerJsonRpcMessage) -> Result<bool, LimitError> {
-        let is_answer = match message {
-            ServerJsonRpcMessage::Response(response) => self.pending.answers(&response.id),
+    /// The server sent too many messages that answer no request.
+    pub(crate) fn admit(&mut self, message: &ServerJsonRpcMessage) -> Result<bool, LimitError> {
+        let is_admitted = match message {
+            ServerJsonRpcMessage::Response(response) => self.pending.take(&response.id),
             ServerJsonRpcMessage::Error(error) => match &error.id {
-                Some(id) => self.pending.answers(id),
-                // The server couldn't read which request the error is about, so there has to be
-                // one.
+                Some(id) => self.pending.take(id),
+                // The server couldn't read the ID of the request that it answers. So there must be
+                // a request that waits.
                 None => !self.pending.is_empty(),
             },
             ServerJsonRpcMessage::Request(_) => {
@@ -308,13 +310,13 @@ impl MessageLimits {
                 )
             }
         };
-        if !is_answer {
+        if !is_admitted {
             self.count()?;
         }
-        Ok(is_answer)
+        Ok(is_admitted)
     }
 
-    /// Counts a message that answers nothing.
+    /// Counts a message that answers no request.
     pub(crate) fn count(&mut self) -> Result<(), LimitError> {
         if self.unasked.count() { Ok(()) } else { Err(LimitError::Unasked) }
     }
@@ -326,10 +328,11 @@ impl MessageLimits {
 ///
 /// The message has too many values.
 pub(crate) fn check(message: &[u8]) -> Result<(), LimitError> {
-    if values(message) > MAX_VALUES { Err(LimitError::Values) } else { Ok(()) }
+    if count_values(message) > MAX_VALUES { Err(LimitError::Values) } else { Ok(()) }
 }
 
-/// A message, or `None` if it isn't one. A large one is parsed on a thread for blocking work.
+/// Parses a message. Returns `None` if the text isn't a message. A large message is parsed on a
+/// thread for blocking work.
 pub(crate) async fn parse(text: Vec<u8>) -> Option<ServerJsonRpcMessage> {
     if text.len() < LARGE {
         return parse_at_once(&text);
@@ -341,17 +344,20 @@ fn parse_at_once(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     serde_json::from_slice(text.trim_ascii()).ok()
 }
 
-/// About how many values a JSON text has, without parsing it; never fewer.
-fn values(json: &[u8]) -> usize {
+/// Estimates the number of values in a JSON text without parsing it. The text doesn't have more.
+fn count_values(json: &[u8]) -> usize {
     let mut count = 1;
     let mut in_text = false;
     let mut escaped = false;
     for byte in json {
-        match (in_text, byte) {
-            (true, _) if escaped => escaped = false,
-            (true, b'\\') => escaped = true,
-            (_, b'"') => in_text = !in_text,
-            (false, b',' | b':' | b'[' | b'{') => count += 1,
+        if escaped {
+            escaped = false;
+            continue;
+        }
+        match byte {
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b':' | b'[' | b'{' if !in_text => count += 1,
             _ => {}
         }
     }
@@ -364,16 +370,16 @@ mod tests {
 
     #[test]
     fn values_are_counted_outside_of_texts() {
-        assert_eq!(values(br#""[,,,[""#), 1);
-        assert_eq!(values(br#"{"a\"[,": [1, 2]}"#), 5);
-        assert_eq!(values("[".repeat(1000).as_bytes()), 1001);
+        assert_eq!(count_values(br#""[,,,[""#), 1);
+        assert_eq!(count_values(br#"{"a\"[,": [1, 2]}"#), 5);
+        assert_eq!(count_values("[".repeat(1000).as_bytes()), 1001);
     }
 
     #[test]
     fn last_words_hide_secrets_also_where_they_are_cut() {
         let secret = "s3cret-".repeat(100);
         let ended = ConnectionEnd::default();
-        ended.learns("token", &Arc::new(SecretValue::new(secret.clone())));
+        ended.add_secret("token", &Arc::new(SecretValue::new(secret.clone())));
         ended.complain(format!("{secret} {}", "x".repeat(MAX_COMPLAINT - 20)).as_bytes());
         let shown = ended.complaint();
         assert!(!shown.contains("s3cret") && shown.ends_with('x'), "{shown}");

@@ -47,14 +47,16 @@ const LISTENING: Duration = Duration::from_secs(24 * 3600);
 /// Most bytes of a session's name.
 const MAX_SESSION: usize = 1024;
 
-/// Bytes of a server's words about the authorization that it wants, and of a scope in them.
+/// Bytes of a server's words about the authorization that it needs.
 const MAX_CHALLENGE: usize = 2048;
+
+/// Bytes of the scopes in these words.
 const MAX_SCOPE: usize = 200;
 
 /// Most bytes of all scopes that are shown.
 const MAX_SCOPES: usize = 500;
 
-/// Bytes of the reason that an answer without a message states.
+/// Bytes of an answer without a message that are shown, or searched for a reason.
 const REASON: usize = 300;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -66,7 +68,7 @@ pub(crate) struct ServerAddress {
     pub(crate) door: OutboundClient,
     /// Its URL.
     pub(crate) url: Url,
-    /// The headers of the operator, with their secrets.
+    /// The configured headers, with their secrets.
     pub(crate) headers: HeaderMap,
     /// The secret of the header `Authorization`.
     pub(crate) credential: Option<Credential>,
@@ -113,7 +115,7 @@ pub(crate) enum ScopeError {
     OneOfMany { needed: String, remedy: String },
 }
 
-// Shared with the connection, which keeps the error that ends it.
+// The connection shares the error, since it stores the error that ends it.
 type Error = StreamableHttpError<Arc<HttpError>>;
 
 fn failed(error: impl Into<HttpError>) -> Error {
@@ -132,6 +134,7 @@ struct Inner {
 }
 
 impl HttpClient {
+    /// Makes a request with the headers of the server's table, of the library and of the session.
     fn request(
         &self,
         method: Method,
@@ -145,8 +148,10 @@ impl HttpClient {
             .stay()
             .limits(limits)
             .credential(place.credential.clone());
-        let written = place.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
-        for (name, value) in written.chain(headers) {
+        for (name, value) in &place.headers {
+            request = request.header(name.clone(), value.clone());
+        }
+        for (name, value) in headers {
             request = request.header(name, value);
         }
         if let Some(session) = session {
@@ -156,7 +161,7 @@ impl HttpClient {
         Ok(request)
     }
 
-    /// Sends a request. Ends the connection if it is refused for want of authorization.
+    /// Sends a request. Ends the connection if the server refuses the authorization.
     async fn send(&self, request: Request) -> Result<Response, Error> {
         let Inner { place, ended, .. } = &*self.0;
         let mut answer = self.send_with_token(request.clone()).await?;
@@ -186,45 +191,23 @@ impl HttpClient {
         place.door.send(request).await.map_err(failed)
     }
 
-    /// Reads the events of an answer in a task, until nobody wants them.
-    fn events(&self, mut answer: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+    /// Reads the events of an answer in a task, until the receiver is dropped.
+    fn events(&self, answer: Response) -> BoxStream<'static, Result<Sse, SseError>> {
         let (to, events) = mpsc::channel(16);
         let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
-            let read = async {
-                let mut parser = Parser::default();
-                while let Some(piece) = answer.chunk().await.map_err(|error| match error {
-                    OutboundError::TooLarge(..) => {
-                        Some(EndError::Transport(Arc::new(HttpError::from(error))))
-                    }
-                    // The connection of one stream broke: others may go on.
-                    _ => None,
-                })? {
-                    for (mut event, data) in parser.take(&piece).map_err(EndError::from)? {
-                        if !inner.events.lock().unwrap_or_else(PoisonError::into_inner).count() {
-                            return Err(Some(EndError::from(LimitError::Events)));
-                        }
-                        if let Some(data) = data {
-                            check(&data).map_err(EndError::from)?;
-                            let data = inner.ended.without_secrets(data);
-                            event.data = String::from_utf8(data).ok();
-                        }
-                        to.send(event).await.map_err(|_| None)?;
-                    }
-                }
-                Ok(())
-            };
-            let result: Result<(), Option<EndError>> = tokio::select! {
-                result = read => result,
+            let result = tokio::select! {
+                result = inner.read_events(answer, &to) => result,
                 () = to.closed() => Ok(()),
             };
-            if let Err(Some(reason)) = result {
+            if let Err(reason) = result {
                 inner.ended.set(reason);
             }
         });
         Box::pin(Events(events))
     }
 
+    /// Posts a message. Returns the message or the stream that answers it.
     async fn post(
         &self,
         message: ClientJsonRpcMessage,
@@ -245,51 +228,60 @@ impl HttpClient {
             return Err(self.forgotten(&message));
         }
         let ClientJsonRpcMessage::Request(request) = &message else {
-            return if status.is_success() {
-                Ok(StreamableHttpPostResponse::Accepted)
-            } else {
-                let error = HttpStatusError::new(status.as_u16(), None);
-                Err(StreamableHttpError::HttpStatus(error))
-            };
+            if status.is_success() {
+                return Ok(StreamableHttpPostResponse::Accepted);
+            }
+            let error = HttpStatusError::new(status.as_u16(), None);
+            return Err(StreamableHttpError::HttpStatus(error));
         };
         if status == StatusCode::BAD_REQUEST && session.is_some() {
-            let bytes = self.message(answer).await?;
+            let bytes = self.read_body(answer).await?;
             if denies_session(&bytes) {
                 return Err(self.forgotten(&message));
             }
-            let refusal = self.answer(request, status, bytes).await?;
+            let refusal = self.parse_answer(request, status, bytes).await?;
             return Ok(StreamableHttpPostResponse::Json(refusal, None));
         }
-        let new_session = self.session(&answer)?;
+        let new_session = session_name(&answer)?;
         if let Some(missing) = self.missing_scope(&answer).await {
             if is_discovery(request) {
                 // Otherwise the server would be asked in the way of older revisions.
                 self.0.ended.refused(None);
                 return Err(self.end(missing));
             }
-            let refusal = refusal(request, missing.to_string());
-            return Ok(StreamableHttpPostResponse::Json(refusal, new_session));
+            let failure = refusal(request, missing.to_string());
+            return Ok(StreamableHttpPostResponse::Json(failure, new_session));
         }
+        self.take_answer(request, session.is_some(), answer, new_session).await
+    }
+
+    /// Reads the answer to a request by its media type and status.
+    async fn take_answer(
+        &self,
+        request: &JsonRpcRequest<ClientRequest>,
+        has_session: bool,
+        answer: Response,
+        new_session: Option<String>,
+    ) -> Result<StreamableHttpPostResponse, Error> {
+        let status = answer.status();
         match media_type(&answer).as_str() {
             "text/event-stream" if status.is_success() => {
                 Ok(StreamableHttpPostResponse::Sse(self.events(answer), new_session))
             }
             "application/json" => {
-                let bytes = self.message(answer).await?;
-                let message = self.answer(request, status, bytes).await?;
+                let bytes = self.read_body(answer).await?;
+                let message = self.parse_answer(request, status, bytes).await?;
                 Ok(StreamableHttpPostResponse::Json(message, new_session))
             }
             // The answer may come by the stream of the session.
             _ if status == StatusCode::ACCEPTED => Ok(StreamableHttpPostResponse::Accepted),
             // A server of an older revision, or something in front of it.
-            _ if status.is_client_error() && is_discovery(request) && session.is_none() => {
+            _ if status.is_client_error() && is_discovery(request) && !has_session => {
                 Ok(StreamableHttpPostResponse::Json(unknown_method(request, status), None))
             }
             kind if status.is_success() => {
-                let why = format!(
-                    "its answer is of the type `{}`, neither JSON nor events",
-                    neutral_line(cut(kind, 100))
-                );
+                let kind = neutral_line(cut(kind, 100));
+                let why = format!("its answer is of the type `{kind}`, neither JSON nor events");
                 Ok(StreamableHttpPostResponse::Json(refusal(request, why), new_session))
             }
             _ => {
@@ -299,53 +291,43 @@ impl HttpClient {
         }
     }
 
-    /// The error of an answer that refuses a token because its scope is too small.
+    /// Returns the scope that an answer says the tokens lack. Returns `None` for another answer.
     async fn missing_scope(&self, answer: &Response) -> Option<ScopeError> {
         let place = &self.0.place;
         let tokens = place.tokens.as_ref()?;
         if answer.status() != StatusCode::FORBIDDEN {
             return None;
         }
-        let challenge = WWWAuthenticateParams::parse(&challenge(answer.headers())?, &place.url);
-        if challenge.error.as_deref() != Some("insufficient_scope") {
+        let header = challenge(answer.headers())?;
+        let params = WWWAuthenticateParams::parse(&header, &place.url);
+        if params.error.as_deref() != Some("insufficient_scope") {
             return None;
         }
-        let needed = neutral_line(cut(&challenge.scope?, MAX_SCOPE));
-        // Another login forgets the present scopes of the tokens.
-        let mut all = tokens.scopes().await;
-        let held = all.len();
+        let scope = params.scope?;
+        let needed = neutral_line(cut(&scope, MAX_SCOPE));
+
+        // Another login forgets the present scopes of the tokens, so the line has them too.
+        let mut scopes = tokens.scopes().await;
+        let present_count = scopes.len();
         for scope in needed.split(' ') {
-            if !scope.is_empty() && !all.iter().any(|known| known == scope) {
-                all.push(scope.to_owned());
+            if !scope.is_empty() && !scopes.iter().any(|known| known == scope) {
+                scopes.push(scope.to_owned());
             }
         }
-        if all.len() == held {
+        if scopes.len() == present_count {
             return Some(ScopeError::Brought(needed));
         }
-        let line = format!("scopes = {}", json!(all));
+
+        let line = format!("scopes = {}", json!(scopes));
         let remedy = place.remedy.clone();
-        Some(if line.len() <= MAX_SCOPES {
-            ScopeError::Missing { needed, line: neutral_line(&line), remedy }
-        } else {
-            ScopeError::OneOfMany { needed, remedy }
-        })
-    }
-
-    /// The name of the session that an answer begins.
-    fn session(&self, answer: &Response) -> Result<Option<String>, Error> {
-        let Some(value) = answer.headers().get(SESSION) else { return Ok(None) };
-        let name = value.to_str().ok().filter(|name| {
-            (1..=MAX_SESSION).contains(&name.len())
-                && name.bytes().all(|byte| byte.is_ascii_graphic())
-        });
-        match name {
-            Some(name) => Ok(Some(name.to_owned())),
-            None => Err(failed(HttpError::SessionName)),
+        if line.len() > MAX_SCOPES {
+            return Some(ScopeError::OneOfMany { needed, remedy });
         }
+        Some(ScopeError::Missing { needed, line: neutral_line(&line), remedy })
     }
 
-    /// The whole body of an answer, within the limits of a message.
-    async fn message(&self, mut answer: Response) -> Result<Vec<u8>, Error> {
+    /// Reads the whole body of an answer, within the limits of a message.
+    async fn read_body(&self, mut answer: Response) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         while let Some(piece) = answer.chunk().await.map_err(failed)? {
             if bytes.len() + piece.len() > MAX_MESSAGE {
@@ -357,9 +339,9 @@ impl HttpClient {
         Ok(self.0.ended.without_secrets(bytes))
     }
 
-    /// The answer to a request. The bytes came as the answer to this very request, so an error in
-    /// them is about it, whatever the error says.
-    async fn answer(
+    /// Parses the answer to a request. An error in the answer belongs to this request, even if it
+    /// has the ID of another request.
+    async fn parse_answer(
         &self,
         request: &JsonRpcRequest<ClientRequest>,
         status: StatusCode,
@@ -385,7 +367,7 @@ impl HttpClient {
         }
     }
 
-    /// Ends the connection, whose session the server doesn't know any more.
+    /// Ends the connection, since the server doesn't know the session any more.
     fn forgotten(&self, message: &ClientJsonRpcMessage) -> Error {
         let request = match message {
             ClientJsonRpcMessage::Request(request) => Some(&request.id),
@@ -403,14 +385,62 @@ impl HttpClient {
     }
 }
 
-/// The header of an answer that says which authorization is wanted, within its limit. A header that
-/// names metadata takes precedence.
+impl Inner {
+    /// Reads the events of an answer, and sends them on.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the whole connection has to end.
+    async fn read_events(
+        &self,
+        mut answer: Response,
+        to: &mpsc::Sender<Sse>,
+    ) -> Result<(), EndError> {
+        let mut parser = Parser::default();
+        loop {
+            let piece = match answer.chunk().await {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return Ok(()),
+                Err(error @ OutboundError::TooLarge(..)) => {
+                    return Err(EndError::Transport(Arc::new(HttpError::from(error))));
+                }
+                // The connection of one stream broke: other streams may go on.
+                Err(_) => return Ok(()),
+            };
+            for (mut event, data) in parser.take(&piece)? {
+                if !self.events.lock().unwrap_or_else(PoisonError::into_inner).count() {
+                    return Err(LimitError::Events.into());
+                }
+                if let Some(data) = data {
+                    check(&data)?;
+                    event.data = String::from_utf8(self.ended.without_secrets(data)).ok();
+                }
+                if to.send(event).await.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Returns the name of the session that an answer begins. Returns `None` if it begins no session.
+fn session_name(answer: &Response) -> Result<Option<String>, Error> {
+    let Some(value) = answer.headers().get(SESSION) else { return Ok(None) };
+    let name = value.to_str().unwrap_or_default();
+    let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_visible || !(1..=MAX_SESSION).contains(&name.len()) {
+        return Err(failed(HttpError::SessionName));
+    }
+    Ok(Some(name.to_owned()))
+}
+
+/// Returns the header of an answer about the authorization that the server needs, within its limit.
+/// A header that names metadata takes precedence.
 fn challenge(headers: &HeaderMap) -> Option<String> {
-    let mut values = headers.get_all(WWW_AUTHENTICATE).iter();
-    let first = values.next()?;
-    let mut all = std::iter::once(first).chain(values);
-    let found = all.find(|value| names_metadata(value)).unwrap_or(first);
-    Some(cut(&String::from_utf8_lossy(found.as_bytes()), MAX_CHALLENGE).to_owned())
+    let values = headers.get_all(WWW_AUTHENTICATE);
+    let with_metadata = values.iter().find(|value| names_metadata(value));
+    let value = with_metadata.or_else(|| values.iter().next())?;
+    Some(cut(&String::from_utf8_lossy(value.as_bytes()), MAX_CHALLENGE).to_owned())
 }
 
 fn names_metadata(value: &HeaderValue) -> bool {
@@ -423,15 +453,15 @@ fn media_type(answer: &Response) -> String {
     written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether the answer to a message is a stream that goes on.
+/// Checks whether the answer to a message is a stream that goes on.
 fn is_listening(message: &ClientJsonRpcMessage) -> bool {
-    matches!(message, ClientJsonRpcMessage::Request(request)
-        if matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)))
+    let ClientJsonRpcMessage::Request(request) = message else { return false };
+    matches!(request.request, ClientRequest::SubscriptionsListenRequest(_))
 }
 
-/// Whether a refusal (400) is about the session and not about the request: the refusal names no
-/// request, or names a session. Servers that forget their sessions answer so, where 404 is
-/// prescribed.
+/// Checks whether a refusal (400) is about the session and not about the request: the refusal names
+/// no request, or names a session. Some servers that forget their sessions answer so, although the
+/// protocol prescribes 404.
 fn denies_session(body: &[u8]) -> bool {
     let Ok(body) = serde_json::from_slice::<Value>(body) else {
         return names_session(&String::from_utf8_lossy(&body[..body.len().min(REASON)]));
@@ -445,17 +475,17 @@ fn names_session(text: &str) -> bool {
     text.to_ascii_lowercase().contains("session")
 }
 
-/// Whether a request asks which revisions the server speaks.
+/// Checks whether a request asks which revisions the server speaks.
 fn is_discovery(request: &JsonRpcRequest<ClientRequest>) -> bool {
     matches!(request.request, ClientRequest::DiscoverRequest(_))
 }
 
-/// The failure of one request, after which others can be sent.
+/// Makes the failure of one request, after which other requests can be sent.
 fn refusal(request: &JsonRpcRequest<ClientRequest>, why: String) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::error(ErrorData::internal_error(why, None), Some(request.id.clone()))
 }
 
-/// The answer of a server that doesn't know the question about its revisions.
+/// Makes the answer of a server that doesn't know the question about its revisions.
 fn unknown_method(
     request: &JsonRpcRequest<ClientRequest>,
     status: StatusCode,
@@ -476,12 +506,12 @@ impl StreamableHttpClient for HttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
-        let posted = self.post(message, session_id, custom_headers).await;
-        if is_request && let Err(StreamableHttpError::Client(error)) = &posted {
-            // No other reason says more to people than this one.
+        let result = self.post(message, session_id, custom_headers).await;
+        if is_request && let Err(StreamableHttpError::Client(error)) = &result {
+            // No other reason says more to people than this error.
             self.0.ended.set(EndError::Transport(Arc::<HttpError>::clone(error)));
         }
-        posted
+        result
     }
 
     async fn delete_session(
@@ -535,7 +565,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// A connection that has sent nothing yet.
+    /// Makes a connection that has sent nothing yet.
     pub(crate) fn new(place: ServerAddress, ended: Arc<ConnectionEnd>) -> Self {
         let mut config = StreamableHttpClientTransportConfig::with_uri(place.url.as_str());
         config.max_sse_event_size = MAX_MESSAGE;
@@ -576,7 +606,7 @@ impl Transport<RoleClient> for Http {
                 () = self.ended.over() => return None,
                 message = self.inner.receive() => message?,
             };
-            match self.gate.passes(&message) {
+            match self.gate.admit(&message) {
                 Ok(true) => return Some(message),
                 Ok(false) => {}
                 Err(error) => self.ended.set(error),

@@ -1,19 +1,19 @@
 //! Passes elicitations of an upstream server to the person, in the middle of one of its calls.
 //!
-//! Revisions with a handshake don't say to which call a question belongs. It is put to the caller
-//! of the newest call, unless calls of several sessions run: then nobody is asked, since the
-//! question could be about another one's work.
+//! Revisions with a handshake don't say to which call a question belongs. The question is put to
+//! the caller of the newest call. If calls of several sessions run, nobody is asked, since the
+//! question could be about the work of another session.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest, InputRequests,
     InputResponses,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolhold_core::text::{cut, neutral_owned};
 use toolhold_core::{BoxFuture, Call, Inquirer, Inquiry, InquiryAnswer, Wanted};
 
@@ -57,9 +57,9 @@ pub(crate) struct RunningCall {
     asker: String,
     session: Arc<str>,
     inquirer: Option<Arc<dyn Inquirer>>,
-    asked: AtomicU32,
-    /// One question at a time.
-    turn: tokio::sync::Mutex<()>,
+    question_count: AtomicU32,
+    /// Locked while a question is open, so that one question is asked at a time.
+    question: tokio::sync::Mutex<()>,
 }
 
 impl RunningCalls {
@@ -79,14 +79,14 @@ impl RunningCalls {
             asker: format!("The server `{server}`"),
             session: Arc::clone(session),
             inquirer,
-            asked: AtomicU32::new(0),
-            turn: tokio::sync::Mutex::default(),
+            question_count: AtomicU32::new(0),
+            question: tokio::sync::Mutex::default(),
         });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&running));
         RunningGuard { calls: self.clone(), running }
     }
 
-    /// Asks in the name of the call that a question may belong to.
+    /// Asks the caller of the call that a question may belong to.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl RunningCalls {
     }
 }
 
-/// Ends the questions of a call.
+/// Lets the server of a call ask until it is dropped.
 pub(crate) struct RunningGuard {
     calls: RunningCalls,
     running: Arc<RunningCall>,
@@ -121,7 +121,7 @@ impl Drop for RunningGuard {
 }
 
 impl RunningGuard {
-    /// Answers the questions that a call ended with.
+    /// Asks the questions that a call ended with. Returns the answers.
     ///
     /// # Errors
     ///
@@ -144,12 +144,12 @@ impl RunningGuard {
 
 impl RunningCall {
     async fn ask(&self, params: ElicitRequestParams) -> Result<ElicitResult, QuestionError> {
-        if self.asked.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
+        if self.question_count.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
             return Err(QuestionError::TooMany);
         }
         let (message, wanted) = match params {
             ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
-                (message, Wanted::Form(form::checked(&requested_schema)?))
+                (message, Wanted::Form(form::check_form(&requested_schema)?))
             }
             ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
                 check_address(&url)?;
@@ -165,23 +165,27 @@ impl RunningCall {
         let Some(inquirer) = &self.inquirer else {
             return Ok(ElicitResult::new(ElicitationAction::Cancel));
         };
-        let _turn = self.turn.lock().await;
+
+        let _question = self.question.lock().await;
         let answer = inquirer.inquire(Inquiry { asker: self.asker.clone(), message, wanted }).await;
-        Ok(match (answer, schema) {
-            (InquiryAnswer::Accepted { content, .. }, Some(schema)) => {
-                match form::check_answer(&schema, &content) {
-                    Ok(()) => ElicitResult::new(ElicitationAction::Accept)
-                        .with_content(Value::Object(content)),
-                    Err(error) => {
-                        tracing::warn!("the answer to {} isn't passed on: {error}", self.asker);
-                        ElicitResult::new(ElicitationAction::Cancel)
-                    }
-                }
-            }
-            (InquiryAnswer::Accepted { .. }, None) => ElicitResult::new(ElicitationAction::Accept),
-            (InquiryAnswer::Declined { .. }, _) => ElicitResult::new(ElicitationAction::Decline),
-            (InquiryAnswer::Unanswered(_), _) => ElicitResult::new(ElicitationAction::Cancel),
+        Ok(match answer {
+            InquiryAnswer::Accepted { content, .. } => self.accept(schema.as_ref(), content),
+            InquiryAnswer::Declined { .. } => ElicitResult::new(ElicitationAction::Decline),
+            InquiryAnswer::Unanswered(_) => ElicitResult::new(ElicitationAction::Cancel),
         })
+    }
+
+    /// Makes the result of an accepted question. `schema` is the form, if the question has one.
+    fn accept(&self, schema: Option<&Value>, content: Map<String, Value>) -> ElicitResult {
+        let result = ElicitResult::new(ElicitationAction::Accept);
+        let Some(schema) = schema else { return result };
+        match form::check_answer(schema, &content) {
+            Ok(()) => result.with_content(Value::Object(content)),
+            Err(error) => {
+                tracing::warn!("the answer to {} isn't passed on: {error}", self.asker);
+                ElicitResult::new(ElicitationAction::Cancel)
+            }
+        }
     }
 }
 
@@ -198,27 +202,43 @@ pub(crate) enum AddressError {
     UserName,
 }
 
-/// Checks an address that a person is shown: what they see has to be where it leads.
+/// Checks an address that a person is shown, so that the address leads where it seems to lead.
 fn check_address(address: &str) -> Result<(), AddressError> {
-    let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
-    let host = rest.map(|rest| rest.split(['/', '?', '#', '\\']).next().unwrap_or_default());
-    match host {
-        _ if address.len() > MAX_ADDRESS => Err(AddressError::TooLong(address.len())),
-        _ if !address.bytes().all(|byte| byte.is_ascii_graphic()) => Err(AddressError::Letters),
+    if address.len() > MAX_ADDRESS {
+        return Err(AddressError::TooLong(address.len()));
+    }
+    if !address.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(AddressError::Letters);
+    }
+    let after_scheme = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
+    let Some(after_scheme) = after_scheme else { return Err(AddressError::NoHost) };
+    match after_scheme.split(['/', '?', '#', '\\']).next() {
         None | Some("") => Err(AddressError::NoHost),
         Some(host) if host.contains('@') => Err(AddressError::UserName),
         Some(_) => Ok(()),
     }
 }
 
-/// How long a call has waited for a person.
+/// The time that a call has waited for a person.
 #[derive(Default)]
-pub(crate) struct WaitClock(Mutex<(Duration, Option<Instant>)>);
+pub(crate) struct WaitClock(Mutex<WaitTimes>);
+
+#[derive(Default)]
+struct WaitTimes {
+    /// The time of the questions that are over.
+    past: Duration,
+    /// The start of the open question.
+    open_since: Option<Instant>,
+}
 
 impl WaitClock {
+    fn lock(&self) -> MutexGuard<'_, WaitTimes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn waited(&self) -> Duration {
-        let (waited, since) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waited + since.map_or(Duration::ZERO, |since| since.elapsed())
+        let times = self.lock();
+        times.past + times.open_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
@@ -227,9 +247,9 @@ struct OpenWait<'a>(&'a WaitClock);
 
 impl Drop for OpenWait<'_> {
     fn drop(&mut self) {
-        let mut clock = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(since) = clock.1.take() {
-            clock.0 += since.elapsed();
+        let mut times = self.0.lock();
+        if let Some(since) = times.open_since.take() {
+            times.past += since.elapsed();
         }
     }
 }
@@ -244,33 +264,33 @@ impl Inquirer for MeasuringInquirer {
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
         Box::pin(async move {
             // A call asks one question at a time.
-            self.clock.0.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(Instant::now());
+            self.clock.lock().open_since = Some(Instant::now());
             let _wait = OpenWait(&self.clock);
             self.inquirer.inquire(inquiry).await
         })
     }
 }
 
-/// Runs something for at most `time`, in which waiting for a person doesn't count. `None`: it took
-/// longer.
+/// Runs a future for at most `time`. The time that `clock` has measured doesn't count. Returns
+/// `None` if the future takes longer.
 pub(crate) async fn within<T>(
     time: Duration,
     clock: &WaitClock,
     run: impl Future<Output = T>,
 ) -> Option<T> {
-    /// The shortest time between two looks, while a question is open.
-    const LOOK: Duration = Duration::from_millis(50);
-    let begun = Instant::now();
+    /// The shortest time between two looks at the clock, while a question is open.
+    const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+    let started = Instant::now();
     let mut run = std::pin::pin!(run);
     let mut left = time;
     while !left.is_zero() {
-        if let Ok(done) = tokio::time::timeout(left, &mut run).await {
-            return Some(done);
+        if let Ok(result) = tokio::time::timeout(left, &mut run).await {
+            return Some(result);
         }
-        let spent = begun.elapsed().saturating_sub(clock.waited());
+        let spent = started.elapsed().saturating_sub(clock.waited());
         left = time.saturating_sub(spent);
         if !left.is_zero() {
-            left = left.max(LOOK);
+            left = left.max(SHORTEST_WAIT);
         }
     }
     None

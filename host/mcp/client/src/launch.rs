@@ -77,7 +77,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// The surroundings of a host with this configuration.
+    /// Makes the surroundings of a host with this configuration.
     pub(crate) fn new(
         config: &Config,
         folders: &Folders,
@@ -100,7 +100,7 @@ impl Surroundings {
 }
 
 impl PartialEq for Surroundings {
-    /// Whether a server may and sees the same in both.
+    /// Compares the parts that determine what a server may do and sees.
     fn eq(&self, other: &Self) -> bool {
         let config = &self.config.values;
         let others = &other.config.values;
@@ -128,7 +128,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// The start of the server of this name.
+    /// Makes the start of the server of this name.
     pub(crate) fn new(
         around: &Arc<Surroundings>,
         name: &str,
@@ -138,8 +138,8 @@ impl Launch {
         Self { name: name.to_owned(), server: server.clone(), around: Arc::clone(around), lock }
     }
 
-    /// Sets the lock of the packages that its package runner would fetch now. Blocks, for minutes
-    /// perhaps.
+    /// Resolves and fetches the packages that the server's package runner would fetch now, and sets
+    /// their lock. Blocks, for minutes perhaps.
     ///
     /// # Errors
     ///
@@ -151,22 +151,23 @@ impl Launch {
         Ok(Self { lock, ..self })
     }
 
-    /// The name of its table.
+    /// Returns the name of the server's table.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The lock of its packages.
+    /// Returns the lock of the server's packages.
     pub(crate) fn lock(&self) -> &str {
         &self.lock
     }
 
-    /// The command line of its package runner, if Toolhold pins the packages of that runner.
+    /// Parses the command line of the server's package runner. Returns `None` if the server has no
+    /// runner, or if Toolhold doesn't pin its packages.
     fn line(&self) -> Option<Line> {
-        Line::parse(&self.server.command, &self.server.args).ok().flatten()
+        Line::parse(&self.server.command, &self.server.args).unwrap_or(None)
     }
 
-    /// The folder of its packages.
+    /// Returns the folder of the server's packages.
     fn folder(&self) -> PathBuf {
         self.around.folders.server_packages(&self.name)
     }
@@ -177,7 +178,8 @@ impl Launch {
         places.ok_or(LaunchError::NotConfigured)
     }
 
-    /// The folder in which the server starts: the working directory, if the server may see it.
+    /// Returns the folder in which the server starts: the working directory, if the server may see
+    /// it.
     fn directory(&self, places: &ServerPlaces) -> PathBuf {
         let directory = &self.around.directory;
         let grants = places.places.grants.rules().grants();
@@ -185,23 +187,23 @@ impl Launch {
         if is_seen { directory.clone() } else { Path::new("/").to_owned() }
     }
 
-    /// The secrets that it gets. Blocks: a program may have to print one.
+    /// Reads the secrets that the server gets. Blocks: a program may have to print one.
     ///
     /// # Errors
     ///
     /// A secret can't be read.
     pub(crate) fn secrets(&self) -> Result<Secrets, LaunchError> {
         let table = format!("mcp.servers.{}.secrets", self.name);
-        let values = self
-            .server
-            .secrets
-            .iter()
-            .map(|(name, secret)| Ok((name.clone(), self.value(&table, name, secret)?)));
-        Ok(Secrets(values.collect::<Result<_, LaunchError>>()?))
+        let mut secrets = Secrets::default();
+        for (name, secret) in &self.server.secrets {
+            let value = self.read_secret(&table, name, secret)?;
+            secrets.0.push((name.clone(), value));
+        }
+        Ok(secrets)
     }
 
-    /// The secret that belongs to the operator's `oauth.client_id`. Blocks: a program may have to
-    /// print it.
+    /// Reads the secret of the configured `oauth.client_id`. Blocks: a program may have to print
+    /// it.
     ///
     /// # Errors
     ///
@@ -209,11 +211,11 @@ impl Launch {
     pub(crate) fn client_secret(&self) -> Result<Option<Arc<SecretValue>>, LaunchError> {
         let table = format!("mcp.servers.{}.oauth.secrets", self.name);
         let Some((name, secret)) = self.server.oauth.secrets.iter().next() else { return Ok(None) };
-        self.value(&table, name, secret).map(Some)
+        self.read_secret(&table, name, secret).map(Some)
     }
 
-    /// The value of a secret in one of its tables.
-    fn value(
+    /// Reads the value of a secret in a table of the server.
+    fn read_secret(
         &self,
         table: &str,
         name: &str,
@@ -225,8 +227,8 @@ impl Launch {
         value.map_err(|why| LaunchError::Secret { name: name.to_owned(), why: why.to_string() })
     }
 
-    /// Starts the process. Blocks until the program runs. Its grants are looked up here and not
-    /// earlier, which takes about a millisecond.
+    /// Starts the process. Blocks until the program runs. The grants are looked up only here, since
+    /// this takes about a millisecond.
     ///
     /// # Errors
     ///
@@ -264,56 +266,55 @@ impl Launch {
         Ok(Child::start(&places.places, &command, 0, end, &CancellationToken::new())?)
     }
 
-    /// Its program, with the home folder in place of `~`.
+    /// Returns the server's program, with the home folder in place of `~`.
     fn program(&self) -> String {
         let command = &self.server.command;
-        let home = &self.around.folders.home;
-        let below = home.as_ref().zip(command.strip_prefix("~/"));
-        let path =
-            below.and_then(|(home, rest)| home.join(rest).into_os_string().into_string().ok());
-        path.unwrap_or_else(|| command.clone())
+        if let Some(home) = &self.around.folders.home
+            && let Some(below_home) = command.strip_prefix("~/")
+            && let Ok(path) = home.join(below_home).into_os_string().into_string()
+        {
+            return path;
+        }
+        command.clone()
     }
 
-    /// The advice about a program that ended with this result and these last words, if it or a
-    /// program that it needs wasn't found. Blocks.
+    /// Returns advice about a program that ended with this result and these last words, if the
+    /// program, or another one that it needs, wasn't found. Blocks.
     pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
         let places = self.places().ok()?;
+        let path = places.environment.iter().find(|(name, _)| name == "PATH");
         let missing = Missing {
             server: &self.name,
             program: &self.program(),
             directory: &self.directory(&places),
-            path: places
-                .environment
-                .iter()
-                .find(|(name, _)| name == "PATH")
-                .map(|(_, path)| &**path),
+            path: path.map(|(_, value)| value.as_str()),
         };
         missing.hint(result, complaint)
     }
 
-    /// The address of a server at a URL. `None`: the server is a program.
+    /// Returns the address of a server at a URL. Returns `None` if the server is a program.
     ///
     /// # Errors
     ///
-    /// The URL or a header can't be used.
-    pub(crate) fn place(&self, secrets: &Secrets) -> Result<Option<ServerAddress>, LaunchError> {
+    /// The URL or a header can't be used, or the table has neither a URL nor a command.
+    pub(crate) fn address(&self, secrets: &Secrets) -> Result<Option<ServerAddress>, LaunchError> {
+        if self.server.url.is_empty() && self.server.command.is_empty() {
+            return Err(LaunchError::NoCommand);
+        }
         if self.server.url.is_empty() {
-            return if self.server.command.is_empty() {
-                Err(LaunchError::NoCommand)
-            } else {
-                Ok(None)
-            };
+            return Ok(None);
         }
         let url = check_url(&self.server.url)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &self.server.headers {
-            let (name, value) = header(name, value)?;
+            let (name, value) = parse_header(name, value)?;
             headers.insert(name, value);
         }
-        for (name, value) in &secrets.0 {
-            if let Some(secret) = self.server.secrets.get(name) {
+        for (secret_name, value) in &secrets.0 {
+            if let Some(secret) = self.server.secrets.get(secret_name) {
                 let (name, prefix) = secret.placement();
-                let (name, mut value) = header(&name, &format!("{prefix}{}", value.expose()))?;
+                let text = format!("{prefix}{}", value.expose());
+                let (name, mut value) = parse_header(&name, &text)?;
                 value.set_sensitive(true);
                 headers.insert(name, value);
             }
@@ -336,12 +337,12 @@ impl Launch {
         }))
     }
 
-    /// The way to its URL.
+    /// Returns the way to the server's URL.
     pub(crate) fn door(&self) -> OutboundClient {
         self.around.door()
     }
 
-    /// The tokens of a login, if there was one.
+    /// Loads the tokens of a login. Returns `None` if there was no login.
     ///
     /// # Errors
     ///
@@ -351,14 +352,14 @@ impl Launch {
         if !file.may_be() || !self.server.secrets.is_empty() {
             return Ok(None);
         }
-        let this = Arc::clone(self);
-        let secret = tokio::task::spawn_blocking(move || this.client_secret()).await??;
+        let launch = Arc::clone(self);
+        let secret = tokio::task::spawn_blocking(move || launch.client_secret()).await??;
         Ok(Tokens::load(self.door(), &self.name, &self.server, file, secret).await?)
     }
 }
 
-/// A header of the configuration.
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), LaunchError> {
+/// Parses a header of the configuration.
+fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), LaunchError> {
     let key = HeaderName::try_from(name)
         .map_err(|error| LaunchError::HeaderName { name: name.to_owned(), error })?;
     if is_own(&key) {
@@ -369,7 +370,7 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), LaunchEr
     Ok((key, value))
 }
 
-/// Headers that the requests have of themselves.
+/// Checks whether Toolhold itself sets a header.
 fn is_own(name: &HeaderName) -> bool {
     const OWN: [&str; 9] = [
         "accept",
@@ -390,10 +391,12 @@ fn is_own(name: &HeaderName) -> bool {
 pub(crate) struct Secrets(Vec<(String, Arc<SecretValue>)>);
 
 impl Secrets {
-    /// The state of a connection whose server gets these secrets.
-    pub(crate) fn known(&self) -> ConnectionEnd {
+    /// Makes the state of a connection whose server gets these secrets.
+    pub(crate) fn connection_end(&self) -> ConnectionEnd {
         let ended = ConnectionEnd::default();
-        self.0.iter().for_each(|(name, value)| ended.learns(name, value));
+        for (name, value) in &self.0 {
+            ended.add_secret(name, value);
+        }
         ended
     }
 }

@@ -4,9 +4,9 @@
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
-use crate::naming::shown;
+use crate::naming::printable_name;
 
-/// An answer that has to be a page of tools.
+/// A page of tools that has no list of tools.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("its answer isn't a list of tools")]
 pub(crate) struct NotToolsError;
@@ -15,12 +15,13 @@ pub(crate) struct NotToolsError;
 #[derive(Debug, Default)]
 pub(crate) struct ListedTools {
     pub(crate) tools: Vec<Tool>,
-    /// The names of those that can't be read, each with the reason.
+    /// The names of the tools that can't be read, each with the reason.
     pub(crate) unreadable: Vec<(String, String)>,
 }
 
 impl ListedTools {
-    /// Adds a page with a tool that isn't as the protocol has it, and returns the next cursor.
+    /// Adds a page with a tool that isn't valid in the protocol. Returns the cursor of the next
+    /// page.
     ///
     /// # Errors
     ///
@@ -30,8 +31,8 @@ impl ListedTools {
             return Err(NotToolsError);
         };
         for tool in tools {
-            let name = tool["name"].as_str().map_or_else(|| "(no name)".to_owned(), shown);
-            match repaired(tool) {
+            let name = tool["name"].as_str().map_or_else(|| "(no name)".to_owned(), printable_name);
+            match parse_repaired(tool) {
                 Ok(tool) => self.tools.push(tool),
                 Err(error) => self.unreadable.push((name, format!("it can't be read: {error}"))),
             }
@@ -40,8 +41,8 @@ impl ListedTools {
     }
 }
 
-/// A tool without the parts of it that are wrong and that it doesn't need.
-fn repaired(mut tool: Value) -> serde_json::Result<Tool> {
+/// Parses a tool. If the tool isn't valid, parses only the fields that the host needs.
+fn parse_repaired(mut tool: Value) -> serde_json::Result<Tool> {
     const NEEDED: [&str; 4] = ["name", "description", "inputSchema", "outputSchema"];
     if let Value::Object(fields) = &mut tool {
         if fields.get("inputSchema").is_none_or(Value::is_null) {

@@ -24,7 +24,7 @@ macro_rules! pages {
             let page = PaginatedRequestParams::default().with_cursor(cursors.current());
             let page = match $connection.peer().$list(Some(page)).await {
                 Ok(page) => page,
-                // The server has the capability, but not the list.
+                // Some servers have the capability, but not the list.
                 Err(ServiceError::McpError(_)) => break,
                 Err(error) => return Err($connection.explain(&error)),
             };
@@ -39,7 +39,7 @@ macro_rules! pages {
 }
 
 impl Connection {
-    /// The prompts and resources that it lists, if it says that it has them.
+    /// Lists the prompts and resources, if the server says that it has them.
     ///
     /// # Errors
     ///

@@ -11,46 +11,47 @@ use toolhold_core::{Body, Content, Failure, Outcome, Output};
 
 use crate::gate::ConnectionEnd;
 
-/// The outcome with marks in place of the secrets that the server knows.
-pub(crate) fn masked(outcome: Outcome, ended: &ConnectionEnd) -> Outcome {
+/// Replaces the secrets that the server knows by marks in an outcome.
+pub(crate) fn mask_outcome(outcome: Outcome, ended: &ConnectionEnd) -> Outcome {
     match outcome {
         Ok(Output { content, structured, meta }) => Ok(Output {
-            content: parts(content, ended),
-            structured: structured.map(|value| json(value, ended)),
+            content: mask_parts(content, ended),
+            structured: structured.map(|value| mask_json(value, ended)),
             meta,
         }),
         Err(failure) => Err(Failure {
-            content: parts(failure.content, ended),
-            structured: failure.structured.map(|value| json(value, ended)),
+            content: mask_parts(failure.content, ended),
+            structured: failure.structured.map(|value| mask_json(value, ended)),
             ..failure
         }),
     }
 }
 
-fn parts(content: Vec<Content>, ended: &ConnectionEnd) -> Vec<Content> {
-    let parts = content.into_iter().map(|part| match part.body {
-        Body::Text(body) => Content { body: Body::Text(text(body, ended)), ..part },
-        Body::Link(link) => Content { body: Body::Link(text(link, ended)), ..part },
-        body @ Body::Bytes(_) => Content { body, ..part },
+fn mask_parts(content: Vec<Content>, ended: &ConnectionEnd) -> Vec<Content> {
+    let masked = content.into_iter().map(|part| {
+        let body = match part.body {
+            Body::Text(text) => Body::Text(mask_text(text, ended)),
+            Body::Link(link) => Body::Link(mask_text(link, ended)),
+            bytes @ Body::Bytes(_) => bytes,
+        };
+        Content { body, ..part }
     });
-    parts.collect()
+    masked.collect()
 }
 
-fn json(value: Value, ended: &ConnectionEnd) -> Value {
+fn mask_json(value: Value, ended: &ConnectionEnd) -> Value {
     match value {
-        Value::String(one) => Value::String(text(one, ended)),
-        Value::Array(items) => items.into_iter().map(|item| json(item, ended)).collect(),
+        Value::String(text) => Value::String(mask_text(text, ended)),
+        Value::Array(items) => items.into_iter().map(|item| mask_json(item, ended)).collect(),
         Value::Object(fields) => {
             let fields = fields.into_iter();
-            Value::Object(
-                fields.map(|(key, value)| (text(key, ended), json(value, ended))).collect(),
-            )
+            fields.map(|(key, value)| (mask_text(key, ended), mask_json(value, ended))).collect()
         }
         other => other,
     }
 }
 
-fn text(text: String, ended: &ConnectionEnd) -> String {
+fn mask_text(text: String, ended: &ConnectionEnd) -> String {
     if !text.contains(['\u{1b}', '\u{9b}']) {
         return text;
     }

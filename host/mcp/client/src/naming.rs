@@ -17,27 +17,33 @@ pub(crate) const MAX_NAME: usize = 64;
 pub(crate) const READER: &str = "read_resource";
 pub(crate) const PROMPTER: &str = "get_prompt";
 
-/// A name of a server, for people.
-pub(crate) fn shown(name: &str) -> String {
+/// Returns a name that a server gave, for people.
+pub(crate) fn printable_name(name: &str) -> String {
     neutral_line(cut(name, 128))
 }
 
-/// The host's name for a tool or prompt: other characters become `_`, and capitals small letters.
-pub(crate) fn fitted(server: &str, tool: &str) -> Option<String> {
-    // The count of bytes is no less than that of characters.
+/// Returns the host's name for a tool or prompt. Capitals become small letters, and characters that
+/// a name can't have become `_`. Returns `None` if the name is empty or too long.
+pub(crate) fn offered_name(server: &str, tool: &str) -> Option<String> {
+    // A name has no more characters than bytes.
     let fits = !tool.is_empty() && server.len() + 2 + tool.len() <= MAX_NAME;
-    fits.then(|| format!("{server}__{}", tool.chars().map(fitted_letter).collect::<String>()))
+    if !fits {
+        return None;
+    }
+    let tool: String = tool.chars().map(offered_letter).collect();
+    Some(format!("{server}__{tool}"))
 }
 
-fn fitted_letter(letter: char) -> char {
+fn offered_letter(letter: char) -> char {
     match letter.to_ascii_lowercase() {
         letter @ ('a'..='z' | '0'..='9' | '_' | '-') => letter,
         _ => '_',
     }
 }
 
-/// Whether a tool of the server would have the name of a tool that gets its resources or prompts.
+/// Checks whether `tool` is the name of a tool that gets the server's resources or prompts.
 pub(crate) fn is_reserved(offers: &PinnedOffers, server: &str, tool: &str) -> bool {
-    (offers.has_resources() && fitted(server, READER).as_deref() == Some(tool))
-        || (!offers.prompts.is_empty() && fitted(server, PROMPTER).as_deref() == Some(tool))
+    let is_reader = offered_name(server, READER).as_deref() == Some(tool);
+    let is_prompter = offered_name(server, PROMPTER).as_deref() == Some(tool);
+    (is_reader && offers.has_resources()) || (is_prompter && !offers.prompts.is_empty())
 }

@@ -23,7 +23,9 @@ use toolhold_core::state;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_data_dir::PrivateFolder;
 use toolhold_net::SecretValue;
-use toolhold_net::requests::{Credential, OutboundClient, OutboundError, Request, check_url};
+use toolhold_net::requests::{
+    Credential, OutboundClient, OutboundError, Request, check_url, same_origin,
+};
 use url::Url;
 
 use crate::gate::ConnectionEnd;
@@ -34,7 +36,7 @@ const PURPOSE: &str = "mcp authorization";
 /// The text between the origin and the path of an issuer in the first address of its metadata.
 const METADATA: &str = "/.well-known/oauth-authorization-server";
 
-/// The same for metadata of OpenID, which may also follow the path.
+/// The text in the address of OpenID's metadata, which may also follow the path.
 const OPENID: &str = "/.well-known/openid-configuration";
 
 /// The obstacle to getting or using the tokens of a server.
@@ -74,10 +76,10 @@ pub(crate) struct TokenFile {
     url: String,
 }
 
-/// The content of the file. Tokens are for the URL that they were made for.
+/// The content of the file. The tokens are only valid for this URL.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
-struct Kept {
+struct StoredTokens {
     url: String,
     credentials: Option<StoredCredentials>,
     way: Way,
@@ -95,7 +97,7 @@ pub(crate) struct Way {
 }
 
 impl TokenFile {
-    /// The file of the server `name`.
+    /// Names the file of the server `name`.
     pub(crate) fn new(folders: &Folders, name: &str, url: &str) -> Self {
         let folder = folders.servers().join("tokens");
         Self { folder, name: name.to_owned(), url: url.to_owned() }
@@ -105,31 +107,35 @@ impl TokenFile {
         format!("{}.json", self.name)
     }
 
-    /// Whether there may be tokens.
+    /// Checks whether there may be tokens.
     pub(crate) fn may_be(&self) -> bool {
         state::exists(&self.folder, &self.file())
     }
 
-    /// The tokens for this URL. Blocks.
+    /// Reads the tokens for this URL. Blocks.
     ///
     /// # Errors
     ///
     /// The tokens can't be read.
     pub(crate) fn read(&self) -> Result<Option<StoredCredentials>, HostError> {
-        Ok(self.read_kept()?.credentials)
+        Ok(self.read_stored()?.credentials)
     }
 
-    /// Whether there was a login at this URL that brought tokens, and there are none now. Blocks.
+    /// Checks whether a login at this URL brought tokens that aren't there any more. Blocks.
     pub(crate) fn is_logged_out(&self) -> bool {
-        self.may_be()
-            && state::read::<Kept>(&self.folder, &self.file())
-                .is_ok_and(|kept| kept.url == self.url && kept.credentials.is_none())
+        if !self.may_be() {
+            return false;
+        }
+        match state::read::<StoredTokens>(&self.folder, &self.file()) {
+            Ok(stored) => stored.url == self.url && stored.credentials.is_none(),
+            Err(_) => false,
+        }
     }
 
-    /// The content of the file for this URL.
-    fn read_kept(&self) -> Result<Kept, HostError> {
-        let kept: Kept = state::read(&self.folder, &self.file())?;
-        Ok(if kept.url == self.url { kept } else { Kept::default() })
+    /// Reads the content of the file. The content for another URL is ignored.
+    fn read_stored(&self) -> Result<StoredTokens, HostError> {
+        let stored: StoredTokens = state::read(&self.folder, &self.file())?;
+        Ok(if stored.url == self.url { stored } else { StoredTokens::default() })
     }
 
     /// Replaces the tokens. Blocks.
@@ -141,38 +147,38 @@ impl TokenFile {
         if credentials.is_none() && !self.may_be() {
             return Ok(());
         }
-        state::update(&self.folder, &self.file(), |kept: &mut Kept| {
-            let is_kept = credentials.is_some() && kept.url == self.url;
-            let way = if is_kept { std::mem::take(&mut kept.way) } else { Way::default() };
-            *kept = Kept { url: self.url.clone(), credentials, way };
+        state::update(&self.folder, &self.file(), |stored: &mut StoredTokens| {
+            let keeps_way = credentials.is_some() && stored.url == self.url;
+            let way = if keeps_way { std::mem::take(&mut stored.way) } else { Way::default() };
+            *stored = StoredTokens { url: self.url.clone(), credentials, way };
             Ok(())
         })
     }
 
-    /// Keeps how a login got the tokens that the file has. Blocks.
+    /// Stores how a login got the tokens that are in the file. Blocks.
     ///
     /// # Errors
     ///
     /// The file can't be written.
     pub(crate) fn write_way(&self, way: Way) -> Result<(), HostError> {
-        state::update(&self.folder, &self.file(), |kept: &mut Kept| {
-            kept.way = way;
+        state::update(&self.folder, &self.file(), |stored: &mut StoredTokens| {
+            stored.way = way;
             Ok(())
         })
     }
 
-    /// Runs something that blocks.
+    /// Runs work that blocks on a thread for it.
     async fn blocking<T: Send + 'static, E: std::error::Error + Send + 'static>(
         &self,
         work: impl FnOnce(Self) -> Result<T, E> + Send + 'static,
     ) -> Result<T, AuthError> {
         let file = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(file)).await;
-        done.map_err(store_error)?.map_err(store_error)
+        let result = tokio::task::spawn_blocking(move || work(file)).await;
+        result.map_err(store_error)?.map_err(store_error)
     }
 }
 
-/// An error of the credential store in the library's form.
+/// Converts an error of the credential store to the library's form.
 fn store_error(error: impl std::error::Error) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
@@ -195,8 +201,8 @@ impl CredentialStore for TokenFile {
         self.blocking(|file| file.write(None)).await
     }
 
-    /// Only one host refreshes at a time: of two hosts with the same refresh token, one would lose
-    /// the tokens.
+    /// Lets only one host refresh at a time. Of two hosts with the same refresh token, one host
+    /// would lose the tokens.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
         let lock = self.blocking(|file| {
             PrivateFolder::make(&file.folder)?.lock(&format!("{}.refresh", file.name))
@@ -209,7 +215,7 @@ impl CredentialStore for TokenFile {
 ///
 /// # Errors
 ///
-/// Why it can't, for people.
+/// The token can't be sent in a header, for people.
 fn check_token(token: &str) -> Result<HeaderValue, OAuthError> {
     if token.is_empty() {
         return Err(OAuthError::EmptyToken);
@@ -217,20 +223,20 @@ fn check_token(token: &str) -> Result<HeaderValue, OAuthError> {
     HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| OAuthError::InvalidToken)
 }
 
-/// The door, for the library.
-struct ByDoor {
+/// Sends the requests of the library through the door.
+struct DoorClient {
     door: OutboundClient,
     /// The name of the server's table.
     name: String,
-    /// The URLs that the operator named.
+    /// The URLs in the configuration.
     named: Vec<Url>,
     /// The URL of the last request.
-    last: Arc<Mutex<String>>,
+    last_url: Arc<Mutex<String>>,
 }
 
-impl ByDoor {
-    /// The reason why a request failed, with the key to write if only the operator's word is
-    /// missing.
+impl DoorClient {
+    /// Returns the reason why a request failed. If only a key of the configuration is missing, the
+    /// reason names the key.
     fn failed(&self, url: &str, error: &OutboundError) -> OAuthHttpClientError {
         let mut why = error.to_string();
         if error.is_unnamed() && url.contains(METADATA) {
@@ -244,37 +250,39 @@ impl ByDoor {
     }
 }
 
-impl OAuthHttpClient for ByDoor {
+impl OAuthHttpClient for DoorClient {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let OAuthHttpRequest { request, redirect_policy, .. } = request;
             let (parts, body) = request.into_parts();
             let url = parts.uri.to_string();
-            self.last.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&url);
+            self.last_url.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&url);
             let named: Vec<&Url> = self.named.iter().collect();
-            let mut sent = Request::chosen_by_server(PURPOSE, parts.method, &url, &named)
+            let mut outbound = Request::chosen_by_server(PURPOSE, parts.method, &url, &named)
                 .map_err(|error| self.failed(&url, &error))?
                 .body(body);
             for (name, value) in &parts.headers {
-                sent = match name {
+                outbound = match name {
                     // Redirects don't take the header elsewhere.
                     &AUTHORIZATION => {
-                        let credential = Credential::new(sent.url(), value.clone());
-                        sent.credential(Some(credential))
+                        let credential = Credential::new(outbound.url(), value.clone());
+                        outbound.credential(Some(credential))
                     }
-                    &ACCEPT_ENCODING | &HOST => sent,
-                    name => sent.header(name.clone(), value.clone()),
+                    // The door sets these headers.
+                    &ACCEPT_ENCODING | &HOST => outbound,
+                    name => outbound.header(name.clone(), value.clone()),
                 };
             }
             if redirect_policy == OAuthHttpRedirectPolicy::Stop {
-                sent = sent.stay();
+                outbound = outbound.stay();
             }
-            let sent = self.door.send(sent).await;
-            let answer = sent.map_err(|error| self.failed(&url, &error))?;
+
+            let result = self.door.send(outbound).await;
+            let answer = result.map_err(|error| self.failed(&url, &error))?;
             let status = answer.status();
             let headers = answer.headers().clone();
-            let read = answer.bytes(&|_, _| ()).await;
-            let body = read.map_err(|error| self.failed(&url, &error))?;
+            let bytes = answer.bytes(&|_, _| ()).await;
+            let body = bytes.map_err(|error| self.failed(&url, &error))?;
             let mut response = http::Response::new(body);
             *response.status_mut() = status;
             *response.headers_mut() = headers;
@@ -292,13 +300,13 @@ pub fn forget_tokens(folders: &Folders, name: &str, url: &str) -> Result<(), Hos
     TokenFile::new(folders, name, url).write(None)
 }
 
-/// The library's part for one server, with the metadata of the authorization server. The metadata
-/// is found by the server's words about the authorization that it wants.
+/// Finds the authorization server of a server, by the server's words about the authorization that
+/// it needs. Returns the library's manager for it, and the metadata.
 ///
 /// # Errors
 ///
-/// The server names no authorization server, or another one than the operator, for people.
-pub(crate) async fn find(
+/// The server names no authorization server, or not the configured one, for people.
+pub(crate) async fn find_issuer(
     door: OutboundClient,
     name: &str,
     server: &McpServer,
@@ -311,20 +319,25 @@ pub(crate) async fn find(
             named.push(check_url(url)?);
         }
     }
-    let last = Arc::new(Mutex::new(String::new()));
-    let client = ByDoor { door, name: name.to_owned(), named, last: Arc::clone(&last) };
-    let client = Arc::new(client);
+    let last_url = Arc::new(Mutex::new(String::new()));
+    let client = Arc::new(DoorClient {
+        door,
+        name: name.to_owned(),
+        named,
+        last_url: Arc::clone(&last_url),
+    });
     let mut manager =
         AuthorizationManager::new_with_oauth_http_client(server.url.as_str(), client).await?;
     manager.set_credential_store(tokens);
-    let found = manager.resolve_metadata_from_challenge(challenge).await?;
+
+    let resolved = manager.resolve_metadata_from_challenge(challenge).await?;
     // Other metadata is guessed, at the server's own origin, which would get the data for another
     // server.
-    if !found.source.is_discovered() {
+    if !resolved.source.is_discovered() {
         return Err(OAuthError::NoIssuer);
     }
-    let issuer = found.metadata.issuer.as_deref().unwrap_or_default();
-    let place = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let issuer = resolved.metadata.issuer.as_deref().unwrap_or_default();
+    let place = last_url.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // The library believes metadata at other places, whatever issuer they name.
     if !may_speak_for(&place, issuer) {
         let issuer = neutral_line(cut(issuer, 200));
@@ -337,24 +350,24 @@ pub(crate) async fn find(
         let name = name.to_owned();
         return Err(OAuthError::OtherIssuer { issuer, name, expected: expected.clone() });
     }
-    manager.set_metadata(found.metadata.clone());
-    Ok((manager, found.metadata))
+    manager.set_metadata(resolved.metadata.clone());
+    Ok((manager, resolved.metadata))
 }
 
-/// Whether metadata at this URL may be the issuer's: the URL is one of those for the issuer's
-/// metadata.
+/// Checks whether metadata at this URL may be the issuer's: the URL is one of the URLs that the
+/// issuer's metadata can have.
 fn may_speak_for(place: &str, issuer: &str) -> bool {
     let (Ok(place), Ok(issuer)) = (Url::parse(place), Url::parse(issuer)) else { return false };
     let path = issuer.path().trim_end_matches('/');
-    let places = [
+    let metadata_paths = [
         METADATA.to_owned(),
         format!("{METADATA}{path}"),
         format!("{OPENID}{path}"),
         format!("{path}{OPENID}"),
     ];
-    toolhold_net::requests::same_origin(&place, &issuer)
+    same_origin(&place, &issuer)
         && place.query().is_none()
-        && places.iter().any(|known| known == place.path())
+        && metadata_paths.iter().any(|known| known == place.path())
 }
 
 /// The tokens of a login, which are refreshed when their time is over.
@@ -366,8 +379,8 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// The tokens of the file. `None`: the file has no tokens for this URL. `secret`: the
-    /// operator's secret for the authorization server.
+    /// Loads the tokens of the file. Returns `None` if the file has no tokens for this URL.
+    /// `secret` is the configured secret for the authorization server.
     ///
     /// # Errors
     ///
@@ -379,16 +392,20 @@ impl Tokens {
         file: TokenFile,
         secret: Option<Arc<SecretValue>>,
     ) -> Result<Option<Self>, OAuthError> {
-        let Kept { credentials, way, .. } = file.blocking(|file| file.read_kept()).await?;
+        let StoredTokens { credentials, way, .. } =
+            file.blocking(|file| file.read_stored()).await?;
         let Some(credentials) = credentials else { return Ok(None) };
         let challenge = way.challenge.as_deref();
-        let (mut manager, _) = find(door, name, server, file.clone(), challenge).await?;
+        let (mut manager, _) = find_issuer(door, name, server, file.clone(), challenge).await?;
         // Tokens of another issuer are forgotten here.
         if !manager.initialize_from_store().await? {
             return Ok(None);
         }
-        let secret = secret.map(|secret| secret.expose().to_owned()).or(way.client_secret);
-        if let Some(secret) = secret {
+        let client_secret = match secret {
+            Some(secret) => Some(secret.expose().to_owned()),
+            None => way.client_secret,
+        };
+        if let Some(secret) = client_secret {
             let client = OAuthClientConfig::new(credentials.client_id, server.url.clone())
                 .with_client_secret(secret);
             manager.configure_client(client)?;
@@ -396,13 +413,15 @@ impl Tokens {
         Ok(Some(Self { manager, file, is_refreshed: AtomicBool::new(false) }))
     }
 
-    /// The scopes of the tokens, as far as is known.
+    /// Returns the known scopes of the tokens.
     pub(crate) async fn scopes(&self) -> Vec<String> {
-        let stored = self.file.load().await.ok().flatten();
-        stored.map(|stored| stored.granted_scopes).unwrap_or_default()
+        match self.file.load().await {
+            Ok(Some(credentials)) => credentials.granted_scopes,
+            _ => Vec::new(),
+        }
     }
 
-    /// The value of the header `Authorization`.
+    /// Returns the value of the header `Authorization`. Refreshes a token whose time is over.
     ///
     /// # Errors
     ///
@@ -411,18 +430,19 @@ impl Tokens {
         let token = self.manager.get_access_token().await?;
         let mut value = check_token(&token)?;
         value.set_sensitive(true);
-        ended.learns("token", &Arc::new(SecretValue::new(token)));
+        ended.add_secret("token", &Arc::new(SecretValue::new(token)));
         Ok(value)
     }
 
-    /// Refreshes the tokens before their time is over, once. Returns whether that worked.
+    /// Refreshes the tokens before their time is over, but only once. Returns whether the tokens
+    /// are new.
     pub(crate) async fn refresh_early(&self) -> bool {
-        !self.is_refreshed.swap(true, Ordering::Relaxed)
-            && self.manager.refresh_token().await.is_ok()
+        let was_refreshed = self.is_refreshed.swap(true, Ordering::Relaxed);
+        !was_refreshed && self.manager.refresh_token().await.is_ok()
     }
 }
 
-/// An error for people, with its innermost cause.
+/// Formats an error for people, with its causes.
 fn explain(error: &AuthError) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);

@@ -15,10 +15,10 @@ use toolhold_core::{
     ResourceOffer,
 };
 
+use crate::MAX_OFFERS;
 use crate::listing::Listing;
-use crate::naming::{MAX_DESCRIPTION, MAX_TITLE, PROMPTER, READER, fitted, shown};
-use crate::pins::{PinnedOffers, PinnedTool};
-use crate::{MAX_DEFINITIONS, MAX_OFFERS};
+use crate::naming::{MAX_DESCRIPTION, MAX_TITLE, PROMPTER, READER, offered_name, printable_name};
+use crate::pins::{PinnedOffers, PinnedTool, SizeError};
 
 /// Most bytes of a prompt or a resource in a list, as JSON text.
 const MAX_OFFER: usize = 16 * 1024;
@@ -32,6 +32,12 @@ const MAX_ADDRESS: usize = 2 * 1024;
 /// The reason against offering a prompt or a resource.
 #[derive(Debug, thiserror::Error)]
 enum OfferError {
+    #[error("more than {MAX_OFFERS}, the limit")]
+    TooMany,
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    #[error("another one has that name")]
+    SameName,
     #[error("it has more than {MAX_ARGUMENTS} arguments")]
     Arguments,
     #[error("its address is {0} bytes; the limit is {MAX_ADDRESS}")]
@@ -42,63 +48,67 @@ enum OfferError {
     SteeringAddress,
 }
 
-/// Pins the entries that can be pinned, and returns the names of the others with the reason.
+/// Pins the entries that can be pinned. Also returns the names of the other entries, each with the
+/// reason.
 pub(crate) fn pin(listing: &Listing) -> (PinnedOffers, Vec<(String, String)>) {
     let mut left_out = Vec::new();
-    let prompts = listing.prompts.iter().map(|prompt: &Prompt| {
-        let many = prompt.arguments.as_ref().map_or(0, Vec::len) > MAX_ARGUMENTS;
-        (PinnedTool::pin(&prompt.name, prompt), many.then_some(OfferError::Arguments))
+    let prompt_entries = listing
+        .prompts
+        .iter()
+        .map(|prompt: &Prompt| (PinnedTool::pin(&prompt.name, prompt), check_arguments(prompt)));
+    let prompts = pin_list(prompt_entries, &mut left_out);
+    let resource_entries = listing.resources.iter().map(|resource: &Resource| {
+        (PinnedTool::pin(&resource.uri, resource), check_address(&resource.uri))
     });
-    let prompts = pinned(prompts, &mut left_out);
-    let resources = listing.resources.iter().map(|resource: &Resource| {
-        (PinnedTool::pin(&resource.uri, resource), check_address(&resource.uri).err())
-    });
-    let resources = pinned(resources, &mut left_out);
-    let templates = listing.templates.iter().map(|template: &ResourceTemplate| {
+    let resources = pin_list(resource_entries, &mut left_out);
+    let template_entries = listing.templates.iter().map(|template: &ResourceTemplate| {
         let address = &template.uri_template;
-        (PinnedTool::pin(address, template), check_address(address).err())
+        (PinnedTool::pin(address, template), check_address(address))
     });
-    let templates = pinned(templates, &mut left_out);
+    let templates = pin_list(template_entries, &mut left_out);
     (PinnedOffers { prompts, resources, templates }, left_out)
 }
 
-fn pinned(
-    offers: impl Iterator<Item = (PinnedTool, Option<OfferError>)>,
+/// Pins the entries of one list, each with the result of its own check.
+fn pin_list(
+    entries: impl Iterator<Item = (PinnedTool, Result<(), OfferError>)>,
     left_out: &mut Vec<(String, String)>,
 ) -> Vec<PinnedTool> {
     let mut pins: Vec<PinnedTool> = Vec::new();
-    let mut bytes = 0;
-    for (pin, error) in offers {
-        let size = pin.definition.len();
-        let reason = if pins.len() >= MAX_OFFERS {
-            format!("more than {MAX_OFFERS}, the limit")
-        } else if size > MAX_OFFER {
-            format!("its definition is {size} bytes; the limit is {MAX_OFFER}")
-        } else if bytes + size > MAX_DEFINITIONS {
-            format!("all definitions are more than {MAX_DEFINITIONS} bytes, the limit")
-        } else if pins.iter().any(|known| known.name == pin.name) {
-            "another one has that name".to_owned()
-        } else if let Some(error) = error {
-            error.to_string()
-        } else {
-            bytes += size;
-            pins.push(pin);
-            continue;
-        };
-        left_out.push((shown(&pin.name), reason));
+    for (pin, own_check) in entries {
+        match check_entry(&pin, &pins).and(own_check) {
+            Ok(()) => pins.push(pin),
+            Err(error) => left_out.push((printable_name(&pin.name), error.to_string())),
+        }
     }
     pins
 }
 
+/// Checks whether an entry can be added to the pins of the entries before it.
+fn check_entry(pin: &PinnedTool, pins: &[PinnedTool]) -> Result<(), OfferError> {
+    if pins.len() >= MAX_OFFERS {
+        return Err(OfferError::TooMany);
+    }
+    pin.check_size(pins, MAX_OFFER)?;
+    if pins.iter().any(|known| known.name == pin.name) {
+        return Err(OfferError::SameName);
+    }
+    Ok(())
+}
+
+fn check_arguments(prompt: &Prompt) -> Result<(), OfferError> {
+    let count = prompt.arguments.as_ref().map_or(0, Vec::len);
+    if count > MAX_ARGUMENTS { Err(OfferError::Arguments) } else { Ok(()) }
+}
+
 /// Checks the server's own address of a resource, or a template of addresses.
 fn check_address(address: &str) -> Result<(), OfferError> {
-    let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
     if address.len() > MAX_ADDRESS {
         return Err(OfferError::LongAddress(address.len()));
     }
-    if !scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        || !scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
-    {
+    let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
+    let starts_with_letter = scheme.starts_with(|first: char| first.is_ascii_alphabetic());
+    if !starts_with_letter || !scheme.chars().all(is_of_scheme) {
         return Err(OfferError::NoScheme);
     }
     if neutral_line(address) != address || address.contains(char::is_whitespace) {
@@ -107,16 +117,20 @@ fn check_address(address: &str) -> Result<(), OfferError> {
     Ok(())
 }
 
+fn is_of_scheme(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "+-.".contains(letter)
+}
+
 /// The prompts and resources of a server that the host offers.
 #[derive(Default)]
 pub(crate) struct ServerOffers {
     pub(crate) offers: Offers,
-    /// The tools that get them, which aren't listed.
+    /// The tools that get the prompts and resources. These tools aren't listed.
     pub(crate) definitions: Vec<Arc<Definition>>,
 }
 
 /// The request of a call to a server.
-pub(crate) enum Asked {
+pub(crate) enum OfferRequest {
     /// The resource at its own address.
     Resource(String),
     /// A prompt.
@@ -124,21 +138,11 @@ pub(crate) enum Asked {
 }
 
 impl ServerOffers {
-    /// Prompts with equal names are left out, as tools are.
+    /// Makes the offers of a server from its pins. Prompts with equal names are left out, as tools
+    /// are.
     pub(crate) fn new(server: &str, pins: &PinnedOffers, trust_annotations: bool) -> Self {
         let mut offers = Offers { prefix: format!("{server}+"), ..Offers::default() };
-        let mut prompts: BTreeMap<String, Vec<&PinnedTool>> = BTreeMap::new();
-        for pin in &pins.prompts {
-            if let Some(name) = fitted(server, &pin.name) {
-                prompts.entry(name).or_default().push(pin);
-            }
-        }
-        for (name, pins) in prompts {
-            match pins[..] {
-                [pin] => offers.prompts.extend(prompt(name, pin)),
-                _ => tracing::warn!("{} prompts of `{server}` would be named `{name}`", pins.len()),
-            }
-        }
+        offers.prompts = offered_prompts(server, pins);
         let resources = pins.resources.iter().map(|pin| (pin, false));
         let templates = pins.templates.iter().map(|pin| (pin, true));
         for (pin, is_template) in resources.chain(templates) {
@@ -151,44 +155,80 @@ impl ServerOffers {
             Annotations::default()
         };
         if pins.has_resources() {
-            let uri = json!({ "type": "string", "maxLength": MAX_ADDRESS });
-            let schema = json!({ "type": "object", "properties": { "uri": uri }, "required": ["uri"], "additionalProperties": false });
-            offers.reader = fitted(server, READER).unwrap_or_default();
-            let reader = Definition::new(&offers.reader, "Reads a resource of the server", schema);
-            definitions.push(unlisted(reader, annotations));
+            offers.reader = offered_name(server, READER).unwrap_or_default();
+            definitions.push(unlisted(reader_definition(&offers.reader), annotations));
         }
         if !offers.prompts.is_empty() {
-            let names: Vec<&String> =
-                offers.prompts.iter().map(|prompt| &prompt.own_name).collect();
-            let arguments =
-                json!({ "type": "object", "additionalProperties": { "type": "string" } });
-            let schema = json!({ "type": "object", "properties": { "name": { "enum": names }, "arguments": arguments }, "required": ["name"], "additionalProperties": false });
-            offers.prompter = fitted(server, PROMPTER).unwrap_or_default();
-            let prompter = Definition::new(&offers.prompter, "Gets a prompt of the server", schema);
+            offers.prompter = offered_name(server, PROMPTER).unwrap_or_default();
+            let prompter = prompter_definition(&offers.prompter, &offers.prompts);
             definitions.push(unlisted(prompter, annotations));
         }
         Self { offers, definitions }
     }
 
-    /// The request in a call of one of the two tools. `None`: the call is of another tool.
-    pub(crate) fn asked(&self, call: &Call) -> Option<Result<Asked, Failure>> {
+    /// Reads the request in a call of one of the two tools. Returns `None` if the call is of
+    /// another tool.
+    ///
+    /// # Errors
+    ///
+    /// The address of the resource isn't valid.
+    pub(crate) fn parse_request(&self, call: &Call) -> Result<Option<OfferRequest>, Failure> {
         if call.tool == self.offers.reader {
             let address = text_argument(call, "uri");
-            let checked = check_address(&address).map(|()| Asked::Resource(address));
-            return Some(
-                checked
-                    .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string())),
-            );
+            check_address(&address)
+                .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
+            return Ok(Some(OfferRequest::Resource(address)));
         }
-        (call.tool == self.offers.prompter).then(|| {
+        if call.tool == self.offers.prompter {
             let mut params = GetPromptRequestParams::new(text_argument(call, "name"));
             params.arguments = call.arguments["arguments"].as_object().cloned();
-            Ok(Asked::Prompt(params))
-        })
+            return Ok(Some(OfferRequest::Prompt(params)));
+        }
+        Ok(None)
     }
 }
 
-/// The definition of a tool of the server that isn't listed.
+fn offered_prompts(server: &str, pins: &PinnedOffers) -> Vec<PromptOffer> {
+    let mut names: BTreeMap<String, Vec<&PinnedTool>> = BTreeMap::new();
+    for pin in &pins.prompts {
+        if let Some(name) = offered_name(server, &pin.name) {
+            names.entry(name).or_default().push(pin);
+        }
+    }
+    let mut prompts = Vec::new();
+    for (name, pins) in names {
+        match pins[..] {
+            [pin] => prompts.extend(prompt(name, pin)),
+            _ => tracing::warn!("{} prompts of `{server}` would be named `{name}`", pins.len()),
+        }
+    }
+    prompts
+}
+
+fn reader_definition(name: &str) -> Definition {
+    let uri = json!({ "type": "string", "maxLength": MAX_ADDRESS });
+    let schema = json!({
+        "type": "object",
+        "properties": { "uri": uri },
+        "required": ["uri"],
+        "additionalProperties": false,
+    });
+    Definition::new(name, "Reads a resource of the server", schema)
+}
+
+fn prompter_definition(name: &str, prompts: &[PromptOffer]) -> Definition {
+    let names: Vec<&String> = prompts.iter().map(|prompt| &prompt.own_name).collect();
+    let arguments = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    let schema = json!({
+        "type": "object",
+        "properties": { "name": { "enum": names }, "arguments": arguments },
+        "required": ["name"],
+        "additionalProperties": false,
+    });
+    Definition::new(name, "Gets a prompt of the server", schema)
+}
+
+/// Completes the definition of a tool of the server that isn't listed.
 fn unlisted(mut definition: Definition, annotations: Annotations) -> Arc<Definition> {
     definition.foreign = true;
     definition.unlisted = true;
@@ -200,8 +240,8 @@ fn text_argument(call: &Call, name: &str) -> String {
     call.arguments[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// The definition of a pin.
-fn parsed(pin: &PinnedTool) -> Value {
+/// Parses the definition of a pin.
+fn parse_definition(pin: &PinnedTool) -> Value {
     serde_json::from_str(&pin.definition).unwrap_or_default()
 }
 
@@ -215,8 +255,9 @@ fn description(definition: &Value) -> Option<String> {
     Some(neutral_owned(cut(text, MAX_DESCRIPTION).to_owned()))
 }
 
+/// Makes the offer of a prompt. Returns `None` if an argument can't be offered.
 fn prompt(name: String, pin: &PinnedTool) -> Option<PromptOffer> {
-    let definition = parsed(pin);
+    let definition = parse_definition(pin);
     let arguments = match definition.get("arguments").and_then(Value::as_array) {
         None => Vec::new(),
         Some(arguments) => arguments.iter().map(prompt_argument).collect::<Option<_>>()?,
@@ -230,10 +271,14 @@ fn prompt(name: String, pin: &PinnedTool) -> Option<PromptOffer> {
     })
 }
 
+/// Makes the offer of a prompt's argument. Returns `None` if the name isn't neutral: a client sends
+/// the name back, so the name can't be changed.
 fn prompt_argument(argument: &Value) -> Option<PromptOfferArgument> {
     let name = argument["name"].as_str()?;
-    // A client sends the name back as it is.
-    (neutral_line(name) == name).then(|| PromptOfferArgument {
+    if neutral_line(name) != name {
+        return None;
+    }
+    Some(PromptOfferArgument {
         name: name.to_owned(),
         title: line(argument, "title"),
         description: description(argument),
@@ -242,7 +287,7 @@ fn prompt_argument(argument: &Value) -> Option<PromptOfferArgument> {
 }
 
 fn resource(server: &str, prefix: &str, pin: &PinnedTool, is_template: bool) -> ResourceOffer {
-    let definition = parsed(pin);
+    let definition = parse_definition(pin);
     ResourceOffer {
         uri: format!("{prefix}{}", pin.name),
         is_template,

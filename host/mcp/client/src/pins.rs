@@ -1,7 +1,7 @@
 //! Stores the approved definitions of an upstream server, and finds the differences to the present
 //! ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rmcp::model::Tool;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,8 @@ use sha2::{Digest, Sha256};
 use toolhold_core::HostError;
 use toolhold_core::config::{Folders, McpServer};
 use toolhold_core::state;
+
+use crate::MAX_DEFINITIONS;
 
 /// The approved definitions of one server. They are in Toolhold's data folder, which no tool
 /// reaches.
@@ -63,6 +65,29 @@ impl PinnedTool {
         let definition = serde_json::to_value(listed).unwrap_or_default().to_string();
         Self { name: name.to_owned(), digest: digest(&definition), definition }
     }
+
+    /// Checks the size of the definition, and of all definitions of a list with these `others`.
+    ///
+    /// # Errors
+    ///
+    /// The definition, or the list with it, is too large.
+    pub(crate) fn check_size(&self, others: &[Self], limit: usize) -> Result<(), SizeError> {
+        let size = self.definition.len();
+        if size > limit {
+            return Err(SizeError::Definition { size, limit });
+        }
+        let list_size = size + others.iter().map(|other| other.definition.len()).sum::<usize>();
+        if list_size > MAX_DEFINITIONS { Err(SizeError::List) } else { Ok(()) }
+    }
+}
+
+/// A limit that a definition exceeds.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SizeError {
+    #[error("its definition is {size} bytes; the limit is {limit}")]
+    Definition { size: usize, limit: usize },
+    #[error("all definitions are more than {MAX_DEFINITIONS} bytes, the limit")]
+    List,
 }
 
 /// The approved prompts and resources of a server, each part as it was sent.
@@ -78,13 +103,13 @@ pub struct PinnedOffers {
 }
 
 impl PinnedOffers {
-    /// The lists with the words for their entries.
+    /// Returns the lists, each with the word for its entries.
     pub(crate) fn lists(&self) -> [(&'static str, &[PinnedTool]); 3] {
         let Self { prompts, resources, templates } = self;
         [("prompt", prompts), ("resource", resources), ("template", templates)]
     }
 
-    /// Whether the server has something to read.
+    /// Checks whether the server has resources or templates for their addresses.
     pub(crate) fn has_resources(&self) -> bool {
         !self.resources.is_empty() || !self.templates.is_empty()
     }
@@ -102,85 +127,89 @@ pub enum ToolDifference {
 }
 
 impl Pins {
-    /// The pins of the server `name`. Blocks.
+    /// Reads the pins of the server `name`. Blocks.
     ///
     /// # Errors
     ///
     /// The pins can't be read, or the file is damaged.
     pub fn load(folders: &Folders, name: &str) -> Result<Self, HostError> {
-        state::read(&folders.servers(), &file(name))
+        state::read(&folders.servers(), &file_name(name))
     }
 
-    /// Stores these pins for the server `name`, as another approval. Blocks.
+    /// Stores these pins for the server `name`, as a new approval. Blocks.
     ///
     /// # Errors
     ///
     /// The pins can't be written.
     pub fn store(&self, folders: &Folders, name: &str) -> Result<(), HostError> {
-        state::update(&folders.servers(), &file(name), |pins: &mut Self| {
+        state::update(&folders.servers(), &file_name(name), |pins: &mut Self| {
             let approval = pins.approval.wrapping_add(1);
             *pins = Self { approval, ..self.clone() };
             Ok(())
         })
     }
 
-    /// How `now` differs from these pins: first the tools, then each other list, in the order of
-    /// the names. Each difference has the word for what differs.
+    /// Returns the differences of `now` from these pins: first of the tools, then of each other
+    /// list, in the order of the names. Each difference has the word for its kind of entry.
     pub fn differences(&self, now: &Self) -> Vec<(&'static str, ToolDifference)> {
         let mut differences = Vec::new();
         for ((word, before), (_, after)) in self.lists().into_iter().zip(now.lists()) {
-            let found = Self::differences_of(before, after);
-            differences.extend(found.into_iter().map(|one| (word, one)));
+            for difference in compare_lists(before, after) {
+                differences.push((word, difference));
+            }
         }
         differences
     }
 
-    /// All lists with the words for their entries.
+    /// Returns all lists, each with the word for its entries.
     fn lists(&self) -> [(&'static str, &[PinnedTool]); 4] {
         let [prompts, resources, templates] = self.offers.lists();
         [("tool", &self.tools), prompts, resources, templates]
     }
+}
 
-    fn differences_of(before: &[PinnedTool], now: &[PinnedTool]) -> Vec<ToolDifference> {
-        let before = by_name(before);
-        let after = by_name(now);
-        let mut differences = Vec::new();
-        for (name, tool) in &after {
-            match before.get(name) {
-                None => differences.push(ToolDifference::New(tool.clone())),
-                Some(known) if known.digest == tool.digest => {}
-                Some(known) => differences.push(ToolDifference::Changed(
-                    name.clone(),
-                    parts(&known.definition, &tool.definition),
-                )),
+fn compare_lists(before: &[PinnedTool], after: &[PinnedTool]) -> Vec<ToolDifference> {
+    let old_pins = by_name(before);
+    let new_pins = by_name(after);
+    let mut differences = Vec::new();
+    for (name, new) in &new_pins {
+        match old_pins.get(name) {
+            None => differences.push(ToolDifference::New((*new).clone())),
+            Some(old) if old.digest == new.digest => {}
+            Some(old) => {
+                let parts = changed_parts(&old.definition, &new.definition);
+                differences.push(ToolDifference::Changed((*name).to_owned(), parts));
             }
         }
-        let missing = before.keys().filter(|name| !after.contains_key(*name));
-        differences.extend(missing.cloned().map(ToolDifference::Missing));
-        differences
     }
+    for name in old_pins.keys() {
+        if !new_pins.contains_key(name) {
+            differences.push(ToolDifference::Missing((*name).to_owned()));
+        }
+    }
+    differences
 }
 
-fn by_name(tools: &[PinnedTool]) -> BTreeMap<String, PinnedTool> {
-    tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect()
+fn by_name(tools: &[PinnedTool]) -> BTreeMap<&str, &PinnedTool> {
+    tools.iter().map(|tool| (tool.name.as_str(), tool)).collect()
 }
 
-/// The parts of a definition that differ.
-fn parts(before: &str, after: &str) -> Vec<(String, Value, Value)> {
-    let [before, after] =
-        [before, after].map(|text| serde_json::from_str::<Value>(text).unwrap_or_default());
-    let keys: std::collections::BTreeSet<&String> = [&before, &after]
-        .into_iter()
-        .filter_map(Value::as_object)
-        .flat_map(|map| map.keys())
-        .collect();
-    keys.into_iter()
-        .filter(|key| before.get(*key) != after.get(*key))
-        .map(|key| (key.clone(), before[key].clone(), after[key].clone()))
-        .collect()
+/// Returns the parts of a definition that differ, each before and after.
+fn changed_parts(before: &str, after: &str) -> Vec<(String, Value, Value)> {
+    let old: Value = serde_json::from_str(before).unwrap_or_default();
+    let new: Value = serde_json::from_str(after).unwrap_or_default();
+    let objects = [&old, &new].into_iter().filter_map(Value::as_object);
+    let keys: BTreeSet<&String> = objects.flat_map(|fields| fields.keys()).collect();
+    let mut parts = Vec::new();
+    for key in keys {
+        if old.get(key) != new.get(key) {
+            parts.push((key.clone(), old[key].clone(), new[key].clone()));
+        }
+    }
+    parts
 }
 
-/// The digest of how a server is started: whatever changes it needs a new approval.
+/// Returns the digest of how a server is started. A change of the digest needs a new approval.
 pub(crate) fn start_digest(server: &McpServer) -> String {
     let McpServer { command, args, allowed_paths, network, presets, env, variables, .. } = server;
     let McpServer { url, headers, secrets, .. } = server;
@@ -199,12 +228,12 @@ pub(crate) fn start_digest(server: &McpServer) -> String {
     digest(&parts.to_string())
 }
 
-/// SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 of a text in hexadecimal digits.
 pub(crate) fn digest(text: &str) -> String {
     format!("{:x}", Sha256::digest(text))
 }
 
-fn file(name: &str) -> String {
+fn file_name(name: &str) -> String {
     format!("{name}.json")
 }
 

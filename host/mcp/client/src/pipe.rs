@@ -23,14 +23,15 @@ use crate::gate::{
 /// Time for one message to be taken by the server.
 const TAKE: Duration = Duration::from_secs(10);
 
-/// The pause between two reads of standard error, so that nobody waits for a server that floods it.
+/// The pause between two reads of standard error, so that a server that floods it takes little
+/// time.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The stack of the thread that reads standard error.
 const STACK: usize = 128 * 1024;
 
-/// Bytes of a read that is a small piece of a line. Pieces are bounded: each wakes the thread that
-/// waits for everybody's answers.
+/// A read of fewer bytes is a piece of a line. The number of pieces is limited, since each piece
+/// wakes the thread that waits for the answers of all servers.
 const PIECE: usize = 512;
 
 /// A connection over pipes.
@@ -43,7 +44,7 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Starts to read. The descriptors don't block.
+    /// Starts to read the streams, whose descriptors must not block.
     pub(crate) fn new(streams: [OwnedFd; 3], ended: Arc<ConnectionEnd>) -> io::Result<Self> {
         let [stdin, stdout, stderr] = streams;
         let writer = Arc::new(tokio::sync::Mutex::new(Sender::from_owned_fd(stdin)?));
@@ -63,12 +64,12 @@ impl Pipe {
         };
         // A descriptor that the runtime knows would wake it for each byte, also in a pause.
         ioctl_fionbio(&stderr, false)?;
-        let complaining = Arc::clone(&ended);
-        // It ends with the server.
+        let complaint_end = Arc::clone(&ended);
+        // The thread ends with the server.
         std::thread::Builder::new()
             .name("toolhold-complaint".to_owned())
             .stack_size(STACK)
-            .spawn(move || keep_complaint(File::from(stderr), &complaining))?;
+            .spawn(move || keep_complaint(File::from(stderr), &complaint_end))?;
         Ok(Self { writer, messages, pending, ended, reading })
     }
 }
@@ -94,18 +95,20 @@ impl Transport<RoleClient> for Pipe {
             let mut line = serde_json::to_vec(&message).map_err(io::Error::from)?;
             line.push(b'\n');
             let write = async { writer.lock().await.write_all(&line).await };
-            let written = match tokio::time::timeout(TAKE, write).await {
-                Ok(written) => written,
+            let result = match tokio::time::timeout(TAKE, write).await {
+                Ok(result) => result,
                 Err(_) => Err(io::Error::other("it doesn't read what Toolhold sends")),
             };
-            // Half a message may be in the pipe, so nothing can follow.
-            written.map_err(Arc::new).inspect_err(|error| {
-                ended.set(match error.kind() {
-                    io::ErrorKind::BrokenPipe => EndError::Ended,
-                    _ => EndError::Write(Arc::clone(error)),
-                });
-                stop.abort();
-            })
+            let Err(error) = result else { return Ok(()) };
+
+            // A part of the message may be in the pipe, so no other message can follow.
+            let error = Arc::new(error);
+            ended.set(match error.kind() {
+                io::ErrorKind::BrokenPipe => EndError::Ended,
+                _ => EndError::Write(Arc::clone(&error)),
+            });
+            stop.abort();
+            Err(error)
         }
     }
 
@@ -119,7 +122,7 @@ impl Transport<RoleClient> for Pipe {
     }
 }
 
-/// Reads messages and passes on those that can be meant.
+/// Reads messages, and passes on the messages that a server may send now.
 struct Reader {
     to: mpsc::Sender<ServerJsonRpcMessage>,
     gate: MessageLimits,
@@ -128,55 +131,56 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads until the end. Returns why it ended.
+    /// Reads until the end. Returns the reason of the end.
     async fn read(&mut self, mut stdout: Receiver) -> EndError {
         let mut line = Vec::new();
         let mut buffer = vec![0; LARGE];
         loop {
-            let read = match stdout.read(&mut buffer).await {
+            let length = match stdout.read(&mut buffer).await {
                 Ok(0) => return EndError::Ended,
-                Ok(read) => read,
+                Ok(length) => length,
                 Err(error) => return EndError::Read(error),
             };
-            if read < PIECE && !buffer[..read].contains(&b'\n') && !self.pieces.count() {
+            let bytes = &buffer[..length];
+            let is_small_piece = bytes.len() < PIECE && !bytes.contains(&b'\n');
+            if is_small_piece && !self.pieces.count() {
                 return LimitError::Pieces.into();
             }
-            for piece in buffer[..read].split_inclusive(|byte| *byte == b'\n') {
-                line.extend_from_slice(piece);
+            for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+                line.extend_from_slice(part);
                 if line.len() > MAX_MESSAGE {
                     return LimitError::Size.into();
                 }
-                if line.ends_with(b"\n") {
-                    let whole = std::mem::take(&mut line);
-                    if let Err(reason) = self.take(whole).await {
-                        return reason;
-                    }
+                if line.ends_with(b"\n")
+                    && let Err(reason) = self.take_line(std::mem::take(&mut line)).await
+                {
+                    return reason;
                 }
             }
         }
     }
 
-    /// Takes one line.
-    async fn take(&mut self, line: Vec<u8>) -> Result<(), EndError> {
+    /// Checks one line, and passes its message on.
+    async fn take_line(&mut self, line: Vec<u8>) -> Result<(), EndError> {
         if line.trim_ascii().is_empty() {
             return Ok(self.gate.count()?);
         }
         check(&line)?;
         let line = self.ended.without_secrets(line);
         let Some(message) = parse(line).await else { return Ok(self.gate.count()?) };
-        if !self.gate.passes(&message)? {
+        if !self.gate.admit(&message)? {
             return Ok(());
         }
         self.to.send(message).await.map_err(|_| EndError::Closed)
     }
 }
 
-/// Keeps the end of a server's standard error, and reads on so that it isn't blocked.
+/// Keeps the end of a server's standard error. Reads all of it, so that the server isn't blocked.
 fn keep_complaint(mut stderr: File, ended: &ConnectionEnd) {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         match stderr.read(&mut buffer) {
-            Ok(read @ 1..) => ended.complain(&buffer[..read]),
+            Ok(length @ 1..) => ended.complain(&buffer[..length]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(0) | Err(_) => break,
         }

@@ -13,8 +13,8 @@ const MAX_LINES: usize = 3;
 /// Bytes of a file's beginning that may name its interpreter.
 const MAX_INTERPRETER: usize = 256;
 
-/// How a program ended: with a code, or by a signal.
-pub(crate) fn how_it_ended(result: &CommandResult) -> String {
+/// Describes how a program ended: with a code, or by a signal.
+pub(crate) fn describe_end(result: &CommandResult) -> String {
     match result.code {
         None => "it ended".to_owned(),
         Some(code @ 129..=192) => format!("it ended by signal {}", code - 128),
@@ -22,29 +22,32 @@ pub(crate) fn how_it_ended(result: &CommandResult) -> String {
     }
 }
 
-/// The last lines of a complaint, and before them the first one that looks like the error.
+/// Returns the last lines of a complaint, and before them the first line that looks like the error.
 pub(crate) fn last_words(complaint: &str) -> String {
     let lines: Vec<&str> =
         complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let end = lines.len().saturating_sub(MAX_LINES);
-    let error = lines[..end].iter().find(|line| is_error(line));
-    let shown: Vec<&str> = error
-        .into_iter()
-        .flat_map(|line| [cut(line, 300), "…"])
-        .chain(lines[end..].iter().copied())
-        .collect();
+    let (earlier, last) = lines.split_at(lines.len().saturating_sub(MAX_LINES));
+    let mut shown: Vec<&str> = Vec::new();
+    if let Some(error) = earlier.iter().find(|line| is_error(line)) {
+        shown.extend([cut(error, 300), "…"]);
+    }
+    shown.extend(last);
     neutral_line(&shown.join(" "))
 }
 
-/// Whether a line looks as errors of common languages do: `ValueError: …`, `npm error …`.
+/// Checks whether a line looks like an error of a common language: `ValueError: …`, `npm error …`.
 fn is_error(line: &str) -> bool {
+    if line.contains("panicked at") {
+        return true;
+    }
     let head = line.split_once(':').map_or(line, |(head, _)| head);
     let mut words = head.split(|letter: char| !letter.is_alphanumeric());
-    line.contains("panicked at")
-        || words.any(|word| {
-            let word = word.to_ascii_lowercase();
-            ["error", "exception", "fatal", "panic"].iter().any(|end| word.ends_with(end))
-        })
+    words.any(is_error_word)
+}
+
+fn is_error_word(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    ["error", "exception", "fatal", "panic"].iter().any(|end| word.ends_with(end))
 }
 
 /// A program that the sandbox may not have found.
@@ -60,49 +63,53 @@ pub(crate) struct Missing<'a> {
 }
 
 impl Missing<'_> {
-    /// The advice, if a missing program is the reason for this result and these last words. Blocks.
+    /// Returns advice if a missing program is the reason for this result and these last words.
+    /// Blocks.
     pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
         if !matches!(result.code, Some(126 | 127)) {
             return None;
         }
         let keys =
             format!("`allowed_paths` and `presets` of [mcp.servers.{}] grant files", self.server);
-        let last = complaint.lines().last().unwrap_or_default();
-        let why = last.strip_prefix(self.program).and_then(|why| why.strip_prefix(": "));
-        // Otherwise the program ran, and missed another program.
-        if !why.is_some_and(|why| why == "not found" || why.contains("(os error ")) {
+        if !self.failed_to_start(complaint) {
+            // The program ran, and missed another program.
             return Some(format!("a program that it needs may be outside of the sandbox; {keys}"));
         }
-        let Some(found) = self.find() else { return Some(self.place()) };
-        // The target of a link counts.
-        let real = found.canonicalize().unwrap_or(found);
+        let Some(path) = self.find() else { return Some(self.describe_search()) };
+        // The sandbox needs the target of a link.
+        let real_path = path.canonicalize().unwrap_or(path);
+        let file = real_path.display();
         if result.code == Some(126) {
-            return Some(format!(
-                "{} has to be executable, and in the sandbox; {keys}",
-                real.display()
-            ));
+            return Some(format!("{file} has to be executable, and in the sandbox; {keys}"));
         }
-        Some(match interpreter(&real) {
+        Some(match read_interpreter(&real_path) {
             Some(interpreter) => format!(
-                "{} is there, but the sandbox doesn't have it or its interpreter `{}`; {keys}",
-                real.display(),
+                "{file} is there, but the sandbox doesn't have it or its interpreter `{}`; {keys}",
                 neutral_line(&interpreter)
             ),
-            None => format!("{} is there, but not in the sandbox; {keys}", real.display()),
+            None => format!("{file} is there, but not in the sandbox; {keys}"),
         })
     }
 
-    /// The path of the program outside of the sandbox.
+    /// Checks whether the last line of a complaint says that the program itself wasn't started.
+    fn failed_to_start(&self, complaint: &str) -> bool {
+        let last_line = complaint.lines().last().unwrap_or_default();
+        let error = last_line.strip_prefix(self.program).and_then(|rest| rest.strip_prefix(": "));
+        error.is_some_and(|error| error == "not found" || error.contains("(os error "))
+    }
+
+    /// Finds the program outside of the sandbox.
     fn find(&self) -> Option<PathBuf> {
         if self.program.contains('/') {
-            return Some(self.directory.join(self.program)).filter(|file| file.is_file());
+            let file = self.directory.join(self.program);
+            return file.is_file().then_some(file);
         }
         let folders = std::env::split_paths(self.path?).filter(|folder| folder.is_absolute());
         folders.map(|folder| folder.join(self.program)).find(|file| file.is_file())
     }
 
-    /// The words for a program that isn't found anywhere.
-    fn place(&self) -> String {
+    /// Describes where a program was searched that isn't found anywhere.
+    fn describe_search(&self) -> String {
         let program = neutral_line(self.program);
         let place = self.directory.display();
         if self.program.starts_with('/') {
@@ -115,8 +122,8 @@ impl Missing<'_> {
     }
 }
 
-/// The program that a script names as its interpreter.
-fn interpreter(file: &Path) -> Option<String> {
+/// Reads the program that a script names as its interpreter.
+fn read_interpreter(file: &Path) -> Option<String> {
     let mut start = Vec::new();
     fs::File::open(file).ok()?.take(MAX_INTERPRETER as u64).read_to_end(&mut start).ok()?;
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;

@@ -16,12 +16,12 @@ pub(crate) struct Reason {
 }
 
 impl Reason {
-    /// A reason of the host alone.
+    /// Makes a reason of the host alone.
     pub(crate) fn new(own: impl Into<String>) -> Self {
         Self { own: own.into(), ..Self::default() }
     }
 
-    /// A reason that the server gave. `own`: the host's words before it.
+    /// Makes a reason that the server gave. `own` are the host's words before it.
     pub(crate) fn said(own: impl Into<String>, said: &str) -> Self {
         let said = UntrustedText::new(neutral_line(cut(said, MAX_WORDS)));
         Self { own: own.into(), said, hint: None }
@@ -32,26 +32,26 @@ impl Reason {
         Self { hint, ..self }
     }
 
-    /// A failure of a call: the host's words are its message, and those of the server a part of its
-    /// own.
+    /// Makes a failure of a call. Its message consists of `what` failed and the host's words. The
+    /// server's words are a separate part.
     pub(crate) fn failure(&self, category: Category, what: &str) -> Failure {
-        let parts = [what, &self.own].into_iter().filter(|part| !part.is_empty());
-        let mut message = parts.collect::<Vec<_>>().join(": ");
-        if let Some(hint) = &self.hint {
-            message = format!("{message}; {hint}");
-        }
+        let message = self.join_with_hint([what, &self.own]);
         Failure::new(category, neutral_line(&message)).with_words(self.said.clone())
     }
 
-    /// All of it in one line, for a person at a terminal.
+    /// Formats the whole reason in one line, for a person at a terminal.
     pub(crate) fn for_person(&self) -> String {
-        let parts = [&*self.own, self.said.read_untrusted()];
-        let said = parts.into_iter().filter(|part| !part.is_empty());
-        let mut line = said.collect::<Vec<_>>().join(": ");
-        if let Some(hint) = &self.hint {
-            line = format!("{line}; {hint}");
+        self.join_with_hint([&self.own, self.said.read_untrusted()])
+    }
+
+    /// Joins the parts that aren't empty, and adds the advice.
+    fn join_with_hint(&self, parts: [&str; 2]) -> String {
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let joined = parts.join(": ");
+        match &self.hint {
+            Some(hint) => format!("{joined}; {hint}"),
+            None => joined,
         }
-        line
     }
 }
 

@@ -21,15 +21,14 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// A registry without servers. `front_end`: the front end in the records of requests to servers
-    /// at a URL.
+    /// Makes a registry without servers. `front_end` is the front end in the records of requests to
+    /// servers at a URL.
     pub fn new(front_end: &'static str) -> Self {
         Self { front_end, running: Mutex::default() }
     }
 
-    /// The approved servers of the configuration. No server is started before a call needs it.
-    /// `tool`: the only tool that is to be called, if there is one; then only its server is looked
-    /// at. Blocks.
+    /// Returns the approved servers of the configuration. No server is started before a call needs
+    /// it. If `tool` is the only tool that will be called, returns only its server. Blocks.
     ///
     /// # Errors
     ///
@@ -43,10 +42,12 @@ impl Servers {
     ) -> Result<Vec<Arc<dyn ToolSource>>, HostError> {
         let mut providers: Vec<Arc<dyn ToolSource>> = Vec::new();
         let mcp = &config.values.mcp;
-        let wanted = mcp.servers.iter().filter(|(name, server)| {
-            mcp.enabled && server.enabled && tool.is_none_or(|tool| has_tool(name, tool))
-        });
-        let mut servers = wanted.peekable();
+        let mut servers = mcp
+            .servers
+            .iter()
+            .filter(|(_, server)| mcp.enabled && server.enabled)
+            .filter(|(name, _)| tool.is_none_or(|tool| has_tool(name, tool)))
+            .peekable();
         if servers.peek().is_none() {
             return Ok(providers);
         }
@@ -64,7 +65,7 @@ impl Servers {
         Ok(providers)
     }
 
-    /// The server that was started in the same way and approved as it is now, or a new one.
+    /// Returns the known server if its start and its approval haven't changed, or else a new one.
     fn running(&self, name: &str, launch: Launch, pins: Pins) -> Arc<Running> {
         let mut known = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let current = known.get(name).and_then(Weak::upgrade);
@@ -80,7 +81,7 @@ impl Servers {
     }
 }
 
-/// Whether a tool of this name belongs to the server.
+/// Checks whether a tool of this name belongs to the server.
 fn has_tool(server: &str, tool: &str) -> bool {
     tool.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
 }

@@ -12,8 +12,9 @@ use toolhold_core::{ProgramState, ToolSourceState};
 
 use crate::START;
 use crate::connection::{Connection, Era};
-use crate::definitions::checked;
+use crate::definitions::pin_tools;
 use crate::launch::Launch;
+use crate::listed_tools::ListedTools;
 use crate::pins::{PinnedTool, Pins};
 use crate::reason::Reason;
 
@@ -30,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const MAX_NAME: usize = 64;
 
 /// A server that ends sooner after its start has failed.
-pub(crate) const LASTED: Duration = Duration::from_secs(10);
+const LASTED: Duration = Duration::from_secs(10);
 
 /// The program of a server, whether it runs or not.
 pub(crate) struct Running {
@@ -38,7 +39,7 @@ pub(crate) struct Running {
     pub(crate) launch: Arc<Launch>,
     /// The approved definitions.
     pub(crate) pins: Pins,
-    /// Locked while it starts, so that it starts once.
+    /// The state of the program. The lock is held during a start, so that the server starts once.
     pub(crate) state: Arc<Mutex<State>>,
     /// A place for each call.
     pub(crate) calls: Semaphore,
@@ -51,7 +52,7 @@ pub(crate) struct State {
     pub(crate) connection: Option<Arc<Connection>>,
     /// When it was started.
     pub(crate) started: Option<Instant>,
-    /// The digests of what it offers now, by its own names of its tools.
+    /// The digests of the tools that the server offers now, by its own names of the tools.
     pub(crate) current: HashMap<String, String>,
     /// Failures in a row.
     pub(crate) failures: u32,
@@ -64,12 +65,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Whether this is the session with it.
+    /// Checks whether a connection is the current session with the server.
     pub(crate) fn has(&self, connection: &Arc<Connection>) -> bool {
         self.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection))
     }
 
-    /// Ends a server that answers nothing any more. The next call starts it again.
+    /// Counts a call that reached its time limit. After several in a row, ends the server, which
+    /// doesn't answer any more. The next call starts it again.
     pub(crate) fn count_timeout(&mut self) {
         self.timeouts += 1;
         if self.timeouts >= MAX_TIMEOUTS {
@@ -78,7 +80,21 @@ impl State {
         }
     }
 
-    /// Ends it, and keeps it from being started again for a pause that grows.
+    /// Closes a connection that is lost. If the server was lost soon after its start, it has
+    /// failed.
+    pub(crate) fn close_lost(&mut self) {
+        let Some(connection) = &self.connection else { return };
+        let Some(reason) = connection.ended() else { return };
+        let is_early = self.started.is_some_and(|started| started.elapsed() < LASTED);
+        if is_early && !connection.is_forgotten() {
+            self.fail(reason);
+        } else {
+            self.connection = None;
+        }
+    }
+
+    /// Ends the server. Until a pause is over, which grows with each failure, the server isn't
+    /// started again.
     pub(crate) fn fail(&mut self, reason: Reason) {
         self.connection = None;
         let pause = Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE);
@@ -88,7 +104,7 @@ impl State {
 }
 
 impl Running {
-    /// A server that doesn't run yet.
+    /// Makes a server that doesn't run yet.
     pub(crate) fn new(launch: Launch, pins: Pins) -> Self {
         Self {
             launch: Arc::new(launch),
@@ -98,12 +114,12 @@ impl Running {
         }
     }
 
-    /// Starts it unless it runs, and lists its tools. The start goes on if the caller goes away:
-    /// others may wait for it.
+    /// Starts the server unless it runs, and lists its tools. The start goes on if the caller goes
+    /// away, since other callers may wait for it.
     ///
     /// # Errors
     ///
-    /// Why it ended before its time.
+    /// The task of the start panicked or was cancelled.
     pub(crate) async fn start(
         &self,
         state: OwnedMutexGuard<State>,
@@ -114,15 +130,16 @@ impl Running {
         tokio::spawn(starting).await
     }
 
-    /// Names the approved tools that it offered otherwise, or no longer, when it was asked the last
-    /// time.
-    fn changed(&self, state: &State) -> Option<String> {
+    /// Describes the approved tools that have changed or are missing in the last list of the
+    /// server. Returns `None` if there are none, or if the server hasn't run yet.
+    fn describe_changes(&self, state: &State) -> Option<String> {
         state.started?;
         let pinned = self.pins.tools.iter();
-        let held: Vec<&PinnedTool> =
+        let changed: Vec<&PinnedTool> =
             pinned.filter(|pin| state.current.get(&pin.name) != Some(&pin.digest)).collect();
-        let name = neutral_line(cut(&held.first()?.name, MAX_NAME));
-        let more = match held.len() - 1 {
+        let first = changed.first()?;
+        let name = neutral_line(cut(&first.name, MAX_NAME));
+        let more = match changed.len() - 1 {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
@@ -132,7 +149,7 @@ impl Running {
         ))
     }
 
-    /// The state of the program, for people.
+    /// Describes the state of the program, for people.
     pub(crate) fn describe(&self, provider: &str) -> ToolSourceState {
         let mut described = ToolSourceState {
             provider: provider.to_owned(),
@@ -146,8 +163,8 @@ impl Running {
             return described;
         };
         let now = Instant::now();
-        if let Some(changed) = self.changed(&state) {
-            described.problem = Some(changed);
+        if let Some(changes) = self.describe_changes(&state) {
+            described.problem = Some(changes);
             described.remedy = Some(format!("toolhold mcp approve {}", self.launch.name()));
         }
         if let Some((until, reason)) = &state.paused {
@@ -167,16 +184,18 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// The program may end at once, so the server ends before.
+    /// Ends the server before this process, which may end at once.
     fn drop(&mut self) {
-        let connection = self.state.try_lock().ok().and_then(|mut state| state.connection.take());
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let connection = state.connection.take();
+        drop(state);
         if let Some(connection) = connection.and_then(Arc::into_inner) {
             connection.end();
         }
     }
 }
 
-/// Starts the server unless it runs, and lists its tools. Returns the state of it.
+/// Starts the server unless it runs, and lists its tools. Returns the server's new state.
 async fn start(
     launch: Arc<Launch>,
     era: Era,
@@ -185,43 +204,59 @@ async fn start(
 ) -> OwnedMutexGuard<State> {
     let running = state.connection.take();
     let idle = Duration::from_secs(launch.server.idle_secs.get());
-    let open = async {
-        let listed = match running {
-            Some(connection) => match connection.tools().await {
-                Ok(tools) => Some((connection, false, tools)),
-                Err(_) if connection.is_forgotten() => None,
-                Err(reason) => return Err(reason),
-            },
-            None => None,
-        };
-        let (connection, is_new, tools) = match listed {
-            Some(listed) => listed,
-            None => {
-                let connection = Arc::new(Connection::open(launch, era).await?);
-                let tools = connection.tools().await?;
-                (connection, true, tools)
-            }
-        };
-        // Hashing and compiling schemas takes time.
-        let (pins, _) = tokio::task::spawn_blocking(move || checked(&tools.tools)).await?;
-        Ok::<_, Reason>((connection, is_new, pins))
+    let session = match tokio::time::timeout(START, open_session(launch, era, running)).await {
+        Ok(session) => session,
+        Err(_) => Err(Reason::new(format!("it didn't start within {} s", START.as_secs()))),
     };
-    let opened = tokio::time::timeout(START, open).await.unwrap_or_else(|_| {
-        Err(Reason::new(format!("it didn't start within {} s", START.as_secs())))
-    });
-    match opened {
-        Ok((connection, is_new, pins)) => {
+    match session {
+        Ok(Session { connection, is_new, pins }) => {
             state.current = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
             if is_new {
                 state.started = Some(now);
-                let whole = Arc::downgrade(OwnedMutexGuard::mutex(&state));
-                tokio::spawn(end_idle(whole, Arc::downgrade(&connection), idle));
+                let shared_state = Arc::downgrade(OwnedMutexGuard::mutex(&state));
+                tokio::spawn(end_idle(shared_state, Arc::downgrade(&connection), idle));
             }
             state.connection = Some(connection);
         }
         Err(reason) => state.fail(reason),
     }
     state
+}
+
+/// A session with the pins of the tools that the server lists in it.
+struct Session {
+    connection: Arc<Connection>,
+    is_new: bool,
+    pins: Vec<PinnedTool>,
+}
+
+/// Lists the tools in the running session, or in a new one.
+async fn open_session(
+    launch: Arc<Launch>,
+    era: Era,
+    running: Option<Arc<Connection>>,
+) -> Result<Session, Reason> {
+    if let Some(connection) = running {
+        match connection.tools().await {
+            Ok(listed) => {
+                let pins = pin_listed(listed).await?;
+                return Ok(Session { connection, is_new: false, pins });
+            }
+            // The server needs a new session.
+            Err(_) if connection.is_forgotten() => {}
+            Err(reason) => return Err(reason),
+        }
+    }
+    let connection = Arc::new(Connection::open(launch, era).await?);
+    let listed = connection.tools().await?;
+    let pins = pin_listed(listed).await?;
+    Ok(Session { connection, is_new: true, pins })
+}
+
+async fn pin_listed(listed: ListedTools) -> Result<Vec<PinnedTool>, JoinError> {
+    // Hashing and compiling schemas takes time.
+    let (pins, _) = tokio::task::spawn_blocking(move || pin_tools(&listed.tools)).await?;
+    Ok(pins)
 }
 
 /// Ends a connection that no call used for some time.
@@ -233,16 +268,16 @@ async fn end_idle(state: Weak<Mutex<State>>, connection: Weak<Connection>, idle:
             return;
         };
         let mut state = state.lock().await;
-        if !state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, &connection)) {
+        if !state.has(&connection) {
             return;
         }
-        let since = state.last_call.map_or(idle, |last| last.elapsed());
+        let unused_time = state.last_call.map_or(idle, |last_call| last_call.elapsed());
         // The state and this task have one reference each; calls have the others.
         let is_used = Arc::strong_count(&connection) > 2;
-        if since >= idle && !is_used {
+        if unused_time >= idle && !is_used {
             state.connection = None;
             return;
         }
-        pause = idle.saturating_sub(since).max(Duration::from_secs(1));
+        pause = idle.saturating_sub(unused_time).max(Duration::from_secs(1));
     }
 }

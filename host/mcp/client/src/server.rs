@@ -16,13 +16,13 @@ use toolhold_core::{
     ToolSource, ToolSourceState,
 };
 
-use crate::connection::{CallError, Connection};
-use crate::definitions::{OfferedTool, offered};
+use crate::connection::{CallError, Connection, ServerInfo};
+use crate::definitions::{OfferedTool, offered_tools};
 use crate::inquiries::{MeasuringInquirer, WaitClock, within};
-use crate::masked::masked;
-use crate::offers::{Asked, ServerOffers};
+use crate::masked::mask_outcome;
+use crate::offers::{OfferRequest, ServerOffers};
 use crate::reason::Reason;
-use crate::running::{LASTED, Running};
+use crate::running::{Running, State};
 
 /// A server of the configuration.
 pub(crate) struct Server {
@@ -34,28 +34,28 @@ pub(crate) struct Server {
     tools: HashMap<String, OfferedTool>,
     definitions: Vec<Arc<Definition>>,
     offers: ServerOffers,
-    /// Its own name and version: as it says since it runs, before as it was approved.
+    /// The server's own name and version: of the last session, or before it as they were approved.
     version: Mutex<String>,
 }
 
 /// The outcome of one attempt at a call.
 enum Attempt {
     Done(Outcome),
-    /// The server didn't look at the call: it doesn't know the session any more.
+    /// The server didn't look at the call, since it doesn't know the session any more.
     Unheard(Failure),
 }
 
-/// The name of a server's provider.
+/// Returns the name of a server's provider.
 pub(crate) fn provider_name(server: &str) -> String {
     format!("mcp.{server}")
 }
 
 impl Server {
-    /// The server with this program.
+    /// Makes the server with this program.
     pub(crate) fn new(name: &str, running: Arc<Running>) -> Self {
         let pins = &running.pins;
         let trusted = running.launch.server.trust_annotations;
-        let (tools, left_out) = offered(name, pins, trusted);
+        let (tools, left_out) = offered_tools(name, pins, trusted);
         let offers = ServerOffers::new(name, &pins.offers, trusted);
         for (tool, reason) in left_out {
             tracing::warn!("the tool `{tool}` of the server `{name}` is left out: {reason}");
@@ -69,34 +69,28 @@ impl Server {
             tools,
             definitions,
             offers,
-            version: Mutex::new(version([&pins.name, &pins.version])),
+            version: Mutex::new(join_version(&pins.name, &pins.version)),
             running,
         }
     }
 
-    /// The connection for a call of this tool. `None`: the call is for something else than a tool.
+    /// Returns the connection for a call of this tool. Starts the server if it doesn't run. `tool`
+    /// is `None` for a call that gets a prompt or a resource.
     async fn connection(&self, tool: Option<&OfferedTool>) -> Result<Arc<Connection>, Failure> {
         let mut state = Arc::clone(&self.running.state).lock_owned().await;
         state.last_call = Some(Instant::now());
-        let lost = state.connection.as_ref().and_then(|connection| connection.ended());
-        if let Some(reason) = lost {
-            let is_forgotten = state.connection.as_ref().is_some_and(|it| it.is_forgotten());
-            if !is_forgotten && state.started.is_some_and(|started| started.elapsed() < LASTED) {
-                state.fail(reason);
-            } else {
-                state.connection = None;
-            }
-        }
+        state.close_lost();
+
         let needs_list = match &state.connection {
-            Some(connection) => connection.took_change(),
+            Some(connection) => connection.take_change(),
             None => true,
         };
         if needs_list {
             let now = Instant::now();
             if let Some((until, reason)) = &state.paused
-                && let Some(left) = until.checked_duration_since(now).filter(|left| !left.is_zero())
+                && *until > now
             {
-                return Err(self.unavailable(reason).retry_in(left));
+                return Err(self.unavailable(reason).retry_in(*until - now));
             }
             let started = self.running.start(state, now).await;
             state = started.map_err(|reason| self.unavailable(&reason.into()))?;
@@ -105,28 +99,31 @@ impl Server {
             let reason = state.paused.as_ref().map(|(_, reason)| reason.clone());
             return Err(self.unavailable(&reason.unwrap_or_default()));
         };
-        let [_, own_name, own_version, _] = connection.about();
+
+        let ServerInfo { name, version, .. } = connection.about();
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) =
-            version([&own_name, &own_version]);
-        let Some(tool) = tool else { return Ok(connection) };
-        match state.current.get(&tool.own_name) {
-            Some(digest) if *digest == tool.digest => Ok(connection),
-            found => {
-                let what = if found.is_some() { "has changed" } else { "is missing" };
-                Err(Failure::new(
-                    Category::PermanentFailure,
-                    format!(
-                        "the tool `{}` of the server `{}` {what} since it was approved",
-                        tool.definition.name, self.server
-                    ),
-                )
-                .with_code("changed")
-                .with_suggestion(format!(
-                    "`toolhold mcp approve {}` shows the difference.",
-                    self.server
-                )))
-            }
+            join_version(&name, &version);
+        if let Some(tool) = tool {
+            self.check_approved(tool, &state)?;
         }
+        Ok(connection)
+    }
+
+    /// Checks that the server offers a tool as it was approved.
+    fn check_approved(&self, tool: &OfferedTool, state: &State) -> Result<(), Failure> {
+        let change = match state.current.get(&tool.own_name) {
+            Some(digest) if *digest == tool.digest => return Ok(()),
+            Some(_) => "has changed",
+            None => "is missing",
+        };
+        let server = &self.server;
+        let name = &tool.definition.name;
+        let message =
+            format!("the tool `{name}` of the server `{server}` {change} since it was approved");
+        let suggestion = format!("`toolhold mcp approve {server}` shows the difference.");
+        Err(Failure::new(Category::PermanentFailure, message)
+            .with_code("changed")
+            .with_suggestion(suggestion))
     }
 
     fn unavailable(&self, reason: &Reason) -> Failure {
@@ -135,39 +132,41 @@ impl Server {
     }
 
     async fn run(&self, call: &Call) -> Outcome {
-        let asked = self.offers.asked(call).transpose()?;
+        let request = self.offers.parse_request(call)?;
         let tool = self.tools.get(&call.tool);
-        let _place = self.running.calls.acquire().await;
-        match self.attempt(call, asked.as_ref(), tool).await? {
+        let _permit = self.running.calls.acquire().await;
+        if let Attempt::Done(outcome) = self.attempt(call, request.as_ref(), tool).await? {
+            return outcome;
+        }
+        // The server may have been started again: one more try, in a new session.
+        match self.attempt(call, request.as_ref(), tool).await? {
             Attempt::Done(outcome) => outcome,
-            // The server may have been started again: one more try, in a new session.
-            Attempt::Unheard(_) => match self.attempt(call, asked.as_ref(), tool).await? {
-                Attempt::Done(outcome) => outcome,
-                Attempt::Unheard(failure) => Err(failure),
-            },
+            Attempt::Unheard(failure) => Err(failure),
         }
     }
 
-    /// Tries a call once.
+    /// Tries once to make a call.
     async fn attempt(
         &self,
         call: &Call,
-        asked: Option<&Asked>,
+        request: Option<&OfferRequest>,
         tool: Option<&OfferedTool>,
     ) -> Result<Attempt, Failure> {
-        let (connection, answer) = match (asked, tool) {
-            (Some(asked), _) => {
+        let (connection, answer) = match (request, tool) {
+            (Some(request), _) => {
                 let connection = self.connection(None).await?;
-                let answer = match asked {
-                    Asked::Resource(uri) => connection.read(uri, call).await.map(resource),
-                    Asked::Prompt(params) => connection.prompt(params, call).await.map(prompt),
+                let answer = match request {
+                    OfferRequest::Resource(uri) => connection.read(uri, call).await.map(resource),
+                    OfferRequest::Prompt(params) => {
+                        connection.prompt(params, call).await.map(prompt)
+                    }
                 };
                 (connection, answer)
             }
             (None, Some(tool)) => {
                 let connection = self.connection(Some(tool)).await?;
                 let answer = match connection.call(&tool.own_name, call).await {
-                    Ok(result) => Ok(fitting(tool, outcome(result)).await),
+                    Ok(result) => Ok(remove_unfit_value(tool, outcome(result)).await),
                     Err(error) => Err(error),
                 };
                 (connection, answer)
@@ -176,6 +175,7 @@ impl Server {
                 return Err(Failure::new(Category::ToolNotFound, "the server has no such tool"));
             }
         };
+
         let mut state = self.running.state.lock().await;
         state.last_call = Some(Instant::now());
         match answer {
@@ -184,7 +184,7 @@ impl Server {
                 state.paused = None;
                 state.timeouts = 0;
                 drop(state);
-                Ok(Attempt::Done(masked(result, connection.ended_state())))
+                Ok(Attempt::Done(mask_outcome(result, connection.ended_state())))
             }
             Err(CallError::Refused(reason)) => {
                 let what = format!("the server `{}` refused the call", self.server);
@@ -222,8 +222,8 @@ impl ToolSource for Server {
     }
 
     fn version(&self) -> Option<String> {
-        let version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        (!version.is_empty()).then(|| version.clone())
+        let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if version.is_empty() { None } else { Some(version) }
     }
 
     fn is_third_party(&self) -> bool {
@@ -236,8 +236,8 @@ impl ToolSource for Server {
 
     fn call(&self, mut call: Call) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
-            let own = Duration::from_secs(self.running.launch.server.timeout_secs.get());
-            let time = call.time.map_or(own, |time| time.min(own));
+            let limit = Duration::from_secs(self.running.launch.server.timeout_secs.get());
+            let time = call.time.map_or(limit, |time| time.min(limit));
             let clock = Arc::new(WaitClock::default());
             let may_ask = self.running.launch.server.elicitation;
             let inquirer = if may_ask { call.inquirer.take() } else { None };
@@ -253,14 +253,14 @@ impl ToolSource for Server {
                     if let Ok(mut state) = self.running.state.try_lock() {
                         state.count_timeout();
                     }
+                    let server = &self.server;
+                    let seconds = time.as_secs_f64();
                     let message = format!(
-                        "the server `{}` didn't answer within {} s, the limit",
-                        self.server,
-                        time.as_secs_f64()
+                        "the server `{server}` didn't answer within {seconds} s, the limit"
                     );
-                    let place = format!("`timeout_secs` in [mcp.servers.{}]", self.server);
-                    Err(Failure::new(Category::Timeout, message)
-                        .with_suggestion(format!("{place} sets the limit.")))
+                    let suggestion =
+                        format!("`timeout_secs` in [mcp.servers.{server}] sets the limit.");
+                    Err(Failure::new(Category::Timeout, message).with_suggestion(suggestion))
                 }
             }
         })
@@ -279,55 +279,60 @@ impl RetryIn for Failure {
     }
 }
 
-/// The outcome of a tool, without a structured answer that doesn't fit its output schema: then a
-/// client that was promised one gets an error.
-async fn fitting(tool: &OfferedTool, outcome: Outcome) -> Outcome {
-    let Ok(Output { structured: Some(value), content, meta }) = outcome else { return outcome };
+/// Removes a structured value that doesn't fit the tool's output schema. A client that expects a
+/// value then gets an error.
+async fn remove_unfit_value(tool: &OfferedTool, outcome: Outcome) -> Outcome {
+    let mut output = outcome?;
     if tool.definition.output_schema.is_none() {
-        return Ok(Output { structured: Some(value), content, meta });
+        return Ok(output);
     }
+    let Some(value) = output.structured.take() else { return Ok(output) };
     let tool = tool.clone();
     let checked = tokio::task::spawn_blocking(move || tool.fits(&value).then_some(value)).await;
-    Ok(Output { structured: checked.ok().flatten(), content, meta })
+    output.structured = checked.unwrap_or(None);
+    Ok(output)
 }
 
-/// The name and version of a server's program.
-fn version(parts: [&str; 2]) -> String {
-    parts.join(" ").trim().to_owned()
+/// Joins the name and version of a server's program. Both may be empty.
+pub(crate) fn join_version(name: &str, version: &str) -> String {
+    format!("{name} {version}").trim().to_owned()
 }
 
-/// A resource in the host's form: a part for each of its contents.
+/// Converts a resource to the host's form: a part for each of its contents.
 pub(crate) fn resource(result: ReadResourceResult) -> Outcome {
     let content = result.contents.into_iter().map(contents).collect();
     Ok(Output { content, structured: None, meta: None })
 }
 
-/// A prompt in the host's form: a part for each message.
+/// Converts a prompt to the host's form: a part for each message.
 pub(crate) fn prompt(result: GetPromptResult) -> Outcome {
     let parts = result.messages.into_iter().map(|message| {
-        let meta = (message.role == Role::Assistant).then(|| json!({ "role": "assistant" }));
-        Content { meta, ..content(message.content) }
+        let mut part = content(message.content);
+        if message.role == Role::Assistant {
+            part.meta = Some(json!({ "role": "assistant" }));
+        }
+        part
     });
     Ok(Output { content: parts.collect(), structured: None, meta: None })
 }
 
-/// The result of a call in the host's form.
+/// Converts the result of a call to the host's form.
 pub(crate) fn outcome(result: CallToolResult) -> Outcome {
-    let is_error = result.is_error == Some(true);
     let mut content: Vec<Content> = result.content.into_iter().map(content).collect();
-    if is_error {
-        // Clients and models that read text alone would learn nothing of the error.
-        if content.is_empty() {
-            content.extend(
-                result.structured_content.as_ref().map(|error| Content::text(error.to_string())),
-            );
-        }
-        let mut failure = Failure::new(Category::PermanentFailure, "the tool failed");
-        failure.content = content;
-        failure.structured = result.structured_content;
-        return Err(failure);
+    let structured = result.structured_content;
+    if result.is_error != Some(true) {
+        return Ok(Output { content, structured, meta: None });
     }
-    Ok(Output { content, structured: result.structured_content, meta: None })
+    // Clients and models that read only text would learn nothing of the error.
+    if content.is_empty()
+        && let Some(error) = &structured
+    {
+        content.push(Content::text(error.to_string()));
+    }
+    let mut failure = Failure::new(Category::PermanentFailure, "the tool failed");
+    failure.content = content;
+    failure.structured = structured;
+    Err(failure)
 }
 
 fn bytes(data: &str, kind: Option<String>) -> Content {

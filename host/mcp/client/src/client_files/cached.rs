@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// The command that installs a program which `npx` or `uvx` fetched, by the program's path. `None`:
-/// the program is not in a cache of theirs.
+/// Returns the command that installs a program which `npx` or `uvx` fetched, by the program's path.
+/// Returns `None` if the program isn't in a cache of `npx` or `uvx`.
 ///
 /// A client's configuration can't name such a program: the cache may be emptied. It can't name the
 /// package either, or whoever owns that name in the registry would decide what the client starts.
@@ -11,24 +11,25 @@ pub fn install_command(program: &Path) -> Option<&'static str> {
     let folders: Vec<&str> =
         program.parent()?.iter().filter_map(|folder| folder.to_str()).collect();
     // npx: …/_npx/HASH/node_modules/PACKAGE/bin
-    if let Some(at) = folders.iter().position(|folder| *folder == "_npx")
-        && folders.get(at + 2) == Some(&"node_modules")
+    if let Some(npx) = folders.iter().position(|folder| *folder == "_npx")
+        && folders.get(npx + 2) == Some(&"node_modules")
     {
         return Some("npm install --global PACKAGE");
     }
     // uvx: an environment of Python in a folder of uv's cache, …/archive-v0/HASH/bin
     let is_environment = program.ancestors().nth(2)?.join("pyvenv.cfg").is_file();
-    let is_cached = is_environment && folders.iter().any(|folder| is_cache_of_uv(folder));
-    is_cached.then_some("uv tool install PACKAGE")
+    if is_environment && folders.iter().any(|folder| is_cache_of_uv(folder)) {
+        return Some("uv tool install PACKAGE");
+    }
+    None
 }
 
-/// Whether a folder of this name is in uv's cache: `archive-v0`, `environments-v2`.
+/// Checks whether a folder has the name of a folder in uv's cache: `archive-v0`, `environments-v2`.
 fn is_cache_of_uv(folder: &str) -> bool {
-    let version =
-        folder.strip_prefix("archive-v").or_else(|| folder.strip_prefix("environments-v"));
-    version.is_some_and(|version| {
-        !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
-    })
+    let prefixes = ["archive-v", "environments-v"];
+    let version = prefixes.iter().find_map(|prefix| folder.strip_prefix(*prefix));
+    let Some(version) = version else { return false };
+    !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use toml_edit::{DocumentMut, Item, Table, TableLike};
 use crate::client_files::error::ClientFileError;
 use crate::client_files::known::Format;
 use crate::client_files::remove::without_tables;
-use crate::client_files::values::{json_values, parsed, toml_values};
+use crate::client_files::values::{json_values, parse_json, toml_values};
 
 /// The fields that say how to reach a server. A field that the new entry doesn't have is removed.
-const WAYS: [&str; 8] =
+const TRANSPORT_FIELDS: [&str; 8] =
     ["type", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"];
 
-/// The text of a file with a server of this name.
+/// Adds a server to the text of a file, or changes the server of this name. Returns the new text.
 ///
 /// # Errors
 ///
@@ -30,39 +30,48 @@ pub fn edit(
     entry: &Value,
 ) -> Result<String, ClientFileError> {
     match format {
-        Format::Json => json(before, table, name, entry),
-        Format::Toml => toml(before, table, name, entry),
+        Format::Json => edit_json(before, table, name, entry),
+        Format::Toml => edit_toml(before, table, name, entry),
     }
 }
 
-fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, ClientFileError> {
-    let root = parsed(before)?;
-    let was = json_values(before)?;
-    let wanted =
-        with_server(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
-    if was == wanted {
+fn edit_json(
+    before: &str,
+    table: &str,
+    name: &str,
+    entry: &Value,
+) -> Result<String, ClientFileError> {
+    let root = parse_json(before)?;
+    let old_values = json_values(before)?;
+    let expected =
+        with_server(old_values.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
+    if old_values == expected {
         return Ok(before.to_owned());
     }
+
     let servers = root
         .object_value_or_create()
         .and_then(|object| object.object_value_or_create(table))
         .ok_or_else(|| not_an_object(table))?;
-    match servers.get(name).map(|property| (property.object_value(), property)) {
-        None => drop(servers.append(name, input(entry))),
-        Some((None, property)) => property.set_value(input(entry)),
-        Some((Some(there), _)) => change(&there, entry),
+    match servers.get(name) {
+        None => drop(servers.append(name, json_input(entry))),
+        Some(property) => match property.object_value() {
+            Some(old_entry) => change_json(&old_entry, entry),
+            None => property.set_value(json_input(entry)),
+        },
     }
     let mut after = root.to_string();
     if !after.ends_with('\n') {
         after.push('\n');
     }
-    match parsed(&after)?.to_serde_value() {
-        Some(is) if is == wanted => Ok(after),
+
+    match parse_json(&after)?.to_serde_value() {
+        Some(values) if values == expected => Ok(after),
         _ => Err(ClientFileError::PutJson { table: table.to_owned(), name: name.to_owned() }),
     }
 }
 
-/// The text of a file without the servers of these names.
+/// Removes the servers of these names from the text of a file. Returns the new text.
 ///
 /// # Errors
 ///
@@ -76,11 +85,11 @@ pub fn without(
     if format == Format::Toml {
         return without_tables(before, &[table], names);
     }
-    let mut wanted = json_values(before)?;
-    if let Some(servers) = wanted.get_mut(table).and_then(Value::as_object_mut) {
+    let mut expected = json_values(before)?;
+    if let Some(servers) = expected.get_mut(table).and_then(Value::as_object_mut) {
         servers.retain(|name, _| !names.contains(name));
     }
-    let root = parsed(before)?;
+    let root = parse_json(before)?;
     let servers = root.object_value().and_then(|object| object.object_value(table));
     for property in servers.iter().flat_map(CstObject::properties) {
         if property.decoded_name().is_some_and(|name| names.contains(&name)) {
@@ -89,118 +98,129 @@ pub fn without(
     }
     let after = root.to_string();
     match json_values(&after) {
-        Ok(is) if is == wanted => Ok(after),
+        Ok(values) if values == expected => Ok(after),
         _ => Err(ClientFileError::TakeOut { what: "servers", table: table.to_owned() }),
     }
 }
 
-/// Changes how a server is reached and keeps the rest of its entry.
-fn change(there: &CstObject, entry: &Value) {
-    let entry = entry.as_object().into_iter().flatten();
-    for property in there.properties() {
+/// Changes how a server is reached, and keeps the other fields of its entry.
+fn change_json(old_entry: &CstObject, entry: &Value) {
+    let Some(entry) = entry.as_object() else { return };
+    for property in old_entry.properties() {
         let name = property.decoded_name().unwrap_or_default();
-        if WAYS.contains(&name.as_str()) && !entry.clone().any(|(key, _)| *key == name) {
+        if TRANSPORT_FIELDS.contains(&name.as_str()) && !entry.contains_key(&name) {
             property.remove();
         }
     }
     for (key, value) in entry {
-        match there.get(key) {
-            Some(property) => property.set_value(input(value)),
-            None => drop(there.append(key, input(value))),
+        match old_entry.get(key) {
+            Some(property) => property.set_value(json_input(value)),
+            None => drop(old_entry.append(key, json_input(value))),
         }
     }
 }
 
-/// The expected content of a file. `None`: a value that must be an object isn't one.
-fn with_server(mut was: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
-    let servers = was
-        .as_object_mut()?
-        .entry(table)
-        .or_insert_with(|| Value::Object(Map::new()))
-        .as_object_mut()?;
+/// Returns the expected content of a file. Returns `None` if a value that must be an object isn't
+/// one.
+fn with_server(mut values: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
+    let root = values.as_object_mut()?;
+    let servers = root.entry(table).or_insert_with(|| Value::Object(Map::new())).as_object_mut()?;
     match (servers.get_mut(name), entry) {
-        (Some(Value::Object(there)), Value::Object(entry)) => {
-            there.retain(|key, _| !WAYS.contains(&key.as_str()) || entry.contains_key(key));
-            there.extend(entry.clone());
+        (Some(Value::Object(old_entry)), Value::Object(entry)) => {
+            old_entry.retain(|key, _| {
+                entry.contains_key(key) || !TRANSPORT_FIELDS.contains(&key.as_str())
+            });
+            old_entry.extend(entry.clone());
         }
         _ => drop(servers.insert(name.to_owned(), entry.clone())),
     }
-    Some(was)
+    Some(values)
 }
 
 fn not_an_object(table: &str) -> ClientFileError {
     ClientFileError::NotAnObject { table: table.to_owned() }
 }
 
-fn input(value: &Value) -> CstInputValue {
+/// Converts a value for the JSON text.
+fn json_input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(bool) => CstInputValue::Bool(*bool),
         Value::Number(number) => CstInputValue::Number(number.to_string()),
         Value::String(text) => CstInputValue::String(text.clone()),
-        Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
+        Value::Array(values) => CstInputValue::Array(values.iter().map(json_input).collect()),
         Value::Object(fields) => CstInputValue::Object(
-            fields.iter().map(|(key, value)| (key.clone(), input(value))).collect(),
+            fields.iter().map(|(key, value)| (key.clone(), json_input(value))).collect(),
         ),
     }
 }
 
-fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, ClientFileError> {
-    let was = toml_values(before)?;
-    let wanted =
-        with_server(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
-    if was == wanted {
+fn edit_toml(
+    before: &str,
+    table: &str,
+    name: &str,
+    entry: &Value,
+) -> Result<String, ClientFileError> {
+    let old_values = toml_values(before)?;
+    let expected =
+        with_server(old_values.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
+    if old_values == expected {
         return Ok(before.to_owned());
     }
+
     let mut document: DocumentMut = before.parse()?;
-    let is_empty = document.is_empty();
-    let mut missing = Table::new();
-    missing.set_implicit(true);
-    let servers = document.entry(table).or_insert(Item::Table(missing));
-    let in_one_line = servers.is_inline_table();
-    let servers = servers.as_table_like_mut().ok_or_else(|| not_an_object(table))?;
+    let table_prefix = new_table_prefix(&document);
+    let mut new_servers = Table::new();
+    new_servers.set_implicit(true);
+    let item = document.entry(table).or_insert(Item::Table(new_servers));
+    let is_in_one_line = item.is_inline_table();
+    let servers = item.as_table_like_mut().ok_or_else(|| not_an_object(table))?;
     match servers.get_mut(name).and_then(Item::as_table_like_mut) {
-        Some(there) => change_toml(there, entry),
-        None if in_one_line => drop(servers.insert(name, Item::Value(toml_value(entry)))),
+        Some(old_entry) => change_toml(old_entry, entry),
+        None if is_in_one_line => drop(servers.insert(name, Item::Value(toml_value(entry)))),
         None => {
-            let mut new = Table::new();
-            change_toml(&mut new, entry);
-            servers.insert(name, Item::Table(new));
-            // Comments at the end stay above the new table.
-            let above = match document.trailing().as_str().unwrap_or_default().trim_end() {
-                "" if is_empty => String::new(),
-                "" => "\n".to_owned(),
-                comments => format!("{comments}\n\n"),
-            };
-            if let Some(new) = document[table][name].as_table_mut() {
-                new.decor_mut().set_prefix(above);
-            }
+            let mut new_entry = Table::new();
+            change_toml(&mut new_entry, entry);
+            new_entry.decor_mut().set_prefix(table_prefix);
+            servers.insert(name, Item::Table(new_entry));
             document.set_trailing("");
         }
     }
+
     let after = document.to_string();
     match toml_values(&after) {
-        Ok(is) if is == wanted => Ok(after),
+        Ok(values) if values == expected => Ok(after),
         _ => Err(ClientFileError::PutToml { table: table.to_owned(), name: name.to_owned() }),
     }
 }
 
-/// Changes how a server is reached and keeps the rest of its entry.
-fn change_toml(there: &mut dyn TableLike, entry: &Value) {
+/// Returns the text above a new table at the end of a document: the comments that are at the end
+/// now.
+fn new_table_prefix(document: &DocumentMut) -> String {
+    match document.trailing().as_str().unwrap_or_default().trim_end() {
+        "" if document.is_empty() => String::new(),
+        "" => "\n".to_owned(),
+        comments => format!("{comments}\n\n"),
+    }
+}
+
+/// Changes how a server is reached, and keeps the other fields of its entry.
+fn change_toml(old_entry: &mut dyn TableLike, entry: &Value) {
     let Some(entry) = entry.as_object() else { return };
-    for way in WAYS {
-        if !entry.contains_key(way) {
-            there.remove(way);
+    for field in TRANSPORT_FIELDS {
+        if !entry.contains_key(field) {
+            old_entry.remove(field);
         }
     }
     for (key, value) in entry {
-        match there.get_mut(key).and_then(Item::as_value_mut) {
+        match old_entry.get_mut(key).and_then(Item::as_value_mut) {
             Some(old) => {
+                // The decoration has the comments around the value.
                 let decor = old.decor().clone();
                 *old = toml_value(value);
                 *old.decor_mut() = decor;
             }
-            None => drop(there.insert(key, Item::Value(toml_value(value)))),
+            None => drop(old_entry.insert(key, Item::Value(toml_value(value)))),
         }
     }
 }
@@ -235,7 +255,7 @@ mod tests {
     }
 
     fn json_of(before: &str) -> Result<String, ClientFileError> {
-        json(before, "mcpServers", "toolhold", &entry())
+        edit_json(before, "mcpServers", "toolhold", &entry())
     }
 
     #[test]
@@ -303,8 +323,8 @@ mod tests {
             "which of the two counts?"
         );
         assert!(json_of(&"[".repeat(100_000)).is_err());
-        let why =
-            toml("a = 1\nb = \n", "mcp_servers", "toolhold", &entry()).expect_err("it is no TOML");
+        let why = edit_toml("a = 1\nb = \n", "mcp_servers", "toolhold", &entry())
+            .expect_err("it is no TOML");
         assert!(why.to_string().starts_with("line 2"), "{why}");
     }
 
@@ -312,14 +332,14 @@ mod tests {
     fn new_transport_replaces_the_old_one_in_toml() {
         let before = "[mcp_servers.toolhold] # mine\ncommand = \"old\" # here\nurl = \"http://x\"\nenabled = true\n\n[mcp_servers.other]\n";
         assert_eq!(
-            toml(before, "mcp_servers", "toolhold", &entry()).expect("it is changed"),
+            edit_toml(before, "mcp_servers", "toolhold", &entry()).expect("it is changed"),
             "[mcp_servers.toolhold] # mine\ncommand = \"/usr/bin/toolhold\" # here\nenabled = true\nargs = [\"serve\"]\n\n[mcp_servers.other]\n"
         );
     }
 
     #[test]
     fn table_is_appended() {
-        let of = |before: &str| toml(before, "mcp_servers", "toolhold", &entry());
+        let of = |before: &str| edit_toml(before, "mcp_servers", "toolhold", &entry());
         let own = "[mcp_servers.toolhold]\ncommand = \"/usr/bin/toolhold\"\nargs = [\"serve\"]\n";
         assert_eq!(of("").expect("it is put in"), own);
         let before = "# mine\nmodel = \"x\" # so\n[mcp_servers.other]\ncommand = \"o\"";
@@ -336,7 +356,7 @@ mod tests {
             format!("a = 1\n\n# the end\n\n{own}")
         );
         let odd = json!({ "command": "a\"b\\c\nd", "args": [] });
-        let odd = toml("", "mcp_servers", "toolhold", &odd).expect("it can be written");
+        let odd = edit_toml("", "mcp_servers", "toolhold", &odd).expect("it can be written");
         assert_eq!(
             ::toml::from_str::<::toml::Table>(&odd).expect("it is TOML")["mcp_servers"]["toolhold"]
                 ["command"]

@@ -2,7 +2,7 @@
 //! documentation.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ pub enum Format {
 enum Words {
     /// `command` and `args`; over HTTP `url` and `headers`, with the token's variable in this form.
     Plain(Option<fn(&str) -> String>),
-    /// The same with a type; over HTTP `http`.
+    /// The plain fields, with this `type`; over HTTP, the type is `http`.
     Typed(&'static str, fn(&str) -> String),
     Windsurf,
     Gemini,
@@ -74,12 +74,12 @@ enum Words {
     Copilot,
 }
 
-/// `${NAME}`.
+/// Formats `${NAME}`.
 fn braces(variable: &str) -> String {
     format!("${{{variable}}}")
 }
 
-/// `${env:NAME}`.
+/// Formats `${env:NAME}`.
 fn of_environment(variable: &str) -> String {
     format!("${{env:{variable}}}")
 }
@@ -196,29 +196,24 @@ pub enum ClientError {
 }
 
 impl Client {
-    /// Its user's file. `None`: only its own command can change it.
+    /// Returns the file with the user's servers. Returns `None` if only the client's own command
+    /// can change the file.
     ///
     /// # Errors
     ///
     /// The folder of the user's files isn't known.
     pub fn user_file(&self) -> Result<Option<PathBuf>, ClientError> {
-        Ok(match self.user {
-            User::Home(file) => Some(home()?.join(file)),
-            User::Config(file) => {
-                let config = folder("XDG_CONFIG_HOME")
-                    .map_or_else(|| home().map(|home| home.join(".config")), Ok)?;
-                Some(config.join(file))
-            }
-            User::Variable(variable, below, file) => Some(
-                folder(variable)
-                    .map_or_else(|| home().map(|home| home.join(below)), Ok)?
-                    .join(file),
-            ),
-            User::Command(_) => None,
-        })
+        let file = match self.user {
+            User::Home(file) => home()?.join(file),
+            User::Config(file) => folder_or("XDG_CONFIG_HOME", ".config")?.join(file),
+            User::Variable(variable, below, file) => folder_or(variable, below)?.join(file),
+            User::Command(_) => return Ok(None),
+        };
+        Ok(Some(file))
     }
 
-    /// The file with its user's servers, to be read. `None`: there is no home folder.
+    /// Returns the file with the user's servers, to be read. Returns `None` if there is no home
+    /// folder.
     ///
     /// # Errors
     ///
@@ -228,7 +223,7 @@ impl Client {
         Ok(folder("HOME").map(|home| home.join(file)))
     }
 
-    /// Its file in the project of the working directory.
+    /// Returns the client's file in the project of the working directory.
     ///
     /// # Errors
     ///
@@ -239,68 +234,79 @@ impl Client {
         Ok(here.join(file))
     }
 
-    /// Whether it connects to servers over HTTP with a token that its file doesn't hold.
+    /// Checks whether the client connects to servers over HTTP with a token that isn't in its file.
     pub fn takes_http(&self) -> bool {
         !matches!(self.words, Words::Plain(None))
     }
 
-    /// The entry for a server.
+    /// Returns the entry for a server.
     ///
     /// # Errors
     ///
     /// The client can't use such a server.
     pub fn entry(&self, server: &ServerConfig) -> Result<Value, ClientError> {
-        Ok(match server {
-            ServerConfig::Stdio { program, arguments } => match self.words {
-                Words::Plain(_) | Words::Windsurf | Words::Gemini | Words::Codex => {
-                    json!({ "command": program, "args": arguments })
+        match server {
+            ServerConfig::Stdio { program, arguments } => Ok(self.stdio_entry(program, arguments)),
+            ServerConfig::Http { url, variable: Some(variable) } => self.http_entry(url, variable),
+            ServerConfig::Http { url, variable: None } => {
+                let mut entry = self.http_entry(url, "")?;
+                if let Some(fields) = entry.as_object_mut() {
+                    fields.shift_remove("headers");
+                    fields.shift_remove("bearer_token_env_var");
                 }
-                Words::Typed(kind, _) => {
-                    json!({ "type": kind, "command": program, "args": arguments })
-                }
-                Words::Copilot => {
-                    json!({ "type": "local", "command": program, "args": arguments, "tools": ["*"] })
-                }
-                Words::OpenCode => {
-                    let command: Vec<&String> = std::iter::once(program).chain(arguments).collect();
-                    json!({ "type": "local", "command": command, "enabled": true })
-                }
-            },
-            ServerConfig::Http { url, variable: token } => {
-                let variable = token.as_deref().unwrap_or_default();
-                let mut entry = match self.words {
-                    Words::Plain(Some(token)) => {
-                        json!({ "url": url, "headers": headers(token(variable)) })
-                    }
-                    Words::Plain(None) => return Err(ClientError::HoldsToken(self.title)),
-                    Words::Typed(_, token) => {
-                        json!({ "type": "http", "url": url, "headers": headers(token(variable)) })
-                    }
-                    Words::Windsurf => {
-                        json!({ "serverUrl": url, "headers": headers(of_environment(variable)) })
-                    }
-                    Words::Gemini => {
-                        json!({ "httpUrl": url, "headers": headers(braces(variable)) })
-                    }
-                    Words::Codex => json!({ "url": url, "bearer_token_env_var": variable }),
-                    Words::OpenCode => {
-                        json!({ "type": "remote", "url": url, "enabled": true, "headers": headers(format!("{{env:{variable}}}")) })
-                    }
-                    Words::Copilot => {
-                        json!({ "type": "http", "url": url, "headers": headers(braces(variable)), "tools": ["*"] })
-                    }
-                };
-                if let (None, Some(entry)) = (token, entry.as_object_mut()) {
-                    entry.retain(|key, _| {
-                        !matches!(key.as_str(), "headers" | "bearer_token_env_var")
-                    });
-                }
-                entry
+                Ok(entry)
+            }
+        }
+    }
+
+    fn stdio_entry(&self, program: &str, arguments: &[String]) -> Value {
+        match self.words {
+            Words::Plain(_) | Words::Windsurf | Words::Gemini | Words::Codex => {
+                json!({ "command": program, "args": arguments })
+            }
+            Words::Typed(kind, _) => {
+                json!({ "type": kind, "command": program, "args": arguments })
+            }
+            Words::Copilot => {
+                json!({ "type": "local", "command": program, "args": arguments, "tools": ["*"] })
+            }
+            Words::OpenCode => {
+                let mut command = vec![program];
+                command.extend(arguments.iter().map(String::as_str));
+                json!({ "type": "local", "command": command, "enabled": true })
+            }
+        }
+    }
+
+    /// Returns the entry for a server whose token is in a variable.
+    fn http_entry(&self, url: &str, variable: &str) -> Result<Value, ClientError> {
+        Ok(match self.words {
+            Words::Plain(Some(token)) => {
+                json!({ "url": url, "headers": headers(token(variable)) })
+            }
+            Words::Plain(None) => return Err(ClientError::HoldsToken(self.title)),
+            Words::Typed(_, token) => {
+                json!({ "type": "http", "url": url, "headers": headers(token(variable)) })
+            }
+            Words::Windsurf => {
+                json!({ "serverUrl": url, "headers": headers(of_environment(variable)) })
+            }
+            Words::Gemini => {
+                json!({ "httpUrl": url, "headers": headers(braces(variable)) })
+            }
+            Words::Codex => json!({ "url": url, "bearer_token_env_var": variable }),
+            Words::OpenCode => {
+                let bearer = headers(format!("{{env:{variable}}}"));
+                json!({ "type": "remote", "url": url, "enabled": true, "headers": bearer })
+            }
+            Words::Copilot => {
+                let bearer = headers(braces(variable));
+                json!({ "type": "http", "url": url, "headers": bearer, "tools": ["*"] })
             }
         })
     }
 
-    /// The client's command that adds a server.
+    /// Returns the client's command that adds a server.
     pub fn command(&self, name: &str, server: &ServerConfig) -> Vec<String> {
         match server {
             ServerConfig::Stdio { program, arguments } => {
@@ -310,22 +316,11 @@ impl Client {
                 line
             }
             ServerConfig::Http { url, variable } => {
-                let mut line = owned(&[
-                    "claude",
-                    "mcp",
-                    "add",
-                    "--scope",
-                    "user",
-                    "--transport",
-                    "http",
-                    name,
-                    url,
-                ]);
+                let mut line = owned(&["claude", "mcp", "add", "--scope", "user"]);
+                line.extend(owned(&["--transport", "http", name, url]));
                 if let Some(variable) = variable {
-                    line.extend([
-                        "--header".to_owned(),
-                        format!("Authorization: Bearer {}", braces(variable)),
-                    ]);
+                    let header = format!("Authorization: Bearer {}", braces(variable));
+                    line.extend(["--header".to_owned(), header]);
                 }
                 line
             }
@@ -333,7 +328,7 @@ impl Client {
     }
 }
 
-/// The headers with a bearer token.
+/// Returns the headers with a bearer token.
 fn headers(token: String) -> Value {
     json!({ "Authorization": format!("Bearer {token}") })
 }
@@ -346,7 +341,16 @@ fn home() -> Result<PathBuf, ClientError> {
     folder("HOME").ok_or(ClientError::NoHome)
 }
 
-/// The folder in a variable.
+/// Returns the folder in a variable, or else the folder `below` the home folder.
+fn folder_or(variable: &str, below: &str) -> Result<PathBuf, ClientError> {
+    match folder(variable) {
+        Some(folder) => Ok(folder),
+        None => Ok(home()?.join(below)),
+    }
+}
+
+/// Returns the folder in a variable. Returns `None` if the variable isn't an absolute path.
 fn folder(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable).map(PathBuf::from).filter(|folder| Path::is_absolute(folder))
+    let folder = PathBuf::from(std::env::var_os(variable)?);
+    folder.is_absolute().then_some(folder)
 }

@@ -66,7 +66,7 @@ pub enum EntryError {
     Value(String),
 }
 
-/// The servers in a client's file, by name.
+/// Reads the servers in a client's file, each with its name.
 ///
 /// # Errors
 ///
@@ -76,94 +76,117 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
         Format::Json => json_values(text)?,
         Format::Toml => toml_values(text)?,
     };
-    let of_gemini = client.name == "gemini";
-    let named = all[client.table].as_object().into_iter().flatten().take(MAX_SERVERS);
-    let read = named.map(|(name, entry)| {
-        let mut read = match (of_gemini, &entry["url"]) {
-            // In such a file, streamable HTTP is `httpUrl`, or has its type.
-            (true, Value::String(_)) if entry["httpUrl"].is_null() && entry["type"] != "http" => {
-                Err(EntryError::OldTransport)
-            }
-            _ => server(entry),
+    let mut servers = Vec::new();
+    for (name, entry) in all[client.table].as_object().into_iter().flatten().take(MAX_SERVERS) {
+        let server = match client.name {
+            "gemini" => read_gemini_server(name, entry, &all["mcp"]),
+            _ => read_server(entry),
         };
-        if of_gemini && let Ok(entry) = &mut read {
-            let lists = &all["mcp"];
-            entry.is_enabled &= is_listed(&lists["excluded"], name) != Some(true)
-                && is_listed(&lists["allowed"], name) != Some(false);
-        }
-        (name.clone(), read)
-    });
-    Ok(read.collect())
+        servers.push((name.clone(), server));
+    }
+    Ok(servers)
 }
 
-/// Whether a list has a name. `None`: there is no such list.
+/// Reads a server of Gemini CLI. `lists` has the names of the servers that the client excludes or
+/// allows.
+fn read_gemini_server(name: &str, entry: &Value, lists: &Value) -> ReadServer {
+    // In such a file, streamable HTTP is `httpUrl`, or has its type.
+    let is_streamable = entry["httpUrl"] != Value::Null || entry["type"] == "http";
+    if entry["url"].is_string() && !is_streamable {
+        return Err(EntryError::OldTransport);
+    }
+    let mut server = read_server(entry)?;
+    let is_excluded = is_listed(&lists["excluded"], name).unwrap_or(false);
+    let is_allowed = is_listed(&lists["allowed"], name).unwrap_or(true);
+    server.is_enabled = server.is_enabled && is_allowed && !is_excluded;
+    Ok(server)
+}
+
+/// Checks whether a list has a name. Returns `None` if there is no such list.
 fn is_listed(list: &Value, name: &str) -> Option<bool> {
-    Some(list.as_array()?.iter().any(|listed| listed == name))
+    let names = list.as_array()?;
+    Some(names.iter().any(|listed| listed == name))
 }
 
-fn server(entry: &Value) -> ReadServer {
-    let url = ["url", "serverUrl", "httpUrl"].into_iter().rev().find(|key| entry[key].is_string());
+fn read_server(entry: &Value) -> ReadServer {
     if entry["type"] == "sse" {
         return Err(EntryError::OldTransport);
     }
-    let is_enabled = entry["enabled"] != false && entry["disabled"] != true;
-    if let Some(key) = url {
-        let url = text_at(entry, key).unwrap_or_default();
-        let token_variable = text_at(entry, "bearer_token_env_var");
-        let server = NamedServer::Url { url, headers: texts(&entry["headers"])?, token_variable };
-        let further = further(entry, &[key, "headers", "bearer_token_env_var"]);
-        return Ok(ServerEntry { server, is_enabled, further });
-    }
-    let written = match &entry["command"] {
-        Value::String(command) => {
-            let arguments = entry["args"].as_array().into_iter().flatten();
-            std::iter::once(Some(command.clone()))
-                .chain(arguments.map(|word| word.as_str().map(str::to_owned)))
-                .collect::<Option<Vec<_>>>()
-        }
-        Value::Array(words) => words.iter().map(|word| word.as_str().map(str::to_owned)).collect(),
+    let url_key = ["httpUrl", "serverUrl", "url"].into_iter().find(|key| entry[key].is_string());
+    let (server, keys) = match url_key {
+        Some(key) => (url_server(entry, key)?, [key, "headers", "bearer_token_env_var"]),
         // The form of Zed's extensions: `{"command": {"path", "args", "env"}}`.
-        Value::Object(_) => {
-            let mut inner = server_of_object(&entry["command"])?;
-            inner.is_enabled &= is_enabled;
-            inner.further.extend(further(entry, &["command"]));
-            return Ok(inner);
+        None if entry["command"].is_object() => return read_nested_server(entry),
+        None => {
+            let has_environment = !entry["environment"].is_null();
+            let variables_key = if has_environment { "environment" } else { "env" };
+            (program_server(entry, variables_key)?, ["command", "args", variables_key])
         }
-        _ => return Err(EntryError::Unreachable),
     };
-    let words = written.filter(|words| !words.is_empty()).ok_or(EntryError::Command)?;
-    let (key, variables) = match &entry["environment"] {
-        Value::Null => ("env", texts(&entry["env"])?),
-        variables => ("environment", texts(variables)?),
-    };
-    let server = NamedServer::Program { words, variables };
-    Ok(ServerEntry { server, is_enabled, further: further(entry, &["command", "args", key]) })
+    Ok(ServerEntry { server, is_enabled: is_enabled(entry), further: other_keys(entry, &keys) })
+}
+
+fn is_enabled(entry: &Value) -> bool {
+    entry["enabled"] != false && entry["disabled"] != true
+}
+
+fn url_server(entry: &Value, url_key: &str) -> Result<NamedServer, EntryError> {
+    let url = text_at(entry, url_key).unwrap_or_default();
+    let headers = texts(&entry["headers"])?;
+    let token_variable = text_at(entry, "bearer_token_env_var");
+    Ok(NamedServer::Url { url, headers, token_variable })
 }
 
 fn text_at(entry: &Value, key: &str) -> Option<String> {
     entry[key].as_str().map(str::to_owned)
 }
 
-fn server_of_object(command: &Value) -> ReadServer {
-    let mut entry = command.clone();
-    entry["command"] = entry["path"].take();
-    match entry["command"] {
-        Value::String(_) => server(&entry),
-        _ => Err(EntryError::NoPath),
+fn program_server(entry: &Value, variables_key: &str) -> Result<NamedServer, EntryError> {
+    let mut values = Vec::new();
+    match &entry["command"] {
+        program @ Value::String(_) => {
+            values.push(program);
+            values.extend(entry["args"].as_array().into_iter().flatten());
+        }
+        Value::Array(words) => values.extend(words),
+        _ => return Err(EntryError::Unreachable),
     }
+    let strings = values.into_iter().map(|word| word.as_str().map(str::to_owned));
+    let words: Vec<String> = strings.collect::<Option<_>>().ok_or(EntryError::Command)?;
+    if words.is_empty() {
+        return Err(EntryError::Command);
+    }
+    Ok(NamedServer::Program { words, variables: texts(&entry[variables_key])? })
 }
 
-/// The keys of an entry that aren't in `read` and say something.
-fn further(entry: &Value, read: &[&str]) -> Vec<String> {
-    let all = entry.as_object().into_iter().flatten();
-    let further = all.filter(|(key, value)| {
-        let is_read = ["type", "enabled", "disabled"].iter().chain(read).any(|read| key == read);
-        !is_read && !says_nothing(key, value)
-    });
-    further.map(|(key, _)| key.clone()).collect()
+/// Reads a server whose `command` is an object with the settings of the program.
+fn read_nested_server(entry: &Value) -> ReadServer {
+    let mut command = entry["command"].clone();
+    command["command"] = command["path"].take();
+    if !command["command"].is_string() {
+        return Err(EntryError::NoPath);
+    }
+    let mut server = read_server(&command)?;
+    server.is_enabled = server.is_enabled && is_enabled(entry);
+    server.further.extend(other_keys(entry, &["command"]));
+    Ok(server)
 }
 
-fn says_nothing(key: &str, value: &Value) -> bool {
+/// Returns the keys of an entry that aren't in `known` and whose values change something.
+fn other_keys(entry: &Value, known: &[&str]) -> Vec<String> {
+    let mut keys = Vec::new();
+    for (key, value) in entry.as_object().into_iter().flatten() {
+        let is_common = ["type", "enabled", "disabled"].contains(&key.as_str());
+        let is_known = is_common || known.contains(&key.as_str());
+        if !is_known && !is_usual(key, value) {
+            keys.push(key.clone());
+        }
+    }
+    keys
+}
+
+/// Checks whether a setting changes nothing.
+fn is_usual(key: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(values) if key == "tools" => values.iter().all(|value| value == "*"),
@@ -173,7 +196,7 @@ fn says_nothing(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Texts by name. Numbers and booleans are texts too.
+/// Reads texts by their names. Numbers and booleans become texts.
 fn texts(value: &Value) -> Result<BTreeMap<String, String>, EntryError> {
     let mut texts = BTreeMap::new();
     for (name, value) in value.as_object().into_iter().flatten() {
@@ -187,7 +210,8 @@ fn texts(value: &Value) -> Result<BTreeMap<String, String>, EntryError> {
     Ok(texts)
 }
 
-/// The variable of the environment that a text stands for: `${NAME}`, `${env:NAME}`, `{env:NAME}`.
+/// Returns the variable of the environment that a text stands for: `${NAME}`, `${env:NAME}` or
+/// `{env:NAME}`. Returns `None` for another text.
 pub fn variable(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('$').unwrap_or(text).strip_prefix('{')?.strip_suffix('}')?;
     let name = match inner.strip_prefix("env:") {
@@ -195,9 +219,11 @@ pub fn variable(text: &str) -> Option<&str> {
         None if text.starts_with('$') => inner,
         None => return None,
     };
-    let is_name =
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    is_name.then_some(name)
+    let has_name_letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if name.is_empty() || !has_name_letters {
+        return None;
+    }
+    Some(name)
 }
 
 #[cfg(test)]

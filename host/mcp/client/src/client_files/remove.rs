@@ -3,65 +3,65 @@
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
-use toml_edit::{Document, DocumentMut, Item, TableLike, TomlError};
+use toml_edit::{Document, DocumentMut, Item, Table, TableLike, TomlError};
 
 use crate::client_files::error::ClientFileError;
 use crate::client_files::values::toml_values;
 
-/// The text without the tables of these names in the table at `path`. The comment directly above a
-/// table belongs to it; a comment that ends with an empty line doesn't.
+/// Removes the tables of these names in the table at `path` from a text. The comment directly above
+/// a table is removed too, but not a comment that an empty line follows. Returns the new text.
 ///
 /// # Errors
 ///
-/// The text isn't TOML, with the line; or something else would change.
+/// The text isn't TOML, with the line; or other values would change.
 pub fn without_tables(
     before: &str,
     path: &[&str],
     names: &[String],
 ) -> Result<String, ClientFileError> {
-    let mut wanted = toml_values(before)?;
-    let mut servers = Some(&mut wanted);
+    let mut expected = toml_values(before)?;
+    let mut servers = Some(&mut expected);
     for key in path {
         servers = servers.and_then(|table| table.get_mut(key));
     }
     if let Some(servers) = servers.and_then(Value::as_object_mut) {
         servers.retain(|name, _| !names.contains(name));
     }
-    without_empty(&mut wanted, path);
-    let after = by_lines(before, path, names)?;
-    if has_values(&after, &wanted, path) {
-        return Ok(after);
+    remove_empty_tables(&mut expected, path);
+
+    let without_lines = remove_lines(before, path, names)?;
+    if has_values(&without_lines, &expected, path) {
+        return Ok(without_lines);
     }
     // Several tables are in one line.
-    let after = by_values(before, path, names)?;
-    if has_values(&after, &wanted, path) {
-        Ok(after)
-    } else {
-        Err(ClientFileError::TakeOut { what: "tables", table: path.join(".") })
+    let without_values = remove_values(before, path, names)?;
+    if has_values(&without_values, &expected, path) {
+        return Ok(without_values);
     }
+    Err(ClientFileError::TakeOut { what: "tables", table: path.join(".") })
 }
 
-/// Whether a text has the wanted values, apart from empty tables at `path`.
-fn has_values(text: &str, wanted: &Value, path: &[&str]) -> bool {
-    toml_values(text).is_ok_and(|mut values| {
-        without_empty(&mut values, path);
-        values == *wanted
-    })
+/// Checks whether a text has the expected values, apart from empty tables at `path`.
+fn has_values(text: &str, expected: &Value, path: &[&str]) -> bool {
+    let Ok(mut values) = toml_values(text) else { return false };
+    remove_empty_tables(&mut values, path);
+    values == *expected
 }
 
 /// Removes empty tables at `path`: an implicit table ends with its last entry.
-fn without_empty(values: &mut Value, path: &[&str]) {
-    let Some((key, rest)) = path.split_first() else { return };
+fn remove_empty_tables(values: &mut Value, path: &[&str]) {
+    let Some((key, inner_path)) = path.split_first() else { return };
     let Some(object) = values.as_object_mut() else { return };
     if let Some(inner) = object.get_mut(*key) {
-        without_empty(inner, rest);
+        remove_empty_tables(inner, inner_path);
         if inner.as_object().is_some_and(Map::is_empty) {
             object.remove(*key);
         }
     }
 }
 
-fn by_values(before: &str, path: &[&str], names: &[String]) -> Result<String, TomlError> {
+/// Removes the tables by their values, which doesn't remove the comments above them.
+fn remove_values(before: &str, path: &[&str], names: &[String]) -> Result<String, TomlError> {
     let mut document: DocumentMut = before.parse()?;
     let mut table: Option<&mut dyn TableLike> = Some(document.as_table_mut());
     for key in path {
@@ -76,89 +76,98 @@ fn by_values(before: &str, path: &[&str], names: &[String]) -> Result<String, To
     Ok(document.to_string())
 }
 
-fn by_lines(before: &str, path: &[&str], names: &[String]) -> Result<String, TomlError> {
+/// Removes the lines of the tables, and the comments directly above these lines.
+fn remove_lines(before: &str, path: &[&str], names: &[String]) -> Result<String, TomlError> {
     let document = Document::parse(before)?;
     let mut table: Option<&dyn TableLike> = Some(document.as_table());
     for key in path {
         table = table.and_then(|table| table.get(key)).and_then(Item::as_table_like);
     }
-    let mut own = Vec::new();
-    for item in names.iter().filter_map(|name| table?.get(name)) {
-        lines(item, before, &mut own);
+    let mut ranges = Vec::new();
+    if let Some(table) = table {
+        for item in names.iter().filter_map(|name| table.get(name)) {
+            find_lines(item, before, &mut ranges);
+        }
     }
+
     let lines: Vec<&str> = before.split_inclusive('\n').collect();
     let mut is_removed = vec![false; lines.len()];
-    for range in &own {
-        for at in range.clone() {
-            is_removed[at] = true;
+    for range in ranges {
+        let mut comment_start = *range.start();
+        while comment_start > 0 && lines[comment_start - 1].trim_start().starts_with('#') {
+            comment_start -= 1;
         }
-        let mut start = *range.start();
-        while start > 0 && lines[start - 1].trim_start().starts_with('#') {
-            start -= 1;
-            is_removed[start] = true;
-        }
+        is_removed[comment_start..=*range.end()].fill(true);
     }
-    // An empty line on each side would become two.
-    for at in (0..lines.len()).rev() {
-        let mut next = at + 1;
-        while is_removed.get(next) == Some(&true) {
-            next += 1;
-        }
-        if next > at + 1
-            && !is_removed[at]
-            && is_empty_line(&lines, at)
-            && is_empty_line(&lines, next)
-        {
-            is_removed[at] = true;
-        }
-    }
+    mark_double_empty_lines(&lines, &mut is_removed);
+
     let kept = lines.iter().zip(is_removed).filter(|(_, is_removed)| !is_removed);
     Ok(kept.map(|(line, _)| *line).collect())
 }
 
+/// Marks an empty line above removed lines as removed if an empty line is also below them, since
+/// two empty lines would be left.
+fn mark_double_empty_lines(lines: &[&str], is_removed: &mut [bool]) {
+    for at in (0..lines.len()).rev() {
+        let mut next_kept = at + 1;
+        while is_removed.get(next_kept) == Some(&true) {
+            next_kept += 1;
+        }
+        let is_above_removed = !is_removed[at] && next_kept > at + 1;
+        if is_above_removed && is_empty_line(lines, at) && is_empty_line(lines, next_kept) {
+            is_removed[at] = true;
+        }
+    }
+}
+
+/// Checks whether a line is empty. The end of the text is also an empty line.
 fn is_empty_line(lines: &[&str], at: usize) -> bool {
     lines.get(at).is_none_or(|line| line.trim().is_empty())
 }
 
 /// Finds the lines of an entry: the lines of each of its tables, and of each value elsewhere.
-fn lines(item: &Item, text: &str, found: &mut Vec<RangeInclusive<usize>>) {
+fn find_lines(item: &Item, text: &str, ranges: &mut Vec<RangeInclusive<usize>>) {
     match item {
         Item::None => {}
         Item::Value(value) => {
             if let Some(span) = value.span() {
                 let last = span.end.max(span.start + 1) - 1;
-                found.push(line_of(text, span.start)..=line_of(text, last));
+                ranges.push(line_of(text, span.start)..=line_of(text, last));
             }
         }
         Item::ArrayOfTables(tables) => {
             for table in tables {
-                lines(&Item::Table(table.clone()), text, found);
+                find_table_lines(table, text, ranges);
             }
         }
-        Item::Table(table) => {
-            let mut body = Vec::new();
-            let mut further = Vec::new();
-            for (_, item) in table {
-                let is_own = match item {
-                    Item::Value(_) => true,
-                    Item::Table(inner) => inner.is_dotted(),
-                    _ => false,
-                };
-                lines(item, text, if is_own { &mut body } else { &mut further });
-            }
-            match table.span() {
-                // From its head to its last value.
-                Some(head) if !head.is_empty() && !table.is_implicit() && !table.is_dotted() => {
-                    let start = line_of(text, head.start);
-                    let last_of_head = line_of(text, head.end - 1);
-                    let ends = body.iter().map(|range| *range.end());
-                    found.push(start..=ends.fold(last_of_head, usize::max));
-                }
-                _ => found.append(&mut body),
-            }
-            found.append(&mut further);
-        }
+        Item::Table(table) => find_table_lines(table, text, ranges),
     }
+}
+
+fn find_table_lines(table: &Table, text: &str, ranges: &mut Vec<RangeInclusive<usize>>) {
+    // The values below the table's head, and the tables with heads of their own.
+    let mut body = Vec::new();
+    let mut inner_tables = Vec::new();
+    for (_, item) in table {
+        let is_in_body = match item {
+            Item::Value(_) => true,
+            Item::Table(inner) => inner.is_dotted(),
+            _ => false,
+        };
+        find_lines(item, text, if is_in_body { &mut body } else { &mut inner_tables });
+    }
+
+    match table.span() {
+        // From the table's head to its last value.
+        Some(head) if !head.is_empty() && !table.is_implicit() && !table.is_dotted() => {
+            let start = line_of(text, head.start);
+            let head_end = line_of(text, head.end - 1);
+            let value_ends = body.iter().map(|range| *range.end());
+            ranges.push(start..=value_ends.fold(head_end, usize::max));
+        }
+        _ => ranges.append(&mut body),
+    }
+    ranges.append(&mut inner_tables);
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

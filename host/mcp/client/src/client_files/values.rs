@@ -6,13 +6,14 @@ use serde_json::{Map, Value};
 
 use crate::client_files::error::ClientFileError;
 
-/// The values of a JSON file. A file without text is empty.
+/// Parses the values of a JSON file. A file without text is an empty object.
 pub(crate) fn json_values(text: &str) -> Result<Value, ClientFileError> {
-    Ok(parsed(text)?.to_serde_value().unwrap_or_else(|| Value::Object(Map::new())))
+    let root = parse_json(text)?;
+    Ok(root.to_serde_value().unwrap_or_else(|| Value::Object(Map::new())))
 }
 
-/// JSON with comments and trailing commas, and nothing else.
-pub(crate) fn parsed(text: &str) -> Result<CstRootNode, ClientFileError> {
+/// Parses JSON. Of its extensions, only comments and trailing commas are valid.
+pub(crate) fn parse_json(text: &str) -> Result<CstRootNode, ClientFileError> {
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -28,12 +29,11 @@ pub(crate) fn parsed(text: &str) -> Result<CstRootNode, ClientFileError> {
     CstRootNode::parse(text, &options).map_err(ClientFileError::Json)
 }
 
-/// The values of a TOML file.
+/// Parses the values of a TOML file.
 pub(crate) fn toml_values(text: &str) -> Result<Value, ClientFileError> {
     let values: ::toml::Table = ::toml::from_str(text).map_err(|error| {
-        let line = error
-            .span()
-            .map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let start = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = text[..start].matches('\n').count() + 1;
         ClientFileError::Toml { line, error }
     })?;
     Ok(serde_json::to_value(values)?)

@@ -28,7 +28,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// Bytes of what a package manager says of an error that are kept.
 const MAX_COMPLAINT: usize = 2 * 1024;
 
-/// The file that says that everything was fetched.
+/// The file that marks a folder in which all packages were fetched.
 const COMPLETE: &str = "complete";
 
 /// The folder of the package manager's cache, below that of the packages. Removed afterwards.
@@ -65,9 +65,9 @@ pub(crate) enum PackageError {
     UnclearProgram(String),
 }
 
-/// The lock of what a command line means now: each package with the digest of its archive. Fetches
-/// no package of npm, and of Python none but what is needed to know it. Blocks, for minutes
-/// perhaps.
+/// Resolves the packages that a command line fetches now. Returns the lock: each package with the
+/// digest of its archive. Fetches no packages of npm, and only those of Python whose dependencies
+/// can't be known otherwise. Blocks, for minutes perhaps.
 ///
 /// # Errors
 ///
@@ -78,32 +78,38 @@ pub(crate) fn resolve(
     folder: &Path,
 ) -> Result<String, PackageError> {
     PrivateFolder::make(folder).map_err(at(folder))?;
-    let place = Builder::new().prefix(".new-").tempdir_in(folder).map_err(at(folder))?;
-    let mut run = Run::new(places, place.path());
-    let file = match line.manager {
+    let temporary = Builder::new().prefix(".new-").tempdir_in(folder).map_err(at(folder))?;
+    let directory = temporary.path();
+    let mut run = Run::new(places, directory);
+    let lock_file = match line.manager {
         Manager::Npm => {
-            write(
-                place.path(),
-                PACKAGE,
-                &json!({ "name": "server", "private": true }).to_string(),
-            )?;
+            let package = json!({ "name": "server", "private": true });
+            write(directory, PACKAGE, &package.to_string())?;
             let words = ["install", "--package-lock-only", "--ignore-scripts", "--no-audit"];
             run.manager(line, &words, &line.wanted)?;
             PACKAGE_LOCK
         }
         Manager::Uv => {
-            write(place.path(), WANTED, &(line.wanted.join("\n") + "\n"))?;
+            write(directory, WANTED, &(line.wanted.join("\n") + "\n"))?;
             let words = ["pip", "compile", "--generate-hashes", "--no-header"];
-            let more = ["--only-binary", ":all:", "-o", REQUIREMENTS, WANTED];
-            let python = line.python.iter().flat_map(|version| ["--python", version.as_str()]);
-            let more: Vec<String> = python.chain(more).map(str::to_owned).collect();
-            run.manager(line, &words, &more)?;
+            let mut options = python_options(line);
+            let files = ["--only-binary", ":all:", "-o", REQUIREMENTS, WANTED];
+            options.extend(files.map(str::to_owned));
+            run.manager(line, &words, &options)?;
             REQUIREMENTS
         }
     };
-    let text = read(&place.path().join(file))?;
-    lock::check(line.manager, &text)?;
-    Ok(text)
+    let lock = read(&directory.join(lock_file))?;
+    lock::check(line.manager, &lock)?;
+    Ok(lock)
+}
+
+/// Returns the options of uv for the version of Python that the command line names.
+fn python_options(line: &Line) -> Vec<String> {
+    match &line.python {
+        Some(version) => vec!["--python".to_owned(), version.clone()],
+        None => Vec::new(),
+    }
 }
 
 /// The packages of a lock, and the program among them that a command line means.
@@ -127,7 +133,7 @@ pub(crate) fn fetch<E: From<PackageError>>(
     folder: &Path,
 ) -> Result<Fetched, E> {
     let root = PrivateFolder::make(folder).map_err(at(folder))?;
-    let _turn = root.lock("lock").map_err(at(folder))?;
+    let _lock = root.lock("lock").map_err(at(folder))?;
     // The sandbox takes real paths only.
     let place = folder.canonicalize().map_err(at(folder))?.join(&digest(lock)[..32]);
     if !place.join(COMPLETE).is_file() {
@@ -137,20 +143,20 @@ pub(crate) fn fetch<E: From<PackageError>>(
         remove(&place.join(CACHE))?;
         write(&place, COMPLETE, "")?;
     }
-    let program = program(line, &place)?;
+    let program = find_program(line, &place)?;
     Ok(Fetched { folder: place, program })
 }
 
-/// Removes the packages of a server, except for those of `kept`. Blocks.
+/// Removes the packages of a server, except for the packages of the lock `kept`. Blocks.
 pub fn forget(folder: &Path, kept: Option<&str>) {
-    let kept = kept.map(|lock| digest(lock)[..32].to_owned());
+    let kept_name = kept.map(|lock| digest(lock)[..32].to_owned());
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let is_kept = kept.as_deref().is_some_and(|kept| entry.file_name() == kept);
+        let is_kept = kept_name.as_deref().is_some_and(|name| entry.file_name() == name);
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_folder
-            && !is_kept
-            && let Err(reason) = remove(&entry.path())
-        {
+        if is_kept || !is_folder {
+            continue;
+        }
+        if let Err(reason) = remove(&entry.path()) {
             tracing::warn!("old packages of a server are left: {reason}");
         }
     }
@@ -167,24 +173,16 @@ fn install(
         Manager::Npm => {
             let parsed: Value = serde_json::from_str(lock)?;
             let wanted = &parsed["packages"][""]["dependencies"];
-            write(
-                place,
-                PACKAGE,
-                &json!({ "name": "server", "private": true, "dependencies": wanted }).to_string(),
-            )?;
+            let package = json!({ "name": "server", "private": true, "dependencies": wanted });
+            write(place, PACKAGE, &package.to_string())?;
             write(place, PACKAGE_LOCK, lock)?;
             run.manager(line, &["ci", "--ignore-scripts", "--no-audit", "--no-fund"], &[])
         }
         Manager::Uv => {
             write(place, REQUIREMENTS, lock)?;
-            let python: Vec<String> = line
-                .python
-                .iter()
-                .flat_map(|version| ["--python".to_owned(), version.clone()])
-                .collect();
-            run.manager(line, &["venv", "--no-project", "venv"], &python)?;
+            run.manager(line, &["venv", "--no-project", "venv"], &python_options(line))?;
             let words = ["pip", "install", "--python", "venv/bin/python"];
-            let more = [
+            let options = [
                 "--require-hashes",
                 "--only-binary",
                 ":all:",
@@ -194,13 +192,13 @@ fn install(
                 "-r",
                 REQUIREMENTS,
             ];
-            run.manager(line, &words, &more.map(str::to_owned))
+            run.manager(line, &words, &options.map(str::to_owned))
         }
     }
 }
 
-/// The program that a command line means.
-fn program(line: &Line, place: &Path) -> Result<PathBuf, PackageError> {
+/// Finds the program that a command line means.
+fn find_program(line: &Line, place: &Path) -> Result<PathBuf, PackageError> {
     let (folder, name) = match (line.manager, &line.program) {
         (Manager::Uv, program) => ("venv/bin", program.clone().unwrap_or_default()),
         (Manager::Npm, Some(program)) => ("node_modules/.bin", program.clone()),
@@ -211,15 +209,17 @@ fn program(line: &Line, place: &Path) -> Result<PathBuf, PackageError> {
             ("node_modules/.bin", npm_program(package, &described["bin"])?)
         }
     };
-    let is_inside = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+    // Another name could lead out of the folder.
+    let is_file_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
     let program = place.join(folder).join(&name);
-    if is_inside && fs::symlink_metadata(&program).is_ok() {
+    if is_file_name && fs::symlink_metadata(&program).is_ok() {
         return Ok(program);
     }
     Err(PackageError::NoProgram(neutral_line(cut(&name, 128))))
 }
 
-/// The program of a package, as `npx` chooses it: the only one, or the one with its name.
+/// Chooses the program of a package as `npx` does: the program with the package's name, or the only
+/// program.
 fn npm_program(package: &str, programs: &Value) -> Result<String, PackageError> {
     let own = package.rsplit('/').next().unwrap_or(package);
     match programs {
@@ -262,17 +262,19 @@ impl<'r> Run<'r> {
         Self { places, folder }
     }
 
-    /// Runs the package manager of a line until it ends.
+    /// Runs the package manager of a line until it ends, with these words and options.
     fn manager(
         &mut self,
         line: &Line,
         words: &[&str],
-        more: &[String],
+        options: &[String],
     ) -> Result<(), PackageError> {
         let program = line.manager_program();
-        let words = words.iter().map(|word| (*word).to_owned()).chain(more.iter().cloned());
+        let mut arguments = vec![program.clone()];
+        arguments.extend(words.iter().map(|word| (*word).to_owned()));
+        arguments.extend_from_slice(options);
         let command = Command {
-            arguments: std::iter::once(program.clone()).chain(words).collect(),
+            arguments,
             environment: self.places.environment.clone(),
             directory: self.folder.to_owned(),
             // It has to fetch. The server itself reaches the network only if that is granted.
@@ -304,24 +306,26 @@ impl<'r> Run<'r> {
     }
 }
 
-/// Reads a file that a package manager wrote. It can't lead elsewhere.
+/// Reads a file that a package manager wrote. A link isn't followed, since it could lead elsewhere.
 fn read(path: &Path) -> Result<String, PackageError> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
     let mut text = String::new();
-    file.and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text)).map_err(at(path))?;
+    let read = file.and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text));
+    read.map_err(at(path))?;
     if text.len() as u64 > MAX_FILE {
         return Err(PackageError::TooLarge(path.to_owned()));
     }
     Ok(text)
 }
 
-/// Writes a new file.
+/// Writes a file that doesn't exist yet.
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), PackageError> {
     let path = folder.join(name);
     // A package manager may have put a link there.
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(at(&path))
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(at(&path))
 }
 
 fn remove(path: &Path) -> Result<(), PackageError> {
@@ -331,6 +335,7 @@ fn remove(path: &Path) -> Result<(), PackageError> {
     }
 }
 
+/// Returns a function for `map_err`, which adds the path to an I/O error.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> PackageError {
     move |error| PackageError::Io { path: path.to_owned(), error }
 }

@@ -49,36 +49,36 @@ pub(crate) enum LineError {
 }
 
 impl Line {
-    /// Reads a command line. `Ok(None)`: it fetches nothing, as far as its program's name tells.
+    /// Reads a command line. Returns `None` if its program isn't a known package runner.
     ///
     /// # Errors
     ///
-    /// Why Toolhold can't pin what it fetches.
+    /// Toolhold can't pin the packages that the command line fetches.
     pub(crate) fn parse(command: &str, arguments: &[String]) -> Result<Option<Self>, LineError> {
         let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or(command);
-        let line = match name {
-            "npx" => Self::of_npx(command, arguments),
-            "uvx" => Self::of_uvx(command, arguments),
+        match name {
+            "npx" => Self::parse_npx(command, arguments).map(Some),
+            "uvx" => Self::parse_uvx(command, arguments).map(Some),
             name if OTHERS.contains(&name) => Err(LineError::OtherRunner(name.to_owned())),
-            _ => return Ok(None),
-        };
-        line.map(Some)
+            _ => Ok(None),
+        }
     }
 
-    fn of_npx(runner: &str, arguments: &[String]) -> Result<Self, LineError> {
+    fn parse_npx(runner: &str, arguments: &[String]) -> Result<Self, LineError> {
         let mut wanted = Vec::new();
         let mut words = arguments.iter();
         let first = loop {
             let word = words.next().ok_or(LineError::NoPackage("npx"))?.as_str();
-            match word.split_once('=') {
-                _ if matches!(word, "-y" | "--yes" | "--") => {}
-                _ if matches!(word, "-p" | "--package") => wanted.extend(words.next().cloned()),
-                Some(("-p" | "--package", package)) => wanted.push(package.to_owned()),
-                _ if word.starts_with('-') => {
-                    return Err(LineError::UnknownOption {
-                        runner: "npx",
-                        option: word.to_owned(),
-                    });
+            if let Some(("-p" | "--package", package)) = word.split_once('=') {
+                wanted.push(package.to_owned());
+                continue;
+            }
+            match word {
+                "-y" | "--yes" | "--" => {}
+                "-p" | "--package" => wanted.extend(words.next().cloned()),
+                option if option.starts_with('-') => {
+                    let option = option.to_owned();
+                    return Err(LineError::UnknownOption { runner: "npx", option });
                 }
                 _ => break word.to_owned(),
             }
@@ -102,7 +102,7 @@ impl Line {
         })
     }
 
-    fn of_uvx(runner: &str, arguments: &[String]) -> Result<Self, LineError> {
+    fn parse_uvx(runner: &str, arguments: &[String]) -> Result<Self, LineError> {
         let mut from = None;
         let mut with = Vec::new();
         let mut python = None;
@@ -130,7 +130,7 @@ impl Line {
         };
         let (program, own) = match from {
             Some(from) => (first, from),
-            None => named_by_program(&first),
+            None => split_program_word(&first),
         };
         let wanted: Vec<String> = std::iter::once(own).chain(with).collect();
         if let Some(odd) = wanted.iter().find(|package| !is_python_package(package)) {
@@ -149,19 +149,20 @@ impl Line {
         })
     }
 
-    /// The program of the package manager, which is next to the runner.
+    /// Returns the program of the package manager, which is next to the runner.
     pub(crate) fn manager_program(&self) -> String {
         let name = match self.manager {
             Manager::Npm => "npm",
             Manager::Uv => "uv",
         };
-        let beside = Path::new(&self.runner).with_file_name(name);
-        beside.to_str().unwrap_or(name).to_owned()
+        let path = Path::new(&self.runner).with_file_name(name);
+        path.to_str().unwrap_or(name).to_owned()
     }
 }
 
-/// The program and the package of `uvx PROGRAM@VERSION`, or of a requirement.
-fn named_by_program(word: &str) -> (String, String) {
+/// Splits the first word of `uvx`, such as `PROGRAM@VERSION` or a requirement, into the program and
+/// the package.
+fn split_program_word(word: &str) -> (String, String) {
     if let Some((name, version)) = word.split_once('@') {
         let package = match version {
             "latest" => name.to_owned(),
@@ -169,8 +170,14 @@ fn named_by_program(word: &str) -> (String, String) {
         };
         return (name.to_owned(), package);
     }
-    let end = word.find(|letter| "[=<>!~; ".contains(letter)).unwrap_or(word.len());
-    (word[..end].to_owned(), word.to_owned())
+    let (name, _) = split_requirement(word);
+    (name.to_owned(), word.to_owned())
+}
+
+/// Splits a requirement of Python into the name and the text after it.
+fn split_requirement(requirement: &str) -> (&str, &str) {
+    let name_end = requirement.find(|letter| "[=<>!~; ".contains(letter));
+    requirement.split_at(name_end.unwrap_or(requirement.len()))
 }
 
 fn is_name(text: &str) -> bool {
@@ -179,14 +186,18 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// `name`, `@scope/name`, each with a version, a range or a tag after `@`.
+/// Checks whether a text is `name` or `@scope/name`. A version, a range or a tag may follow after
+/// `@`.
 fn is_npm_package(package: &str) -> bool {
-    let (name, version) = npm_name(package);
-    let is_package = match name.strip_prefix('@').map(|scoped| scoped.split_once('/')) {
-        Some(scoped) => scoped.is_some_and(|(scope, name)| is_name(scope) && is_name(name)),
-        None => is_name(name),
-    };
-    is_package && version.is_none_or(is_version)
+    let (full_name, version) = npm_name(package);
+    if !version.is_none_or(is_version) {
+        return false;
+    }
+    let Some(scoped_name) = full_name.strip_prefix('@') else { return is_name(full_name) };
+    match scoped_name.split_once('/') {
+        Some((scope, name)) => is_name(scope) && is_name(name),
+        None => false,
+    }
 }
 
 fn is_version(text: &str) -> bool {
@@ -194,21 +205,25 @@ fn is_version(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-+.^~<>=*| ".contains(&byte))
 }
 
-/// The name of a package of npm, and what follows it.
+/// Splits a package of npm into the name and the version after `@`.
 pub(super) fn npm_name(package: &str) -> (&str, Option<&str>) {
+    // An `@` at the start is part of the name.
     match package.char_indices().skip(1).find(|(_, letter)| *letter == '@') {
         Some((at, _)) => (&package[..at], Some(&package[at + 1..])),
         None => (package, None),
     }
 }
 
-/// A requirement by name: `name`, `name[extra]>=1,<2; python_version > "3"`.
+/// Checks whether a text is a requirement by name: `name`, `name[extra]>=1,<2; python_version >
+/// "3"`.
 fn is_python_package(package: &str) -> bool {
-    let end = package.find(|letter| "[=<>!~; ".contains(letter)).unwrap_or(package.len());
-    let rest = &package[end..];
-    is_name(&package[..end])
-        && !rest.trim_start().starts_with('@')
-        && rest.bytes().all(|byte| (b' '..0x7f).contains(&byte) && !b"/\\:#".contains(&byte))
+    let (name, constraint) = split_requirement(package);
+    let has_address = constraint.trim_start().starts_with('@');
+    is_name(name) && !has_address && constraint.bytes().all(is_of_constraint)
+}
+
+fn is_of_constraint(byte: u8) -> bool {
+    (b' '..0x7f).contains(&byte) && !b"/\\:#".contains(&byte)
 }
 
 #[cfg(test)]

@@ -7,15 +7,12 @@ use toolhold_core::text::{cut, neutral_line};
 
 use super::line::Manager;
 
-/// Each package of a lock with its version, by its name or, with npm, its place.
+/// Returns the version of each package of a lock, by the package's name. With npm, the name is the
+/// path below `node_modules`.
 pub(crate) fn packages(lock: &str) -> BTreeMap<String, String> {
     let manager = if lock.trim_start().starts_with('{') { Manager::Npm } else { Manager::Uv };
-    match manager {
-        Manager::Npm => {
-            of_npm(lock).into_iter().map(|(name, version, _)| (name, version)).collect()
-        }
-        Manager::Uv => of_uv(lock).map(|(name, version, _)| (name, version)).collect(),
-    }
+    let packages = locked_packages(manager, lock).into_iter();
+    packages.map(|package| (package.name, package.version)).collect()
 }
 
 /// The gap in a lock that doesn't pin everything.
@@ -31,64 +28,89 @@ pub(crate) enum LockError {
 ///
 /// # Errors
 ///
-/// The package that isn't pinned, or what the text lacks.
+/// A package isn't pinned, or the lock has no packages.
 pub(super) fn check(manager: Manager, lock: &str) -> Result<(), LockError> {
-    let all: Vec<(String, String, bool)> = match manager {
-        Manager::Npm => of_npm(lock),
-        Manager::Uv => of_uv(lock).collect(),
-    };
-    if all.is_empty() {
+    let packages = locked_packages(manager, lock);
+    if packages.is_empty() {
         return Err(LockError::Empty);
     }
-    match all.into_iter().find(|(_, _, pinned)| !pinned) {
-        Some((name, _, _)) => Err(LockError::Unpinned(name)),
+    match packages.into_iter().find(|package| !package.is_pinned) {
+        Some(package) => Err(LockError::Unpinned(package.name)),
         None => Ok(()),
     }
 }
 
-fn shown(text: &str) -> String {
-    neutral_line(cut(text, 128))
+/// A package of a lock.
+struct LockedPackage {
+    name: String,
+    version: String,
+    /// Whether the lock has the digest of the package's archive.
+    is_pinned: bool,
 }
 
-/// ServerAddress below `node_modules`, version, and whether its archive's digest is there.
-fn of_npm(lock: &str) -> Vec<(String, String, bool)> {
+impl LockedPackage {
+    fn new(name: &str, version: &str, is_pinned: bool) -> Self {
+        let name = neutral_line(cut(name, 128));
+        let version = neutral_line(cut(version, 128));
+        Self { name, version, is_pinned }
+    }
+}
+
+fn locked_packages(manager: Manager, lock: &str) -> Vec<LockedPackage> {
+    match manager {
+        Manager::Npm => npm_packages(lock),
+        Manager::Uv => uv_packages(lock),
+    }
+}
+
+fn npm_packages(lock: &str) -> Vec<LockedPackage> {
     let lock: Value = serde_json::from_str(lock).unwrap_or_default();
-    let packages = lock["packages"].as_object().into_iter().flatten();
-    let each = packages.filter(|(place, _)| !place.is_empty()).map(|(place, package)| {
-        let name = place.strip_prefix("node_modules/").unwrap_or(place);
+    let mut packages = Vec::new();
+    for (path, package) in lock["packages"].as_object().into_iter().flatten() {
+        // The empty path is the server's own folder.
+        if path.is_empty() {
+            continue;
+        }
+        let name = path.strip_prefix("node_modules/").unwrap_or(path);
         let version = package["version"].as_str().unwrap_or_default();
         let integrity = package["integrity"].as_str().unwrap_or_default();
-        let is_pinned = package["link"] != true
-            && (integrity.split_whitespace().any(is_strong) || package["inBundle"] == true);
-        (shown(name), shown(version), is_pinned)
-    });
-    each.collect()
+        let is_link = package["link"] == true;
+        // The archive of another package contains a bundled package.
+        let is_bundled = package["inBundle"] == true;
+        let has_digest = is_bundled || integrity.split_whitespace().any(is_strong);
+        packages.push(LockedPackage::new(name, version, has_digest && !is_link));
+    }
+    packages
 }
 
-/// Whether nobody can make another archive with this digest. Old packages have one of SHA-1.
+/// Checks whether nobody can make another archive with this digest. Old packages have a digest of
+/// SHA-1, which isn't strong.
 fn is_strong(digest: &str) -> bool {
     ["sha256-", "sha384-", "sha512-"].iter().any(|kind| digest.starts_with(kind))
 }
 
-/// Name, version, and whether its hashes are there.
-fn of_uv(lock: &str) -> impl Iterator<Item = (String, String, bool)> {
-    // A package begins at the first column; its hashes follow on lines of their own.
-    let mut packages: Vec<(String, String, bool)> = Vec::new();
+fn uv_packages(lock: &str) -> Vec<LockedPackage> {
+    // A package starts at the first column; its hashes follow on lines of their own.
+    let mut packages: Vec<LockedPackage> = Vec::new();
     for line in lock.lines() {
         let text = line.trim().trim_end_matches('\\').trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
         match packages.last_mut() {
-            _ if text.is_empty() || text.starts_with('#') => {}
-            Some((_, _, is_pinned)) if line.starts_with(' ') => {
-                *is_pinned |= text.starts_with("--hash=sha256:");
+            Some(package) if line.starts_with(' ') => {
+                if text.starts_with("--hash=sha256:") {
+                    package.is_pinned = true;
+                }
             }
             _ => {
                 let requirement = text.split(';').next().unwrap_or_default();
                 let (name, version) = requirement.split_once("==").unwrap_or((requirement, ""));
-                packages.push((shown(name.trim()), shown(version.trim()), false));
+                packages.push(LockedPackage::new(name.trim(), version.trim(), false));
             }
         }
     }
-    packages.into_iter()
+    packages
 }
 
 #[cfg(test)]
