@@ -49,7 +49,7 @@ pub(crate) struct Bounded<S, R, W> {
     service: Arc<S>,
     under_way: Arc<OpenRequests>,
     later: VecDeque<JsonRpcRequest<ClientRequest>>,
-    /// A refusal that is being sent: nothing more is read before.
+    /// A refusal that is being sent. The next message is only read when it was sent.
     refusing: Option<Refusing>,
     /// Cancelled when the client has closed its side.
     gone: CancellationToken,
@@ -59,14 +59,14 @@ pub(crate) struct Bounded<S, R, W> {
 
 type Refusing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Handles the requests of that connection, and reports when it has finished one. A client that
-/// cancels a request gets no answer, but the request's slot stays taken until its work has ended.
+/// Handles the requests of that connection, and reports when a request is finished. A client that
+/// cancels a request gets no answer, but the request has its slot until its work has ended.
 pub(crate) struct Counted<S> {
     inner: Arc<S>,
     under_way: Arc<OpenRequests>,
 }
 
-/// Limits a connection.
+/// Limits a connection. Returns the service and the transport that do so together.
 pub(crate) fn bounded<S, R, W>(
     service: S,
     transport: Lines<R, W>,
@@ -84,14 +84,14 @@ pub(crate) fn bounded<S, R, W>(
 struct OpenRequests {
     requests: Mutex<HashMap<RequestId, Open>>,
     fewer: Notify,
-    /// The client, known since its session has begun.
+    /// The client. It is known when its session has started.
     peer: OnceLock<Peer<RoleServer>>,
 }
 
 /// An open request.
 struct Open {
     stage: Stage,
-    /// Of a call that has its own task.
+    /// Cancels a call that has its own task. `None`: the protocol's crate handles the request.
     cancel: Option<CancellationToken>,
 }
 
@@ -115,30 +115,30 @@ impl OpenRequests {
         self.fewer.notify_one();
     }
 
-    /// The request reaches a stage. After both stages it is done: nothing is sent for a request
-    /// that the client cancelled.
+    /// Notes that a request has reached a stage. A request that was taken back and has ended is
+    /// finished, since a request that the client cancelled gets no answer.
     fn reach(&self, id: &RequestId, stage: Stage) {
         let mut requests = self.requests();
         let Some(open) = requests.get_mut(id) else { return };
-        match (open.stage, stage) {
-            (Stage::TakenBack, Stage::Ended) | (Stage::Ended, Stage::TakenBack)
-                if open.cancel.is_none() =>
-            {
-                drop(requests);
-                self.finish(id);
-            }
-            // The task of a call ends it, and has its answer written if that has begun.
-            (Stage::Ended, Stage::TakenBack) => {}
-            _ => {
-                open.stage = stage;
-                if let (Stage::TakenBack, Some(cancel)) = (stage, &open.cancel) {
-                    cancel.cancel();
-                }
-            }
+        let is_second_stage = open.stage != Stage::Begun && open.stage != stage;
+        if is_second_stage && open.cancel.is_none() {
+            drop(requests);
+            self.finish(id);
+            return;
+        }
+        // The task of a call finishes it, also if the answer is being written.
+        if open.stage == Stage::Ended && stage == Stage::TakenBack {
+            return;
+        }
+        open.stage = stage;
+        if stage == Stage::TakenBack
+            && let Some(cancel) = &open.cancel
+        {
+            cancel.cancel();
         }
     }
 
-    /// Returns when no call with its own task is open.
+    /// Waits until no call with its own task is open.
     async fn calls_ended(&self) {
         while self.requests().values().any(|open| open.cancel.is_some()) {
             self.fewer.notified().await;
@@ -153,13 +153,19 @@ struct OwnCall {
 }
 
 impl OwnCall {
-    /// Ends the call. Returns whether its answer is sent: not if the client has cancelled it.
-    fn is_answered(&self) -> bool {
-        let mut requests = self.under_way.requests();
-        let open = requests.get_mut(&self.id).filter(|open| open.stage == Stage::Begun);
-        open.map(|open| open.stage = Stage::Ended).is_some()
+    /// Ends the call. Returns whether its answer has to be sent. Returns `false` if the client has
+    /// cancelled the call.
+    fn end(&self) -> bool {
+        match self.under_way.requests().get_mut(&self.id) {
+            Some(open) if open.stage == Stage::Begun => {
+                open.stage = Stage::Ended;
+                true
+            }
+            _ => false,
+        }
     }
 
+    /// Handles the call, and writes its answer.
     async fn answer<S: Service<RoleServer>, W: AsyncWrite + Unpin>(
         self,
         service: Arc<S>,
@@ -173,19 +179,21 @@ impl OwnCall {
                 Ok(result) => JsonRpcMessage::response(result, id),
                 Err(error) => JsonRpcMessage::error(error, Some(id)),
             };
-        if !self.is_answered() {
+        if !self.end() {
             return;
         }
         if let Err(error) = out.put(&answer) {
             tracing::error!("an answer can't be written: {error}");
         }
         drop(answer);
-        // The answers of the calls that are ready too are written with it.
-        let mut waited = false;
+        // The other tasks run once, so that answers that are ready too are written together with
+        // it.
+        let mut has_waited = false;
         poll_fn(|context| {
-            if std::mem::replace(&mut waited, true) {
+            if has_waited {
                 return Poll::Ready(());
             }
+            has_waited = true;
             context.waker().wake_by_ref();
             Poll::Pending
         })
@@ -220,23 +228,27 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
     ) -> impl Future<Output = Result<ServerResult, ErrorData>> + Send {
         let under_way = &self.under_way;
         let answering = Answering { under_way, id: context.id.clone() };
-        // A session begins with its handshake or, since 2026-07-28, with its first request.
-        let begins = matches!(
+        // A session starts with its handshake or, since 2026-07-28, with its first request.
+        let starts_session = matches!(
             request,
             ClientRequest::InitializeRequest(_) | ClientRequest::CallToolRequest(_)
         );
-        let peer = (begins && under_way.peer.get().is_none()).then(|| context.peer.clone());
+        let new_peer = if starts_session && under_way.peer.get().is_none() {
+            Some(context.peer.clone())
+        } else {
+            None
+        };
         // In its own allocation: the request's task is moved several times, and would move the work
         // for any kind of request each time.
-        let handled = Box::pin(self.inner.handle_request(request, context));
+        let work = Box::pin(self.inner.handle_request(request, context));
         async move {
             let _answering = answering;
-            let handled = handled.await;
-            if let (Ok(_), Some(peer)) = (&handled, peer) {
+            let result = work.await;
+            if let (Ok(_), Some(peer)) = (&result, new_peer) {
                 // Every peer would be the same.
                 let _ = under_way.peer.set(peer);
             }
-            handled
+            result
         }
     }
 
@@ -263,13 +275,14 @@ where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// Whether a request with this ID is open or waits.
+    /// Checks whether a request with this ID is open or waits.
     fn contains(&self, id: &RequestId) -> bool {
         self.under_way.requests().contains_key(id)
             || self.later.iter().any(|request| request.id == *id)
     }
 
-    /// Opens a request. A call in a session begins; any other request is for the protocol's crate.
+    /// Opens a request. Starts a call in a session, and returns `None`. Returns any other request,
+    /// which the protocol's crate handles.
     fn begin(
         &self,
         request: JsonRpcRequest<ClientRequest>,
@@ -288,15 +301,12 @@ where
         context.extensions = std::mem::take(&mut call.extensions);
         context.meta = context.extensions.remove::<RequestMetaObject>().unwrap_or_default();
         self.open(id.clone(), Some(context.ct.clone()));
-        let own = OwnCall { under_way: Arc::clone(&self.under_way), id };
-        let call = ClientRequest::CallToolRequest(call);
+        let own_call = OwnCall { under_way: Arc::clone(&self.under_way), id };
+        let request = ClientRequest::CallToolRequest(call);
+        let service = Arc::clone(&self.service);
+        let answering = own_call.answer(service, request, context, self.inner.writer());
         // In its own allocation, as above.
-        tokio::spawn(Box::pin(own.answer(
-            Arc::clone(&self.service),
-            call,
-            context,
-            self.inner.writer(),
-        )));
+        tokio::spawn(Box::pin(answering));
         None
     }
 
@@ -325,11 +335,11 @@ where
         let sending = self.inner.send(message);
         let under_way = Arc::clone(&self.under_way);
         async move {
-            let sent = sending.await;
+            let result = sending.await;
             if let Some(id) = answered {
                 under_way.finish(&id);
             }
-            sent
+            result
         }
     }
 
@@ -405,9 +415,11 @@ where
     async fn close(&mut self) -> io::Result<()> {
         let patience = if self.gone.is_cancelled() { AFTER_CLIENT } else { AFTER_SERVER };
         if timeout(patience, self.under_way.calls_ended()).await.is_err() {
-            self.under_way.requests().values().for_each(|open| {
-                open.cancel.iter().for_each(CancellationToken::cancel);
-            });
+            for open in self.under_way.requests().values() {
+                if let Some(cancel) = &open.cancel {
+                    cancel.cancel();
+                }
+            }
         }
         self.inner.close().await
     }
@@ -457,11 +469,11 @@ mod tests {
         under_way.reach(&id, Stage::TakenBack);
         under_way.reach(&id, Stage::TakenBack);
         assert!(cancel.is_cancelled() && there() == 1);
-        assert!(!call.is_answered());
+        assert!(!call.end());
         drop(call);
         assert_eq!(there(), 0);
         let (call, cancel) = begin();
-        assert!(call.is_answered());
+        assert!(call.end());
         under_way.reach(&id, Stage::TakenBack);
         assert!(!cancel.is_cancelled() && there() == 1, "its answer is being sent");
         drop(call);

@@ -23,9 +23,10 @@ const BLANK: &str = "(nothing but white space)";
 /// Keys of the protocol's `_meta` for Toolhold's additional data.
 pub(crate) const META: &str = toolhold_core::NAME;
 
-/// The client's answer to a call of `tool`. A failure is a tool's result too, so that the model
-/// sees it; only an unknown tool is the protocol's error. A client that was promised a structured
-/// answer would refuse one without: it gets an error, which needs none.
+/// Converts the answer of a call of `tool` for the client. A failure is also a tool's result, so
+/// that the model sees it; only an unknown tool is an error of the protocol. A client that expects
+/// a structured answer would refuse another answer. If there is none, it gets an error, which needs
+/// no structured answer.
 ///
 /// # Errors
 ///
@@ -36,71 +37,88 @@ pub(crate) fn result(
     structured: Structured,
 ) -> Result<CallToolResult, ErrorData> {
     let sends = tool.filter(|tool| tools::sends_structured(tool, structured));
-    let mut value = sends.and_then(|tool| answer.structured_for_model(tool));
+    let value = sends.and_then(|tool| answer.structured_for_model(tool));
     let is_promised = sends.is_some_and(|tool| tool.output_schema.is_some());
-    let instead = match &answer.outcome {
-        Ok(output) if is_blank(&output.content) => {
-            let is_empty = output.content.iter().all(Content::is_empty);
-            value_as_text(&answer, tool, value.as_ref())
-                .unwrap_or_else(|| if is_empty { NOTHING } else { BLANK }.to_owned())
-        }
-        _ => String::new(),
-    };
+    let replacement = text_for_blank(&answer, tool, value.as_ref());
     let Answer { id, outcome, cached, truncated, snapshot, .. } = answer;
-    let mut told = Map::new();
-    told.insert("call".to_owned(), json!(id));
+
+    let mut host_meta = Map::new();
+    host_meta.insert("call".to_owned(), json!(id));
     if cached {
-        told.insert("cached".to_owned(), json!(true));
+        host_meta.insert("cached".to_owned(), json!(true));
     }
     if truncated {
-        told.insert("truncated".to_owned(), json!(true));
+        host_meta.insert("truncated".to_owned(), json!(true));
     }
-    told.extend(snapshot.map(|snapshot| {
-        let Snapshot { paths, bytes, lost } = snapshot;
-        ("snapshot".to_owned(), json!({ "paths": paths, "bytes": bytes, "lost": lost }))
-    }));
-    let mut own = Map::new();
+    if let Some(Snapshot { paths, bytes, lost }) = snapshot {
+        let snapshot = json!({ "paths": paths, "bytes": bytes, "lost": lost });
+        host_meta.insert("snapshot".to_owned(), snapshot);
+    }
+
+    let mut tool_meta = Map::new();
     let mut result = match outcome {
         Ok(output) => {
-            add(&mut told, &mut own, output.meta);
+            divide_meta(output.meta, &mut host_meta, &mut tool_meta);
             if value.is_none() && is_promised {
                 CallToolResult::error(join_texts(NOT_STRUCTURED.to_owned(), output.content))
-            } else if instead.is_empty() {
-                CallToolResult::success(blocks(output.content))
+            } else if let Some(text) = replacement {
+                CallToolResult::success(vec![ContentBlock::text(text)])
             } else {
-                CallToolResult::success(vec![ContentBlock::text(instead)])
+                CallToolResult::success(blocks(output.content))
             }
         }
         Err(failure) if failure.category == Category::ToolNotFound => {
-            let suggestion =
-                failure.suggestion.map_or_else(String::new, |suggestion| format!(". {suggestion}"));
-            return Err(ErrorData::invalid_params(
-                format!("{}{suggestion}", failure.message),
-                None,
-            ));
+            let message = match failure.suggestion {
+                Some(suggestion) => format!("{}. {suggestion}", failure.message),
+                None => failure.message,
+            };
+            return Err(ErrorData::invalid_params(message, None));
         }
         Err(failure) => {
             let feedback = failure.feedback();
             let Failure { category, code, content, meta, denial, retry_after, .. } = failure;
-            add(&mut told, &mut own, meta);
-            told.insert("category".to_owned(), json!(category.as_str()));
-            told.extend(code.map(|code| ("code".to_owned(), json!(code))));
-            told.extend(
-                retry_after.map(|wait| ("retry_after_ms".to_owned(), json!(wait.as_millis()))),
-            );
-            told.extend(denial.map(|denial| ("denial".to_owned(), denied(denial))));
+            divide_meta(meta, &mut host_meta, &mut tool_meta);
+            host_meta.insert("category".to_owned(), json!(category.as_str()));
+            if let Some(code) = code {
+                host_meta.insert("code".to_owned(), json!(code));
+            }
+            if let Some(wait) = retry_after {
+                host_meta.insert("retry_after_ms".to_owned(), json!(wait.as_millis()));
+            }
+            if let Some(denial) = denial {
+                host_meta.insert("denial".to_owned(), denial_value(denial));
+            }
             CallToolResult::error(join_texts(feedback, content))
         }
     };
-    result.structured_content = value.take();
+
+    result.structured_content = value;
     let mut meta = MetaObject::new();
-    meta.0.extend(own);
-    meta.0.insert(META.to_owned(), Value::Object(told));
+    meta.0.extend(tool_meta);
+    meta.0.insert(META.to_owned(), Value::Object(host_meta));
     result.meta = Some(meta);
     Ok(result)
 }
 
-/// The structured answer as the text. `None`: the tool answers in text too, or there is no value.
+/// Returns the text of a success that a model couldn't read. Returns `None` for another answer.
+fn text_for_blank(
+    answer: &Answer,
+    tool: Option<&Definition>,
+    value: Option<&Value>,
+) -> Option<String> {
+    let content = &answer.outcome.as_ref().ok()?.content;
+    if !is_blank(content) {
+        return None;
+    }
+    if let Some(text) = value_as_text(answer, tool, value) {
+        return Some(text);
+    }
+    let is_empty = content.iter().all(Content::is_empty);
+    Some(if is_empty { NOTHING } else { BLANK }.to_owned())
+}
+
+/// Formats the structured answer as text. Returns `None` if the tool also answers in text, or if
+/// there is no structured answer.
 fn value_as_text(
     answer: &Answer,
     tool: Option<&Definition>,
@@ -111,51 +129,57 @@ fn value_as_text(
     Some(value.to_string())
 }
 
-/// Whether an answer has nothing that a model could read.
+/// Checks whether an answer has nothing that a model could read.
 fn is_blank(parts: &[Content]) -> bool {
     parts.iter().all(|part| part.as_text().is_some_and(|text| text.trim().is_empty()))
 }
 
-/// The parts of a failed answer, all texts in the first one: some clients show their model only
-/// that.
+/// Converts the parts of a failed answer, and joins all texts in the first part: some clients show
+/// only this part to their model.
 fn join_texts(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
     let (texts, others): (Vec<Content>, Vec<Content>) =
         parts.into_iter().partition(|part| part.as_text().is_some());
-    for part in texts.iter().filter_map(Content::as_text).filter(|part| !part.trim().is_empty()) {
-        text.push('\n');
-        text.push_str(part);
+    for part in texts.iter().filter_map(Content::as_text) {
+        if !part.trim().is_empty() {
+            text.push('\n');
+            text.push_str(part);
+        }
     }
     let mut parts = vec![ContentBlock::text(text)];
     parts.extend(blocks(others));
     parts
 }
 
-/// Divides the metadata of an answer: keys of the host are added to `told`, Toolhold's other data.
-/// Keys of the tool are added to `own`, except the protocol's; the client gets them unchanged.
-fn add(told: &mut Map<String, Value>, own: &mut Map<String, Value>, meta: Option<Value>) {
+/// Divides the metadata of an answer. Keys of the host are added to `host_meta`. Keys of the tool,
+/// except the protocol's, are added to `tool_meta`, which the client gets unchanged.
+fn divide_meta(
+    meta: Option<Value>,
+    host_meta: &mut Map<String, Value>,
+    tool_meta: &mut Map<String, Value>,
+) {
     let Some(Value::Object(fields)) = meta else { return };
     // The runtime lets no tool write keys with this prefix.
     let (host, tool): (Map<_, _>, Map<_, _>) =
         fields.into_iter().partition(|(key, _)| key.starts_with("toolhold:"));
     if !host.is_empty() {
-        told.insert("tool".to_owned(), Value::Object(host));
+        host_meta.insert("tool".to_owned(), Value::Object(host));
     }
-    own.extend(tool.into_iter().filter(|(key, _)| !meta::is_reserved(key)));
+    tool_meta.extend(tool.into_iter().filter(|(key, _)| !meta::is_reserved(key)));
 }
 
-fn denied(denial: Denial) -> Value {
+fn denial_value(denial: Denial) -> Value {
     let Denial { capability, action, rule, place, remedy } = denial;
     json!({ "capability": capability, "action": action, "rule": rule, "place": place, "remedy": remedy })
 }
 
-/// The parts without empty texts.
+/// Converts the parts without empty texts.
 fn blocks(parts: Vec<Content>) -> Vec<ContentBlock> {
     let shown =
         parts.into_iter().filter(|part| part.as_text().is_none_or(|text| !text.trim().is_empty()));
     shown.enumerate().map(|(at, part)| block(at, part)).collect()
 }
 
-/// A part in the protocol's form.
+/// Converts a part to the protocol's form. `at` is its index in the answer.
 pub(crate) fn block(at: usize, part: Content) -> ContentBlock {
     let Content { body, media_type, .. } = part;
     match body {

@@ -95,38 +95,42 @@ impl Tickets {
         Ok(Self { codec, folder, lasting })
     }
 
-    fn sealed(&self, session: &str, fingerprint: Fingerprint) -> Result<String, TicketError> {
+    fn seal(&self, session: &str, fingerprint: Fingerprint) -> Result<String, TicketError> {
         let ticket = json!([fingerprint, random::name()?]);
         let options = SealOptions::new().associated_data(session.as_bytes()).ttl(self.lasting);
         Ok(self.codec.seal_json_with(&ticket, &options)?)
     }
 
-    /// The question of a ticket, if the ticket is this server's, for this session, not expired and
-    /// not used yet.
-    fn opened(&self, session: &str, sealed: &str) -> Result<Fingerprint, TicketError> {
+    /// Opens a ticket, and marks it as used. Returns the fingerprint of its question.
+    ///
+    /// # Errors
+    ///
+    /// The ticket isn't this server's, is for another session, has expired, or was used before.
+    fn open(&self, session: &str, sealed: &str) -> Result<Fingerprint, TicketError> {
         let ticket: Value = self.codec.open_json_with(sealed, session.as_bytes())?;
         let fingerprint = serde_json::from_value(ticket[0].clone())?;
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
         let now = seconds();
-        let first =
+        // A ticket is only forgotten after it has expired.
+        let forget_at = now + self.lasting.as_secs() + 1;
+        let is_first_use =
             state::update(&self.folder, &used_by(session), |used: &mut BTreeMap<String, u64>| {
                 used.retain(|_, until| *until > now);
-                let room = used.len() < MOST_USED;
-                // The ticket has expired before it is forgotten.
-                Ok(room && used.insert(nonce, now + self.lasting.as_secs() + 1).is_none())
-            });
-        if first? { Ok(fingerprint) } else { Err(TicketError::Used) }
+                Ok(used.len() < MOST_USED && used.insert(nonce, forget_at).is_none())
+            })?;
+        if is_first_use { Ok(fingerprint) } else { Err(TicketError::Used) }
     }
 }
 
-/// The list of a caller's used tickets: callers don't share the room.
+/// Names the file with a caller's used tickets. Each caller has its own file, since the number of
+/// tickets in a file is limited.
 fn used_by(session: &str) -> String {
     let hash = ring::digest::digest(&ring::digest::SHA256, owner(session).as_bytes());
     let digest: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("used-{digest}.json")
 }
 
-/// Seconds of Unix time.
+/// Returns the Unix time in seconds.
 pub(crate) fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -140,7 +144,7 @@ pub(crate) struct CallApprover {
     /// Whether the client's revision has titles for choices: since 2025-11-25.
     has_titles: bool,
     /// The call, if its client takes tasks.
-    pub(crate) begun: Option<Arc<StartedTask>>,
+    pub(crate) started_task: Option<Arc<StartedTask>>,
     /// Whether the client shows addresses.
     pub(crate) can_visit: bool,
     /// The questions of the call's tool, if they end its request.
@@ -161,17 +165,15 @@ struct Open(Option<(Peer<RoleServer>, RequestId)>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // If the runtime has ended, nobody can be told.
-        if let (Some((peer, id)), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(async move {
-                let taken_back = CancelledNotificationParam::new(
-                    Some(id),
-                    Some("the call has ended".to_owned()),
-                );
-                // A client that is gone shows nothing.
-                let _ = peer.notify_cancelled(taken_back).await;
-            });
-        }
+        let Some((peer, id)) = self.0.take() else { return };
+        // If the runtime has ended, no notification can be sent.
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let reason = "the call has ended".to_owned();
+            let cancelled = CancelledNotificationParam::new(Some(id), Some(reason));
+            // A client that is gone shows nothing.
+            let _ = peer.notify_cancelled(cancelled).await;
+        });
     }
 }
 
@@ -180,15 +182,15 @@ pub(crate) struct TicketAnswer {
     pub(crate) questions: mpsc::Sender<OpenQuestion>,
     tickets: Arc<Tickets>,
     session: Arc<str>,
-    /// The client's answer and ticket.
-    answered: Option<(Fingerprint, ElicitResult)>,
+    /// The client's answer to the question with this fingerprint.
+    answer: Option<(Fingerprint, ElicitResult)>,
     /// The question for the client.
     required: Mutex<Option<InputRequiredResult>>,
 }
 
 impl CallApprover {
-    /// For a call in a session, with the client's answer to an earlier question. `asks`: the means
-    /// of the client to ask its user.
+    /// Makes the approver of a call in a session. `asks` are the means of the client to ask its
+    /// user. `ticket_and_responses` are the client's answer to an earlier question.
     ///
     /// # Errors
     ///
@@ -199,28 +201,28 @@ impl CallApprover {
         session: &Arc<str>,
         context: &RequestContext<RoleServer>,
         asks: ClientAsks,
-        brought: (Option<String>, Option<InputResponses>),
-        begun: Option<Arc<StartedTask>>,
+        ticket_and_responses: (Option<String>, Option<InputResponses>),
+        started_task: Option<Arc<StartedTask>>,
     ) -> Result<Self, ErrorData> {
         let version = context.protocol_version();
-        let ends = version.as_ref().is_some_and(|version| !version.has_initialize());
+        let ends_request = version.as_ref().is_some_and(|version| !version.has_initialize());
         let has_titles = version
             .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2025_11_25.as_str());
         let mut questions = None;
         let way = match (asking.mcp, asks.forms) {
             (McpApprovals::Deny, _) => AskMode::Nobody,
             (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => AskMode::Elsewhere,
-            (McpApprovals::Client, true) if ends => {
+            (McpApprovals::Client, true) if ends_request => {
                 let tickets = Arc::clone(tickets);
                 let session = Arc::clone(session);
-                let answered = answered(&tickets, &session, brought).await?;
+                let answer = parse_answer(&tickets, &session, ticket_and_responses).await?;
                 let (sender, receiver) = mpsc::channel(1);
                 questions = Some(receiver);
                 AskMode::Return(Box::new(TicketAnswer {
                     questions: sender,
                     tickets,
                     session,
-                    answered,
+                    answer,
                     required: Mutex::default(),
                 }))
             }
@@ -235,18 +237,18 @@ impl CallApprover {
             asking: Arc::clone(asking),
             client,
             has_titles,
-            begun,
+            started_task,
             can_visit: asks.addresses,
             questions: Mutex::new(questions),
         })
     }
 
-    /// The questions of the call's tool, for the code that answers the request.
+    /// Takes the questions of the call's tool, for the code that answers the request.
     pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<OpenQuestion>> {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The question that the client has to ask before it repeats the call, if there is one.
+    /// Takes the question that the client has to ask before it repeats the call.
     pub(crate) fn required(&self) -> Option<InputRequiredResult> {
         let AskMode::Return(returned) = &self.way else { return None };
         returned.required.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -268,41 +270,45 @@ impl CallApprover {
                     neutral_line(cut(&error.to_string(), 200))
                 )),
             },
-            AskMode::Return(returned) => match &returned.answered {
-                Some((fingerprint, result)) if *fingerprint == question.fingerprint => {
-                    self.reply_of(result)
+            AskMode::Return(ticket_answer) => {
+                if let Some((fingerprint, result)) = &ticket_answer.answer
+                    && *fingerprint == question.fingerprint
+                {
+                    return self.reply_of(result);
                 }
-                _ if let Some(task) = self.begun.as_ref().and_then(|begun| begun.asks()) => {
-                    self.in_task(&task, &question).await
+                match self.started_task.as_ref().and_then(|started| started.asks()) {
+                    Some(task) => self.ask_in_task(&task, &question).await,
+                    None => self.return_question(ticket_answer, &question),
                 }
-                _ => match returned.tickets.sealed(&returned.session, question.fingerprint) {
-                    Ok(ticket) => {
-                        let request =
-                            InputRequest::Elicitation(ElicitRequest::new(self.form(&question)));
-                        let requests = [(FIELD.to_owned(), request)].into();
-                        let required = InputRequiredResult::new(Some(requests), Some(ticket));
-                        *returned.required.lock().unwrap_or_else(PoisonError::into_inner) =
-                            Some(required);
-                        Reply::Unasked("the client was sent the question".to_owned())
-                    }
-                    Err(error) => Reply::Unasked(format!("the client can't be asked: {error}")),
-                },
-            },
+            }
         }
     }
 
-    /// Asks while the call waits. When the call no longer waits, the client is told to close the
-    /// question.
+    /// Stores the question for the client, which ends the request.
+    fn return_question(&self, ticket_answer: &TicketAnswer, question: &Question) -> Reply {
+        let sealed = ticket_answer.tickets.seal(&ticket_answer.session, question.fingerprint);
+        let ticket = match sealed {
+            Ok(ticket) => ticket,
+            Err(error) => return Reply::Unasked(format!("the client can't be asked: {error}")),
+        };
+        let request = InputRequest::Elicitation(ElicitRequest::new(self.form(question)));
+        let requests = [(FIELD.to_owned(), request)].into();
+        let required = InputRequiredResult::new(Some(requests), Some(ticket));
+        *ticket_answer.required.lock().unwrap_or_else(PoisonError::into_inner) = Some(required);
+        Reply::Unasked("the client was sent the question".to_owned())
+    }
+
+    /// Asks while the call waits. If the call stops waiting, the client closes the question.
     pub(crate) async fn elicit_form(
         &self,
         peer: &Peer<RoleServer>,
         form: ElicitRequestParams,
     ) -> Result<ElicitResult, ServiceError> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
-        let asked =
+        let handle =
             peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
-        let mut open = Open(Some((peer.clone(), asked.id.clone())));
-        let answer = asked.await_response().await;
+        let mut open = Open(Some((peer.clone(), handle.id.clone())));
+        let answer = handle.await_response().await;
         open.0 = None;
         match answer? {
             ClientResult::ElicitResult(result) => Ok(result),
@@ -310,7 +316,7 @@ impl CallApprover {
         }
     }
 
-    /// Asks at a terminal, and reports it as the task's state.
+    /// Asks at a terminal, and shows this in the task's status message.
     async fn ask_elsewhere(&self, question: Question) -> Reply {
         self.say("waits for approval: `toolhold approvals`");
         let reply = self.asking.posting.ask(question).await;
@@ -320,28 +326,31 @@ impl CallApprover {
 
     /// Sets the status message of the call, if its client takes tasks.
     fn say(&self, text: &str) {
-        if let Some(begun) = &self.begun {
-            begun.say(text);
+        if let Some(started_task) = &self.started_task {
+            started_task.say(text);
         }
     }
 
     /// Asks after the call's request was answered.
-    async fn in_task(&self, task: &Task, question: &Question) -> Reply {
+    async fn ask_in_task(&self, task: &Task, question: &Question) -> Reply {
         let answer =
             tokio::time::timeout(self.asking.posting.lasting, task.ask(self.form(question))).await;
         task.withdraw_question();
-        match answer.map(|answer| answer.map(serde_json::from_value)) {
-            Ok(Ok(Ok(result))) => self.reply_of(&result),
-            Ok(Ok(Err(error))) => Reply::Unasked(format!(
+        let value = match answer {
+            Ok(Ok(value)) => value,
+            Ok(Err(_)) => return Reply::Unasked("the task has ended".to_owned()),
+            Err(_) => return Reply::Unasked("the client did not answer in time".to_owned()),
+        };
+        match serde_json::from_value(value) {
+            Ok(result) => self.reply_of(&result),
+            Err(error) => Reply::Unasked(format!(
                 "the client's answer is invalid: {}",
                 neutral_line(cut(&error.to_string(), 200))
             )),
-            Ok(Err(_)) => Reply::Unasked("the task has ended".to_owned()),
-            Err(_) => Reply::Unasked("the client did not answer in time".to_owned()),
         }
     }
 
-    /// The form that the client shows.
+    /// Makes the form that the client shows.
     fn form(&self, question: &Question) -> ElicitRequestParams {
         let choices = [
             (ONCE, "Allow this call"),
@@ -372,18 +381,18 @@ impl CallApprover {
         }
     }
 
-    /// The name of the user who answers, for the record.
+    /// Returns the name of the user who answers, for the record.
     pub(crate) fn by(&self) -> String {
         let Some(client) = &self.client else { return "MCP client".to_owned() };
         let name = format!("{} {}", client.name, client.version);
         format!("MCP client {}", neutral_line(cut(&name, NAME)))
     }
 
-    /// The person's answer.
+    /// Converts the person's answer.
     fn reply_of(&self, result: &ElicitResult) -> Reply {
         let by = self.by();
-        let choice =
-            result.content.as_ref().and_then(|content| content.get(FIELD)).and_then(Value::as_str);
+        let field = result.content.as_ref().and_then(|content| content.get(FIELD));
+        let choice = field.and_then(Value::as_str);
         match (&result.action, choice) {
             (ElicitationAction::Accept, Some(ONCE)) => Reply::Yes { scope: Scope::Once, by },
             (ElicitationAction::Accept, Some(SESSION)) => Reply::Yes { scope: Scope::Session, by },
@@ -413,7 +422,9 @@ impl Approver for CallApprover {
         match &self.way {
             AskMode::Elicit(_) => true,
             AskMode::Elsewhere => self.asking.posting.waits(),
-            AskMode::Return(_) => self.begun.as_ref().is_some_and(|begun| begun.is_task()),
+            AskMode::Return(_) => {
+                self.started_task.as_ref().is_some_and(|started| started.is_task())
+            }
             AskMode::Nobody => false,
         }
     }
@@ -436,7 +447,9 @@ impl ClientAsks {
     }
 }
 
-async fn answered(
+/// Parses the client's answer to an earlier question, and opens its ticket. Returns `None` if the
+/// client has no ticket.
+async fn parse_answer(
     tickets: &Arc<Tickets>,
     session: &Arc<str>,
     (ticket, responses): (Option<String>, Option<InputResponses>),
@@ -449,7 +462,7 @@ async fn answered(
     let result = serde_json::from_value(response).map_err(wrong_ticket)?;
     let tickets = Arc::clone(tickets);
     let session = Arc::clone(session);
-    let fingerprint = tokio::task::spawn_blocking(move || tickets.opened(&session, &ticket))
+    let fingerprint = tokio::task::spawn_blocking(move || tickets.open(&session, &ticket))
         .await
         .map_err(wrong_ticket)?
         .map_err(wrong_ticket)?;
@@ -476,25 +489,21 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder is made");
         let here = tickets(root.path(), Duration::from_secs(60));
         let fingerprint = Fingerprint([7; 32]);
-        let ticket = here.sealed("a", fingerprint).expect("is sealed");
-        assert!(here.opened("b", &ticket).is_err(), "another session's");
+        let ticket = here.seal("a", fingerprint).expect("is sealed");
+        assert!(here.open("b", &ticket).is_err(), "another session's");
         for at in 0..ticket.len() {
             let mut forged = ticket.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
-            assert!(here.opened("a", &String::from_utf8_lossy(&forged)).is_err(), "byte {at}");
+            assert!(here.open("a", &String::from_utf8_lossy(&forged)).is_err(), "byte {at}");
         }
         let there = tickets(root.path(), Duration::from_secs(60));
-        assert_eq!(
-            there.opened("a", &ticket).ok(),
-            Some(fingerprint),
-            "another process of the user"
-        );
-        assert!(here.opened("a", &ticket).is_err(), "a second time, where it was sealed");
-        assert!(there.opened("a", &ticket).is_err(), "a second time");
+        assert_eq!(there.open("a", &ticket).ok(), Some(fingerprint), "another process of the user");
+        assert!(here.open("a", &ticket).is_err(), "a second time, where it was sealed");
+        assert!(there.open("a", &ticket).is_err(), "a second time");
         let other = tempfile::tempdir().expect("a folder is made");
         let other = tickets(other.path(), Duration::from_secs(60));
         assert!(
-            other.opened("a", &here.sealed("a", fingerprint).expect("is sealed")).is_err(),
+            other.open("a", &here.seal("a", fingerprint).expect("is sealed")).is_err(),
             "another user's"
         );
     }
@@ -522,12 +531,12 @@ mod tests {
     fn tickets_expire() {
         let root = tempfile::tempdir().expect("a folder is made");
         let tickets = tickets(root.path(), Duration::ZERO);
-        let ticket = tickets.sealed("a", Fingerprint([7; 32])).expect("is sealed");
+        let ticket = tickets.seal("a", Fingerprint([7; 32])).expect("is sealed");
         // Its clock has milliseconds.
         let since = std::time::Instant::now();
         while since.elapsed() < Duration::from_millis(2) {
             std::hint::spin_loop();
         }
-        assert!(tickets.opened("a", &ticket).is_err());
+        assert!(tickets.open("a", &ticket).is_err());
     }
 }

@@ -48,7 +48,7 @@ impl Calls {
         Self { live, places, end: CancellationToken::new(), tasks: Arc::default(), metrics: None }
     }
 
-    /// The same with metrics.
+    /// Returns the calls with metrics.
     pub(crate) fn counted(&self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self.clone() }
     }
@@ -69,10 +69,10 @@ impl Calls {
     /// Makes a call, which ends with the server.
     pub(crate) async fn run(&self, request: Request) -> Answer {
         // The semaphore is never closed.
-        let _place = self.places.acquire().await;
+        let _permit = self.places.acquire().await;
         let cancel = request.cancel.clone();
-        let counted =
-            self.metrics.as_ref().map(|metrics| (metrics, metrics.runs(), Instant::now()));
+        let started = Instant::now();
+        let _running = self.metrics.as_ref().map(|metrics| metrics.runs());
         // In its own allocation: a request's task is moved before it runs, and would move the whole
         // call each time.
         let host = self.live.current();
@@ -94,19 +94,21 @@ impl Calls {
             content.push(Content::text(format!("[{note}]\n")));
             answer.notices.push(note);
         }
-        // Only names of existing tools, or clients would make up label values.
-        if let (Some((metrics, _running, since)), Some(tool)) = (counted, &answer.tool) {
-            let outcome = answer
-                .outcome
-                .as_ref()
-                .map_or_else(|failure| failure.category.as_str(), |_| "success");
-            metrics.count_call(tool, outcome, since.elapsed());
-            answer.filtered.iter().for_each(|filtered| metrics.filtered(filtered));
+        // Only existing tools are counted, or clients would make up label values.
+        if let (Some(metrics), Some(tool)) = (&self.metrics, &answer.tool) {
+            let outcome = match &answer.outcome {
+                Ok(_) => "success",
+                Err(failure) => failure.category.as_str(),
+            };
+            metrics.count_call(tool, outcome, started.elapsed());
+            if let Some(summary) = &answer.filtered {
+                metrics.filtered(summary);
+            }
         }
         answer
     }
 
-    /// The client's answer to a call.
+    /// Returns the client's answer to a call.
     ///
     /// # Errors
     ///
@@ -120,19 +122,19 @@ impl Calls {
         answer::result(answer, tool.as_deref(), structured)
     }
 
-    /// Waits for a call, until its tool asks. With `begun`, it becomes a task of its session if it
-    /// takes long. `gone`: the client cancels its request.
+    /// Waits until a call ends or its tool asks a question. With `started_task`, a long call
+    /// becomes a task of its session. `gone` is cancelled when the client cancels its request.
     pub(crate) async fn wait(
         &self,
         mut waiting: WaitingCall,
         session: &Arc<str>,
-        begun: Option<&StartedTask>,
+        started_task: Option<&StartedTask>,
         gone: &CancellationToken,
         structured: Structured,
     ) -> CallResponse {
         let cancel = waiting.cancel.clone();
         let mut quick = std::pin::pin!(tokio::time::sleep(QUICK));
-        let mut may_begin = begun.is_some();
+        let mut may_become_task = started_task.is_some();
         let task = loop {
             tokio::select! {
                 answer = &mut waiting.call => return match answer {
@@ -143,39 +145,33 @@ impl Calls {
                     return CallResponse::Question(Box::new((waiting, question)));
                 }
                 () = gone.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
-                () = &mut quick, if may_begin => {
-                    let task = begun
-                        .and_then(|begun| self.tasks.begin(begun, session, cancel.clone()));
-                    if let Some(task) = task {
+                () = &mut quick, if may_become_task => {
+                    may_become_task = false;
+                    if let Some(started_task) = started_task
+                        && let Some(task) = self.tasks.begin(started_task, session, cancel.clone())
+                    {
                         break task;
                     }
-                    may_begin = false;
                 }
             }
         };
         let calls = self.clone();
-        let kept = Arc::clone(&task);
+        let ended_task = Arc::clone(&task);
         tokio::spawn(async move {
             // The task asks its questions itself.
             let WaitingCall { call, questions, .. } = waiting;
             drop(questions);
             let Some(answer) = call.await else { return };
-            let is_cancelled = answer
-                .outcome
-                .as_ref()
-                .err()
-                .is_some_and(|failure| failure.category == Category::Cancelled);
-            let end = if is_cancelled {
-                End::Cancelled
-            } else {
-                End::from_result(calls.result(answer, structured))
+            let end = match &answer.outcome {
+                Err(failure) if failure.category == Category::Cancelled => End::Cancelled,
+                _ => End::from_result(calls.result(answer, structured)),
             };
-            calls.tasks.end(&kept, end);
+            calls.tasks.end(&ended_task, end);
             tokio::select! {
                 () = tokio::time::sleep(KEPT) => {}
                 () = calls.end.cancelled() => {}
             }
-            calls.tasks.forget(&kept);
+            calls.tasks.forget(&ended_task);
         });
         CallResponse::Task(task)
     }

@@ -2,30 +2,30 @@
 
 use rmcp::model::RequestId;
 
-/// Bytes of a name or an ID that are kept. Longer ones are ignored.
+/// Most bytes of a name or an ID. A longer name or ID is ignored.
 const KEPT: usize = 1024;
 
-/// Reads the outermost names of an object and keeps its ID.
+/// Reads the outermost names of an object, and finds its ID.
 #[derive(Default)]
 pub(crate) struct Envelope {
     depth: usize,
-    /// Whether the position is in a string, and whether the last byte was a backslash.
-    string: bool,
-    escaped: bool,
+    in_string: bool,
+    /// Whether the next byte of a string is escaped.
+    is_escaped: bool,
     /// Whether a value follows, not a name.
-    value: bool,
+    in_value: bool,
     /// The part of the name or value that was read.
     token: Vec<u8>,
     name: Vec<u8>,
     id: Option<RequestId>,
     is_request: bool,
-    begun: bool,
-    /// Whether it isn't an object or has ended.
-    over: bool,
+    has_started: bool,
+    /// Whether the text isn't an object, or the object has ended.
+    is_over: bool,
 }
 
 impl Envelope {
-    /// The ID of a request.
+    /// Finds the ID of a request. Returns `None` if the line has no readable ID.
     pub(crate) fn parse_id(line: &[u8]) -> Option<RequestId> {
         let mut envelope = Self::default();
         envelope.read(line);
@@ -35,39 +35,34 @@ impl Envelope {
     /// Reads further bytes.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            if self.over {
+            if self.is_over {
                 return;
             }
-            self.byte(*byte);
+            self.read_byte(*byte);
         }
     }
 
-    /// Whether it begins like a message.
+    /// Checks whether the text starts like a message.
     pub(crate) fn is_object(&self) -> bool {
-        self.begun
+        self.has_started
     }
 
-    /// The ID, if it was read. An answer's ID is this side's own and names no request.
+    /// Returns the ID of a request, if it was read. The ID of an answer is this side's own, and
+    /// isn't returned.
     pub(crate) fn id(self) -> Option<RequestId> {
         if self.is_request { self.id } else { None }
     }
 
-    fn byte(&mut self, byte: u8) {
-        if self.string {
-            self.keep(byte);
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => self.string = false,
-                _ => {}
-            }
+    fn read_byte(&mut self, byte: u8) {
+        if self.in_string {
+            self.read_byte_of_string(byte);
             return;
         }
         match byte {
             b'{' | b'[' => {
-                if !self.begun {
-                    self.begun = byte == b'{';
-                    self.over = !self.begun;
+                if !self.has_started {
+                    self.has_started = byte == b'{';
+                    self.is_over = !self.has_started;
                 }
                 self.depth += 1;
             }
@@ -75,26 +70,39 @@ impl Envelope {
                 self.depth = self.depth.saturating_sub(1);
                 if self.depth == 0 {
                     self.end_value();
-                    self.over = true;
+                    self.is_over = true;
                 }
             }
-            b':' if self.depth == 1 && !self.value => {
+            b':' if self.depth == 1 && !self.in_value => {
                 self.name = std::mem::take(&mut self.token);
-                self.value = true;
+                self.in_value = true;
             }
             b',' if self.depth == 1 => self.end_value(),
             b' ' | b'\t' | b'\r' | b'\n' => {}
             _ => {
                 // Only a byte order mark may come before the object.
-                self.over = !self.begun && !b"\xef\xbb\xbf".contains(&byte);
-                self.string = byte == b'"';
-                self.keep(byte);
+                self.is_over = !self.has_started && !b"\xef\xbb\xbf".contains(&byte);
+                self.in_string = byte == b'"';
+                self.add_to_token(byte);
             }
         }
     }
 
-    fn keep(&mut self, byte: u8) {
-        // One byte more than is kept shows that it is too long.
+    fn read_byte_of_string(&mut self, byte: u8) {
+        self.add_to_token(byte);
+        if self.is_escaped {
+            self.is_escaped = false;
+            return;
+        }
+        match byte {
+            b'\\' => self.is_escaped = true,
+            b'"' => self.in_string = false,
+            _ => {}
+        }
+    }
+
+    fn add_to_token(&mut self, byte: u8) {
+        // One byte more than the limit shows that the token is too long.
         if self.depth == 1 && self.token.len() <= KEPT {
             self.token.push(byte);
         }
@@ -108,7 +116,7 @@ impl Envelope {
             _ => {}
         }
         self.name.clear();
-        self.value = false;
+        self.in_value = false;
     }
 }
 

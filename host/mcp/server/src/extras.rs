@@ -14,12 +14,12 @@ use toolhold_core::{BoxFuture, Session};
 /// and nothing is recorded. The session identifies the caller. Names of Toolhold's own (`tools`,
 /// `toolhold://…`) never get here.
 pub trait Extras: Send + Sync + 'static {
-    /// The prompts in the order of the list.
+    /// Returns the prompts in the order of the list.
     fn prompts(&self) -> Vec<Prompt> {
         Vec::new()
     }
 
-    /// Expands a prompt. `None`: no prompt has this name.
+    /// Expands a prompt. Returns `None` if no prompt has this name.
     fn prompt<'a>(
         &'a self,
         _: &'a Session,
@@ -28,17 +28,17 @@ pub trait Extras: Send + Sync + 'static {
         Box::pin(std::future::ready(None))
     }
 
-    /// The resources with a fixed address.
+    /// Returns the resources with a fixed address.
     fn resources(&self) -> Vec<Resource> {
         Vec::new()
     }
 
-    /// The resource templates.
+    /// Returns the resource templates.
     fn resource_templates(&self) -> Vec<ResourceTemplate> {
         Vec::new()
     }
 
-    /// The content of a resource. `None`: there is none at this address.
+    /// Returns the content of a resource. Returns `None` if there is no resource at this address.
     fn resource<'a>(
         &'a self,
         _: &'a Session,
@@ -47,7 +47,7 @@ pub trait Extras: Send + Sync + 'static {
         Box::pin(std::future::ready(None))
     }
 
-    /// Completions for an argument of a prompt or a part of an address. `None`: it can't be
+    /// Completes an argument of a prompt or a part of an address. Returns `None` if it can't be
     /// completed.
     fn completed<'a>(
         &'a self,

@@ -22,8 +22,8 @@ fn unanswered(why: &str) -> InquiryAnswer {
 }
 
 impl CallApprover {
-    /// Asks the client's user. Nobody else is asked: an absent person can't answer in the middle of
-    /// a call.
+    /// Asks the client's user. Another person isn't asked, since an absent person can't answer in
+    /// the middle of a call.
     pub(crate) async fn put(&self, inquiry: Inquiry) -> InquiryAnswer {
         let Ok(id) = random::name() else { return unanswered("the system has no random bytes") };
         let Some(form) = self.form_of(&inquiry, &id) else {
@@ -36,14 +36,12 @@ impl CallApprover {
             }
             AskMode::Elsewhere => return unanswered("the client can't ask its user"),
             AskMode::Elicit(peer) => self.elicit_form(peer, form).await.ok(),
-            AskMode::Return(returned) => match self.begun.as_ref().and_then(|begun| begun.asks()) {
-                Some(task) => {
-                    let _open = OpenInTask(&task);
-                    let answer = task.ask(form).await;
-                    answer.ok().and_then(|answer| serde_json::from_value(answer).ok())
+            AskMode::Return(ticket_answer) => {
+                match self.started_task.as_ref().and_then(|started| started.asks()) {
+                    Some(task) => ask_in_task(&task, form).await,
+                    None => self.asking.parked.ask(id, form, &ticket_answer.questions).await,
                 }
-                None => self.asking.parked.ask(id, form, &returned.questions).await,
-            },
+            }
         };
         match answer {
             Some(answer) => self.answer_of(answer),
@@ -65,8 +63,8 @@ impl CallApprover {
         }
     }
 
-    /// The form that the client shows. An address is the client's to show if it can, and otherwise
-    /// a form without fields.
+    /// Makes the form that the client shows. For an address, a client that can't show addresses
+    /// gets a form without fields. Returns `None` if the form isn't valid.
     fn form_of(&self, inquiry: &Inquiry, id: &str) -> Option<ElicitRequestParams> {
         let message = inquiry.to_text();
         let requested_schema = match &inquiry.wanted {
@@ -83,4 +81,11 @@ impl CallApprover {
         };
         Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
     }
+}
+
+/// Asks in a task. Returns `None` if the client gives no valid answer.
+async fn ask_in_task(task: &Task, form: ElicitRequestParams) -> Option<ElicitResult> {
+    let _open = OpenInTask(task);
+    let answer = task.ask(form).await.ok()?;
+    serde_json::from_value(answer).ok()
 }

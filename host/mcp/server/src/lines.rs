@@ -33,14 +33,14 @@ const BUFFER: usize = 64 << 10;
 /// Reads and writes lines.
 pub(crate) struct Lines<R, W> {
     reader: BufReader<R>,
-    /// The part of a line that was read so far. It is here and not in the reading future, which is
-    /// dropped and made again at any point.
+    /// The part of a line that was read so far. The reading future doesn't hold it, since that
+    /// future may be dropped and made again at any point.
     line: Vec<u8>,
     longest: usize,
-    /// State of a line that is too long and whose end is still to come.
+    /// The envelope of a line that is too long and whose end wasn't read yet.
     too_long: Option<Envelope>,
-    /// Whether there is an answer that `receive` has to send.
-    owes: bool,
+    /// Whether `receive` has to write a refusal.
+    has_refusal: bool,
     out: Arc<WriteHalf<W>>,
 }
 
@@ -66,8 +66,8 @@ enum Line {
     TooLong(Envelope),
 }
 
-/// An answer to something that isn't a request. It always has an ID, which is `null` if none can be
-/// read.
+/// An answer to a line that isn't a request. The answer always has an ID, which is `null` if the
+/// line has no readable ID.
 #[derive(Serialize)]
 struct Refusal {
     jsonrpc: JsonRpcVersion2_0,
@@ -87,8 +87,7 @@ struct Call {
     params: Object<CallToolRequestParams>,
 }
 
-/// A value that must be an object. The derived parser accepts lists too, in which the order
-/// decides.
+/// A value that must be an object. The derived parser also accepts a list of the fields in order.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -120,21 +119,21 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             writing: tokio::sync::Mutex::new(Some(writing)),
         });
         let reader = BufReader::with_capacity(BUFFER, reader);
-        Self { reader, line: Vec::new(), longest, too_long: None, owes: false, out }
+        Self { reader, line: Vec::new(), longest, too_long: None, has_refusal: false, out }
     }
 
-    /// The half to which answers are written.
+    /// Returns the half to which answers are written.
     pub(crate) fn writer(&self) -> Arc<WriteHalf<W>> {
         Arc::clone(&self.out)
     }
 
-    /// Reads a line with its end. `None`: the input has ended. The future may be dropped at any
-    /// point and made again.
+    /// Reads a line with its end. Returns `None` if the input has ended. The future may be dropped
+    /// at any point and made again.
     async fn read(&mut self) -> Option<Line> {
         loop {
-            let there = match self.reader.fill_buf().await {
+            let buffered = match self.reader.fill_buf().await {
                 Ok([]) => return None,
-                Ok(there) => there,
+                Ok(buffered) => buffered,
                 Err(error) => {
                     tracing::error!("reading from the client: {error}");
                     return None;
@@ -142,9 +141,10 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             };
             // Unlike `position`, this compares many bytes at a time. It reads memory, and so never
             // fails.
-            let taken = BufRead::skip_until(&mut &*there, b'\n').unwrap_or(there.len());
-            let ends = there[..taken].ends_with(b"\n");
-            if self.too_long.is_none() && self.line.len() + taken > self.longest {
+            let length = BufRead::skip_until(&mut &*buffered, b'\n').unwrap_or(buffered.len());
+            let part = &buffered[..length];
+            let is_end = part.ends_with(b"\n");
+            if self.too_long.is_none() && self.line.len() + length > self.longest {
                 tracing::error!(
                     "a message is skipped: it has more than {} bytes, the limit",
                     self.longest
@@ -154,19 +154,22 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 self.too_long = Some(envelope);
             }
             match &mut self.too_long {
-                Some(envelope) => envelope.read(&there[..taken]),
-                None => self.line.extend_from_slice(&there[..taken]),
+                Some(envelope) => envelope.read(part),
+                None => self.line.extend_from_slice(part),
             }
-            self.reader.consume(taken);
-            if ends {
-                return Some(self.too_long.take().map_or(Line::Whole, Line::TooLong));
+            self.reader.consume(length);
+            if is_end {
+                return Some(match self.too_long.take() {
+                    Some(envelope) => Line::TooLong(envelope),
+                    None => Line::Whole,
+                });
             }
         }
     }
 
-    /// Answers something that isn't a message.
+    /// Answers a line that isn't a message.
     fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> io::Result<()> {
-        self.owes = true;
+        self.has_refusal = true;
         self.out.put(&Refusal { jsonrpc: JsonRpcVersion2_0, id, error })
     }
 }
@@ -182,10 +185,10 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         // The answer is written now, and not in its turn, together with the answers that are ready
         // by then.
-        let put = self.out.put(&message);
+        let result = self.out.put(&message);
         let out = Arc::clone(&self.out);
         async move {
-            put?;
+            result?;
             out.write().await;
             Ok(())
         }
@@ -193,9 +196,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            if self.owes {
+            if self.has_refusal {
                 self.out.write().await;
-                self.owes = false;
+                self.has_refusal = false;
             }
             // A buffered line is returned without waiting: the tasks that handle earlier lines
             // would never run.
@@ -212,13 +215,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                     continue;
                 }
             }
-            let start = self.line.trim_ascii_start();
-            let is_object = start
-                .strip_prefix(b"\xef\xbb\xbf")
-                .map_or(start, <[u8]>::trim_ascii_start)
-                .starts_with(b"{");
-            let message = parsed(&self.line);
-            let id = message.as_ref().err().and_then(|_| Envelope::parse_id(&self.line));
+            let is_object = starts_with_object(&self.line);
+            let message = parse(&self.line);
+            let id = if message.is_err() { Envelope::parse_id(&self.line) } else { None };
             self.line.clear();
             self.line.shrink_to(BUFFER);
             match message {
@@ -229,7 +228,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                     tracing::debug!("no message of the protocol: {error}");
                     self.refuse(id, ErrorData::invalid_request("Invalid Request", None)).ok()?;
                 }
-                // A message that can't be read: its sender would wait.
+                // The sender of a message that can't be read would wait for an answer.
                 Err(error) if is_object => {
                     tracing::debug!("no JSON: {error}");
                     self.refuse(id, ErrorData::parse_error("Parse error", None)).ok()?;
@@ -255,18 +254,18 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
     /// Appends a message to the bytes to write.
     pub(crate) fn put(&self, message: &impl Serialize) -> io::Result<()> {
         let mut ready = self.ready();
-        let before = ready.len();
-        let put = serde_json::to_writer(&mut *ready, message);
-        match put {
+        let length_before = ready.len();
+        let result = serde_json::to_writer(&mut *ready, message);
+        match result {
             Ok(()) => ready.push(b'\n'),
-            Err(_) => ready.truncate(before),
+            Err(_) => ready.truncate(length_before),
         }
-        Ok(put?)
+        Ok(result?)
     }
 
-    /// Returns when everything appended before has been written, by this future or by another one.
-    /// The future may be dropped at any point: the next one goes on there. If the client doesn't
-    /// read any more, that is logged once, and further output is dropped.
+    /// Writes everything that was appended before, unless another future does. The future may be
+    /// dropped at any point, and the next future continues there. If the client doesn't read any
+    /// more, this is logged once, and further output is dropped.
     pub(crate) async fn write(&self) {
         let mut turn = self.writing.lock().await;
         let Some(writing) = &mut *turn else {
@@ -284,15 +283,15 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
                     "no more answers are written: writing to the client failed: {error}"
                 ),
             }
-            // A line was cut: nothing after it would be valid.
+            // A line was cut, so no line after it would be valid.
             *turn = None;
         }
     }
 }
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
-    /// Writes the rest, then the output that was ready when that was done. Later output is written
-    /// by its own future: no future writes for others without end.
+    /// Writes the rest of earlier output, and then the output that is ready at that time. Later
+    /// output is written by its own future, so that this future ends.
     async fn write_all<'a>(
         &mut self,
         ready: impl FnOnce() -> MutexGuard<'a, Vec<u8>>,
@@ -317,8 +316,15 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
     }
 }
 
-/// The message of a line. `None`: it can be skipped.
-fn parsed(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMessageCodecError> {
+/// Checks whether a line starts like an object, also after a byte order mark.
+fn starts_with_object(line: &[u8]) -> bool {
+    let start = line.trim_ascii_start();
+    let object = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    object.trim_ascii_start().starts_with(b"{")
+}
+
+/// Parses the message of a line. Returns `None` if the line can be skipped.
+fn parse(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMessageCodecError> {
     match serde_json::from_slice::<Object<Call>>(line) {
         Ok(Object(Call { id, params: Object(mut params), .. })) => {
             let meta = params.meta.take();
@@ -387,7 +393,7 @@ mod tests {
             let line = format!("{case}\n");
             calls += usize::from(serde_json::from_str::<Object<Call>>(&line).is_ok());
             let theirs = JsonRpcMessageCodec::default().decode(&mut BytesMut::from(line.as_str()));
-            assert_eq!(shown(parsed(line.as_bytes())), shown(theirs), "{case}");
+            assert_eq!(shown(parse(line.as_bytes())), shown(theirs), "{case}");
         }
         assert_eq!(calls, 5, "those that are read at once");
     }

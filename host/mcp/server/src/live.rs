@@ -20,35 +20,34 @@ impl LiveHost {
         Self { current: RwLock::new(host), replaced, note: Mutex::default() }
     }
 
-    /// The host for the next call. A call keeps its host until it ends.
+    /// Returns the host for the next call. A call keeps its host until it ends.
     pub fn current(&self) -> Arc<Host> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes whenever another host takes the place of the one before.
+    /// Returns a receiver that changes whenever the host is replaced.
     pub(crate) fn replacements(&self) -> watch::Receiver<u64> {
         self.replaced.subscribe()
     }
 
-    /// Lets another host serve the next calls, and returns the one before. Running calls end with
-    /// the host with which they began. Clients are told of other tools.
+    /// Replaces the host for the next calls. Returns the earlier host, with which running calls
+    /// end. Clients get a notification if the tools are different.
     pub fn replace(&self, host: Arc<Host>) -> Arc<Host> {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let before = std::mem::replace(
-            &mut *self.current.write().unwrap_or_else(PoisonError::into_inner),
-            host,
-        );
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let earlier = std::mem::replace(&mut *current, host);
+        drop(current);
         self.replaced.send_modify(|count| *count += 1);
-        before
+        earlier
     }
 
-    /// Refuses all further calls until another host takes this one's place.
+    /// Refuses all further calls until the host is replaced.
     pub fn refuse_calls(&self, reason: &str) {
         self.current().refuse_calls(reason);
     }
 
-    /// Tells the client something once, with its next answer. Only the client of a pipe: others may
-    /// be other people's.
+    /// Sets a note for the client, which gets it once with its next answer. Call this only if the
+    /// server serves one client over a pipe, since other clients may be of other people.
     pub fn tell(&self, note: String) {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
     }

@@ -9,15 +9,16 @@ const PROTOCOL: [&str; 1] = ["progressToken"];
 /// Prefixes of Toolhold's own keys.
 const TOOLHOLD: [&str; 2] = ["toolhold:", "toolhold/"];
 
-/// The client's metadata of a call for the tool, without the keys of the protocol and of Toolhold.
+/// Returns the client's metadata of a call for the tool, without the keys of the protocol and of
+/// Toolhold. Returns `None` if no key is left.
 pub(crate) fn for_tool(meta: &RequestMetaObject) -> Option<Map<String, Value>> {
     let own = meta.0.0.iter().filter(|(key, _)| !is_reserved(key));
     let fields: Map<_, _> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
-    (!fields.is_empty()).then_some(fields)
+    if fields.is_empty() { None } else { Some(fields) }
 }
 
-/// Whether a key is the protocol's own, or Toolhold's. A prefix whose first or second label is
-/// `modelcontextprotocol` or `mcp` is reserved for the protocol.
+/// Checks whether a key is the protocol's own, or Toolhold's. A prefix whose first or second label
+/// is `modelcontextprotocol` or `mcp` is reserved for the protocol.
 pub(crate) fn is_reserved(key: &str) -> bool {
     PROTOCOL.contains(&key)
         || TOOLHOLD.iter().any(|prefix| key.starts_with(prefix))
@@ -25,8 +26,7 @@ pub(crate) fn is_reserved(key: &str) -> bool {
 }
 
 fn is_of_protocol(prefix: &str) -> bool {
-    matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp"))
-        || matches!(prefix.split('.').next(), Some("modelcontextprotocol" | "mcp"))
+    prefix.split('.').take(2).any(|label| matches!(label, "modelcontextprotocol" | "mcp"))
 }
 
 #[cfg(test)]

@@ -68,23 +68,20 @@ impl Metrics {
         Counted::new(&self.running)
     }
 
-    /// A call has ended. `tool` is an existing one: names that clients make up would have no limit.
+    /// Counts a call that has ended. `tool` must exist, since clients can make up any number of
+    /// names.
     pub(crate) fn count_call(&self, tool: &str, outcome: &str, took: Duration) {
-        self.calls
-            .get_or_create(&[("tool", tool.to_owned()), ("outcome", outcome.to_owned())])
-            .inc();
+        let labels = [("tool", tool.to_owned()), ("outcome", outcome.to_owned())];
+        self.calls.get_or_create(&labels).inc();
         self.seconds.get_or_create(&[("tool", tool.to_owned())]).observe(took.as_secs_f64());
     }
 
-    /// Filters have shortened an answer.
+    /// Counts the bytes of an answer that filters have shortened.
     pub(crate) fn filtered(&self, filtered: &FilterSummary) {
         for (state, bytes) in ["whole", "shown"].into_iter().zip(filtered.bytes) {
-            self.filtered
-                .get_or_create(&[
-                    ("filters", filtered.filters.join(",")),
-                    ("state", state.to_owned()),
-                ])
-                .inc_by(bytes);
+            let filters = filtered.filters.join(",");
+            let labels = [("filters", filters), ("state", state.to_owned())];
+            self.filtered.get_or_create(&labels).inc_by(bytes);
         }
     }
 
@@ -93,12 +90,12 @@ impl Metrics {
         Counted::new(&self.connections)
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub(crate) fn answered(&self, status: http::StatusCode) {
         self.requests.get_or_create(&[("status", status.as_str().to_owned())]).inc();
     }
 
-    /// All metrics as text.
+    /// Returns all metrics as text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to memory never fails.

@@ -2,9 +2,9 @@
 //! question, in 2026-07-28.
 //!
 //! In that revision, the server can't ask while a request is open: the request ends with the
-//! question, and the client repeats it with the answer. The call itself goes on waiting meanwhile,
-//! so that nothing of it is done twice. Its ticket is a name that nobody can guess, for its session
-//! alone.
+//! question, and the client repeats it with the answer. The call itself waits meanwhile, so that no
+//! part of it is done twice. Its ticket is a name that nobody can guess, and is valid for its
+//! session only.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -70,17 +70,17 @@ impl ParkedCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks by the end of the request. `None`: nobody answers.
+    /// Asks a question, which ends the request. Returns `None` if nobody answers.
     pub(crate) async fn ask(
         &self,
         id: String,
         form: ElicitRequestParams,
         questions: &mpsc::Sender<OpenQuestion>,
     ) -> Option<ElicitResult> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, receiver) = oneshot::channel();
         let _guard = ParkedGuard(self, id.clone());
         questions.send(OpenQuestion { id, form, answer }).await.ok()?;
-        answered.await.ok()
+        receiver.await.ok()
     }
 
     /// Lets a call wait, and returns the question for its client.
@@ -100,16 +100,16 @@ impl ParkedCalls {
         let required = InputRequiredResult::new(Some(requests), Some(format!("{TICKET}{id}")));
         let parked =
             ParkedCall { session: Arc::clone(session), tool: tool.to_owned(), call, answer };
-        let mut all = self.lock();
-        // If the call has stopped waiting meanwhile, nobody else would forget it.
+        let mut parked_calls = self.lock();
+        // A call that has stopped waiting meanwhile would stay in the map.
         if !parked.answer.is_closed() {
-            all.insert(id, parked);
+            parked_calls.insert(id, parked);
         }
         required
     }
 
-    /// The call that a repeated request goes on with. `None`: its ticket isn't of a call that
-    /// waits.
+    /// Takes the call that a repeated request continues. Returns `None` if the request has no
+    /// ticket of a call that waits.
     ///
     /// # Errors
     ///
@@ -122,10 +122,10 @@ impl ParkedCalls {
         responses: Option<&InputResponses>,
     ) -> Option<Result<WaitingCall, ErrorData>> {
         let id = ticket?.strip_prefix(TICKET)?;
-        Some(self.resumed(session, tool, id, responses))
+        Some(self.take(session, tool, id, responses))
     }
 
-    fn resumed(
+    fn take(
         &self,
         session: &str,
         tool: &str,
@@ -139,15 +139,18 @@ impl ParkedCalls {
         let result: ElicitResult = serde_json::from_value(response)
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let mut parked = self.lock();
-        let is_its =
-            parked.get(id).is_some_and(|call| *call.session == *session && call.tool == tool);
-        let Some(call) = is_its.then(|| parked.remove(id)).flatten() else {
+        let belongs_to_request = match parked.get(id) {
+            Some(call) => *call.session == *session && call.tool == tool,
+            None => false,
+        };
+        let call = if belongs_to_request { parked.remove(id) } else { None };
+        drop(parked);
+        let Some(call) = call else {
             return Err(ErrorData::invalid_params(
                 "`requestState` is invalid: no call waits for this answer; repeat the call without `requestState`",
                 None,
             ));
         };
-        drop(parked);
         // If the call no longer waits, it ends by itself.
         let _ = call.answer.send(result);
         Ok(call.call)

@@ -27,14 +27,14 @@ struct Notification {
     untrusted: bool,
 }
 
-/// Notifies the client that asked for it.
+/// Sends notifications to the client that asked for progress.
 pub(crate) struct ProgressSender {
     /// `None` after the end of the call.
     sender: Mutex<Option<Sender<Notification>>>,
     /// Number of notifications. The protocol requires that progress only grows.
-    told: AtomicU64,
+    count: AtomicU64,
     /// The call, if its client takes tasks.
-    begun: Option<Arc<StartedTask>>,
+    started_task: Option<Arc<StartedTask>>,
     tool: String,
 }
 
@@ -44,16 +44,19 @@ impl ProgressSender {
     pub(crate) fn begin(
         peer: &Peer<RoleServer>,
         token: Option<ProgressToken>,
-        begun: Option<Arc<StartedTask>>,
+        started_task: Option<Arc<StartedTask>>,
         tool: String,
     ) -> (Self, Option<JoinHandle<()>>) {
-        let (sender, task) = token
-            .map(|token| {
+        let (sender, task) = match token {
+            Some(token) => {
                 let (sender, receiver) = channel(WAITING);
-                (sender, tokio::spawn(send_progress(peer.clone(), token, receiver)))
-            })
-            .unzip();
-        (Self { sender: Mutex::new(sender), told: AtomicU64::new(0), begun, tool }, task)
+                let task = tokio::spawn(send_progress(peer.clone(), token, receiver));
+                (Some(sender), Some(task))
+            }
+            None => (None, None),
+        };
+        let sender = Mutex::new(sender);
+        (Self { sender, count: AtomicU64::new(0), started_task, tool }, task)
     }
 
     /// Stops sending.
@@ -63,17 +66,16 @@ impl ProgressSender {
 
     fn say(&self, message: &str, untrusted: bool) {
         let message = cut(message, MESSAGE);
-        match &self.begun {
+        match &self.started_task {
             // The state of a task has no metadata, and may be shown to a model.
-            Some(begun) if untrusted => begun.say(&fenced(&self.tool, message)),
-            Some(begun) => begun.say(message),
+            Some(started_task) if untrusted => started_task.say(&fenced(&self.tool, message)),
+            Some(started_task) => started_task.say(message),
             None => {}
         }
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &*sender else { return };
-        let step = self.told.fetch_add(1, Ordering::Relaxed) + 1;
-        // A call may report a fraction that falls, or none; steps only grow.
-        let step = step as f64;
+        // A call may report a fraction that falls, or no fraction. Steps only grow.
+        let step = (self.count.fetch_add(1, Ordering::Relaxed) + 1) as f64;
         let _ = sender.try_send(Notification { step, message: message.to_owned(), untrusted });
     }
 }
@@ -99,9 +101,9 @@ async fn send_progress(
         let mut notification =
             ProgressNotificationParam::new(token.clone(), step).with_message(message);
         if untrusted {
-            // Where an answer has it.
-            let meta = json!({ "tool": { (Content::UNTRUSTED): true } });
-            let meta = MetaObject([(META.to_owned(), meta)].into_iter().collect());
+            // The mark is at the same place as in an answer.
+            let mark = json!({ "tool": { (Content::UNTRUSTED): true } });
+            let meta = MetaObject([(META.to_owned(), mark)].into_iter().collect());
             notification.meta = Some(NotificationMetaObject(meta));
         }
         if peer.notify_progress(notification).await.is_err() {

@@ -10,7 +10,7 @@ use rmcp::model::{
     CompletionInfo, GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role,
 };
 use serde_json::json;
-use toolhold_core::{Audience, Definition, Host, Request, Session, Verdict};
+use toolhold_core::{Access, Audience, Definition, Host, Request, Session, Verdict};
 
 /// Its name and its argument's name.
 pub(crate) const TOOLS: &str = "tools";
@@ -23,7 +23,7 @@ const MAX_PATH: usize = 4096;
 /// The tool that lists a directory.
 const LIST: &str = "list_directory";
 
-/// The prompt in the list.
+/// Returns the prompt in the list.
 pub(crate) fn definition() -> Prompt {
     let path = PromptArgument::new(PATH)
         .with_description("A file or directory, to also describe which calls are allowed there")
@@ -36,7 +36,7 @@ pub(crate) fn definition() -> Prompt {
     .with_title("What can the tools do here?")
 }
 
-/// The prompt with the current state.
+/// Returns the prompt with the current state.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub(crate) fn answer_prompt(
 ) -> Result<GetPromptResult, ErrorData> {
     let mut text = "These tools run in a sandbox, under the user's rules:\n".to_owned();
     for tool in tools {
-        // Writing to a vector never fails.
+        // Writing to a string never fails.
         let _ = writeln!(text, "* `{}`: {}", tool.name, sentence(&tool.description));
     }
     let mut reached: Vec<_> =
@@ -57,12 +57,11 @@ pub(crate) fn answer_prompt(
     reached.dedup();
     text.push_str("\nThe tools reach these directories:\n");
     for (directory, access) in reached {
-        let _ = writeln!(
-            text,
-            "* {}: {}",
-            directory.display(),
-            if access == toolhold_core::Access::Write { "read and write" } else { "read" }
-        );
+        let access = match access {
+            Access::Write => "read and write",
+            Access::Read => "read",
+        };
+        let _ = writeln!(text, "* {}: {access}", directory.display());
     }
     text.push_str("\nA denied call names the rule. Don't work around the rule: tell the user, who can change it.\n");
     for (name, value) in arguments.into_iter().flatten() {
@@ -71,8 +70,8 @@ pub(crate) fn answer_prompt(
             (PATH, Some(path)) if path.len() <= MAX_PATH => {
                 text.push('\n');
                 for tool in tools {
-                    if let Some(said) = verdict_text(host, tool, path) {
-                        let _ = writeln!(text, "* `{}` of {path}: {said}", tool.name);
+                    if let Some(verdict) = verdict_text(host, tool, path) {
+                        let _ = writeln!(text, "* `{}` of {path}: {verdict}", tool.name);
                     }
                 }
             }
@@ -90,45 +89,49 @@ pub(crate) fn answer_prompt(
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 
-/// The verdict on a call of a tool with a path, if its other arguments are optional.
+/// Returns the verdict on a call of a tool with a path. Returns `None` if the tool has no path, or
+/// requires an argument that isn't a string.
 fn verdict_text(host: &Host, tool: &Definition, path: &str) -> Option<&'static str> {
     let schema = &tool.input_schema;
     schema.pointer("/properties/path")?;
-    let needs = schema.get("required").and_then(|required| required.as_array());
+    let required = schema.get("required").and_then(|required| required.as_array());
     let mut arguments = json!({ "path": path });
-    for name in
-        needs.into_iter().flatten().filter_map(|name| name.as_str()).filter(|name| *name != PATH)
-    {
-        arguments[name] = match schema
-            .pointer(&format!("/properties/{name}/type"))
-            .and_then(|kind| kind.as_str())
-        {
-            Some("string") => json!("x"),
-            _ => return None,
-        };
+    for name in required.into_iter().flatten().filter_map(|name| name.as_str()) {
+        if name == PATH {
+            continue;
+        }
+        if *schema.pointer(&format!("/properties/{name}/type"))? != "string" {
+            return None;
+        }
+        arguments[name] = json!("x");
     }
-    Some(match host.check(Request::new(&tool.name, arguments)).outcome.ok()?.verdict {
+    let decision = host.check(Request::new(&tool.name, arguments)).outcome.ok()?;
+    Some(match decision.verdict {
         Verdict::Allow => "allowed",
         Verdict::Ask => "needs approval",
         Verdict::Deny => "refused",
     })
 }
 
-/// The first sentence of a description.
+/// Returns the first sentence of a description.
 fn sentence(description: &str) -> &str {
     description.split_once(". ").map_or(description, |(first, _)| first).trim_end_matches('.')
 }
 
-/// Paths with this beginning, from `list_directory`: under the same rules as any call, and recorded
-/// as one.
-pub(crate) async fn paths(host: &Host, session: &Session, begun: &str) -> CompletionInfo {
-    let (directory, name) =
-        begun.rsplit_once('/').map_or(("", begun), |(directory, name)| (directory, name));
-    let above = if directory.is_empty() && begun.starts_with('/') { "/" } else { directory };
-    let listed = Path::new(if above.is_empty() { "." } else { above });
+/// Completes the beginning of a path with a call of `list_directory`, under the same rules as any
+/// call, and recorded as one.
+pub(crate) async fn paths(host: &Host, session: &Session, prefix: &str) -> CompletionInfo {
+    let (directory, name) = prefix.rsplit_once('/').unwrap_or(("", prefix));
+    let listed_directory = match directory {
+        "" if prefix.starts_with('/') => "/",
+        "" => ".",
+        directory => directory,
+    };
+    let mut components = Path::new(listed_directory).components();
+    let leads_up = components.any(|part| part == Component::ParentDir);
     let mut names = Vec::new();
-    if begun.len() <= MAX_PATH && !listed.components().any(|part| part == Component::ParentDir) {
-        let arguments = json!({ "path": listed.to_string_lossy() });
+    if prefix.len() <= MAX_PATH && !leads_up {
+        let arguments = json!({ "path": listed_directory });
         let request = Request {
             session: Some(session.clone()),
             audience: Audience::Person,
@@ -148,7 +151,7 @@ pub(crate) async fn paths(host: &Host, session: &Session, begun: &str) -> Comple
     names.truncate(CompletionInfo::MAX_VALUES);
     let values = names
         .into_iter()
-        .map(|name| if begun.contains('/') { format!("{directory}/{name}") } else { name })
+        .map(|name| if prefix.contains('/') { format!("{directory}/{name}") } else { name })
         .collect();
     let mut info = CompletionInfo::default();
     info.values = values;
@@ -157,7 +160,7 @@ pub(crate) async fn paths(host: &Host, session: &Session, begun: &str) -> Comple
     info
 }
 
-/// The name in a line of a listing: `[file] name  12 B`.
+/// Parses the name in a line of a listing: `[file] name  12 B`.
 fn entry(line: &str) -> Option<&str> {
     let (kind, rest) = line.strip_prefix('[')?.split_once("] ")?;
     match kind {

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// A random name of 64 hexadecimal digits.
+/// Returns a random name of 64 hexadecimal digits.
 ///
 /// # Errors
 ///

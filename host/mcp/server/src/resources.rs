@@ -21,19 +21,19 @@ const RECORDS: usize = 2000;
 /// The tool that reads the rest of an answer.
 const READ_ON: &str = "read_overflow";
 
-/// The resources with a fixed address.
+/// Returns the resources with a fixed address.
 pub(crate) fn definitions() -> Vec<Resource> {
     let record = Resource::new(RECORD, "record").with_title("The record of this session's calls");
-    let told = "One JSON object per line, the newest last: the call, the decision with its rule, and the outcome";
-    vec![record.with_description(told).with_mime_type("text/plain")]
+    let description = "One JSON object per line, the newest last: the call, the decision with its rule, and the outcome";
+    vec![record.with_description(description).with_mime_type("text/plain")]
 }
 
-/// The resource templates.
+/// Returns the resource templates.
 pub(crate) fn templates() -> Vec<ResourceTemplate> {
     let kept = ResourceTemplate::new(format!("{KEPT}{{id}}{{?offset,limit}}"), "kept")
         .with_title("An answer that was cut");
-    let told = "The id is in the answer, in the notice about what is left out; offset and limit count characters";
-    vec![kept.with_description(told).with_mime_type("text/plain")]
+    let description = "The id is in the answer, in the notice about what is left out; offset and limit count characters";
+    vec![kept.with_description(description).with_mime_type("text/plain")]
 }
 
 /// Reads a resource.
@@ -49,9 +49,10 @@ pub(crate) async fn read(
 ) -> Result<ReadResourceResult, ErrorData> {
     let (text, media_type) = match uri.strip_prefix(KEPT) {
         Some(id) => (read_kept(host, session, id).await?, "text/plain"),
-        // Arguments and reasons in it are words of others.
         None if uri == RECORD => {
-            (fenced("record", &record(session, folders.clone()).await?), "text/plain")
+            let records = read_records(session, folders.clone()).await?;
+            // Others wrote the arguments and reasons in the records.
+            (fenced("record", &records), "text/plain")
         }
         None => return Err(not_found(uri)),
     };
@@ -62,44 +63,41 @@ pub(crate) fn not_found(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": uri })))
 }
 
-/// A part of a stored answer: a call of the tool that reads it, under the same rules as any call,
-/// and recorded as one.
-async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String, ErrorData> {
-    let (id, query) = asked.split_once('?').unwrap_or((asked, ""));
+/// Reads a part of a stored answer by a call of a tool, under the same rules as any call, and
+/// recorded as one. `address` is the ID with the query.
+async fn read_kept(host: &Host, session: &Session, address: &str) -> Result<String, ErrorData> {
+    let (id, query) = address.split_once('?').unwrap_or((address, ""));
     let mut arguments = json!({ "id": id });
-    for (name, number) in query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-    {
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, text) = pair.split_once('=').unwrap_or((pair, ""));
         if !matches!(name, "offset" | "limit") {
-            return Err(not_kept(asked));
+            return Err(not_kept(address));
         }
-        arguments[name] = json!(number.parse::<u64>().map_err(|_| not_kept(asked))?);
+        let number: u64 = text.parse().map_err(|_| not_kept(address))?;
+        arguments[name] = json!(number);
     }
     let request = Request {
         session: Some(session.clone()),
         audience: Audience::Model,
         ..Request::new(READ_ON, arguments)
     };
-    match host.call(request).await.outcome {
-        Ok(output) => Ok(output.joined_text()),
-        Err(failure)
-            if failure.code.as_deref() == Some("not-found")
-                || failure.category == Category::InvalidParameters =>
-        {
-            Err(not_kept(asked))
-        }
-        Err(failure) => Err(ErrorData::internal_error(failure.message, None)),
+    let failure = match host.call(request).await.outcome {
+        Ok(output) => return Ok(output.joined_text()),
+        Err(failure) => failure,
+    };
+    let is_missing = failure.code.as_deref() == Some("not-found");
+    if is_missing || failure.category == Category::InvalidParameters {
+        return Err(not_kept(address));
     }
+    Err(ErrorData::internal_error(failure.message, None))
 }
 
-fn not_kept(asked: &str) -> ErrorData {
-    not_found(&format!("{KEPT}{asked}"))
+fn not_kept(address: &str) -> ErrorData {
+    not_found(&format!("{KEPT}{address}"))
 }
 
-/// A record without the reason for which a model denied the call: its agent would learn how to
-/// argue.
+/// Removes the reason for which a model denied the call from a record, since the agent would learn
+/// from it how to argue.
 fn without_reason(mut record: Value) -> Value {
     const DECISION: &str = "adversarial_policy_decision";
     if let Some(Value::String(decision)) = record.get_mut(DECISION)
@@ -114,16 +112,13 @@ fn unreadable_record(why: impl std::error::Error) -> ErrorData {
     ErrorData::internal_error(format!("the record can't be read: {why}"), None)
 }
 
-/// This session's records among the last ones in the log.
-async fn record(session: &Session, folders: Folders) -> Result<String, ErrorData> {
+/// Reads this session's records among the last records in the log.
+async fn read_records(session: &Session, folders: Folders) -> Result<String, ErrorData> {
     let records = tokio::task::spawn_blocking(move || Trail::open(&folders)?.last(RECORDS))
         .await
         .map_err(unreadable_record)?
         .map_err(unreadable_record)?;
     let name = Value::String(session.name().to_string());
-    Ok(records
-        .iter()
-        .filter(|record| record["session"] == name)
-        .map(|record| format!("{}\n", without_reason(record.clone())))
-        .collect())
+    let own = records.into_iter().filter(|record| record["session"] == name);
+    Ok(own.map(|record| format!("{}\n", without_reason(record))).collect())
 }

@@ -10,10 +10,10 @@ use toolhold_core::{Answer, Body, Category, Content, Host, PromptOffer, Resource
 
 use crate::answer;
 
-/// The call of a tool that gets what a client asks for.
+/// The call of a tool that gets a prompt or a resource: the tool and its arguments.
 pub(crate) type OfferCall = (String, JsonObject);
 
-/// The prompts.
+/// Returns the prompts.
 pub(crate) fn prompts(host: &Host) -> Vec<Prompt> {
     host.offers().iter().flat_map(|offers| &offers.prompts).map(prompt).collect()
 }
@@ -30,7 +30,7 @@ fn prompt(offer: &PromptOffer) -> Prompt {
     prompt
 }
 
-/// The resources with a fixed address.
+/// Returns the resources with a fixed address.
 pub(crate) fn resources(host: &Host) -> Vec<Resource> {
     let resources = offers_of(host, false).map(|offer| {
         let mut resource = Resource::new(offer.uri, offer.name);
@@ -42,7 +42,7 @@ pub(crate) fn resources(host: &Host) -> Vec<Resource> {
     resources.collect()
 }
 
-/// The templates of addresses.
+/// Returns the templates of addresses.
 pub(crate) fn templates(host: &Host) -> Vec<ResourceTemplate> {
     let templates = offers_of(host, true).map(|offer| {
         let mut template = ResourceTemplate::new(offer.uri, offer.name);
@@ -59,7 +59,7 @@ fn offers_of(host: &Host, templates: bool) -> impl Iterator<Item = ResourceOffer
     all.filter(move |offer| offer.is_template == templates)
 }
 
-/// The call that gets a prompt. `None`: no provider offers it.
+/// Returns the call that gets a prompt. Returns `None` if no provider offers the prompt.
 pub(crate) fn prompt_call(host: &Host, request: &GetPromptRequestParams) -> Option<OfferCall> {
     host.offers().into_iter().find_map(|offers| {
         let prompt = offers.prompts.iter().find(|prompt| prompt.name == request.name)?;
@@ -68,11 +68,14 @@ pub(crate) fn prompt_call(host: &Host, request: &GetPromptRequestParams) -> Opti
     })
 }
 
-/// The call that reads the resource at an address. `None`: no provider has it.
+/// Returns the call that reads the resource at an address. Returns `None` if no provider has the
+/// resource.
 pub(crate) fn resource_call(host: &Host, uri: &str) -> Option<OfferCall> {
-    host.offers().into_iter().filter(|offers| !offers.resources.is_empty()).find_map(|offers| {
-        let own = uri.strip_prefix(&offers.prefix)?;
-        Some(call(offers.reader, json!({ "uri": own })))
+    let mut with_resources =
+        host.offers().into_iter().filter(|offers| !offers.resources.is_empty());
+    with_resources.find_map(|offers| {
+        let own_address = uri.strip_prefix(&offers.prefix)?;
+        Some(call(offers.reader, json!({ "uri": own_address })))
     })
 }
 
@@ -83,7 +86,7 @@ fn call(tool: String, arguments: Value) -> OfferCall {
     }
 }
 
-/// A prompt from the answer of its call.
+/// Converts the answer of a call to a prompt.
 ///
 /// # Errors
 ///
@@ -97,7 +100,7 @@ pub(crate) fn prompt_result(answer: Answer) -> Result<GetPromptResult, ErrorData
     Ok(GetPromptResult::new(messages.collect()))
 }
 
-/// A resource from the answer of its call: each part under the address that was asked for.
+/// Converts the answer of a call to a resource. Each part has the requested address.
 ///
 /// # Errors
 ///

@@ -47,7 +47,7 @@ pub async fn serve_stdio(
     serve(server, session, reading, writing, end).await
 }
 
-/// For `map_err`: an I/O error with the step that failed.
+/// Returns a function for `map_err`, which adds the failed step to an I/O error.
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     move |error| ServeError::Io { what, error }
 }
@@ -65,7 +65,7 @@ pub(crate) async fn serve(
     let gone = server.closed().clone();
     let (server, transport) =
         bounded(server, Lines::new(reading, writing, MESSAGE), gone, end.clone());
-    let served = match server.serve_with_ct(transport, end).await {
+    let result = match server.serve_with_ct(transport, end).await {
         Ok(service) => match service.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => {
                 Err(ServeError::Protocol(error.to_string()))
@@ -79,12 +79,12 @@ pub(crate) async fn serve(
         Err(error) => Err(ServeError::Protocol(error.to_string())),
     };
     calls.end().await;
-    served
+    result
 }
 
-/// The reactor waits for a pipe or a socket on the thread that then handles it; a switch to another
-/// thread for each message would cost more than the call. A thread that may block reads anything
-/// else (a terminal, a file).
+/// Makes a reader. The reactor waits for a pipe or a socket on the thread that then handles the
+/// message, since a switch to another thread would cost more than the call. A thread that may block
+/// reads other files, such as a terminal.
 fn reader(input: OwnedFd) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
     Ok(match kind(&input)? {
         FileType::Fifo => Box::new(pipe::Receiver::from_owned_fd(input)?),
@@ -107,7 +107,7 @@ fn socket(fd: OwnedFd) -> io::Result<tokio::net::UnixStream> {
     tokio::net::UnixStream::from_std(socket)
 }
 
-/// Whether a descriptor is a pipe or a socket.
+/// Checks whether a descriptor is a pipe or a socket.
 fn is_pollable(fd: impl AsFd) -> io::Result<bool> {
     Ok(matches!(kind(fd)?, FileType::Fifo | FileType::Socket))
 }

@@ -21,8 +21,8 @@ use toolhold_core::CancellationToken;
 
 use crate::random;
 
-/// The owner of a session: its name without the handle that the caller chose. All connections on
-/// stdio are the user's.
+/// Returns the owner of a session: its name without the handle that the caller chose. The user owns
+/// all connections on stdio.
 pub(crate) fn owner(session: &str) -> &str {
     match session.rfind(']') {
         Some(end) => &session[..=end],
@@ -76,8 +76,8 @@ impl StartedTask {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task that it has become. If the call isn't a task, it doesn't become one: the question
-    /// ends its request.
+    /// Returns the task that the call has become. Returns `None` if the call isn't a task. Then it
+    /// doesn't become a task any more, since the question ends its request.
     pub(crate) fn asks(&self) -> Option<Arc<Task>> {
         let mut stage = self.stage();
         match &*stage {
@@ -89,18 +89,18 @@ impl StartedTask {
         }
     }
 
-    /// Whether the call is a task.
+    /// Checks whether the call is a task.
     pub(crate) fn is_task(&self) -> bool {
         matches!(*self.stage(), Stage::Task(_))
     }
 
-    /// Sets the status message of the task. An empty text: nothing to say any more.
+    /// Sets the status message of the task. An empty text removes the message.
     pub(crate) fn say(&self, text: &str) {
-        let text = (!text.is_empty()).then(|| text.to_owned());
+        let new_message = if text.is_empty() { None } else { Some(text.to_owned()) };
         match &mut *self.stage() {
-            Stage::Open(message) => *message = text,
+            Stage::Open(message) => *message = new_message,
             Stage::Asked => {}
-            Stage::Task(task) => task.change(|state| state.message = text),
+            Stage::Task(task) => task.change(|state| state.message = new_message),
         }
     }
 }
@@ -122,11 +122,18 @@ struct State {
     updated: String,
     /// Its last status message.
     message: Option<String>,
-    /// The open question for its client, and the channel for the answer.
-    question: Option<(String, ElicitRequestParams, Sender<Value>)>,
+    /// The open question for its client.
+    question: Option<TaskQuestion>,
     /// Number of questions so far: each has its own name.
-    asked: usize,
+    question_count: usize,
     end: Option<(End, Instant)>,
+}
+
+#[derive(Debug)]
+struct TaskQuestion {
+    name: String,
+    form: ElicitRequestParams,
+    answer: Sender<Value>,
 }
 
 /// The result of a task.
@@ -139,17 +146,19 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// The size of a result.
+    /// Makes the end of a task from the result of its call.
     pub(crate) fn from_result(result: Result<CallToolResult, ErrorData>) -> Self {
-        match result.and_then(|result| {
-            serde_json::to_string(&result)
-                .map_err(|error| ErrorData::internal_error(error.to_string(), None))
-        }) {
+        let result = match result {
+            Ok(result) => result,
+            Err(error) => return Self::Failed(error),
+        };
+        match serde_json::to_string(&result) {
             Ok(text) => Self::Completed(text),
-            Err(error) => Self::Failed(error),
+            Err(error) => Self::Failed(ErrorData::internal_error(error.to_string(), None)),
         }
     }
 
+    /// Returns the size of the result.
     fn bytes(&self) -> usize {
         match self {
             Self::Completed(text) => text.len(),
@@ -186,21 +195,21 @@ impl Task {
         change(&mut state)
     }
 
-    /// Asks its client's user. The answer comes with [`answered`](Self::answered), never if the
-    /// task has ended before.
+    /// Asks the user of the task's client. The answer comes with [`answered`](Self::answered). If
+    /// the task has ended, no answer comes.
     pub(crate) fn ask(&self, form: ElicitRequestParams) -> Receiver<Value> {
-        let (sender, answer) = channel();
+        let (sender, receiver) = channel();
         self.change(|state| {
-            state.asked += 1;
-            let name = format!("question-{}", state.asked);
+            state.question_count += 1;
+            let name = format!("question-{}", state.question_count);
             if state.end.is_none() {
-                state.question = Some((name, form, sender));
+                state.question = Some(TaskQuestion { name, form, answer: sender });
             }
         });
-        answer
+        receiver
     }
 
-    /// Takes the question back.
+    /// Withdraws the open question.
     pub(crate) fn withdraw_question(&self) {
         self.change(|state| state.question = None);
     }
@@ -208,39 +217,42 @@ impl Task {
     /// Takes the client's answers. Answers to unknown questions are ignored.
     pub(crate) fn answered(&self, mut answers: InputResponses) {
         self.change(|state| {
-            if let Some((name, form, sender)) = state.question.take() {
-                match answers.remove(&name) {
-                    // If the call no longer waits, the answer is ignored.
-                    Some(answer) => drop(sender.send(answer)),
-                    None => state.question = Some((name, form, sender)),
-                }
+            let Some(question) = state.question.take() else { return };
+            match answers.remove(&question.name) {
+                // If the call no longer waits, the answer is ignored.
+                Some(answer) => drop(question.answer.send(answer)),
+                None => state.question = Some(question),
             }
         });
     }
 
-    /// Ends it as soon as its work has stopped.
+    /// Cancels the call. The task ends as soon as its work has stopped.
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// Its state in the protocol's form when it is created.
+    /// Describes the new task in the protocol's form.
     pub(crate) fn seed(&self) -> rmcp::model::Task {
         self.describe().task
     }
 
-    /// Its state with its question or its result.
+    /// Describes the task with its question or its result, in the protocol's form.
     pub(crate) fn describe(&self) -> DetailedTask {
         let state = self.state();
         let mut task =
             rmcp::model::Task::new(&self.id, TaskStatus::Working, &self.created, &state.updated);
         task.status_message.clone_from(&state.message);
-        let age = state.end.as_ref().map_or_else(Instant::now, |(_, at)| *at) - self.began;
+        let until = match &state.end {
+            Some((_, ended)) => *ended,
+            None => Instant::now(),
+        };
+        let age = until - self.began;
         // The task is kept for this time from now on, or from its end.
         task.ttl_ms = Some(milliseconds(age + KEPT));
         task.poll_interval_ms = Some(milliseconds((age / 4).clamp(SOONEST, LATEST)));
         let payload = match (&state.end, &state.question) {
             (Some((end, _)), _) => end.payload(),
-            (None, Some((name, form, _))) => {
+            (None, Some(TaskQuestion { name, form, .. })) => {
                 let request = InputRequest::Elicitation(ElicitRequest::new(form.clone()));
                 TaskPayload::InputRequired { input_requests: [(name.clone(), request)].into() }
             }
@@ -267,20 +279,19 @@ impl Tasks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call a task of its session if there is room and its request doesn't end with a
-    /// question.
+    /// Makes a call a task of its session. Returns `None` if there is no room, or if the request
+    /// ends with a question.
     pub(crate) fn begin(
         &self,
-        begun: &StartedTask,
+        started_task: &StartedTask,
         session: &Arc<str>,
         cancel: CancellationToken,
     ) -> Option<Arc<Task>> {
-        let mut stage = begun.stage();
-        let mut held = self.lock_tasks();
-        let of_session =
-            held.values().filter(|task| owner(&task.session) == owner(session)).count();
+        let mut stage = started_task.stage();
+        let mut tasks = self.lock_tasks();
         let Stage::Open(message) = &mut *stage else { return None };
-        if held.len() >= MOST || of_session >= MOST_OF_SESSION {
+        let of_owner = tasks.values().filter(|task| owner(&task.session) == owner(session));
+        if tasks.len() >= MOST || of_owner.count() >= MOST_OF_SESSION {
             return None;
         }
         let id = random::name().ok()?;
@@ -289,7 +300,7 @@ impl Tasks {
             updated: created.clone(),
             message: message.take(),
             question: None,
-            asked: 0,
+            question_count: 0,
             end: None,
         };
         let session = Arc::clone(session);
@@ -301,39 +312,41 @@ impl Tasks {
             cancel,
             state: Mutex::new(state),
         });
-        held.insert(id, Arc::clone(&task));
+        tasks.insert(id, Arc::clone(&task));
         *stage = Stage::Task(Arc::clone(&task));
         Some(task)
     }
 
-    /// A session's task.
+    /// Returns a session's task.
     ///
     /// # Errors
     ///
     /// The session has no task with this ID, or the task ended too long ago.
     pub(crate) fn find(&self, session: &str, id: &str) -> Result<Arc<Task>, ErrorData> {
-        let task =
-            self.lock_tasks().get(id).filter(|task| *task.session == *session).map(Arc::clone);
-        task.ok_or_else(|| {
-            let kept = KEPT.as_secs() / 60;
-            ErrorData::invalid_params(
-                format!("there is no such task: results are kept for {kept} minutes"),
-                None,
-            )
-        })
+        if let Some(task) = self.lock_tasks().get(id)
+            && *task.session == *session
+        {
+            return Ok(Arc::clone(task));
+        }
+        let minutes = KEPT.as_secs() / 60;
+        let why = format!("there is no such task: results are kept for {minutes} minutes");
+        Err(ErrorData::invalid_params(why, None))
     }
 
     /// Stores the result of a task if there is room.
     pub(crate) fn end(&self, task: &Task, end: End) {
-        let held = self.lock_tasks();
-        let of_session: usize = held
-            .values()
-            .filter(|other| owner(&other.session) == owner(&task.session))
-            .map(|other| other.bytes())
-            .sum();
-        let of_all: usize = held.values().map(|other| other.bytes()).sum();
+        let tasks = self.lock_tasks();
+        let mut of_owner: usize = 0;
+        let mut of_all: usize = 0;
+        for other in tasks.values() {
+            let bytes = other.bytes();
+            of_all += bytes;
+            if owner(&other.session) == owner(&task.session) {
+                of_owner += bytes;
+            }
+        }
         let bytes = end.bytes();
-        let end = if of_session + bytes > BYTES_OF_SESSION || of_all + bytes > BYTES {
+        let end = if of_owner + bytes > BYTES_OF_SESSION || of_all + bytes > BYTES {
             let why = format!(
                 "the call has ended, but there is no room for its answer of {bytes} bytes. Answers of earlier tasks are kept for {} minutes after their end",
                 KEPT.as_secs() / 60

@@ -17,7 +17,7 @@ const PAGE: usize = 1_000;
 /// once.
 const FRESH: u64 = 60_000;
 
-/// The tools for a session.
+/// Returns the tools for a session.
 ///
 /// # Errors
 ///
@@ -29,7 +29,7 @@ pub(crate) fn list(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>
     Ok(offered.into_iter().map(|offered| offered.definition).collect())
 }
 
-/// A page of the tools after the one that `cursor` names.
+/// Returns a page of the tools after the one that `cursor` names.
 ///
 /// # Errors
 ///
@@ -39,30 +39,30 @@ pub(crate) fn page(
     cursor: Option<&str>,
     structured: Structured,
 ) -> Result<ListToolsResult, ErrorData> {
-    let from = match cursor {
+    let start = match cursor {
         None => 0,
         Some(name) => {
-            tools.iter().position(|tool| tool.name == name).map(|at| at + 1).ok_or_else(|| {
+            let last = tools.iter().position(|tool| tool.name == name).ok_or_else(|| {
                 ErrorData::invalid_params(
                     "no such cursor: the list has changed; start again without a cursor",
                     None,
                 )
-            })?
+            })?;
+            last + 1
         }
     };
-    let page = &tools[from..tools.len().min(from + PAGE)];
-    let next = (from + page.len() < tools.len())
-        .then(|| page.last().map(|tool| tool.name.clone()))
-        .flatten();
-    let mut result = ListToolsResult::with_all_items(
-        page.iter().map(|tool| self::tool(tool, structured)).collect(),
-    );
-    result.next_cursor = next;
+    let end = tools.len().min(start + PAGE);
+    let page = &tools[start..end];
+    let items = page.iter().map(|tool| self::tool(tool, structured)).collect();
+    let mut result = ListToolsResult::with_all_items(items);
+    if end < tools.len() {
+        result.next_cursor = page.last().map(|tool| tool.name.clone());
+    }
     result.ttl_ms = Some(FRESH);
     Ok(result)
 }
 
-/// Whether a client gets a tool's structured answers.
+/// Checks whether a client gets a tool's structured answers.
 pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> bool {
     match structured {
         Structured::Auto => !tool.answers_in_text(),
@@ -71,8 +71,8 @@ pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> boo
     }
 }
 
-/// A tool in the protocol's form. A schema of structured answers is a promise: clients refuse an
-/// answer without one.
+/// Converts a tool to the protocol's form. A schema of structured answers is a promise: clients
+/// refuse an answer without one.
 pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     let annotations = definition.annotations;
     let hints = ToolAnnotations::from_raw(
@@ -95,7 +95,7 @@ pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     tool.with_annotations(hints)
 }
 
-/// A schema. The host only accepts objects.
+/// Converts a schema. The host only accepts objects.
 fn object(schema: &Value) -> Arc<JsonObject> {
     Arc::new(schema.as_object().cloned().unwrap_or_default())
 }

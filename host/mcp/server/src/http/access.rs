@@ -40,7 +40,7 @@ const LEEWAY: u64 = 60;
 
 /// How callers are authenticated.
 pub(super) enum Access {
-    /// Not at all: only the user who runs the server can connect.
+    /// No authentication: only the user who runs the server can connect.
     Anyone,
     /// The server's own token, compared by a keyed hash with a random key of this process.
     Token(Box<(hmac::Key, hmac::Tag)>),
@@ -56,9 +56,10 @@ pub(super) struct Tokens {
     scope: String,
     /// The first caller, whose workspace it is, unless it is shared.
     owner: Option<OnceLock<Arc<str>>>,
-    /// The data that a client needs to get a token, and its address.
+    /// The data that a client needs to get a token.
     metadata: Value,
-    told_at: String,
+    /// The address of the metadata.
+    metadata_url: String,
 }
 
 /// The refusal of a caller: the message, and what the caller can try.
@@ -84,7 +85,7 @@ struct Claims {
 }
 
 impl Access {
-    /// With the server's own token; returns its file too.
+    /// Loads the server's own token. Also returns its file.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ impl Access {
         Self::load_or_make(folders, TOKEN)
     }
 
-    /// With the token for metrics, which allows no calls.
+    /// Loads the token for metrics, which allows no calls.
     ///
     /// # Errors
     ///
@@ -114,33 +115,35 @@ impl Access {
         Ok((Self::Token(Box::new((key, token))), folder.join(name)))
     }
 
-    /// With tokens of the configured authorization server.
+    /// Makes the access with tokens of the configured authorization server.
     ///
     /// # Errors
     ///
-    /// The line that is missing or wrong, or the keys aren't available.
+    /// A setting is missing or wrong, or the keys aren't available.
     pub(super) async fn oauth(settings: &Serve, door: &OutboundClient) -> Result<Self, ServeError> {
         let oauth = &settings.oauth;
         let url = settings.url.trim_end_matches('/');
         let resource = format!("{url}{PATH}");
-        let scopes: Vec<_> =
-            Some(&oauth.scope).filter(|scope| !scope.is_empty()).into_iter().collect();
+        let scopes = if oauth.scope.is_empty() { Vec::new() } else { vec![&oauth.scope] };
         let metadata = json!({
             "resource": resource, "authorization_servers": [oauth.issuer], "scopes_supported": scopes,
             "bearer_methods_supported": ["header"], "resource_name": "Toolhold",
         });
+        let audience = if oauth.audience.is_empty() { resource } else { oauth.audience.clone() };
+        let owner = if settings.shared_workspace { None } else { Some(OnceLock::new()) };
         Ok(Self::OAuth(Box::new(Tokens {
             keys: Keys::new(&oauth.keys, door.clone()).await?,
             issuer: oauth.issuer.clone(),
-            audience: if oauth.audience.is_empty() { resource } else { oauth.audience.clone() },
+            audience,
             scope: oauth.scope.clone(),
-            owner: (!settings.shared_workspace).then(OnceLock::new),
+            owner,
             metadata,
-            told_at: format!("{url}/.well-known/oauth-protected-resource{PATH}"),
+            metadata_url: format!("{url}/.well-known/oauth-protected-resource{PATH}"),
         })))
     }
 
-    /// The metadata about where to get tokens (RFC 9728). `None` without an authorization server.
+    /// Returns the metadata about where to get tokens (RFC 9728). Returns `None` without an
+    /// authorization server.
     pub(super) fn metadata(&self) -> Option<&Value> {
         match self {
             Self::OAuth(tokens) => Some(&tokens.metadata),
@@ -148,7 +151,7 @@ impl Access {
         }
     }
 
-    /// The name of the caller.
+    /// Authenticates the caller of a request. Returns the caller's name.
     ///
     /// # Errors
     ///
@@ -160,19 +163,15 @@ impl Access {
                 let (key, token) = &**own;
                 let right =
                     "the server's token, from the file that the server named when it started";
-                let brought = bearer(headers).ok_or_else(|| {
-                    unauthorized(
-                        format!("send `Authorization: Bearer TOKEN`, with {right}"),
-                        "Bearer",
-                    )
-                })?;
-                match hmac::verify(key, brought.as_bytes(), token.as_ref()) {
-                    Ok(()) => Ok("token".into()),
-                    Err(_) => Err(unauthorized(
-                        format!("the token is not {right}"),
-                        "Bearer error=\"invalid_token\"",
-                    )),
+                let Some(sent_token) = bearer(headers) else {
+                    let why = format!("send `Authorization: Bearer TOKEN`, with {right}");
+                    return Err(unauthorized(why, "Bearer"));
+                };
+                if hmac::verify(key, sent_token.as_bytes(), token.as_ref()).is_err() {
+                    let why = format!("the token is not {right}");
+                    return Err(unauthorized(why, "Bearer error=\"invalid_token\""));
                 }
+                Ok("token".into())
             }
             Self::OAuth(tokens) => tokens.caller(headers).await,
         }
@@ -180,8 +179,9 @@ impl Access {
 }
 
 impl Tokens {
+    /// Authenticates the caller of a request. Returns the caller's name.
     async fn caller(&self, headers: &HeaderMap) -> Result<Arc<str>, Refused> {
-        let at = format!("resource_metadata=\"{}\"", self.told_at);
+        let metadata = format!("resource_metadata=\"{}\"", self.metadata_url);
         let Some(token) = bearer(headers) else {
             let scope = if self.scope.is_empty() {
                 String::new()
@@ -192,15 +192,50 @@ impl Tokens {
                 "send `Authorization: Bearer TOKEN`, with a token of {} for {}",
                 self.issuer, self.audience
             );
-            return Err(unauthorized(why, &format!("Bearer {at}{scope}")));
+            return Err(unauthorized(why, &format!("Bearer {metadata}{scope}")));
         };
-        let header = decode_header(token).map_err(|_| invalid(&at, "it isn't a JSON Web Token"))?;
+        let claims = self.claims(token).await.map_err(|why| invalid(&metadata, why))?;
+        if !self.scope.is_empty() && !claims.scopes().any(|scope| scope == self.scope) {
+            let challenge = format!(
+                "Bearer {metadata}, error=\"insufficient_scope\", scope=\"{}\"",
+                self.scope
+            );
+            let why = format!("the token lacks the scope `{}`", self.scope);
+            return Err(Refused {
+                status: StatusCode::FORBIDDEN,
+                why,
+                challenge: HeaderValue::from_str(&challenge).ok(),
+            });
+        }
+        let has_length = (1..=NAME).contains(&claims.sub.len());
+        if !has_length || claims.sub.chars().any(char::is_control) {
+            return Err(invalid(&metadata, "its `sub` isn't a name"));
+        }
+
+        // The name is a part of a session's name. Two callers, also of two issuers, never have the
+        // same name.
+        let caller: Arc<str> = json!([self.issuer, claims.sub]).to_string().into();
+        if let Some(owner) = &self.owner
+            && *owner.get_or_init(|| Arc::clone(&caller)) != caller
+        {
+            return Err(another_caller());
+        }
+        Ok(caller)
+    }
+
+    /// Checks a token, and returns its claims.
+    ///
+    /// # Errors
+    ///
+    /// The token isn't valid, with the reason.
+    async fn claims(&self, token: &str) -> Result<Claims, &'static str> {
+        let header = decode_header(token).map_err(|_| "it isn't a JSON Web Token")?;
         if !ALGORITHMS.contains(&header.alg) {
-            return Err(invalid(&at, "its signature algorithm isn't accepted"));
+            return Err("its signature algorithm isn't accepted");
         }
         // A token with critical extensions must be understood, and no extension is known here.
-        if critical(token) {
-            return Err(invalid(&at, "it has an unknown critical header"));
+        if has_critical_header(token) {
+            return Err("it has an unknown critical header");
         }
         let mut why = "it isn't signed with a key of the authorization server";
         let mut claims = None;
@@ -210,40 +245,13 @@ impl Tokens {
                 Err(error) => why = reason(error.kind()),
             }
         }
-        let claims = claims.ok_or_else(|| invalid(&at, why))?;
-        // Nothing here proves that the caller has the key.
+        let claims = claims.ok_or(why)?;
+        // The caller doesn't prove here that it has the key.
         let is_dpop = header.typ.is_some_and(|typ| typ.to_ascii_lowercase().contains("dpop"));
         if is_dpop || claims.cnf.is_some() {
-            return Err(invalid(
-                &at,
-                "it is bound to a key (`cnf`, DPoP), but only bearer tokens are accepted",
-            ));
+            return Err("it is bound to a key (`cnf`, DPoP), but only bearer tokens are accepted");
         }
-        if !self.scope.is_empty() && !claims.scopes().any(|scope| scope == self.scope) {
-            let challenge =
-                format!("Bearer {at}, error=\"insufficient_scope\", scope=\"{}\"", self.scope);
-            let why = format!("the token lacks the scope `{}`", self.scope);
-            return Err(Refused {
-                status: StatusCode::FORBIDDEN,
-                why,
-                challenge: HeaderValue::from_str(&challenge).ok(),
-            });
-        }
-        // The name is a part of a session's name: two callers never have the same, nor do callers
-        // of two issuers.
-        if claims.sub.is_empty()
-            || claims.sub.len() > NAME
-            || claims.sub.chars().any(char::is_control)
-        {
-            return Err(invalid(&at, "its `sub` isn't a name"));
-        }
-        let caller: Arc<str> = json!([self.issuer, claims.sub]).to_string().into();
-        match &self.owner {
-            Some(owner) if *owner.get_or_init(|| Arc::clone(&caller)) != caller => {
-                Err(another_caller())
-            }
-            _ => Ok(caller),
-        }
+        Ok(claims)
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
@@ -268,20 +276,22 @@ impl Claims {
     }
 }
 
-/// The token of a request.
+/// Returns the token of a request. Returns `None` if the request doesn't have exactly one valid
+/// token.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut brought = headers.get_all(AUTHORIZATION).iter();
-    let value = brought.next()?.to_str().ok()?;
-    if brought.next().is_some() {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next()?.to_str().ok()?;
+    if values.next().is_some() {
         return None;
     }
-    let (scheme, token) = value.split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN)
-        .then_some(token)
+    let (scheme, rest) = value.split_once(' ')?;
+    let token = rest.trim();
+    let has_length = (1..=MAX_TOKEN).contains(&token.len());
+    if has_length && scheme.eq_ignore_ascii_case("bearer") { Some(token) } else { None }
 }
 
-/// All callers would read and write the same files, with the same rights.
+/// Makes the refusal of a second caller. All callers would read and write the same files, with the
+/// same rights.
 fn another_caller() -> Refused {
     Refused {
         status: StatusCode::FORBIDDEN,
@@ -290,12 +300,11 @@ fn another_caller() -> Refused {
     }
 }
 
-/// The refusal of a token. `at`: the address of the metadata, for the challenge.
-fn invalid(at: &str, why: &str) -> Refused {
-    unauthorized(
-        format!("the token is invalid: {why}"),
-        &format!("Bearer {at}, error=\"invalid_token\""),
-    )
+/// Makes the refusal of a token. `metadata` is the parameter of the challenge with the metadata's
+/// address.
+fn invalid(metadata: &str, why: &str) -> Refused {
+    let challenge = format!("Bearer {metadata}, error=\"invalid_token\"");
+    unauthorized(format!("the token is invalid: {why}"), &challenge)
 }
 
 fn unauthorized(why: String, challenge: &str) -> Refused {
@@ -306,14 +315,17 @@ fn unauthorized(why: String, challenge: &str) -> Refused {
     }
 }
 
-/// Whether a token's header has `crit`. An unreadable header is refused elsewhere.
-fn critical(token: &str) -> bool {
-    let head = token.split('.').next().and_then(|head| URL_SAFE_NO_PAD.decode(head).ok());
-    head.and_then(|head| serde_json::from_slice::<Value>(&head).ok())
-        .is_some_and(|head| head.get("crit").is_some())
+/// Checks whether a token's header has `crit`. An unreadable header is refused elsewhere.
+fn has_critical_header(token: &str) -> bool {
+    let encoded = token.split('.').next().unwrap_or_default();
+    let Ok(bytes) = URL_SAFE_NO_PAD.decode(encoded) else { return false };
+    match serde_json::from_slice::<Value>(&bytes) {
+        Ok(header) => header.get("crit").is_some(),
+        Err(_) => false,
+    }
 }
 
-/// The error, without text from the token.
+/// Describes an error without text from the token.
 fn reason(error: &ErrorKind) -> &'static str {
     match error {
         ErrorKind::ExpiredSignature => "it has expired",

@@ -27,7 +27,7 @@ use toolhold_core::CancellationToken;
 use toolhold_core::config::{Folders, Serve};
 
 use super::PATH;
-use super::access::{Access, CHALLENGE};
+use super::access::{Access, CHALLENGE, Refused};
 use super::callers::{CONNECTIONS, Caller, CallerPlace, Callers, Refusal};
 use super::listen_address::ListenAddress;
 use super::sessions::{Connections, Handshakes};
@@ -81,6 +81,8 @@ pub(super) struct Answering {
 }
 
 impl Answering {
+    /// Makes the handler of the requests to a server.
+    ///
     /// # Errors
     ///
     /// The stored handshakes can't be read.
@@ -135,10 +137,10 @@ impl Answering {
     /// Handles a request.
     pub(super) async fn answer(&self, request: Request<Incoming>, visitor: &Newcomer) -> Answer {
         let origin = request.headers().get(ORIGIN).cloned();
-        // Compared exactly, as browsers send it: the protocol's crate is less strict.
-        if !request.headers().get_all(ORIGIN).iter().all(|origin| {
-            self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
-        }) {
+        // The comparison is exact, since browsers send one form. The protocol's crate is less
+        // strict.
+        let mut origins = request.headers().get_all(ORIGIN).iter();
+        if !origins.all(|origin| self.allows_origin(origin)) {
             tracing::info!(
                 "a request of a web page is refused: its origin is not in `allowed_origins`"
             );
@@ -149,8 +151,9 @@ impl Answering {
             self.metrics.answered(answer.status());
             return answer;
         }
-        let mut answer =
-            self.route(request, origin.is_some(), visitor).await.unwrap_or_else(|refused| refused);
+        let mut answer = match self.route(request, origin.is_some(), visitor).await {
+            Ok(answer) | Err(answer) => answer,
+        };
         if answer.status().is_client_error() {
             tracing::info!("a request from {} is refused: {}", visitor.from, answer.status());
         }
@@ -169,15 +172,20 @@ impl Answering {
         answer
     }
 
+    fn allows_origin(&self, origin: &HeaderValue) -> bool {
+        self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
+    }
+
+    /// Handles a request by its method and path.
     async fn route(
         &self,
         request: Request<Incoming>,
         allowed_origin: bool,
         visitor: &Newcomer,
     ) -> Result<Answer, Answer> {
-        // Requests that a proxy in front could read in another way.
-        if request.uri().authority().is_some() || request.headers().get_all(HOST).iter().count() > 1
-        {
+        // A proxy in front could read other requests in another way.
+        let host_count = request.headers().get_all(HOST).iter().count();
+        if request.uri().authority().is_some() || host_count > 1 {
             return Err(refused(
                 StatusCode::BAD_REQUEST,
                 "a request needs exactly one `Host` and a path",
@@ -193,19 +201,14 @@ impl Answering {
                     refused(StatusCode::OK, "ok")
                 })
             }
-            (&Method::GET, _)
-                if path.strip_prefix(METADATA).is_some_and(|rest| matches!(rest, "" | PATH)) =>
-            {
-                match self.access.metadata() {
-                    Some(metadata) => {
-                        Ok(response(StatusCode::OK, "application/json", metadata.to_string()))
-                    }
-                    None => Err(refused(
-                        StatusCode::NOT_FOUND,
-                        "this server has no authorization server",
-                    )),
+            (&Method::GET, path) if is_metadata(path) => match self.access.metadata() {
+                Some(metadata) => {
+                    Ok(response(StatusCode::OK, "application/json", metadata.to_string()))
                 }
-            }
+                None => {
+                    Err(refused(StatusCode::NOT_FOUND, "this server has no authorization server"))
+                }
+            },
             (&Method::GET, "/metrics") => {
                 if self.metrics_access.caller(request.headers()).await.is_err() {
                     self.caller(request.headers(), visitor).await?;
@@ -220,17 +223,14 @@ impl Answering {
         }
     }
 
-    /// The caller.
+    /// Authenticates the caller of a request.
     async fn caller(&self, headers: &HeaderMap, visitor: &Newcomer) -> Result<Arc<Caller>, Answer> {
-        let name = self.access.caller(headers).await.map_err(|no| {
-            tracing::info!(
-                "a caller from {} is refused ({}): {}",
-                visitor.from,
-                no.status.as_u16(),
-                no.why
-            );
-            let mut answer = refused(no.status, no.why);
-            if let Some(challenge) = no.challenge {
+        let name = self.access.caller(headers).await.map_err(|refusal| {
+            let Refused { status, why, challenge } = refusal;
+            let from = &visitor.from;
+            tracing::info!("a caller from {from} is refused ({}): {why}", status.as_u16());
+            let mut answer = refused(status, why);
+            if let Some(challenge) = challenge {
                 answer.headers_mut().insert(CHALLENGE, challenge);
             }
             answer
@@ -251,7 +251,7 @@ impl Answering {
         })
     }
 
-    /// A request of the protocol.
+    /// Handles a request of the protocol.
     async fn protocol(
         &self,
         request: Request<Incoming>,
@@ -265,17 +265,7 @@ impl Answering {
                 Duration::from_secs(1),
             ));
         }
-        let held = caller.enter().map_err(|refusal| match refusal {
-            Refusal::Busy => {
-                let why = "too many of your requests are under way (`max_requests` in [serve])";
-                retry_later(StatusCode::TOO_MANY_REQUESTS, why, Duration::from_secs(1))
-            }
-            Refusal::TooFast(wait) => {
-                let why =
-                    "too many requests came within a minute (`requests_per_minute` in [serve])";
-                retry_later(StatusCode::TOO_MANY_REQUESTS, why, wait)
-            }
-        })?;
+        let place = caller.enter().map_err(too_many_requests)?;
         if request.method() == Method::POST && !is_json(request.headers()) {
             return Err(refused(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -285,22 +275,17 @@ impl Answering {
         let (mut parts, body) = request.into_parts();
         let connection = self.connection(&mut parts.headers, &caller)?;
         let session = match parts.headers.get(SESSION) {
-            Some(named) => session_name(named).ok_or_else(|| {
-                let why = format!(
-                    "`Toolhold-Session` is at most {MAX_SESSION} of letters, digits, `.`, `_` and `-`"
-                );
-                refused(StatusCode::BAD_REQUEST, why)
-            })?,
+            Some(value) => session_name(value)?,
             None => connection.as_deref().unwrap_or_default(),
         };
         parts.extensions.insert(caller.session(session));
         let is_end = parts.method == Method::DELETE;
         if is_end && let Some(connection) = &connection {
-            // What the client left running ends with its connection.
+            // The session's running work ends with the client's connection.
             caller.forget(connection);
         }
-        parts.extensions.insert(held.working());
-        // The header has served its purpose.
+        parts.extensions.insert(place.working());
+        // Nothing behind this needs the token.
         parts.headers.remove(AUTHORIZATION);
         // A stream without requests ends with the server.
         let unanswered = if parts.method == Method::POST {
@@ -308,12 +293,13 @@ impl Answering {
         } else {
             None
         };
-        let body = self.body(body, &held).await?;
+        let body = self.body(body, &place).await?;
         if let Some(id) = &connection {
             self.mark_used(id, &caller).await;
         }
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let mut answer = self.service.handle(request).await;
+
         // The session is over. The official client for Python takes 202 for a failure.
         if is_end && answer.status() == StatusCode::ACCEPTED {
             *answer.status_mut() = StatusCode::OK;
@@ -322,24 +308,19 @@ impl Answering {
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return Err(parse_error(&body));
         }
-        let begun =
-            answer.headers().get(CONNECTION).and_then(|id| id.to_str().ok()).map(str::to_owned);
-        if let Some(id) = begun {
-            let sealed = HeaderValue::from_str(&self.connections.sealed(&caller.name, &id));
+        let new_connection = answer.headers().get(CONNECTION).and_then(|id| id.to_str().ok());
+        if let Some(id) = new_connection.map(str::to_owned) {
             self.mark_used(&id, &caller).await;
-            answer.headers_mut().insert(
-                CONNECTION,
-                sealed.map_err(|_| {
-                    refused(StatusCode::INTERNAL_SERVER_ERROR, "the id can't be sent")
-                })?,
-            );
+            let sealed = HeaderValue::from_str(&self.connections.seal(&caller.name, &id))
+                .map_err(|_| refused(StatusCode::INTERNAL_SERVER_ERROR, "the id can't be sent"))?;
+            answer.headers_mut().insert(CONNECTION, sealed);
         }
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if answer.status() == StatusCode::FORBIDDEN {
             let why = "the request names a host that isn't this server's: `url` in [serve] sets the address for clients";
             return Err(refused(StatusCode::FORBIDDEN, why));
         }
-        Ok(answer.map(|body| HeldBody { body, _held: held, _unanswered: unanswered }.boxed()))
+        Ok(answer.map(|body| HeldBody { body, _place: place, _unanswered: unanswered }.boxed()))
     }
 
     /// Uses or opens a caller's connection. If there are too many, the least recently used one is
@@ -347,51 +328,49 @@ impl Answering {
     async fn mark_used(&self, id: &str, caller: &Caller) {
         let mut connections = caller.connections.lock().await;
         connections.retain(|known| &**known != id);
-        while self.connections.open(&mut connections).await >= CONNECTIONS {
+        while self.connections.retain_open(&mut connections).await >= CONNECTIONS {
+            let oldest = connections.remove(0);
             // A connection that can't be closed is closed already.
-            let _ = self.connections.close_session(&connections.remove(0)).await;
+            let _ = self.connections.close_session(&oldest).await;
         }
         connections.push(id.to_owned().into());
     }
 
-    /// The connection of a request, by its ID without the seal; the ID goes into the header too.
+    /// Opens the sealed ID of a request's connection, and puts the ID into the header. Returns
+    /// `None` if the request has no connection.
     fn connection(
         &self,
         headers: &mut HeaderMap,
         caller: &Caller,
     ) -> Result<Option<String>, Answer> {
         let Some(sealed) = headers.get(CONNECTION) else { return Ok(None) };
-        let id = sealed
-            .to_str()
-            .ok()
-            .and_then(|sealed| self.connections.opened(&caller.name, sealed))
-            .map(str::to_owned)
-            // Clients open a new one after this status.
-            .ok_or_else(|| refused(StatusCode::NOT_FOUND, "unknown session; start a new one"))?;
-        headers.insert(
-            CONNECTION,
-            HeaderValue::from_str(&id)
-                .map_err(|_| refused(StatusCode::NOT_FOUND, "unknown session"))?,
-        );
+        let id = sealed.to_str().ok().and_then(|id| self.connections.open(&caller.name, id));
+        let Some(id) = id.map(str::to_owned) else {
+            // Clients open a new connection after this status.
+            return Err(refused(StatusCode::NOT_FOUND, "unknown session; start a new one"));
+        };
+        let value = HeaderValue::from_str(&id)
+            .map_err(|_| refused(StatusCode::NOT_FOUND, "unknown session"))?;
+        headers.insert(CONNECTION, value);
         Ok(Some(id))
     }
 
     /// Reads the body of a request once there is room for it.
-    async fn body(&self, body: Incoming, held: &CallerPlace) -> Result<Bytes, Answer> {
-        let most = body
-            .size_hint()
-            .upper()
-            .map_or(self.max_body, |told| usize::try_from(told).unwrap_or(usize::MAX));
-        if most > self.max_body {
+    async fn body(&self, body: Incoming, place: &CallerPlace) -> Result<Bytes, Answer> {
+        if let Some(size) = body.size_hint().upper()
+            && usize::try_from(size).unwrap_or(usize::MAX) > self.max_body
+        {
             return Err(self.too_large());
         }
-        let read = timeout(BODY, self.read(body, held)).await;
-        read.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long"))?
+        match timeout(BODY, self.read(body, place)).await {
+            Ok(result) => result,
+            Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long")),
+        }
     }
 
-    /// Reads a body. Room is reserved for received bytes and never waited for: a slow sender
-    /// doesn't block room that others could use.
-    async fn read(&self, mut body: Incoming, held: &CallerPlace) -> Result<Bytes, Answer> {
+    /// Reads a body. Room is only reserved for received bytes, so a slow sender doesn't block room
+    /// that other requests could use. If there is no room, the request is refused.
+    async fn read(&self, mut body: Incoming, place: &CallerPlace) -> Result<Bytes, Answer> {
         let mut bytes = BytesMut::new();
         let mut room = 0;
         while let Some(frame) = body.frame().await {
@@ -399,11 +378,12 @@ impl Answering {
                 refused(StatusCode::BAD_REQUEST, "the request's body did not arrive")
             })?;
             let Ok(data) = frame.into_data() else { continue };
-            if bytes.len() + data.len() > self.max_body {
+            let size = bytes.len() + data.len();
+            if size > self.max_body {
                 return Err(self.too_large());
             }
-            let more = kib(bytes.len() + data.len()).saturating_sub(room);
-            if !held.reserve_body(&self.bodies, more) {
+            let more = kib(size).saturating_sub(room);
+            if !place.reserve_body(&self.bodies, more) {
                 let why = "no room for the request's body while other requests are under way";
                 return Err(retry_later(
                     StatusCode::SERVICE_UNAVAILABLE,
@@ -426,23 +406,23 @@ impl Answering {
     }
 }
 
-/// KiB, rounded up.
+/// Converts bytes to KiB, rounded up.
 fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(BODIES).min(BODIES)
 }
 
-/// Whether a request declares its body as JSON in UTF-8.
+/// Checks whether a request declares its body as JSON in UTF-8.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(told) = headers.get(CONTENT_TYPE).and_then(|told| told.to_str().ok()) else {
+    if headers.get_all(CONTENT_TYPE).iter().count() != 1 {
         return false;
-    };
-    let mut parts = told.split(';').map(str::trim);
-    let is_json =
-        parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
-    is_json && parts.all(allows_utf8) && headers.get_all(CONTENT_TYPE).iter().count() == 1
+    }
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let mut parts = media_type.unwrap_or_default().split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default();
+    essence.eq_ignore_ascii_case("application/json") && parts.all(allows_utf8)
 }
 
-/// Whether a parameter of a media type isn't another charset than UTF-8.
+/// Checks whether a parameter of a media type isn't another charset than UTF-8.
 fn allows_utf8(parameter: &str) -> bool {
     match parameter.split_once('=') {
         Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
@@ -452,28 +432,52 @@ fn allows_utf8(parameter: &str) -> bool {
     }
 }
 
-/// The response to a body that isn't a message.
+/// Makes the response to a body that isn't a message.
 fn parse_error(body: &[u8]) -> Answer {
     let error = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
         Ok(_) => ErrorData::invalid_request("Invalid Request", None),
         Err(_) => ErrorData::parse_error("Parse error", None),
     };
-    let said_of =
-        serde_json::json!({ "jsonrpc": "2.0", "id": Envelope::parse_id(body), "error": error });
-    response(StatusCode::BAD_REQUEST, "application/json", said_of.to_string())
+    let id = Envelope::parse_id(body);
+    let message = serde_json::json!({ "jsonrpc": "2.0", "id": id, "error": error });
+    response(StatusCode::BAD_REQUEST, "application/json", message.to_string())
 }
 
-/// The session's name from a caller.
-fn session_name(value: &HeaderValue) -> Option<&str> {
-    let name = value.to_str().ok()?;
-    let is_valid = (1..=MAX_SESSION).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-    is_valid.then_some(name)
+/// Checks whether a path is one of the metadata about authorization.
+fn is_metadata(path: &str) -> bool {
+    matches!(path.strip_prefix(METADATA), Some("" | PATH))
 }
 
-/// Preflight requests of browsers.
+/// Makes the response to a caller with too many requests.
+fn too_many_requests(refusal: Refusal) -> Answer {
+    let (why, wait) = match refusal {
+        Refusal::Busy => (
+            "too many of your requests are under way (`max_requests` in [serve])",
+            Duration::from_secs(1),
+        ),
+        Refusal::TooFast(wait) => {
+            ("too many requests came within a minute (`requests_per_minute` in [serve])", wait)
+        }
+    };
+    retry_later(StatusCode::TOO_MANY_REQUESTS, why, wait)
+}
+
+/// Checks the session's name from a caller.
+fn session_name(value: &HeaderValue) -> Result<&str, Answer> {
+    let name = value.to_str().unwrap_or_default();
+    if (1..=MAX_SESSION).contains(&name.len()) && name.bytes().all(is_of_session_name) {
+        return Ok(name);
+    }
+    let why =
+        format!("`Toolhold-Session` is at most {MAX_SESSION} of letters, digits, `.`, `_` and `-`");
+    Err(refused(StatusCode::BAD_REQUEST, why))
+}
+
+fn is_of_session_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
+}
+
+/// Makes the response to a preflight request of a browser.
 fn preflight() -> Answer {
     let mut answer = response(StatusCode::NO_CONTENT, "text/plain", "");
     let headers = answer.headers_mut();
@@ -497,7 +501,7 @@ fn refused(status: StatusCode, why: impl AsRef<str>) -> Answer {
     answer
 }
 
-/// The response to a request that is refused for now.
+/// Makes the response to a request that is refused for now.
 fn retry_later(status: StatusCode, why: impl AsRef<str>, wait: Duration) -> Answer {
     let mut answer = refused(status, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil() as u64));
@@ -507,7 +511,7 @@ fn retry_later(status: StatusCode, why: impl AsRef<str>, wait: Duration) -> Answ
 /// A response body that holds the caller's slot until it is read.
 struct HeldBody {
     body: BoxBody<Bytes, Infallible>,
-    _held: CallerPlace,
+    _place: CallerPlace,
     _unanswered: Option<OwnedSemaphorePermit>,
 }
 

@@ -10,8 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolhold_core::config::Serve;
 use toolhold_core::{CancellationToken, Session};
 
-/// Remembered callers. Only callers that an authorization server has authenticated lately are told
-/// apart.
+/// Remembered callers. There are several only if an authorization server authenticates them.
 const CALLERS: usize = 1024;
 
 /// Remembered sessions of one caller.
@@ -39,7 +38,7 @@ impl Callers {
         Self { requests, per_minute: settings.requests_per_minute.get(), known: Mutex::default() }
     }
 
-    /// The caller of this name. `None` if too many others are busy.
+    /// Returns the caller of this name. Returns `None` if too many other callers are busy.
     pub(super) fn named(&self, name: &Arc<str>) -> Option<Arc<Caller>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(caller) = known.get(name) {
@@ -47,10 +46,9 @@ impl Callers {
         }
         if known.len() >= CALLERS {
             let idle = known.iter().filter(|(_, caller)| Arc::strong_count(caller) == 1);
-            let oldest = idle
-                .min_by_key(|(_, caller)| caller.state().since)
-                .map(|(name, _)| Arc::clone(name))?;
-            known.remove(&oldest);
+            let (oldest, _) = idle.min_by_key(|(_, caller)| caller.state().since)?;
+            let oldest_name = Arc::clone(oldest);
+            known.remove(&oldest_name);
         }
         let caller = Arc::new(Caller::new(Arc::clone(name), self.requests, self.per_minute));
         known.insert(Arc::clone(name), Arc::clone(&caller));
@@ -78,7 +76,7 @@ struct State {
 }
 
 /// The reason why a request is refused.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Too many requests of the caller are open.
     Busy,
@@ -117,7 +115,7 @@ impl Caller {
         Ok(CallerPlace::new(Arc::clone(self), place))
     }
 
-    /// A token bucket that holds a minute's requests and fills evenly.
+    /// Takes a token from the bucket, which holds a minute's requests and fills evenly.
     fn take_token(&self, now: Instant) -> Result<(), Refusal> {
         let mut state = self.state();
         let most = self.per_minute as f64;
@@ -125,22 +123,22 @@ impl Caller {
         if self.per_minute == 0 {
             return Ok(());
         }
-        state.left = (state.left + most * now.duration_since(since).as_secs_f64() / 60.0).min(most);
+        let new = most * now.duration_since(since).as_secs_f64() / 60.0;
+        state.left = (state.left + new).min(most);
         if state.left < 1.0 {
-            return Err(Refusal::TooFast(Duration::from_secs_f64(
-                (1.0 - state.left) * 60.0 / most,
-            )));
+            let wait = (1.0 - state.left) * 60.0 / most;
+            return Err(Refusal::TooFast(Duration::from_secs_f64(wait)));
         }
         state.left -= 1.0;
         Ok(())
     }
 
-    /// Ends the caller's session with this handle, once its calls have ended.
+    /// Forgets the caller's session with this handle. The session ends when its calls have ended.
     pub(super) fn forget(&self, handle: &str) {
         self.state().sessions.remove(handle);
     }
 
-    /// The caller's session with this handle.
+    /// Returns the caller's session with this handle.
     pub(super) fn session(&self, handle: &str) -> Session {
         let now = Instant::now();
         let mut state = self.state();
@@ -149,21 +147,18 @@ impl Caller {
             return session.clone();
         }
         state.sessions.retain(|_, (_, seen)| now.duration_since(*seen) < IDLE);
-        if state.sessions.len() >= SESSIONS
-            && let Some(oldest) = state
-                .sessions
-                .iter()
-                .min_by_key(|(_, (_, seen))| *seen)
-                .map(|(handle, _)| handle.clone())
-        {
-            state.sessions.remove(&oldest);
+        if state.sessions.len() >= SESSIONS {
+            let oldest = state.sessions.iter().min_by_key(|(_, (_, seen))| *seen);
+            if let Some(handle) = oldest.map(|(handle, _)| handle.clone()) {
+                state.sessions.remove(&handle);
+            }
         }
-        let name = if handle.is_empty() {
-            format!("mcp {}", self.name)
-        } else {
-            format!("mcp {} {handle}", self.name)
+        let principal = format!("mcp {}", self.name);
+        let name = match handle {
+            "" => principal.clone(),
+            handle => format!("{principal} {handle}"),
         };
-        let session = Session::of_principal(name, format!("mcp {}", self.name));
+        let session = Session::of_principal(name, principal);
         state.sessions.insert(handle.to_owned(), (session.clone(), now));
         session
     }
@@ -209,26 +204,24 @@ impl CallerPlace {
         Self { room: Arc::new(room), ended: CancellationToken::new() }
     }
 
-    /// Reserves KiB for the request's body, of the caller's share and of the total. `false`: there
-    /// is no room.
+    /// Reserves KiB for the request's body, of the caller's share and of the total. Returns `false`
+    /// if there is no room.
     pub(super) fn reserve_body(&self, all: &Arc<Semaphore>, kib: u32) -> bool {
         let own = Arc::clone(&self.room.caller.bodies).try_acquire_many_owned(kib);
         let (Ok(own), Ok(all)) = (own, Arc::clone(all).try_acquire_many_owned(kib)) else {
             return false;
         };
         let mut bodies = self.room.bodies.lock().unwrap_or_else(PoisonError::into_inner);
-        for permit in [own, all] {
-            bodies.push(permit);
-        }
+        bodies.extend([own, all]);
         true
     }
 
-    /// The extension for the request.
+    /// Makes the extension for the request.
     pub(super) fn working(&self) -> RequestSlot {
         RequestSlot { held: self.clone(), _ends: Arc::new(Ends(self.ended.clone())) }
     }
 
-    /// The reserved slot of a request over HTTP.
+    /// Returns the reserved slot of a request over HTTP.
     pub(super) fn from_extensions(extensions: &rmcp::model::Extensions) -> Option<Self> {
         let parts = extensions.get::<http::request::Parts>()?;
         parts.extensions.get::<RequestSlot>().map(|working| working.held.clone())

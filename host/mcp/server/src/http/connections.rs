@@ -46,8 +46,8 @@ pub(super) enum Listener {
     Unix { listener: UnixListener, _bound: Bound },
 }
 
-/// A socket's file, which is removed with the listener: device and inode show whether it is still
-/// the same.
+/// A socket's file, which is removed with the listener. Device and inode show whether the path
+/// still has the same file.
 pub(super) struct Bound(PathBuf, Option<(u64, u64)>);
 
 impl Bound {
@@ -59,28 +59,29 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if self.1.is_some() && identity(&self.0) == self.1 {
-            // A file that stays is found unused by the next listener.
+            // The next listener removes a file that stays.
             let _ = std::fs::remove_file(&self.0);
         }
     }
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 impl Listener {
-    /// Starts to listen and returns the address: port 0 is replaced by the real one.
+    /// Starts to listen. Returns the address with the real port in place of port 0.
     ///
     /// # Errors
     ///
     /// The address is in use, or the system refuses it.
     pub(super) async fn bind(place: &ListenAddress) -> Result<(Self, ListenAddress), ServeError> {
-        let bound = match place {
+        let result = match place {
             ListenAddress::Tcp(address) => Self::bind_tcp(address).await,
             ListenAddress::Unix(path) => Self::bind_unix(path).await,
         };
-        bound.map_err(|error| ServeError::Listen { place: place.to_string(), error })
+        result.map_err(|error| ServeError::Listen { place: place.to_string(), error })
     }
 
     async fn bind_tcp(address: &SocketAddr) -> io::Result<(Self, ListenAddress)> {
@@ -98,7 +99,7 @@ impl Listener {
         Ok((Self::Unix { listener, _bound }, ListenAddress::Unix(path.to_owned())))
     }
 
-    /// A connection and its peer.
+    /// Accepts a connection. Also returns its peer, for the log.
     async fn accept(&self) -> io::Result<(Stream, String)> {
         match self {
             Self::Tcp(listener) => {
@@ -126,28 +127,30 @@ trait Both: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Both for T {}
 
-/// Whether the process at the other end is this user's.
+/// Checks whether the process at the other end is this user's.
 fn is_own_user(stream: &UnixStream) -> io::Result<bool> {
     Ok(stream.peer_cred()?.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Removes a socket without a listener. Anything else stays and is an error.
+/// Removes a socket without a listener.
+///
+/// # Errors
+///
+/// The path has another file, or the socket can't be removed.
 async fn remove_unused_socket(path: &Path) -> io::Result<()> {
-    let there = std::fs::symlink_metadata(path);
-    if there.as_ref().is_ok_and(|found| !found.file_type().is_socket()) {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
             "the file there isn't a socket: name another path, or remove it",
         ));
     }
-    if there.is_ok()
-        && UnixStream::connect(path)
-            .await
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    {
-        std::fs::remove_file(path)?;
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Open connections.
@@ -162,7 +165,8 @@ impl Open {
     }
 }
 
-/// Accepts connections until `end`; of authenticated ones at most `most` at a time.
+/// Accepts connections until `end` is cancelled. At most `most` of them are authenticated at a
+/// time.
 pub(super) async fn accept(
     listener: Listener,
     tls: Option<TlsAcceptor>,
@@ -177,40 +181,44 @@ pub(super) async fn accept(
             accepted = listener.accept() => accepted,
             () = end.cancelled() => break,
         };
-        match accepted {
-            Ok((stream, from)) => {
-                let visitor = newcomers.enter(number, from);
-                let tls = tls.clone();
-                let answering = Arc::clone(&answering);
-                let watcher = open.0.watcher();
-                tokio::spawn(async move {
-                    let visitor = Arc::new(visitor);
-                    let leave = visitor.leave.clone();
-                    let served = async {
-                        let stream: Stream = match tls {
-                            None => stream,
-                            Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
-                                Ok(Ok(stream)) => Box::new(stream),
-                                _ => return,
-                            },
-                        };
-                        serve(stream, answering, watcher, visitor).await;
-                    };
-                    tokio::select! {
-                        () = served => {}
-                        () = leave.cancelled() => {}
-                    }
-                });
-            }
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!("a connection could not be taken: {error}");
                 sleep(BREATH).await;
+                continue;
             }
-        }
+        };
+        let visitor = Arc::new(newcomers.enter(number, from));
+        let leave = visitor.leave.clone();
+        let tls = tls.clone();
+        let answering = Arc::clone(&answering);
+        let watcher = open.0.watcher();
+        tokio::spawn(async move {
+            let served = async {
+                if let Some(stream) = shake_hands(stream, tls).await {
+                    serve(stream, answering, watcher, visitor).await;
+                }
+            };
+            tokio::select! {
+                () = served => {}
+                () = leave.cancelled() => {}
+            }
+        });
     }
     open
 }
 
+/// Makes the TLS handshake, if TLS is configured. Returns `None` if the handshake fails.
+async fn shake_hands(stream: Stream, tls: Option<TlsAcceptor>) -> Option<Stream> {
+    let Some(tls) = tls else { return Some(stream) };
+    match timeout(HANDSHAKE, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Some(Box::new(stream)),
+        _ => None,
+    }
+}
+
+/// Serves one connection until it ends.
 async fn serve(
     stream: Stream,
     answering: Arc<Answering>,
@@ -227,7 +235,7 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(StallGuard { stream, since: None }), service);
+        .serve_connection(TokioIo::new(StallGuard { stream, limit: None }), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!("a connection ended: {error}");
     }
@@ -236,21 +244,23 @@ async fn serve(
 /// A stream that ends if its client doesn't read.
 struct StallGuard {
     stream: Stream,
-    since: Option<Pin<Box<Sleep>>>,
+    /// The time limit of a write that waits.
+    limit: Option<Pin<Box<Sleep>>>,
 }
 
 impl StallGuard {
-    fn checked<T>(
+    /// Fails a write that waits for longer than the limit.
+    fn limit_wait<T>(
         &mut self,
         context: &mut Context<'_>,
-        done: Poll<io::Result<T>>,
+        result: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if done.is_ready() {
-            self.since = None;
-            return done;
+        if result.is_ready() {
+            self.limit = None;
+            return result;
         }
-        let since = self.since.get_or_insert_with(|| Box::pin(sleep(STALL)));
-        match since.as_mut().poll(context) {
+        let limit = self.limit.get_or_insert_with(|| Box::pin(sleep(STALL)));
+        match limit.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
@@ -273,17 +283,17 @@ impl AsyncWrite for StallGuard {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.checked(context, done)
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.limit_wait(context, result)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let done = Pin::new(&mut self.stream).poll_flush(context);
-        self.checked(context, done)
+        let result = Pin::new(&mut self.stream).poll_flush(context);
+        self.limit_wait(context, result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let done = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.checked(context, done)
+        let result = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.limit_wait(context, result)
     }
 }

@@ -1,6 +1,6 @@
 //! Fetches the keys of an authorization server, and decides which keys may have signed a token.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -33,8 +33,8 @@ pub(super) const ALGORITHMS: [Algorithm; 9] = [
 /// Time for which keys are valid before they are fetched again.
 const FRESH: Duration = Duration::from_secs(3600);
 
-/// Shortest time between two fetches because of an unknown key: anyone can write a token that names
-/// one.
+/// Shortest time between two fetches because of an unknown key. Anyone can write a token that names
+/// an unknown key.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Keys that are tried for one token.
@@ -77,8 +77,9 @@ pub(super) struct Keys {
     source: Source,
     door: OutboundClient,
     set: RwLock<Set>,
-    /// Held while keys are fetched, so that one task does it at a time; the time of the last fetch.
-    asked: tokio::sync::Mutex<Option<Instant>>,
+    /// The time of the last fetch. Locked while keys are fetched, so that one task fetches at a
+    /// time.
+    last_fetch: tokio::sync::Mutex<Option<Instant>>,
 }
 
 pub(super) enum Source {
@@ -92,32 +93,35 @@ struct Set {
 }
 
 impl Keys {
-    /// Keys at an address or in a file.
+    /// Reads the keys at an address or in a file.
     ///
     /// # Errors
     ///
     /// The keys aren't available or aren't valid.
     pub(super) async fn new(keys: &str, door: OutboundClient) -> Result<Self, ServeError> {
-        let source = source(keys).map_err(|error| wrong(keys, &error))?;
+        let source = parse_source(keys).map_err(|error| wrong(keys, &error))?;
         let read = source.read(&door).await.map_err(|error| wrong(keys, &error))?;
-        let set = Set { keys: read, since: Instant::now() };
-        Ok(Self { source, door, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
+        let set = RwLock::new(Set { keys: read, since: Instant::now() });
+        Ok(Self { source, door, set, last_fetch: tokio::sync::Mutex::default() })
     }
 
-    /// The possible keys of a token: those with its key ID, or all for its algorithm.
+    /// Returns the possible keys of a token: the keys with its key ID, or all keys for its
+    /// algorithm. Fetches the keys again if they are old or if none is known.
     pub(super) async fn get(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
-        let (found, old) = self.known(id, algorithm);
-        if !found.is_empty() && !old {
-            return found;
+        if let Some(keys) = self.fresh(id, algorithm) {
+            return keys;
         }
-        let mut asked = self.asked.lock().await;
-        // Another task may have fetched them meanwhile.
-        let (found, old) = self.known(id, algorithm);
-        if (!found.is_empty() && !old) || asked.is_some_and(|asked| asked.elapsed() < AGAIN) {
-            return found;
+        let mut last_fetch = self.last_fetch.lock().await;
+        // Another task may have fetched the keys meanwhile.
+        if let Some(keys) = self.fresh(id, algorithm) {
+            return keys;
         }
+        if last_fetch.is_some_and(|time| time.elapsed() < AGAIN) {
+            return self.known(id, algorithm);
+        }
+
         let now = Instant::now();
-        *asked = Some(now);
+        *last_fetch = Some(now);
         match self.source.read(&self.door).await {
             Ok(keys) => {
                 *self.set.write().unwrap_or_else(PoisonError::into_inner) = Set { keys, since: now }
@@ -127,26 +131,33 @@ impl Keys {
                 tracing::warn!("fetching new keys of the authorization server failed: {why}");
             }
         }
-        self.known(id, algorithm).0
+        self.known(id, algorithm)
     }
 
-    /// The keys, at most a few, and whether they are old.
-    fn known(&self, id: Option<&str>, algorithm: Algorithm) -> (Vec<DecodingKey>, bool) {
+    /// Returns the known keys of a token. Returns `None` if there are none, or if they are old.
+    fn fresh(&self, id: Option<&str>, algorithm: Algorithm) -> Option<Vec<DecodingKey>> {
+        let since = self.set.read().unwrap_or_else(PoisonError::into_inner).since;
+        let keys = self.known(id, algorithm);
+        if keys.is_empty() || since.elapsed() > FRESH { None } else { Some(keys) }
+    }
+
+    /// Returns the known keys of a token, at most a few.
+    fn known(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
-        let found = set
+        let keys = set
             .keys
             .iter()
             .filter(|key| id.is_none_or(|id| key.common.key_id.as_deref() == Some(id)))
-            .filter(|key| checks(key, algorithm))
+            .filter(|key| fits_algorithm(key, algorithm))
             .filter_map(|key| DecodingKey::from_jwk(key).ok())
             .take(TRIED);
-        (found.collect(), set.since.elapsed() > FRESH)
+        keys.collect()
     }
 }
 
-/// Whether a key fits an algorithm, by its type and its own declaration.
-fn checks(key: &Jwk, algorithm: Algorithm) -> bool {
-    let kind = match (&key.algorithm, algorithm) {
+/// Checks whether a key fits an algorithm, by its type and its own declaration.
+fn fits_algorithm(key: &Jwk, algorithm: Algorithm) -> bool {
+    let has_type = match (&key.algorithm, algorithm) {
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => {
             key.curve == EllipticCurve::P256
         }
@@ -159,26 +170,27 @@ fn checks(key: &Jwk, algorithm: Algorithm) -> bool {
         (AlgorithmParameters::RSA(_), algorithm) => algorithm.family() == AlgorithmFamily::Rsa,
         _ => false,
     };
-    let named =
-        key.common.key_algorithm.is_none_or(|named| named.to_string() == format!("{algorithm:?}"));
-    let may =
-        key.common.key_operations.as_ref().is_none_or(|may| may.contains(&KeyOperations::Verify));
-    kind && named && may
+    let declared = key.common.key_algorithm.map(|declared| declared.to_string());
+    let allows_algorithm = declared.is_none_or(|declared| declared == format!("{algorithm:?}"));
+    let operations = key.common.key_operations.as_ref();
+    let may_verify = operations.is_none_or(|all| all.contains(&KeyOperations::Verify));
+    has_type && allows_algorithm && may_verify
 }
 
-/// The source of the keys, from the settings.
+/// Parses the source of the keys in the settings.
 ///
 /// # Errors
 ///
-/// The reason why it isn't valid.
-pub(super) fn source(keys: &str) -> Result<Source, KeysError> {
-    installed();
+/// The source isn't valid.
+pub(super) fn parse_source(keys: &str) -> Result<Source, KeysError> {
+    install_cryptography();
     if keys.is_empty() {
         return Err(KeysError::NoSource);
     }
     if !keys.contains("://") {
-        return if Path::new(keys).is_absolute() {
-            Ok(Source::File(PathBuf::from(keys)))
+        let path = PathBuf::from(keys);
+        return if path.is_absolute() {
+            Ok(Source::File(path))
         } else {
             Err(KeysError::RelativePath)
         };
@@ -192,7 +204,7 @@ fn wrong(keys: &str, error: &KeysError) -> ServeError {
     ServeError::Settings(setting_error(keys, error))
 }
 
-/// The error in the setting.
+/// Formats an error in the setting.
 pub(super) fn setting_error(keys: &str, error: &KeysError) -> String {
     format!("`keys = {keys:?}` in [serve.oauth]: {error}")
 }
@@ -201,17 +213,8 @@ impl Source {
     async fn read(&self, door: &OutboundClient) -> Result<Arc<[Jwk]>, KeysError> {
         let bytes = match self {
             Self::File(path) => {
-                use tokio::task::spawn_blocking;
                 let path = path.clone();
-                let read = spawn_blocking(move || {
-                    use std::io::Read;
-                    let mut bytes = Vec::new();
-                    std::fs::File::open(path)?
-                        .take(BYTES as u64 + 1)
-                        .read_to_end(&mut bytes)
-                        .map(|_| bytes)
-                });
-                read.await??
+                tokio::task::spawn_blocking(move || read_file(&path)).await??
             }
             Self::Url(url) => {
                 let limits = Limits { time: PATIENCE, idle: PATIENCE, bytes: BYTES as u64 };
@@ -227,27 +230,36 @@ impl Source {
         if bytes.len() > BYTES {
             return Err(KeysError::TooLarge);
         }
-        keys_in(&bytes)
+        parse_keys(&bytes)
     }
 }
 
-/// The keys of a set for signatures. Other and unknown kinds are skipped.
-fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, KeysError> {
+/// Reads a file, and at most one byte more than the limit.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Parses the keys of a set that check signatures. Other and unknown kinds are skipped.
+fn parse_keys(bytes: &[u8]) -> Result<Arc<[Jwk]>, KeysError> {
     let set: Value = serde_json::from_slice(bytes).map_err(KeysError::Json)?;
     let listed = set["keys"].as_array().ok_or(KeysError::NotASet)?;
-    let keys: Arc<[Jwk]> = listed
-        .iter()
-        .filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok())
-        .filter(|key| {
-            key.common.public_key_use.as_ref().is_none_or(|key| *key == PublicKeyUse::Signature)
-        })
-        .collect();
+    let parsed = listed.iter().filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok());
+    let keys: Arc<[Jwk]> = parsed.filter(is_for_signatures).collect();
     if keys.is_empty() { Err(KeysError::NoKey) } else { Ok(keys) }
 }
 
+fn is_for_signatures(key: &Jwk) -> bool {
+    match &key.common.public_key_use {
+        Some(key_use) => *key_use == PublicKeyUse::Signature,
+        None => true,
+    }
+}
+
 /// Makes `ring` the cryptography of the crates for tokens and TLS, once. An embedding program may
-/// have chosen another before.
-fn installed() {
+/// have chosen another cryptography before.
+fn install_cryptography() {
     static PROVIDER: CryptoProvider = CryptoProvider {
         signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
         verifier_factory: |algorithm, key| {
@@ -303,7 +315,7 @@ impl Check {
 
 impl ::signature::Verifier<Vec<u8>> for Ring {
     fn verify(&self, message: &[u8], signed: &Vec<u8>) -> Result<(), ::signature::Error> {
-        let checked = match (Check::from_algorithm(self.algorithm), self.key.kind()) {
+        let result = match (Check::from_algorithm(self.algorithm), self.key.kind()) {
             (Some(Check::Rsa(parameters)), DecodingKeyKind::RsaModulusExponent { n, e })
                 if self.key.family() == AlgorithmFamily::Rsa =>
             {
@@ -316,6 +328,6 @@ impl ::signature::Verifier<Vec<u8>> for Ring {
             }
             _ => Err(ring::error::Unspecified),
         };
-        checked.map_err(|_| ::signature::Error::new())
+        result.map_err(|_| ::signature::Error::new())
     }
 }

@@ -38,19 +38,19 @@ impl FromStr for ListenAddress {
     fn from_str(text: &str) -> Result<Self, ListenAddressError> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = PathBuf::from(path);
-            return if path.is_absolute() {
-                Ok(Self::Unix(path))
-            } else {
-                Err(ListenAddressError::RelativeSocket)
-            };
+            if !path.is_absolute() {
+                return Err(ListenAddressError::RelativeSocket);
+            }
+            return Ok(Self::Unix(path));
         }
         if let Ok(port) = text.parse() {
             return Ok(Self::Tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)));
         }
-        let text = text
-            .strip_prefix("localhost:")
-            .map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
-        text.parse().map(Self::Tcp).map_err(|_| ListenAddressError::Form)
+        let address = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}").parse(),
+            None => text.parse(),
+        };
+        address.map(Self::Tcp).map_err(|_| ListenAddressError::Form)
     }
 }
 
@@ -68,7 +68,7 @@ impl ListenAddress {
     ///
     /// # Errors
     ///
-    /// The line that is missing.
+    /// A setting is missing, with the line to write.
     pub(super) fn check(&self, settings: &Serve, tls: bool) -> Result<(), ServeError> {
         let Self::Tcp(address) = self else { return Ok(()) };
         if is_local(address.ip()) {
@@ -87,15 +87,15 @@ impl ListenAddress {
         Ok(())
     }
 
-    /// The origins of the server's own pages.
+    /// Returns the origins of the server's own pages.
     pub(super) fn origins(&self, settings: &Serve, tls: bool) -> Vec<String> {
         let mut origins = Vec::new();
         if let Self::Tcp(address) = self {
             let scheme = if tls { "https" } else { "http" };
             let port = address.port();
-            origins.extend(
-                ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{scheme}://{host}:{port}")),
-            );
+            for host in ["localhost", "127.0.0.1", "[::1]"] {
+                origins.push(format!("{scheme}://{host}:{port}"));
+            }
             origins.push(format!("{scheme}://{address}"));
         }
         if let Ok(url) = settings.url.parse::<http::Uri>()
@@ -106,7 +106,7 @@ impl ListenAddress {
         origins
     }
 
-    /// The allowed values of the header `Host`.
+    /// Returns the allowed values of the header `Host`.
     pub(super) fn hosts(&self, settings: &Serve) -> Vec<String> {
         let mut hosts: Vec<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         if let Self::Tcp(address) = self
@@ -119,7 +119,7 @@ impl ListenAddress {
     }
 }
 
-/// Whether only this machine can connect.
+/// Checks whether only this machine can connect.
 fn is_local(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }

@@ -55,15 +55,14 @@ impl std::fmt::Debug for Http {
 
 impl Http {
     /// Starts to listen. Callers authenticate with the token in the data folder, which is created
-    /// at the first start; with tokens of an authorization server only, if `settings` name one; or
-    /// not at all if `authenticated` is false, which only a Unix socket allows: only the user who
-    /// runs this process can connect to it. The keys of an authorization server are fetched by
-    /// `door`.
+    /// at the first start. If `settings` name an authorization server, callers authenticate only
+    /// with its tokens, and `door` fetches its keys. If `authenticated` is false, callers don't
+    /// authenticate. Only a Unix socket allows this, since only the user who runs this process can
+    /// connect to it.
     ///
     /// # Errors
     ///
-    /// The line of the settings that is wrong; the address is in use or can't be used; a file can't
-    /// be read.
+    /// A setting is wrong, the address can't be used, or a file can't be read.
     pub async fn bind(
         place: ListenAddress,
         settings: Serve,
@@ -110,25 +109,25 @@ impl Http {
         })
     }
 
-    /// The address for clients: the configured one, otherwise this machine's.
+    /// Returns the address for clients: the configured one, otherwise this machine's.
     pub fn url(&self) -> String {
+        if !self.settings.url.is_empty() {
+            return format!("{}{PATH}", self.settings.url.trim_end_matches('/'));
+        }
         match &self.place {
-            _ if !self.settings.url.is_empty() => {
-                format!("{}{PATH}", self.settings.url.trim_end_matches('/'))
-            }
             ListenAddress::Unix(_) => format!("http://localhost{PATH}"),
-            ListenAddress::Tcp(address) => {
-                format!("{}://{address}{PATH}", if self.tls.is_some() { "https" } else { "http" })
-            }
+            ListenAddress::Tcp(address) if self.tls.is_some() => format!("https://{address}{PATH}"),
+            ListenAddress::Tcp(address) => format!("http://{address}{PATH}"),
         }
     }
 
-    /// The address that it listens on: port 0 is replaced by the real one.
+    /// Returns the address that the server listens on, with the real port in place of port 0.
     pub fn place(&self) -> &ListenAddress {
         &self.place
     }
 
-    /// The file with the callers' token, if it is the server's own.
+    /// Returns the file with the server's own token. Returns `None` if callers don't use this
+    /// token.
     pub fn token_file(&self) -> Option<&PathBuf> {
         self.token_file.as_ref()
     }

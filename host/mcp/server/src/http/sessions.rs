@@ -58,36 +58,37 @@ impl Connections {
     ///
     /// The key that seals IDs can't be read.
     pub(super) fn new(folders: &Folders) -> Result<Self, HostError> {
-        let key = state::secret(&folders.data.join(FOLDER), KEY)?;
-        let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+        let secret = state::secret(&folders.data.join(FOLDER), KEY)?;
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(SILENT);
         local.session_config.completed_cache_ttl = LATE;
         Ok(Self { local, key })
     }
 
-    /// An ID in the form for its caller.
-    pub(super) fn sealed(&self, caller: &str, id: &str) -> String {
+    /// Seals an ID for its caller.
+    pub(super) fn seal(&self, caller: &str, id: &str) -> String {
         let seal = hmac::sign(&self.key, sealed_bytes(caller, id).as_bytes());
         format!("{id}.{}", URL_SAFE_NO_PAD.encode(seal))
     }
 
-    /// The ID from a caller. `None` if it isn't the caller's own.
-    pub(super) fn opened<'a>(&self, caller: &str, sealed: &'a str) -> Option<&'a str> {
+    /// Opens a sealed ID. Returns `None` if the ID isn't the caller's own.
+    pub(super) fn open<'a>(&self, caller: &str, sealed: &'a str) -> Option<&'a str> {
         let (id, seal) = sealed.rsplit_once('.')?;
         let seal = URL_SAFE_NO_PAD.decode(seal).ok()?;
-        hmac::verify(&self.key, sealed_bytes(caller, id).as_bytes(), &seal).ok().map(|()| id)
+        hmac::verify(&self.key, sealed_bytes(caller, id).as_bytes(), &seal).ok()?;
+        Some(id)
     }
 
-    /// The number of these that are open here.
-    pub(super) async fn open(&self, ids: &mut Vec<SessionId>) -> usize {
+    /// Removes the IDs of connections that aren't open here. Returns the number of the others.
+    pub(super) async fn retain_open(&self, ids: &mut Vec<SessionId>) -> usize {
         let sessions = self.local.sessions.read().await;
         ids.retain(|id| sessions.contains_key(id));
         ids.len()
     }
 }
 
-/// The bytes under a seal. They differ from everything else that the key seals.
+/// Returns the bytes under a seal. They differ from everything else that the key seals.
 fn sealed_bytes(caller: &str, id: &str) -> String {
     format!("toolhold http connection\n{id}\n{caller}")
 }
@@ -116,8 +117,8 @@ impl SessionManager for Connections {
         self.local.close_session(id).await
     }
 
-    /// Like the original, but an answer is dropped as soon as its client has it: it would be kept
-    /// until the next use of the connection.
+    /// Creates a stream like the library does. But an answer is dropped as soon as its client has
+    /// it: the library would store it until the next use of the connection.
     async fn create_stream(
         &self,
         id: &SessionId,
@@ -126,7 +127,7 @@ impl SessionManager for Connections {
         let known = self.local.sessions.read().await.get(id).cloned();
         let handle = known.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
         let receiver = handle.establish_request_wise_channel().await?;
-        let held = match &message {
+        let place = match &message {
             JsonRpcMessage::Request(request) => {
                 CallerPlace::from_extensions(request.request.extensions())
             }
@@ -135,7 +136,7 @@ impl SessionManager for Connections {
         let kept = receiver.http_request_id.map(|request| KeptAnswers {
             handle: handle.clone(),
             request,
-            held,
+            place,
             read: false,
         });
         handle.push_message(message, receiver.http_request_id).await?;
@@ -201,7 +202,7 @@ struct KeptAnswers {
     handle: LocalSessionHandle,
     request: u64,
     /// The slot of the request, held while its answer is kept.
-    held: Option<CallerPlace>,
+    place: Option<CallerPlace>,
     /// Whether the client has the answer.
     read: bool,
 }
@@ -210,14 +211,14 @@ impl Drop for KeptAnswers {
     fn drop(&mut self) {
         let handle = self.handle.clone();
         let request = self.request;
-        let held = self.held.take();
+        let place = self.place.take();
         let read = self.read;
         // Without a reactor there is no connection either.
         let Ok(reactor) = tokio::runtime::Handle::try_current() else { return };
         reactor.spawn(async move {
             if !read {
-                if let Some(held) = &held {
-                    held.wait_until_finished().await;
+                if let Some(place) = &place {
+                    place.wait_until_finished().await;
                 }
                 tokio::time::sleep(LATE).await;
             }
@@ -234,7 +235,7 @@ pub(super) struct Handshakes(PathBuf);
 #[derive(Serialize, Deserialize, PartialEq)]
 struct Handshake {
     seen: u64,
-    /// As text: on disk it takes the counted bytes, and one more for each quote.
+    /// The handshake as JSON text. On disk, each quote in the text takes one more byte.
     said: String,
 }
 
@@ -250,14 +251,14 @@ impl Handshakes {
         change: impl FnOnce(&mut Known, u64) -> T + Send + 'static,
     ) -> Result<T, SessionStoreError> {
         let folder = self.0.clone();
-        let changed = tokio::task::spawn_blocking(move || {
+        let result = tokio::task::spawn_blocking(move || {
             state::update(&folder, FILE, |known: &mut Known| {
                 let now = seconds();
                 known.retain(|_, handshake| now.saturating_sub(handshake.seen) < IDLE);
                 Ok(change(known, now))
             })
         });
-        Ok(changed.await??)
+        Ok(result.await??)
     }
 }
 
@@ -265,12 +266,15 @@ impl Handshakes {
 impl SessionStore for Handshakes {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
         let id = id.to_owned();
-        let said = self.change(move |known, now| {
+        let handshake = self.change(move |known, now| {
             let handshake = known.get_mut(&id)?;
             handshake.seen = now;
             Some(handshake.said.clone())
         });
-        Ok(said.await?.map(|said| serde_json::from_str(&said)).transpose()?)
+        match handshake.await? {
+            Some(text) => Ok(Some(serde_json::from_str(&text)?)),
+            None => Ok(None),
+        }
     }
 
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
@@ -281,13 +285,10 @@ impl SessionStore for Handshakes {
             return Ok(());
         }
         self.change(move |known, now| {
-            while known.len() >= MOST
-                && let Some(oldest) = known
-                    .iter()
-                    .min_by_key(|(_, handshake)| handshake.seen)
-                    .map(|(id, _)| id.clone())
-            {
-                known.remove(&oldest);
+            while known.len() >= MOST {
+                let oldest = known.iter().min_by_key(|(_, handshake)| handshake.seen);
+                let Some(oldest_id) = oldest.map(|(id, _)| id.clone()) else { break };
+                known.remove(&oldest_id);
             }
             known.insert(id, Handshake { seen: now, said });
         })
@@ -308,11 +309,11 @@ mod tests {
     fn connection_id_is_valid_for_its_caller_only() {
         let root = tempfile::tempdir().expect("a folder is made");
         let here = Connections::new(&Folders::inside(root.path())).expect("the key is made");
-        let sealed = here.sealed("anna", "the-id");
-        assert_eq!(here.opened("anna", &sealed), Some("the-id"));
-        assert_eq!(here.opened("berta", &sealed), None);
+        let sealed = here.seal("anna", "the-id");
+        assert_eq!(here.open("anna", &sealed), Some("the-id"));
+        assert_eq!(here.open("berta", &sealed), None);
         let there = Connections::new(&Folders::inside(root.path())).expect("the key is there");
-        assert_eq!(there.opened("anna", &sealed), Some("the-id"), "another process of the user");
+        assert_eq!(there.open("anna", &sealed), Some("the-id"), "another process of the user");
         for wrong in [
             "",
             "the-id",
@@ -322,10 +323,10 @@ mod tests {
             &sealed[..sealed.len() - 1],
             &format!("{sealed}A"),
         ] {
-            assert_eq!(here.opened("anna", wrong), None, "{wrong}");
+            assert_eq!(here.open("anna", wrong), None, "{wrong}");
         }
         // A caller's name can't be moved into the ID.
-        assert_eq!(here.opened("", &here.sealed("anna", "x")), None);
+        assert_eq!(here.open("", &here.seal("anna", "x")), None);
     }
 
     #[tokio::test]

@@ -4,8 +4,8 @@ use toolhold_core::config::{OAuth, Serve};
 
 use super::{keys, tls};
 
-/// The errors in the settings of serving over HTTP, each with the line to change. Whether the keys
-/// of an authorization server are available and the address is free shows when serving starts.
+/// Returns the errors in the settings of serving over HTTP, each with the line to change. The keys
+/// of an authorization server and the address are only checked when serving starts.
 pub fn problems(settings: &Serve) -> Vec<String> {
     let Serve { url, allowed_origins, oauth, .. } = settings;
     let mut problems = Vec::new();
@@ -19,7 +19,9 @@ pub fn problems(settings: &Serve) -> Vec<String> {
             "`allowed_origins` in [serve] has {origin:?}: an origin is `https://host` or `https://host:PORT`, as browsers write it: in lower case, and without the default port"
         ));
     }
-    problems.extend(tls::acceptor(settings).err().map(|error| error.to_string()));
+    if let Err(error) = tls::acceptor(settings) {
+        problems.push(error.to_string());
+    }
     if *oauth != OAuth::default() {
         if oauth.issuer.is_empty() {
             problems.push(
@@ -33,31 +35,34 @@ pub fn problems(settings: &Serve) -> Vec<String> {
                     .to_owned(),
             );
         }
-        problems.extend(
-            keys::source(&oauth.keys).err().map(|error| keys::setting_error(&oauth.keys, &error)),
-        );
+        if let Err(error) = keys::parse_source(&oauth.keys) {
+            problems.push(keys::setting_error(&oauth.keys, &error));
+        }
     }
     problems
 }
 
-/// Whether a browser would write an origin in this form.
+/// Checks whether a browser would write an origin in this form.
 fn is_origin(origin: &str) -> bool {
-    let usual = if origin.starts_with("https:") { ":443" } else { ":80" };
+    let default_port = if origin.starts_with("https:") { ":443" } else { ":80" };
     authority(origin).is_some()
         && !origin.ends_with('/')
-        && !origin.ends_with(usual)
+        && !origin.ends_with(default_port)
         && origin == origin.to_lowercase()
 }
 
-/// Host and port of an address without other parts.
+/// Returns the host and port of an address. Returns `None` if the address has other parts than a
+/// scheme, a host and a port.
 pub(super) fn authority(url: &str) -> Option<String> {
     let url: http::Uri = url.trim_end_matches('/').parse().ok()?;
-    let right = matches!(url.scheme_str(), Some("https" | "http"))
-        && matches!(url.path(), "" | "/")
-        && url.query().is_none();
-    url.authority()
-        .filter(|authority| right && !authority.as_str().contains('@'))
-        .map(ToString::to_string)
+    let authority = url.authority()?;
+    let is_http = matches!(url.scheme_str(), Some("https" | "http"));
+    let has_path = !matches!(url.path(), "" | "/");
+    let has_user = authority.as_str().contains('@');
+    if !is_http || has_path || has_user || url.query().is_some() {
+        return None;
+    }
+    Some(authority.to_string())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use toolhold_core::config::Serve;
 
 use crate::error::ServeError;
 
-/// The TLS acceptor. `None` without a certificate.
+/// Makes the TLS acceptor. Returns `None` if no certificate is configured.
 ///
 /// # Errors
 ///
@@ -27,10 +27,10 @@ pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeErr
         }
         both => both,
     };
-    let certificates = CertificateDer::pem_file_iter(named("certificate", certificate)?)
+    let certificates = CertificateDer::pem_file_iter(absolute_path("certificate", certificate)?)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| read_error("certificate", certificate, &error))?;
-    let private = PrivateKeyDer::from_pem_file(named("key", key)?)
+    let private = PrivateKeyDer::from_pem_file(absolute_path("key", key)?)
         .map_err(|error| read_error("key", key, &error))?;
     let mut config =
         ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -43,7 +43,7 @@ pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeErr
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
 
-fn named<'a>(key: &str, path: &'a str) -> Result<&'a Path, ServeError> {
+fn absolute_path<'a>(key: &str, path: &'a str) -> Result<&'a Path, ServeError> {
     let path = Path::new(path);
     if path.is_absolute() {
         return Ok(path);

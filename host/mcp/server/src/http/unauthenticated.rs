@@ -19,12 +19,12 @@ const PATIENT: usize = 64;
 /// Time that a caller waits for a connection's slot.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// All connections of a server.
+/// The connections of a server that have sent no token so far.
 pub(super) struct Newcomers {
     waiting: Mutex<VecDeque<(u64, CancellationToken)>>,
     /// The slots of authenticated connections.
     places: Arc<Semaphore>,
-    /// The number of them that may wait for a slot.
+    /// The slots of authenticated connections that wait.
     patient: Semaphore,
 }
 
@@ -40,14 +40,12 @@ pub(super) struct Newcomer {
 }
 
 impl Newcomers {
-    /// `most`: authenticated connections.
+    /// Allows at most `most` authenticated connections.
     pub(super) fn new(most: u64) -> Arc<Self> {
-        let places = Semaphore::new(
-            usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS),
-        );
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Arc::new(Self {
             waiting: Mutex::default(),
-            places: Arc::new(places),
+            places: Arc::new(Semaphore::new(most)),
             patient: Semaphore::new(PATIENT),
         })
     }
@@ -86,9 +84,11 @@ impl Newcomer {
         if let Ok(place) = Arc::clone(&self.all.places).try_acquire_owned() {
             return Ok(place);
         }
-        let _waits = self.all.patient.try_acquire().map_err(drop)?;
-        let place = timeout(PATIENCE, Arc::clone(&self.all.places).acquire_owned()).await;
-        place.ok().and_then(Result::ok).ok_or(())
+        let _waiting_slot = self.all.patient.try_acquire().map_err(drop)?;
+        match timeout(PATIENCE, Arc::clone(&self.all.places).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(()),
+        }
     }
 
     fn forget(&self) {

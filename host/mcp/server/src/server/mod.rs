@@ -88,9 +88,9 @@ pub struct Server {
 /// State of one client's connection.
 #[derive(Default)]
 struct Connection {
-    /// Whether the client gets notifications of changes already. It may send any number of
+    /// Whether the client already gets notifications of changes. The client may send any number of
     /// initialized notifications.
-    tells: AtomicBool,
+    notifies: AtomicBool,
     gone: CancellationToken,
 }
 
@@ -101,8 +101,8 @@ impl Drop for Connection {
 }
 
 impl Server {
-    /// A server for the tools of a host, whose clients are asked as `approvals` says. `folders`:
-    /// the folders of the host.
+    /// Makes a server for the tools of a host. `approvals` determines how clients are asked, and
+    /// `folders` are the folders of the host.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Server {
         })
     }
 
-    /// The host that serves, to put another in its place.
+    /// Returns the host that serves, so that it can be replaced.
     pub fn live(&self) -> Arc<LiveHost> {
         Arc::clone(&self.live)
     }
@@ -154,7 +154,7 @@ impl Server {
         Self { structured, ..self }
     }
 
-    /// The structured answers for a client: as configured, unless it asks for all.
+    /// Returns the structured answers for a client: as configured, unless it asks for all.
     fn structured(&self, client: Option<&ClientCapabilities>) -> Structured {
         let extensions = client.and_then(|client| client.extensions.as_ref());
         let asks_for_all = extensions.is_some_and(|all| all.contains_key(STRUCTURED));
@@ -169,24 +169,26 @@ impl Server {
         Self { calls: self.calls.counted(metrics), ..self.clone() }
     }
 
-    /// The server of one connection: with a session, or with the sessions that its requests name.
+    /// Makes the server of one connection: with a session, or with the sessions that its requests
+    /// name.
     pub(crate) fn connection(&self, session: Option<Session>) -> Self {
         Self { session, connection: Arc::default(), ..self.clone() }
     }
 
-    /// The session of a request: the connection's, or the authenticated caller's.
+    /// Returns the session of a request: the connection's, or the authenticated caller's.
     fn session(&self, extensions: &Extensions) -> Result<Session, ErrorData> {
         if let Some(session) = &self.session {
             return Ok(session.clone());
         }
-        extensions
-            .get::<http::request::Parts>()
-            .and_then(|parts| parts.extensions.get::<Session>())
+        let parts = extensions.get::<http::request::Parts>();
+        let session = parts.and_then(|parts| parts.extensions.get::<Session>());
+        session
             .cloned()
             .ok_or_else(|| ErrorData::internal_error("the request has no session", None))
     }
 
-    /// Cancelled when the connection ends: no more notifications.
+    /// Returns a token that is cancelled when the connection ends. Then no more notifications are
+    /// sent.
     pub(crate) fn closed(&self) -> &CancellationToken {
         &self.connection.gone
     }
@@ -196,17 +198,18 @@ impl Server {
     }
 
     fn task(&self, id: &str, context: &RequestContext<RoleServer>) -> Result<Arc<Task>, ErrorData> {
-        self.calls.tasks.find(self.session(&context.extensions)?.name(), id)
+        let session = self.session(&context.extensions)?;
+        self.calls.tasks.find(session.name(), id)
     }
 
-    /// The current tools, to notice changes.
+    /// Makes a watch of the current tools.
     fn watch(&self, session: Session) -> Watch {
         let replacements = self.live.replacements();
         let host = self.live.current();
         Watch {
             changes: host.changes(),
             replacements,
-            before: None,
+            known_tools: None,
             live: Arc::downgrade(&self.live),
             session,
             gone: self.connection.gone.clone(),
@@ -215,10 +218,16 @@ impl Server {
     }
 }
 
-/// Whether a request may be answered with a task: its client says so in the request.
+/// Checks whether a request may be answered with a task, since its client allows this in the
+/// request.
 fn takes_tasks(context: &RequestContext<RoleServer>, client: Option<&ClientCapabilities>) -> bool {
-    client.is_some_and(ClientCapabilities::supports_tasks)
-        && context.protocol_version().is_some_and(|version| !version.has_initialize())
+    let supports_tasks = client.is_some_and(ClientCapabilities::supports_tasks);
+    supports_tasks && is_without_handshake(context)
+}
+
+/// Checks whether a request is of a revision without a handshake, such as 2026-07-28.
+fn is_without_handshake(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| !version.has_initialize())
 }
 
 /// Notices changes of the tools. Keeps neither the connection nor a host alive.
@@ -230,7 +239,7 @@ struct Watch {
     /// Changes of the host.
     replacements: tokio::sync::watch::Receiver<u64>,
     /// The tools that the client knows. `None`: the client may still ask for the first time.
-    before: Option<Vec<Arc<Definition>>>,
+    known_tools: Option<Vec<Arc<Definition>>>,
     gone: CancellationToken,
     end: CancellationToken,
 }
@@ -238,8 +247,8 @@ struct Watch {
 impl Watch {
     /// Waits for a change. Returns `false` if there will be no change.
     async fn changed(&mut self) -> bool {
-        if self.before.is_none() {
-            self.before = self.list().await;
+        if self.known_tools.is_none() {
+            self.known_tools = self.list().await;
         }
         loop {
             tokio::select! {
@@ -255,19 +264,19 @@ impl Watch {
                     return false;
                 },
             }
-            let now = self.list().await;
-            if now.is_none() {
+            let tools = self.list().await;
+            if tools.is_none() {
                 return false;
             }
-            if now != self.before {
-                self.before = now;
+            if tools != self.known_tools {
+                self.known_tools = tools;
                 return true;
             }
         }
     }
 
-    /// The tools of the present host. While many plugins are being loaded, clients learn of several
-    /// at a time. `None`: nobody is served any more.
+    /// Lists the tools of the present host. While many plugins are being loaded, clients learn of
+    /// several at a time. Returns `None` if the server has ended.
     async fn list(&self) -> Option<Vec<Arc<Definition>>> {
         let host = self.live.upgrade()?.current();
         let _ = timeout(BATCH, host.ready()).await;
@@ -335,11 +344,10 @@ impl ServerHandler for Server {
         let host = self.live.current();
         // Many clients ask once and never again, and most plugins are loaded in a moment.
         let _ = timeout(BATCH, host.ready()).await;
-        tools::page(
-            &tools::list(&host, &self.session(&context.extensions)?)?,
-            cursor.as_deref(),
-            self.structured(context.client_capabilities().as_ref()),
-        )
+        let session = self.session(&context.extensions)?;
+        let tools = tools::list(&host, &session)?;
+        let structured = self.structured(context.client_capabilities().as_ref());
+        tools::page(&tools, cursor.as_deref(), structured)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -398,9 +406,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
-        let gone = BEFORE.contains(&method)
-            && context.protocol_version().is_some_and(|version| !version.has_initialize());
-        Err(if METHODS.contains(&method) && !gone {
+        let is_removed = BEFORE.contains(&method) && is_without_handshake(&context);
+        Err(if METHODS.contains(&method) && !is_removed {
             ErrorData::invalid_params(format!("invalid parameters of `{method}`"), None)
         } else {
             ErrorData::new(ErrorCode::METHOD_NOT_FOUND, cut(method, METHOD).to_owned(), None)
@@ -458,12 +465,12 @@ impl ServerHandler for Server {
         let host = self.live.current();
         let tools = tools::list(&host, &session)?;
         // The state of a path is read from the disk.
-        let told = tokio::task::spawn_blocking(move || {
+        let prompt = tokio::task::spawn_blocking(move || {
             prompts::answer_prompt(&host, &tools, request.arguments.as_ref())
         })
-        .await;
-        told.unwrap_or_else(|error| Err(ErrorData::internal_error(error.to_string(), None)))
-            .map(GetPromptResponse::from)
+        .await
+        .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        prompt.map(GetPromptResponse::from)
     }
 
     async fn complete(
@@ -548,15 +555,15 @@ impl ServerHandler for Server {
             let host = self.live.current();
             Box::pin(resources::read(&host, &session, &self.folders, &request.uri)).await
         } else {
-            let found = self.extras.resource(&session, &request.uri).await;
-            found.unwrap_or_else(|| Err(resources::not_found(&request.uri)))
+            let extra = self.extras.resource(&session, &request.uri).await;
+            extra.unwrap_or_else(|| Err(resources::not_found(&request.uri)))
         };
         read.map(ReadResourceResponse::from)
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(session) = self.session(&context.extensions) else { return };
-        if self.connection.tells.swap(true, Ordering::Relaxed) {
+        if self.connection.notifies.swap(true, Ordering::Relaxed) {
             return;
         }
         let mut watch = self.watch(session);
@@ -574,12 +581,12 @@ impl ServerHandler for Server {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut watch = self.watch(self.session(&context.request_context().extensions)?);
-        let tell = async {
+        let notify = async {
             while watch.changed().await && context.sink().notify_tool_list_changed().await.is_ok() {
             }
         };
         tokio::select! {
-            () = tell => {}
+            () = notify => {}
             () = context.cancelled() => {}
         }
         Ok(())

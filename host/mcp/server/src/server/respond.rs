@@ -17,14 +17,14 @@ use crate::parked::{RequiredInput, WaitingCall};
 use crate::progress::ProgressSender;
 use crate::tasks::{StartedTask, Task};
 
-/// A call as a client asks for it.
+/// A call that a client requests.
 pub(super) struct ClientCall {
     pub(super) tool: String,
     pub(super) arguments: JsonObject,
-    /// The client's answers to the question with which the request ended before, and the ticket.
+    /// The client's answers to the question that ended an earlier request, and its ticket.
     pub(super) responses: Option<InputResponses>,
     pub(super) ticket: Option<String>,
-    /// Whether it may be answered with a task.
+    /// Whether the response may be a task.
     pub(super) may_be_task: bool,
 }
 
@@ -41,7 +41,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The client's ticket doesn't count.
+    /// The client's ticket isn't valid.
     pub(super) async fn respond(
         &self,
         call: ClientCall,
@@ -49,21 +49,26 @@ impl Server {
     ) -> Result<Response, ErrorData> {
         let ClientCall { tool, arguments, responses, ticket, may_be_task } = call;
         let session = self.session(&context.extensions)?;
-        let (begun, structured, asks) = {
-            let capabilities = context.client_capabilities();
-            let client = capabilities.as_ref();
-            let begun =
-                (may_be_task && takes_tasks(context, client)).then(Arc::<StartedTask>::default);
-            (begun, self.structured(client), client.map(ClientAsks::new).unwrap_or_default())
+        let capabilities = context.client_capabilities();
+        let client = capabilities.as_ref();
+        let structured = self.structured(client);
+        let asks = client.map(ClientAsks::new).unwrap_or_default();
+        let started_task = if may_be_task && takes_tasks(context, client) {
+            Some(Arc::<StartedTask>::default())
+        } else {
+            None
         };
-        let resumed =
+        drop(capabilities);
+
+        let parked =
             self.asking.parked.resume(session.name(), &tool, ticket.as_deref(), responses.as_ref());
-        if let Some(resumed) = resumed {
-            let resumed = resumed?;
+        if let Some(parked) = parked {
+            let call = parked?;
             let response =
-                self.calls.wait(resumed, session.name(), None, &context.ct, structured).await;
+                self.calls.wait(call, session.name(), None, &context.ct, structured).await;
             return self.response(response, session.name(), &tool, structured);
         }
+
         let approver = Arc::new(
             CallApprover::new(
                 &self.asking,
@@ -72,87 +77,89 @@ impl Server {
                 context,
                 asks,
                 (ticket, responses),
-                begun.clone(),
+                started_task.clone(),
             )
             .await?,
         );
         let token = context.meta.get_progress_token();
-        let tells = token.is_some() || begun.is_some();
-        let (telling, told) = tells
-            .then(|| ProgressSender::begin(&context.peer, token, begun.clone(), tool.clone()))
-            .map_or((None, None), |(telling, told)| (Some(Arc::new(telling)), told));
+        let (progress, progress_task) = if token.is_some() || started_task.is_some() {
+            let (sender, task) =
+                ProgressSender::begin(&context.peer, token, started_task.clone(), tool.clone());
+            (Some(Arc::new(sender)), task)
+        } else {
+            (None, None)
+        };
         let questions = approver.take_questions();
         let required: RequiredInput = {
             let approver = Arc::clone(&approver);
             Arc::new(move || approver.required())
         };
-        let outlives = questions.is_some() || begun.is_some();
-        let cancel = if outlives { CancellationToken::new() } else { context.ct.clone() };
+        // A task, and a call that waits for an answer, live longer than their request.
+        let outlives_request = questions.is_some() || started_task.is_some();
+        let cancel = if outlives_request { CancellationToken::new() } else { context.ct.clone() };
+        let events: Arc<dyn Events> = match &progress {
+            Some(progress) => Arc::clone(progress) as _,
+            None => Arc::new(NoEvents),
+        };
         let request = Request {
             session: Some(session.clone()),
             approver: Some(approver as Arc<dyn Approver>),
-            events: telling.as_ref().map_or_else(
-                || Arc::new(NoEvents) as Arc<dyn Events>,
-                |telling| Arc::clone(telling) as _,
-            ),
+            events,
             meta: meta::for_tool(&context.meta),
-            // A task, and a call that waits for an answer, live longer than their request.
             cancel: cancel.clone(),
             ..Request::new(tool.clone(), Value::Object(arguments))
         };
-        let came_to = match questions {
-            None if begun.is_none() => {
-                let answer = Box::new(self.calls.run(request).await);
-                CallResponse::Answer(answer, required)
-            }
-            questions => {
-                let calls = self.calls.clone();
-                let waiting = WaitingCall {
-                    call: Box::pin(async move { Some(calls.run(request).await) }),
-                    // Without a sender, nobody asks.
-                    questions: questions.unwrap_or_else(|| tokio::sync::mpsc::channel(1).1),
-                    cancel,
-                    required,
-                };
-                self.calls
-                    .wait(waiting, session.name(), begun.as_deref(), &context.ct, structured)
-                    .await
-            }
+
+        let response = if outlives_request {
+            let calls = self.calls.clone();
+            let waiting = WaitingCall {
+                call: Box::pin(async move { Some(calls.run(request).await) }),
+                // Without a sender, nobody asks.
+                questions: questions.unwrap_or_else(|| tokio::sync::mpsc::channel(1).1),
+                cancel,
+                required,
+            };
+            self.calls
+                .wait(waiting, session.name(), started_task.as_deref(), &context.ct, structured)
+                .await
+        } else {
+            let answer = Box::new(self.calls.run(request).await);
+            CallResponse::Answer(answer, required)
         };
+
         // Notifications come before the answer.
-        if let Some(telling) = telling {
-            telling.end();
+        if let Some(progress) = progress {
+            progress.end();
         }
-        if let Some(told) = told {
+        if let Some(progress_task) = progress_task {
             tokio::select! {
-                _ = told => {}
+                _ = progress_task => {}
                 () = context.ct.cancelled() => {}
             }
         }
-        self.response(came_to, session.name(), &tool, structured)
+        self.response(response, session.name(), &tool, structured)
     }
 
     fn response(
         &self,
-        came_to: CallResponse,
+        response: CallResponse,
         session: &Arc<str>,
         tool: &str,
         structured: Structured,
     ) -> Result<Response, ErrorData> {
-        match came_to {
+        match response {
             CallResponse::Task(task) => Ok(Response::Task(task)),
             CallResponse::Question(parts) => {
                 let (call, question) = *parts;
                 Ok(Response::Required(self.asking.parked.park(session, tool, call, question)))
             }
             CallResponse::Answer(answer, required) => {
-                let asked = answer
-                    .outcome
-                    .as_ref()
-                    .err()
-                    .is_some_and(|failure| failure.category == Category::ConfirmationRequired);
+                let needs_approval = match &answer.outcome {
+                    Ok(_) => false,
+                    Err(failure) => failure.category == Category::ConfirmationRequired,
+                };
                 Ok(match required() {
-                    Some(required) if asked => Response::Required(required),
+                    Some(required) if needs_approval => Response::Required(required),
                     _ => Response::Answer(answer, structured),
                 })
             }
