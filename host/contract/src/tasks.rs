@@ -131,7 +131,7 @@ pub struct TaskError {
 }
 
 impl TaskError {
-    /// An error with this code.
+    /// Makes an error with this code.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }

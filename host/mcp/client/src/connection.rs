@@ -627,8 +627,8 @@ impl Cursors {
 fn with_known_content(mut result: Value) -> Option<CallToolResult> {
     for block in result.get_mut("content")?.as_array_mut()? {
         if ContentBlock::deserialize(&*block).is_err() {
-            let kind = block.get("type").and_then(Value::as_str).unwrap_or("(none)");
-            let kind = neutral_line(cut(kind, 64));
+            let raw_kind = block.get("type").and_then(Value::as_str).unwrap_or("(none)");
+            let kind = neutral_line(cut(raw_kind, 64));
             let note =
                 format!("[content of the kind `{kind}` is left out: it is unknown or incomplete]");
             *block = json!({ "type": "text", "text": note });

@@ -83,9 +83,8 @@ pub(crate) fn offered_tools(
             left_out.extend(pins.iter().map(|pin| (printable_name(&pin.name), reason.clone())));
             continue;
         };
-        let definition = definition(name, pin, trust_annotations);
         offered.push(OfferedTool {
-            definition: Arc::new(definition),
+            definition: Arc::new(definition(name, pin, trust_annotations)),
             own_name: pin.name.clone(),
             digest: pin.digest.clone(),
             answer_check: Arc::default(),
@@ -201,9 +200,9 @@ struct Listed {
 
 fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Definition {
     let listed: Listed = serde_json::from_str(&pin.definition).unwrap_or_default();
-    let is_neutral = is_neutral(&pin.definition);
-    let description = listed.description.unwrap_or_default();
-    let description = neutral_owned(cut(&description, MAX_DESCRIPTION).to_owned());
+    let is_neutral = has_neutral_strings(&pin.definition);
+    let raw_description = listed.description.unwrap_or_default();
+    let description = neutral_owned(cut(&raw_description, MAX_DESCRIPTION).to_owned());
     let input_schema = neutral_schema(listed.input_schema, is_neutral);
     let mut definition = Definition::new(name, description, input_schema);
     definition.title = listed.title.map(|title| neutral_line(cut(&title, MAX_TITLE)));
@@ -223,7 +222,7 @@ fn neutral_schema(schema: Value, is_neutral: bool) -> Value {
 
 /// Checks whether no string of a JSON text has a character that would be neutralised. May return
 /// `false` for a text with line ends or tabs between its parts, although its strings are neutral.
-fn is_neutral(text: &str) -> bool {
+fn has_neutral_strings(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         let is_clean = match byte {

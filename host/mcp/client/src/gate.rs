@@ -190,8 +190,8 @@ impl ConnectionEnd {
 
     /// Returns the end of the server's standard error.
     pub(crate) fn complaint(&self) -> String {
-        let bytes = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let bytes = self.without_secrets(bytes);
+        let raw = self.complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bytes = self.without_secrets(raw);
         let end = &bytes[bytes.len().saturating_sub(MAX_COMPLAINT)..];
         String::from_utf8_lossy(end).trim().to_owned()
     }

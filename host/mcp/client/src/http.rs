@@ -448,9 +448,9 @@ fn names_metadata(value: &HeaderValue) -> bool {
 }
 
 fn media_type(answer: &Response) -> String {
-    let written = answer.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    let written = String::from_utf8_lossy(written);
-    written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    let value = answer.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let text = String::from_utf8_lossy(value);
+    text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// Checks whether the answer to a message is a stream that goes on.

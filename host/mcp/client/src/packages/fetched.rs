@@ -297,8 +297,8 @@ impl<'r> Run<'r> {
         if result.code == Some(0) {
             return Ok(());
         }
-        let complaint = child.output().stderr.take();
-        let complaint = neutral_line(String::from_utf8_lossy(&complaint).trim());
+        let stderr = child.output().stderr.take();
+        let complaint = neutral_line(String::from_utf8_lossy(&stderr).trim());
         Err(match result.code {
             None => PackageError::Unended { program, complaint },
             Some(code) => PackageError::Failed { program, code, complaint },
