@@ -176,11 +176,11 @@ pub async fn inspect(
     let known = Pins::load(folders, name)?;
     let around = Arc::new(Surroundings::new(config, folders, directory, "toolhold mcp"));
     let launch = Launch::new(&around, name, server, String::new());
-    let launch = tokio::task::spawn_blocking(move || launch.resolved())
+    let resolved = tokio::task::spawn_blocking(move || launch.resolved())
         .await
         .unwrap_or_else(|error| Err(error.into()))
         .map_err(|error| failure(name, error))?;
-    let launch = Arc::new(launch);
+    let launch = Arc::new(resolved);
     let listed = match tokio::time::timeout(START, list_all(&launch)).await {
         Ok(listed) => listed,
         Err(_) => {

@@ -349,8 +349,8 @@ mod tests {
             "annotations": { "readOnlyHint": true, "idempotentHint": true },
         });
         let (pins, _) = pin_tools(&tools(&[tool]));
-        let (offered_tools, _) = offered_tools("s", &pins_with(&pins), false);
-        let definition = &offered_tools[0].definition;
+        let (offered, _) = offered_tools("s", &pins_with(&pins), false);
+        let definition = &offered[0].definition;
         let text = serde_json::to_string(&**definition).expect("JSON");
         assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']) && !text.contains("\\u"), "{text}");
         assert!(definition.foreign);
