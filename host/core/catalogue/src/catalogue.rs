@@ -17,9 +17,9 @@ use crate::tally::Tally;
 /// How similar a name has to be to be suggested.
 const SIMILAR: f64 = 0.75;
 
-/// The same for the name of a destructive tool: a model that wants to rename a file, and is asked
-/// whether it meant to delete it, may do so.
-const ALMOST: f64 = 0.85;
+/// How similar the name of a destructive tool has to be to be suggested. The limit is higher, since
+/// a model that wants to rename a file may follow a suggestion to delete it.
+const SIMILAR_DESTRUCTIVE: f64 = 0.85;
 
 /// A tool that can be called.
 pub struct Tool {
@@ -46,8 +46,8 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// The tools of a plugin, ready to be called. `claims_trusted`: a person has approved the
-    /// plugin's claims, or the plugin is built in.
+    /// Returns the tools of a plugin, ready to be called. `claims_trusted`: a person has approved
+    /// the plugin's claims, or the plugin is built in.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl Tool {
         Self::all(&provider, Some(plugin), tally, claims_trusted)
     }
 
-    /// The tools of a provider that isn't a plugin.
+    /// Returns the tools of a provider that isn't a plugin.
     ///
     /// # Errors
     ///
@@ -70,6 +70,8 @@ impl Tool {
         Self::all(provider, None, &Arc::default(), true)
     }
 
+    /// Returns the tools of a provider. A third-party schema that is new to this machine is
+    /// compiled at once.
     fn all(
         provider: &Arc<dyn ToolSource>,
         plugin: Option<&Plugin>,
@@ -86,24 +88,14 @@ impl Tool {
             if only_reads {
                 Arc::make_mut(&mut definition).make_read_only();
             }
-            let provider = Arc::clone(provider);
-            let plugin = plugin.cloned();
-            let tally = Arc::clone(tally);
-            let claimed = definition.annotations;
-            let annotations = Annotations {
-                read_only: claimed.read_only,
-                destructive: claimed.destructive || !claims_trusted,
-                idempotent: claimed.idempotent && claims_trusted,
-                open_world: claimed.open_world || !claims_trusted,
-                cacheable: claimed.cacheable && claims_trusted,
-            };
+            let annotations = trusted_annotations(definition.annotations, claims_trusted);
             let tool = Self {
                 definition,
                 annotations,
                 claims_trusted,
-                provider,
-                plugin,
-                tally,
+                provider: Arc::clone(provider),
+                plugin: plugin.cloned(),
+                tally: Arc::clone(tally),
                 validator: OnceLock::new(),
                 cost: OnceLock::new(),
             };
@@ -118,7 +110,7 @@ impl Tool {
         Ok(tools)
     }
 
-    /// Whether the tool is built in or the program's own, and not written by a third party.
+    /// Checks whether the tool is built in or the program's own, and not written by a third party.
     pub fn is_built_in(&self) -> bool {
         match &self.plugin {
             Some(plugin) => plugin.info().origin == Origin::BuiltIn,
@@ -126,26 +118,29 @@ impl Tool {
         }
     }
 
-    /// How a call with these arguments behaves. The claim that a call with certain arguments only
-    /// reads counts for plugins alone, since the host enforces it there.
+    /// Returns the annotations of a call with these arguments. The claim that a call with certain
+    /// arguments only reads applies to plugins alone, since the host enforces it there.
     pub fn annotations_with(&self, arguments: &Value) -> Annotations {
-        let reads = self.annotations.read_only
-            || !self.provider.is_third_party() && self.definition.reads_with(arguments);
-        Annotations { read_only: reads, ..self.annotations }
+        let mut annotations = self.annotations;
+        if !annotations.read_only && !self.provider.is_third_party() {
+            annotations.read_only = self.definition.reads_with(arguments);
+        }
+        annotations
     }
 
-    /// The cost of checking arguments.
+    /// Returns the cost of checking arguments.
     pub fn cost(&self) -> SchemaCost {
         *self.cost.get_or_init(|| SchemaCost::from_schema(&self.definition.input_schema))
     }
 
-    /// The validator for the arguments of a call.
+    /// Returns the validator for the arguments of a call.
     pub fn validator(&self) -> Result<&Validator, Failure> {
         self.compiled().map_err(|error| {
             Failure::new(Category::PermanentFailure, error.to_string()).with_code("host")
         })
     }
 
+    /// Returns the validator. The first call compiles the schema.
     fn compiled(&self) -> Result<&Validator, ToolSchemaError> {
         if let Some(validator) = self.validator.get() {
             return Ok(validator);
@@ -154,6 +149,21 @@ impl Tool {
         let validator = schema::compile(input_schema)
             .map_err(|error| ToolSchemaError { tool: name.clone(), error })?;
         Ok(self.validator.get_or_init(|| validator))
+    }
+}
+
+/// Returns the annotations that the host trusts. Without trust in the claims, each annotation gets
+/// its strictest value. *Read-only* stays, since the host enforces it.
+fn trusted_annotations(claimed: Annotations, claims_trusted: bool) -> Annotations {
+    if claims_trusted {
+        return claimed;
+    }
+    Annotations {
+        read_only: claimed.read_only,
+        destructive: true,
+        idempotent: false,
+        open_world: true,
+        cacheable: false,
     }
 }
 
@@ -180,11 +190,12 @@ pub struct Catalogue {
     pub filters: Chain,
 }
 
-/// Names that are told when there is no tool of that name.
+/// Most tools that a failure names when there is no tool of the called name.
 const MAX_NAMED: usize = 40;
 
-/// Where a tool is that isn't in every host.
-pub(crate) fn elsewhere(name: &str) -> Option<&'static str> {
+/// Returns the place of a tool that isn't in every host. Returns `None` if the name isn't that of
+/// such a tool.
+pub(crate) fn place_elsewhere(name: &str) -> Option<&'static str> {
     match name {
         "call_tool" | "compress_context" | "delegate" | "find_tools" => {
             Some("The tool belongs to the agent, which `toolhold run` and `toolhold chat` start.")
@@ -197,8 +208,8 @@ pub(crate) fn elsewhere(name: &str) -> Option<&'static str> {
 }
 
 impl Catalogue {
-    /// A catalogue of `tools` and `filters`. `missing` names the expected plugins that aren't
-    /// loaded, each with the reason.
+    /// Returns a catalogue of `tools` and `filters`. `missing` names the expected plugins that
+    /// aren't loaded, each with the reason.
     ///
     /// # Errors
     ///
@@ -223,49 +234,54 @@ impl Catalogue {
         Ok(Self { tools, names, missing, loading: Vec::new(), filters })
     }
 
-    /// The same while these plugins are being loaded.
-    pub(crate) fn with_loading(self, loading: Vec<String>) -> Self {
-        Self { loading, ..self }
+    /// Sets the plugins that are being loaded.
+    pub(crate) fn with_loading(mut self, loading: Vec<String>) -> Self {
+        self.loading = loading;
+        self
     }
 
-    /// Names of plugins that are being loaded.
+    /// Returns the names of plugins that are being loaded.
     pub(crate) fn loading(&self) -> &[String] {
         &self.loading
     }
 
-    /// Whether a plugin that isn't loaded yet may bring a tool of that name or glob, which doesn't
-    /// exist yet. Third-party tools are named after their plugin.
+    /// Checks whether a plugin that isn't loaded yet may bring a tool of that name or glob, which
+    /// doesn't exist yet. Third-party tools are named after their plugin.
     pub(crate) fn may_come(&self, name: &str) -> bool {
         let Some((plugin, _)) = name.split_once("__") else { return false };
-        !self.knows(name)
-            && self.loading.iter().any(|loading| {
-                loading == plugin
-                    || TextGlob::new(plugin).is_ok_and(|plugin| plugin.matches(loading))
-            })
+        if self.loading.is_empty() || self.knows(name) {
+            return false;
+        }
+        if self.loading.iter().any(|loading| loading == plugin) {
+            return true;
+        }
+        let Ok(glob) = TextGlob::new(plugin) else { return false };
+        self.loading.iter().any(|loading| glob.matches(loading))
     }
 
-    /// All tools, in the order of their providers.
+    /// Returns all tools, in the order of their providers.
     pub fn tools(&self) -> &[Arc<Tool>] {
         &self.tools
     }
 
-    /// Whether a tool has that name or alias.
+    /// Checks whether a tool has that name or alias.
     pub fn knows(&self, name: &str) -> bool {
         self.names.contains_key(name)
     }
 
-    /// The tool of that name or alias.
+    /// Returns the tool of that name or alias.
     ///
     /// # Errors
     ///
     /// [`Category::ToolNotFound`], with similar names.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {
         self.resolve_among(name, || {
-            self.tools.iter().map(|it| Arc::clone(&it.definition)).collect()
+            self.tools.iter().map(|tool| Arc::clone(&tool.definition)).collect()
         })
     }
 
-    /// The same. Only the names of `offered` are told if there is no such tool.
+    /// Returns the tool of that name or alias. If there is no such tool, the failure names only
+    /// tools of `offered`.
     ///
     /// # Errors
     ///
@@ -288,40 +304,50 @@ impl Catalogue {
                 failure.with_suggestion(format!("The plugin `{plugin}` is not loaded: {reason}"))
             );
         }
-        if let Some(elsewhere) = elsewhere(name) {
-            return Err(failure.with_suggestion(elsewhere));
+        if let Some(place) = place_elsewhere(name) {
+            return Err(failure.with_suggestion(place));
         }
-        let offered = offered();
-        let names: Vec<&str> = offered.iter().take(MAX_NAMED).map(|tool| &*tool.name).collect();
+
+        let definitions = offered();
+        let names: Vec<&str> = definitions.iter().map(|tool| &*tool.name).collect();
         let similar = self.similar(name);
-        let closest = similar.iter().find(|similar| offered.iter().any(|it| it.name == **similar));
-        Err(failure.with_suggestion(match closest {
+        let closest = similar.iter().find(|similar| names.contains(&similar.as_str()));
+        let suggestion = match closest {
             Some(closest) => format!("Did you mean `{closest}`?"),
             None if names.is_empty() => "No tools are loaded.".to_owned(),
-            None => format!("Available tools: {}.", names.join(", ")),
-        }))
+            None => {
+                let shown = &names[..names.len().min(MAX_NAMED)];
+                format!("Available tools: {}.", shown.join(", "))
+            }
+        };
+        Err(failure.with_suggestion(suggestion))
     }
 
-    /// At most three similar names, the most similar first.
+    /// Returns at most three similar names, the most similar first.
     pub fn similar(&self, name: &str) -> Vec<String> {
-        let name = cut(name, 128).to_ascii_lowercase();
-        let mut scored: Vec<(f64, &str)> = self
-            .names
-            .iter()
-            .filter_map(|(known, index)| {
-                let tool = &self.tools[*index];
-                let score = strsim::jaro_winkler(known, &name);
-                let least = if tool.annotations.destructive { ALMOST } else { SIMILAR };
-                (score >= least).then_some((score, &*tool.definition.name))
-            })
-            .collect();
-        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-        let mut names: Vec<String> = Vec::new();
-        for (_, name) in scored {
-            if !names.iter().any(|known| known == name) && names.len() < 3 {
-                names.push(name.to_owned());
+        let requested = cut(name, 128).to_ascii_lowercase();
+        let mut scored: Vec<(f64, &str)> = Vec::new();
+        for (known, index) in &self.names {
+            let tool = &self.tools[*index];
+            let score = strsim::jaro_winkler(known, &requested);
+            let threshold =
+                if tool.annotations.destructive { SIMILAR_DESTRUCTIVE } else { SIMILAR };
+            if score >= threshold {
+                scored.push((score, &tool.definition.name));
             }
         }
-        names
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+
+        // A tool with several similar aliases is suggested once.
+        let mut suggestions: Vec<String> = Vec::new();
+        for (_, name) in scored {
+            if suggestions.len() == 3 {
+                break;
+            }
+            if !suggestions.iter().any(|known| known == name) {
+                suggestions.push(name.to_owned());
+            }
+        }
+        suggestions
     }
 }

@@ -54,14 +54,15 @@ fn coerce_value(root: &Value, schema: &Value, value: &mut Value) {
             }
             let Some(number) = parse_number(text) else { return };
             let types = Types::from_schema(root, schema);
-            if types.wants(INTEGER | NUMBER, STRING) {
-                let number = if types.wants(NUMBER, 0) {
-                    number
-                } else {
-                    to_integer(&number).unwrap_or(number)
-                };
-                *value = Value::Number(number);
+            if !types.wants(INTEGER | NUMBER, STRING) {
+                return;
             }
+            let only_integers = types.lacks(NUMBER);
+            let number = match to_integer(&number) {
+                Some(integer) if only_integers => integer,
+                _ => number,
+            };
+            *value = Value::Number(number);
         }
         Value::Null | Value::Bool(_) => {}
     }
@@ -84,44 +85,46 @@ fn is_optional(root: &Value, schema: &Value, name: &str) -> bool {
     property.is_some_and(|property| Types::from_schema(root, property).lacks(NULL))
 }
 
+/// Returns the schema of the property with this name.
 fn property<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
-    let own = schema.get("properties").and_then(|properties| properties.get(name));
-    own.or_else(|| schema.get("additionalProperties"))
+    let declared = schema.get("properties").and_then(|properties| properties.get(name));
+    declared.or_else(|| schema.get("additionalProperties"))
 }
 
-/// The schema that a reference points to.
+/// Returns the schema that a reference points to.
 fn follow_references<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
     for _ in 0..MAX_DEPTH {
-        let pointer = schema
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|reference| reference.strip_prefix('#'));
-        match pointer.and_then(|pointer| root.pointer(pointer)) {
-            Some(target) => schema = target,
-            None => break,
-        }
+        let Some(Value::String(reference)) = schema.get("$ref") else { break };
+        let Some(pointer) = reference.strip_prefix('#') else { break };
+        let Some(target) = root.pointer(pointer) else { break };
+        schema = target;
     }
     schema
 }
 
-/// The integer that a floating-point number stands for. `None` if the number has a fraction, is too
-/// large, or is an integer already.
+/// Returns the integer that a floating-point number stands for. Returns `None` if the number has a
+/// fraction, is too large, or is an integer already.
 fn to_integer(number: &Number) -> Option<Number> {
-    let float = number
-        .as_f64()
-        .filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() <= MAX_WHOLE)?;
-    Some(Number::from(float as i64))
+    if !number.is_f64() {
+        return None;
+    }
+    let float = number.as_f64()?;
+    let is_whole = float.fract() == 0.0 && float.abs() <= MAX_WHOLE;
+    is_whole.then(|| Number::from(float as i64))
 }
 
-/// The number in a text. `None` if the text isn't exactly one number.
+/// Returns the number in a text. Returns `None` if the text isn't exactly one number.
 fn parse_number(text: &str) -> Option<Number> {
-    let is_number = text.len() <= MAX_DIGITS
-        && text.starts_with(|c: char| c == '-' || c.is_ascii_digit())
-        && text.ends_with(|c: char| c.is_ascii_digit());
-    is_number.then(|| serde_json::from_str(text).ok()).flatten()
+    // The parser would skip spaces around the number.
+    let starts_as_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    let ends_as_number = text.ends_with(|c: char| c.is_ascii_digit());
+    if text.len() > MAX_DIGITS || !starts_as_number || !ends_as_number {
+        return None;
+    }
+    serde_json::from_str(text).ok()
 }
 
-/// The boolean in a text, in any case: Python writes `True`.
+/// Returns the boolean in a text, in any case: Python writes `True`.
 fn parse_boolean(text: &str) -> Option<bool> {
     if text.eq_ignore_ascii_case("true") {
         Some(true)
@@ -150,7 +153,7 @@ impl Types {
         Self(bits(root, schema, 0))
     }
 
-    /// Whether at least one of `wanted` is allowed, and none of `excluded`.
+    /// Checks whether at least one of `wanted` is allowed, and none of `excluded`.
     fn wants(self, wanted: u8, excluded: u8) -> bool {
         self.0 & wanted != 0 && self.0 & excluded == 0
     }
@@ -160,6 +163,7 @@ impl Types {
     }
 }
 
+/// Returns the types that a schema allows. Each keyword of the schema can only remove types.
 fn bits(root: &Value, schema: &Value, depth: usize) -> u8 {
     if depth > MAX_DEPTH {
         return ANY;
@@ -173,13 +177,10 @@ fn bits(root: &Value, schema: &Value, depth: usize) -> u8 {
         }
         _ => ANY,
     };
-    let values = fields
-        .get("enum")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .or(fields.get("const").map(std::slice::from_ref));
-    if let Some(values) = values {
+    if let Some(Value::Array(values)) = fields.get("enum") {
         types &= values.iter().fold(0, |types, value| types | bit_of_value(value));
+    } else if let Some(value) = fields.get("const") {
+        types &= bit_of_value(value);
     }
     for key in ["anyOf", "oneOf"] {
         if let Some(Value::Array(forms)) = fields.get(key) {

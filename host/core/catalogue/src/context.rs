@@ -61,14 +61,16 @@ pub enum Audience {
 }
 
 impl CallContext {
-    /// Sets what is carried over in front of the commands among these subjects of the call.
+    /// Puts the state that is carried over in front of each command among these subjects.
     pub fn carry_into(&self, subjects: &mut [ResolvedSubject]) {
-        for subject in subjects.iter_mut().filter(|subject| subject.kind == SubjectKind::Command) {
-            subject.text = self.carried.in_front_of(&subject.text);
+        for subject in subjects {
+            if subject.kind == SubjectKind::Command {
+                subject.text = self.carried.in_front_of(&subject.text);
+            }
         }
     }
 
-    /// The call as the gates see it. `None` if no tool was found.
+    /// Returns the call as the gates see it. Returns `None` if no tool was found.
     pub fn action(&self) -> Option<Action<'_>> {
         let tool = self.tool.as_deref()?;
         Some(Action {
@@ -92,8 +94,10 @@ impl CallContext {
     /// over.
     pub fn shown_subjects(&self) -> Vec<ResolvedSubject> {
         let mut subjects = self.subjects.clone();
-        let commands = subjects.iter_mut().filter(|subject| subject.kind == SubjectKind::Command);
-        for subject in commands {
+        for subject in &mut subjects {
+            if subject.kind != SubjectKind::Command {
+                continue;
+            }
             if let Some(command) = subject.text.strip_prefix(&self.carried.in_front_of("")) {
                 subject.text = self.carried_shown.in_front_of(command);
             }
@@ -101,8 +105,10 @@ impl CallContext {
         subjects
     }
 
-    /// Whether the call can change something or reach the outside, so isn't read-only.
+    /// Checks whether the call can change something or reach the outside: whether it has a tool and
+    /// isn't read-only.
     pub fn acts(&self) -> bool {
-        self.tool.as_ref().is_some_and(|tool| !tool.annotations_with(&self.arguments).read_only)
+        let Some(tool) = &self.tool else { return false };
+        !tool.annotations_with(&self.arguments).read_only
     }
 }

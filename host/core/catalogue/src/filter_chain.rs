@@ -13,7 +13,7 @@ use toolhold_policy::{TextGlob, commands, last_command};
 /// Most bytes of one compiled pattern of a built-in filter.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// The same for third-party filters. There may be thousands of them.
+/// Most bytes of one compiled pattern of a third-party filter. There may be thousands of them.
 const MAX_COMPILED_UNTRUSTED: usize = 32 << 10;
 
 /// The filters of one moment.
@@ -32,14 +32,14 @@ pub struct Link {
     pub plugin: Plugin,
     /// The filter's own definition.
     pub definition: Arc<FilterDefinition>,
-    matchers: Vec<(Tools, Subjects)>,
+    matchers: Vec<(ToolPattern, SubjectPattern)>,
     /// Whether the filter gets only outputs that no other filter matches.
     pub is_fallback: bool,
 }
 
 impl Chain {
-    /// The filters of `plugins`, in their order. `missing`: a configured plugin that doesn't serve,
-    /// and the reason.
+    /// Returns the filters of `plugins`, in their order. `missing`: a configured plugin that
+    /// doesn't serve, and the reason.
     pub fn new<'p>(
         plugins: impl IntoIterator<Item = &'p Plugin>,
         missing: Option<(String, String)>,
@@ -52,24 +52,25 @@ impl Chain {
         Self { links, missing }
     }
 
-    /// A configured plugin that doesn't serve, and the reason. It may have security filters.
+    /// Returns a configured plugin that doesn't serve, and the reason. It may have security
+    /// filters.
     pub fn missing(&self) -> Option<&(String, String)> {
         self.missing.as_ref()
     }
 
-    /// The filters, in the order in which they get an answer.
+    /// Returns the filters, in the order in which they get an answer.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// The filters that make an answer of `tool` that acts on `subject` shorter. A fallback is one
-    /// of them only if what wrote the answer is known and no other filter matches.
+    /// Returns the filters that make an answer of `tool` that acts on `subject` shorter. A fallback
+    /// is one of them only if the subject is known and no other filter matches.
     pub fn cosmetic(&self, tool: &str, subject: Option<&str>) -> Vec<&Link> {
-        let cosmetic = self.links.iter().filter(|link| {
+        let matches = self.links.iter().filter(|link| {
             link.definition.purpose == Purpose::Cosmetic && link.fits(tool, subject)
         });
         let (fallbacks, links): (Vec<&Link>, Vec<&Link>) =
-            cosmetic.partition(|link| link.is_fallback);
+            matches.partition(|link| link.is_fallback);
         if links.is_empty() && subject.is_some() { fallbacks } else { links }
     }
 }
@@ -84,13 +85,12 @@ impl Link {
         };
         let security = definition.purpose == Purpose::Security;
         let size = if built_in { MAX_COMPILED } else { MAX_COMPILED_UNTRUSTED };
-        let matchers = definition
-            .matchers
-            .iter()
-            .map(|matcher| {
-                (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size))
-            })
-            .collect();
+        let mut matchers = Vec::new();
+        for matcher in &definition.matchers {
+            let tools = ToolPattern::new(&matcher.tool);
+            let subjects = SubjectPattern::new(&matcher.subject, security, size);
+            matchers.push((tools, subjects));
+        }
         let is_fallback = !security && definition.fallback;
         Self {
             name,
@@ -101,34 +101,41 @@ impl Link {
         }
     }
 
-    /// Whether the filter matches a call of `tool` that acts on `subject`.
+    /// Checks whether the filter matches a call of `tool` that acts on `subject`.
     pub fn fits(&self, tool: &str, subject: Option<&str>) -> bool {
-        self.matchers.iter().any(|(tools, subjects)| tools.fit(tool) && subjects.fit(subject))
+        self.matchers
+            .iter()
+            .any(|(tools, subjects)| tools.matches(tool) && subjects.matches(subject))
     }
 
-    /// The same for a security filter and a command line: whether the filter matches any command of
-    /// the line. True as well if the commands of the line can't be resolved.
+    /// Checks whether a security filter matches any command of a command line that `tool` runs. If
+    /// the commands of the line can't be resolved, the filter matches.
     pub fn fits_any(&self, tool: &str, line: &str) -> bool {
         let analysis = commands::analyze(line);
         let last = last_command(line).map(|last| last.line);
-        self.matchers.iter().any(|(tools, subjects)| {
+        for (tools, subjects) in &self.matchers {
+            if !tools.matches(tool) {
+                continue;
+            }
             let commands = analysis.commands.iter().map(|simple| simple.text.as_str());
             let mut texts = commands.chain([line]).chain(last.as_deref());
-            tools.fit(tool)
-                && (analysis.unresolved.is_some() || texts.any(|text| subjects.fit(Some(text))))
-        })
+            if analysis.unresolved.is_some() || texts.any(|text| subjects.matches(Some(text))) {
+                return true;
+            }
+        }
+        false
     }
 }
 
 /// A matcher for names of tools.
-enum Tools {
+enum ToolPattern {
     All,
     One(String),
     Glob(TextGlob),
     None,
 }
 
-impl Tools {
+impl ToolPattern {
     fn new(glob: &str) -> Self {
         match TextGlob::new(glob) {
             Ok(all) if all.is_all() => Self::All,
@@ -138,7 +145,7 @@ impl Tools {
         }
     }
 
-    fn fit(&self, tool: &str) -> bool {
+    fn matches(&self, tool: &str) -> bool {
         match self {
             Self::All => true,
             Self::One(name) => name == tool,
@@ -149,7 +156,7 @@ impl Tools {
 }
 
 /// A matcher for the subjects of calls.
-enum Subjects {
+enum SubjectPattern {
     Any,
     Exact(String),
     Prefix(String),
@@ -168,7 +175,7 @@ enum Subjects {
     },
 }
 
-impl Subjects {
+impl SubjectPattern {
     fn new(pattern: &Pattern, security: bool, size: usize) -> Self {
         match pattern {
             Pattern::Any => Self::Any,
@@ -184,30 +191,36 @@ impl Subjects {
         }
     }
 
-    fn fit(&self, subject: Option<&str>) -> bool {
+    fn matches(&self, subject: Option<&str>) -> bool {
         let Some(subject) = subject else { return matches!(self, Self::Any) };
         match self {
             Self::Any => true,
             Self::Exact(text) => text == subject,
-            Self::Prefix(words) => subject
-                .strip_prefix(words.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
+            Self::Prefix(words) => match subject.strip_prefix(words.as_str()) {
+                Some(remainder) => remainder.is_empty() || remainder.starts_with(' '),
+                None => false,
+            },
             Self::Regex { pattern, first, compiled, fallback, size } => {
-                let first = first.get_or_init(|| FirstBytes::of_matches(pattern));
-                if !first.fit(subject) {
+                let first_bytes = first.get_or_init(|| FirstBytes::of_matches(pattern));
+                if !first_bytes.may_begin(subject) {
                     return false;
                 }
-                let compiled = compiled.get_or_init(|| {
-                    RegexBuilder::new(pattern)
-                        .size_limit(*size)
-                        .build()
-                        .map_err(|error| {
-                            tracing::warn!("a filter's pattern can't be used: {error}");
-                        })
-                        .ok()
-                });
-                compiled.as_ref().map_or(*fallback, |regex| regex.is_match(subject))
+                match compiled.get_or_init(|| compile(pattern, *size)) {
+                    Some(regex) => regex.is_match(subject),
+                    None => *fallback,
+                }
             }
+        }
+    }
+}
+
+/// Compiles a pattern to at most `size` bytes. Returns `None` and logs the reason if it can't.
+fn compile(pattern: &str, size: usize) -> Option<Regex> {
+    match RegexBuilder::new(pattern).size_limit(size).build() {
+        Ok(regex) => Some(regex),
+        Err(error) => {
+            tracing::warn!("a filter's pattern can't be used: {error}");
+            None
         }
     }
 }
@@ -218,8 +231,9 @@ struct FirstBytes([u64; 4]);
 impl FirstBytes {
     const ALL: Self = Self([u64::MAX; 4]);
 
-    /// The bytes with which every text begins that a pattern matches. All, unless its matches begin
-    /// where the text does, and with one of a few literals.
+    /// Returns the bytes with which a text can begin that the pattern matches. These are all bytes
+    /// unless the pattern is anchored at the start of the text and begins with one of a few
+    /// literals.
     fn of_matches(pattern: &str) -> Self {
         let Ok(parsed) = regex_syntax::parse(pattern) else { return Self::ALL };
         if !parsed.properties().look_set_prefix().contains(Look::Start) {
@@ -235,10 +249,16 @@ impl FirstBytes {
         bytes
     }
 
-    fn fit(&self, text: &str) -> bool {
-        text.as_bytes()
-            .first()
-            .is_none_or(|&byte| self.0[usize::from(byte / 64)] & 1 << (byte % 64) != 0)
+    /// Checks whether a match can begin like this text. An empty text always may match.
+    fn may_begin(&self, text: &str) -> bool {
+        match text.as_bytes().first() {
+            Some(&byte) => self.contains(byte),
+            None => true,
+        }
+    }
+
+    fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte / 64)] & (1 << (byte % 64)) != 0
     }
 }
 
@@ -247,13 +267,14 @@ mod tests {
     use super::*;
 
     fn fits(pattern: Pattern, subject: &str) -> bool {
-        Subjects::new(&pattern, false, MAX_COMPILED).fit(Some(subject))
+        SubjectPattern::new(&pattern, false, MAX_COMPILED).matches(Some(subject))
     }
 
     #[test]
     fn subjects_match_as_contract_defines() {
         assert!(
-            fits(Pattern::Any, "x") && Subjects::new(&Pattern::Any, false, MAX_COMPILED).fit(None)
+            fits(Pattern::Any, "x")
+                && SubjectPattern::new(&Pattern::Any, false, MAX_COMPILED).matches(None)
         );
         assert!(
             fits(Pattern::Exact("ls".into()), "ls") && !fits(Pattern::Exact("ls".into()), "ls -l")
@@ -264,14 +285,17 @@ mod tests {
         );
         assert!(
             fits(Pattern::Regex("b$".into()), "a b")
-                && !Subjects::new(&Pattern::Regex("b".into()), false, MAX_COMPILED).fit(None)
+                && !SubjectPattern::new(&Pattern::Regex("b".into()), false, MAX_COMPILED)
+                    .matches(None)
         );
     }
 
     #[test]
     fn invalid_pattern_matches_for_security_filters_only() {
         assert!(!fits(Pattern::Regex("(".into()), "x"));
-        assert!(Subjects::new(&Pattern::Regex("(".into()), true, MAX_COMPILED).fit(Some("x")));
+        assert!(
+            SubjectPattern::new(&Pattern::Regex("(".into()), true, MAX_COMPILED).matches(Some("x"))
+        );
     }
 
     #[test]
@@ -294,8 +318,7 @@ mod tests {
             let first = FirstBytes::of_matches(pattern);
             for byte in 0..=u8::MAX {
                 let expected = bytes.is_none_or(|bytes| bytes.contains(char::from(byte)));
-                let fits = first.0[usize::from(byte / 64)] & 1 << (byte % 64) != 0;
-                assert_eq!(fits, expected, "{pattern} {byte}");
+                assert_eq!(first.contains(byte), expected, "{pattern} {byte}");
             }
         }
     }
@@ -309,7 +332,7 @@ mod tests {
             ("x__*", "x__y", true),
             ("", "x", false),
         ] {
-            assert_eq!(Tools::new(glob).fit(name), fit, "{glob} {name}");
+            assert_eq!(ToolPattern::new(glob).matches(name), fit, "{glob} {name}");
         }
     }
 }

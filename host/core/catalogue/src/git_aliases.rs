@@ -23,71 +23,77 @@ const MAX_DIRECTORIES: usize = 10;
 /// A command whose program isn't known, so that it needs approval.
 const UNKNOWN: &str = "$alias";
 
-/// Whether a command starts git with something that isn't one of its usual commands.
+/// Checks whether a command starts git with something that isn't one of its usual commands.
 pub(crate) fn may_be_used(text: &str) -> bool {
     text.contains("git") && Command::read(text).git_commands().next().is_some()
 }
 
-/// The commands that the aliases of a command stand for. Blocks.
-pub(crate) fn expanded(directory: &Path, home: Option<&Path>, text: &str) -> Vec<String> {
-    let directories = Command::read(text).directories();
-    // Nobody can say where the last of many directories is.
-    if directories.len() > MAX_DIRECTORIES {
+/// Returns the commands that the aliases of a command stand for, also those of aliases that use
+/// other aliases. Reads files, so it blocks.
+pub(crate) fn expand(directory: &Path, home: Option<&Path>, text: &str) -> Vec<String> {
+    let other_directories = Command::read(text).directories();
+    // The target of many directory changes isn't followed, so the command is unknown.
+    if other_directories.len() > MAX_DIRECTORIES {
         return vec![UNKNOWN.to_owned()];
     }
-    let directories = directories.iter().map(|other| directory.join(other));
-    let all: Vec<_> = std::iter::once(directory.to_owned())
-        .chain(directories)
-        .map(|directory| aliases(&directory, home))
-        .collect();
-    let mut found = Vec::new();
-    let mut open: Vec<(String, usize)> = vec![(text.to_owned(), 0)];
-    while let Some((text, steps)) = open.pop() {
-        for (name, rest) in Command::read(&text).git_commands() {
+    let mut aliases_by_directory = vec![read_aliases(directory, home)];
+    for other in &other_directories {
+        aliases_by_directory.push(read_aliases(&directory.join(other), home));
+    }
+
+    let mut commands = Vec::new();
+    let mut unexpanded: Vec<(String, usize)> = vec![(text.to_owned(), 0)];
+    while let Some((text, steps)) = unexpanded.pop() {
+        for (name, arguments) in Command::read(&text).git_commands() {
             let name = name.to_lowercase();
-            for alias in all.iter().filter_map(|aliases| aliases.get(&name)) {
-                let replaced = match alias.strip_prefix('!') {
-                    Some(script) => format!("{script} {rest}"),
-                    None => format!("git {alias} {rest}"),
+            for aliases in &aliases_by_directory {
+                let Some(alias) = aliases.get(&name) else { continue };
+                let expansion = match alias.strip_prefix('!') {
+                    Some(script) => format!("{script} {arguments}"),
+                    None => format!("git {alias} {arguments}"),
                 };
-                let command = replaced.trim_end().to_owned();
-                if found.contains(&command) {
+                let command = expansion.trim_end().to_owned();
+                if commands.contains(&command) {
                     continue;
                 }
-                if steps == MAX_STEPS || found.len() == MAX_COMMANDS {
-                    found.push(UNKNOWN.to_owned());
-                    return found;
+                if steps == MAX_STEPS || commands.len() == MAX_COMMANDS {
+                    commands.push(UNKNOWN.to_owned());
+                    return commands;
                 }
-                open.push((command.clone(), steps + 1));
-                found.push(command);
+                unexpanded.push((command.clone(), steps + 1));
+                commands.push(command);
             }
         }
     }
-    found
+    commands
 }
 
-/// All aliases, by their names in small letters: those of the repository before the user's.
-fn aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String> {
-    let repository = directory
+/// Returns all aliases, by their names in small letters: those of the repository before the user's.
+fn read_aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String> {
+    let root = directory
         .ancestors()
         .find(|directory| directory.join(".git").symlink_metadata().is_ok())
         .unwrap_or(directory);
-    let repository = Repository::find(repository);
-    let own = ["config", "config.worktree"].map(|name| repository.part(name).map(Path::to_owned));
-    let of_user = home
-        .into_iter()
-        .flat_map(|home| [".config/git/config", ".gitconfig"].map(|name| home.join(name)));
-    let mut files: Vec<PathBuf> =
-        [PathBuf::from("/etc/gitconfig")].into_iter().chain(of_user).collect();
-    files.extend(own.into_iter().flatten());
+    let repository = Repository::find(root);
+
+    // Later files replace the aliases of earlier ones.
+    let mut files = vec![PathBuf::from("/etc/gitconfig")];
+    if let Some(home) = home {
+        files.push(home.join(".config/git/config"));
+        files.push(home.join(".gitconfig"));
+    }
+    for name in ["config", "config.worktree"] {
+        files.extend(repository.part(name).map(Path::to_owned));
+    }
+
     // `git push` itself starts this command.
     let mut aliases = HashMap::from([("send-pack".to_owned(), "push".to_owned())]);
-    let mut read = 0;
-    while !files.is_empty() && read < MAX_FILES {
+    let mut files_read = 0;
+    while !files.is_empty() && files_read < MAX_FILES {
         let file = files.remove(0);
-        read += 1;
+        files_read += 1;
         let Ok(bytes) = read_regular(&file, MAX_BYTES) else { continue };
-        for (key, value) in entries(&String::from_utf8_lossy(&bytes)) {
+        for (key, value) in read_entries(&String::from_utf8_lossy(&bytes)) {
             if let Some(name) = key.strip_prefix("alias.") {
                 aliases.insert(name.to_owned(), value);
             } else if key == "include.path" {
@@ -102,21 +108,21 @@ fn aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String> {
     aliases
 }
 
-/// The keys of a configuration of git, in small letters, with their values. A conditional include
-/// counts as one without a condition.
-fn entries(text: &str) -> Vec<(String, String)> {
-    let mut found = Vec::new();
+/// Returns the keys of a configuration of git, in small letters, with their values. A conditional
+/// include counts as one without a condition.
+fn read_entries(text: &str) -> Vec<(String, String)> {
+    let mut entries = Vec::new();
     let mut section = String::new();
-    let text = text.replace("\\\r\n", "").replace("\\\n", "");
-    for line in text.lines().map(str::trim) {
-        if let Some(rest) = line.strip_prefix('[') {
-            let name = rest.split(']').next().unwrap_or_default().to_lowercase();
-            section = match name.split_once(|letter: char| letter.is_whitespace() || letter == '.')
+    let joined_lines = text.replace("\\\r\n", "").replace("\\\n", "");
+    for line in joined_lines.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[') {
+            let title = header.split(']').next().unwrap_or_default().to_lowercase();
+            section = match title.split_once(|letter: char| letter.is_whitespace() || letter == '.')
             {
                 Some(("includeif", _)) => "include".to_owned(),
                 Some(("alias", name)) => format!("alias.{}", name.trim().trim_matches('"')),
                 Some((section, _)) => format!("{section}.*"),
-                None => name,
+                None => title,
             };
         } else if let Some((key, value)) = line.split_once('=') {
             let key = key.trim().to_lowercase();
@@ -124,14 +130,14 @@ fn entries(text: &str) -> Vec<(String, String)> {
                 Some(name) if key == "command" => format!("alias.{name}"),
                 _ => format!("{section}.{key}"),
             };
-            found.push((key, unquoted(value.trim())));
+            entries.push((key, unquote(value.trim())));
         }
     }
-    found
+    entries
 }
 
-/// A value without its quotes, escapes and comment.
-fn unquoted(value: &str) -> String {
+/// Returns a value without its quotes, escapes and comment.
+fn unquote(value: &str) -> String {
     let mut text = String::new();
     let mut is_quoted = false;
     let mut letters = value.chars();
@@ -176,7 +182,7 @@ mod tests {
             ("git -C . send-pack origin", &["git push origin"]),
             ("git unknown; git push", &[]),
         ] {
-            assert_eq!(expanded(root, Some(root), command), expected, "{command}");
+            assert_eq!(expand(root, Some(root), command), expected, "{command}");
         }
         let other = root.join("other");
         std::fs::create_dir_all(other.join(".git")).expect("a folder is made");
@@ -185,14 +191,14 @@ mod tests {
         for command in
             ["git -C other yolo", "cd other && git yolo", "git --git-dir=other/.git yolo"]
         {
-            let found = expanded(root, Some(root), command);
+            let found = expand(root, Some(root), command);
             assert!(found.contains(&"git push --mirror".to_owned()), "{command}: {found:?}");
         }
         let far = format!("{}git yolo", "cd .; ".repeat(20));
-        assert_eq!(expanded(root, Some(root), &far), [UNKNOWN]);
+        assert_eq!(expand(root, Some(root), &far), [UNKNOWN]);
         let endless = "[alias]\nround = \"!git round 1; git round 2; git round 3\"\n";
         std::fs::write(root.join(".git/config"), endless).expect("it is written");
-        let found = expanded(root, None, "git round");
+        let found = expand(root, None, "git round");
         assert!(found.len() <= MAX_COMMANDS + 1 && found.ends_with(&[UNKNOWN.to_owned()]));
         assert!(Command::read(UNKNOWN).unclear.is_some());
         assert!(may_be_used("git yolo") && !may_be_used("git push") && !may_be_used("ls"));

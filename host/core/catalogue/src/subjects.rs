@@ -29,7 +29,7 @@ const MAX_SUBJECTS: usize = 1000;
 /// answers, even if the call has ended.
 const MAX_WAITING: usize = 64;
 
-/// The commands that a call would run.
+/// Returns the commands that a call would run.
 pub fn commands<'a>(tool: &'a Tool, arguments: &'a Value) -> impl Iterator<Item = &'a str> {
     let subjects =
         tool.definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
@@ -45,13 +45,13 @@ pub struct Lookups {
     /// The directory for `~`.
     home: Option<PathBuf>,
     /// Limits the look-ups that wait for a file system.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Lookups {
     /// `home`: the directory for `~`.
     pub fn new(home: Option<PathBuf>) -> Self {
-        Self { home, places: Arc::new(Semaphore::new(MAX_WAITING)) }
+        Self { home, permits: Arc::new(Semaphore::new(MAX_WAITING)) }
     }
 
     /// Checks the paths among the subjects of a call, and makes them absolute in the arguments.
@@ -69,43 +69,41 @@ impl Lookups {
         acted_on: &mut Vec<ResolvedSubject>,
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
-        let before = acted_on.len();
-        let (path, time) = match resolve_subjects(
-            tool,
-            self.home.as_deref(),
-            Arc::make_mut(arguments),
-            acted_on,
-            true,
-        ) {
+        let earlier_subjects = acted_on.len();
+        let cached =
+            resolve_subjects(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, true);
+        let (path, time) = match cached {
             Ok(()) => return Ok(()),
             Err(SubjectError::Failed(failure)) => return Err(*failure),
             Err(SubjectError::Uncached { path, time }) => (path, time),
         };
-        acted_on.truncate(before);
+
+        // A file system has to be asked, so all subjects are resolved again on another thread.
+        acted_on.truncate(earlier_subjects);
         let tool = Arc::clone(tool);
         let home = self.home.clone();
-        let mut given = Arc::clone(arguments);
-        let look = async {
-            let place = Arc::clone(&self.places).acquire_owned().await;
+        let mut arguments_copy = Arc::clone(arguments);
+        let lookup = async {
+            let permit = Arc::clone(&self.permits).acquire_owned().await;
             tokio::task::spawn_blocking(move || {
-                let _place = place;
-                let mut found = Vec::new();
-                let decided = resolve_subjects(
+                let _permit = permit;
+                let mut subjects = Vec::new();
+                let result = resolve_subjects(
                     &tool,
                     home.as_deref(),
-                    Arc::make_mut(&mut given),
-                    &mut found,
+                    Arc::make_mut(&mut arguments_copy),
+                    &mut subjects,
                     false,
                 );
-                (decided.map_err(SubjectError::into_failure), given, found)
+                (result.map_err(SubjectError::into_failure), arguments_copy, subjects)
             })
             .await
         };
-        match tokio::time::timeout(time, cancel.run_until_cancelled(look)).await {
-            Ok(Some(Ok((decided, given, found)))) => {
-                *arguments = given;
-                acted_on.extend(found);
-                decided
+        match tokio::time::timeout(time, cancel.run_until_cancelled(lookup)).await {
+            Ok(Some(Ok((result, resolved_arguments, subjects)))) => {
+                *arguments = resolved_arguments;
+                acted_on.extend(subjects);
+                result
             }
             Ok(Some(Err(error))) => Err(Failure::new(
                 Category::PermanentFailure,
@@ -167,7 +165,7 @@ impl From<Failure> for SubjectError {
     }
 }
 
-/// The values of an argument that may be a list.
+/// Returns the values of an argument that may be a list.
 fn values(argument: &Value) -> &[Value] {
     match argument {
         Value::Array(items) => items,
@@ -190,8 +188,8 @@ fn resolve_subjects(
     acted_on: &mut Vec<ResolvedSubject>,
     cached: bool,
 ) -> Result<(), SubjectError> {
-    let call =
-        ResolvingCall { tool, home, read_only: tool.annotations_with(arguments).read_only, cached };
+    let read_only = tool.annotations_with(arguments).read_only;
+    let call = ResolvingCall { tool, home, read_only, cached };
     for subject in &tool.definition.subjects {
         match arguments.pointer_mut(&subject.pointer) {
             Some(Value::String(text)) => call.resolve(subject, text, acted_on)?,
@@ -211,11 +209,9 @@ fn resolve_subjects(
                 }
             }
             None | Some(Value::Null) => {
-                let plugin = call.plugin_of(subject);
-                if let Some(directory) =
-                    plugin.and_then(|plugin| plugin.policy().directory()).and_then(Path::to_str)
-                {
-                    acted_on.push(resolved(subject, directory.to_owned()));
+                let Some(plugin) = call.plugin_of(subject) else { continue };
+                if let Some(directory) = plugin.policy().directory().and_then(Path::to_str) {
+                    acted_on.push(resolved_subject(subject, directory.to_owned()));
                 }
             }
             Some(_) => {}
@@ -234,8 +230,8 @@ struct ResolvingCall<'a> {
 }
 
 impl<'a> ResolvingCall<'a> {
-    /// The plugin that a path is granted to. Only plugins have granted directories. The paths of
-    /// other providers are their own.
+    /// Returns the plugin that a path is granted to. Only plugins have granted directories. The
+    /// paths of other providers are their own.
     fn plugin_of(&self, subject: &Subject) -> Option<&'a Plugin> {
         if !subject.kind.is_path() {
             return None;
@@ -243,7 +239,7 @@ impl<'a> ResolvingCall<'a> {
         self.tool.plugin.as_ref()
     }
 
-    /// Resolves one string of an argument.
+    /// Resolves one string of an argument. The string becomes the form that the tool gets.
     fn resolve(
         &self,
         subject: &Subject,
@@ -252,43 +248,46 @@ impl<'a> ResolvingCall<'a> {
     ) -> Result<(), SubjectError> {
         let Self { tool, home, read_only, cached } = *self;
         match self.plugin_of(subject) {
-            Some(plugin) => match located(plugin, home, subject, text, read_only, cached) {
+            Some(plugin) => match locate(plugin, home, subject, text, read_only, cached) {
                 Ok(located) => {
                     *text = located.given;
-                    acted_on.push(resolved(subject, located.real));
+                    acted_on.push(resolved_subject(subject, located.real));
                 }
                 Err(uncached @ SubjectError::Uncached { .. }) => return Err(uncached),
                 Err(failure) => {
                     let directory = plugin.policy().directory().unwrap_or(Path::new(""));
-                    let refused = absolute(text, directory, home);
-                    acted_on.push(resolved(subject, lossy(&refused)));
+                    let refused_path = to_absolute(text, directory, home);
+                    acted_on.push(resolved_subject(subject, to_text(&refused_path)));
                     return Err(failure);
                 }
             },
             None if subject.kind == SubjectKind::Url => {
-                acted_on.push(resolved(subject, url(tool, text)?));
+                let url = normalize_url(tool, text)?;
+                acted_on.push(resolved_subject(subject, url));
             }
             None if subject.kind == SubjectKind::Command => {
-                let behind = behind_aliases(tool, home, text, cached)?;
-                acted_on.push(resolved(subject, text.clone()));
-                acted_on.extend(behind.into_iter().map(|command| resolved(subject, command)));
+                let expanded = expand_aliases(tool, home, text, cached)?;
+                acted_on.push(resolved_subject(subject, text.clone()));
+                for command in expanded {
+                    acted_on.push(resolved_subject(subject, command));
+                }
             }
-            None => acted_on.push(resolved(subject, text.clone())),
+            None => acted_on.push(resolved_subject(subject, text.clone())),
         }
         Ok(())
     }
 }
 
-fn resolved(subject: &Subject, text: String) -> ResolvedSubject {
+fn resolved_subject(subject: &Subject, text: String) -> ResolvedSubject {
     ResolvedSubject { kind: subject.kind, access: subject.access, text }
 }
 
-/// The commands that the aliases of git in a command stand for.
+/// Returns the commands that the aliases of git in a command stand for.
 ///
 /// # Errors
 ///
-/// With `cached`, there may be some, and git's configuration would have to be read.
-fn behind_aliases(
+/// With `cached`, the command may use aliases, so git's configuration has to be read.
+fn expand_aliases(
     tool: &Tool,
     home: Option<&Path>,
     command: &str,
@@ -296,35 +295,36 @@ fn behind_aliases(
 ) -> Result<Vec<String>, SubjectError> {
     let Some(plugin) = tool.plugin.as_ref() else { return Ok(Vec::new()) };
     let policy = plugin.policy();
-    match &policy.working_directory {
-        Some(directory) if git_aliases::may_be_used(command) => {
-            if cached {
-                let path = directory.clone();
-                let time = policy.limits.call;
-                return Err(SubjectError::Uncached { path, time });
-            }
-            Ok(git_aliases::expanded(directory, home, command))
-        }
-        _ => Ok(Vec::new()),
+    let Some(directory) = &policy.working_directory else { return Ok(Vec::new()) };
+    if !git_aliases::may_be_used(command) {
+        return Ok(Vec::new());
     }
+    if cached {
+        let path = directory.clone();
+        let time = policy.limits.call;
+        return Err(SubjectError::Uncached { path, time });
+    }
+    Ok(git_aliases::expand(directory, home, command))
 }
 
-/// A URL in the normalised form that rules match. Built-in tools get the same form, so that they
-/// request exactly the URL that was checked.
+/// Returns a URL in the normalised form that rules match. Built-in tools get the same form, so that
+/// they request exactly the URL that was checked.
 ///
 /// # Errors
 ///
 /// A built-in tool can't request the URL.
-fn url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
-    let ours = tool.plugin.is_some() && tool.is_built_in();
+fn normalize_url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
+    let is_built_in_plugin = tool.plugin.is_some() && tool.is_built_in();
     match Target::with_url(text) {
         Ok((_, url)) => {
-            if ours {
+            if is_built_in_plugin {
                 text.clone_from(&url);
             }
             Ok(url)
         }
-        Err(error) if ours => Err(Failure::new(Category::InvalidParameters, error.to_string())),
+        Err(error) if is_built_in_plugin => {
+            Err(Failure::new(Category::InvalidParameters, error.to_string()))
+        }
         Err(_) => Ok(text.clone()),
     }
 }
@@ -337,7 +337,13 @@ struct LocatedPath {
     real: String,
 }
 
-fn located(
+/// Finds the real path of a path, and checks that the plugin may use it.
+///
+/// # Errors
+///
+/// The path is too long or not granted. With `cached`, also a path that isn't in the kernel's
+/// cache.
+fn locate(
     plugin: &Plugin,
     home: Option<&Path>,
     subject: &Subject,
@@ -353,33 +359,37 @@ fn located(
     let (Some(grants), Some(directory)) = (&policy.files, policy.directory()) else {
         return Err(no_directory(plugin, path).into());
     };
-    let absolute = absolute(path, directory, home);
-    let view = FileView::new(Arc::clone(grants), policy.read_only || read_only);
-    let view = if cached { view.cache_only() } else { view };
+    let path = to_absolute(path, directory, home);
+    let mut view = FileView::new(Arc::clone(grants), policy.read_only || read_only);
+    if cached {
+        view = view.cache_only();
+    }
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
-    match view.locate(&absolute, subject.access, last) {
+    match view.locate(&path, subject.access, last) {
         // Both parts are UTF-8: loading refuses granted directories with other names.
-        Ok(located) => Ok(LocatedPath { given: lossy(&located.given), real: lossy(&located.real) }),
-        Err(FileError::Denied(denial)) => Err(Failure::denied(*denial).into()),
-        Err(_) if cached => {
-            Err(SubjectError::Uncached { path: absolute, time: policy.limits.call })
+        Ok(located) => {
+            Ok(LocatedPath { given: to_text(&located.given), real: to_text(&located.real) })
         }
+        Err(FileError::Denied(denial)) => Err(Failure::denied(*denial).into()),
+        Err(_) if cached => Err(SubjectError::Uncached { path, time: policy.limits.call }),
         // The absolute path is too long for the kernel.
         Err(FileError::Errno(_)) => {
-            Ok(LocatedPath { given: lossy(&absolute), real: lossy(&real_or_given(&absolute)) })
+            Ok(LocatedPath { given: to_text(&path), real: to_text(&real_or_given(&path)) })
         }
     }
 }
 
-fn lossy(path: &Path) -> String {
+fn to_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn absolute(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {
+/// Returns the absolute path. A leading `~` stands for the home directory, and other relative
+/// paths start at `directory`.
+fn to_absolute(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix('~'), home) {
         (Some(""), Some(home)) => home.to_owned(),
-        (Some(rest), Some(home)) if rest.starts_with('/') => {
-            home.join(rest.trim_start_matches('/'))
+        (Some(below_home), Some(home)) if below_home.starts_with('/') => {
+            home.join(below_home.trim_start_matches('/'))
         }
         _ => directory.join(path),
     }
@@ -407,7 +417,6 @@ mod tests {
 
     #[test]
     fn relative_paths_start_at_working_directory_and_tilde_at_home() {
-        let absolute = |path| absolute(path, Path::new("/work"), Some(Path::new("/home/u")));
         for (path, expected) in [
             ("a/b", "/work/a/b"),
             ("/etc/x", "/etc/x"),
@@ -416,7 +425,8 @@ mod tests {
             ("~other/x", "/work/~other/x"),
             ("../x", "/work/../x"),
         ] {
-            assert_eq!(absolute(path), PathBuf::from(expected), "{path}");
+            let absolute = to_absolute(path, Path::new("/work"), Some(Path::new("/home/u")));
+            assert_eq!(absolute, PathBuf::from(expected), "{path}");
         }
     }
 }

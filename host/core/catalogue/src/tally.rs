@@ -46,33 +46,36 @@ impl Tally {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// The duration that `hundredths` percent of the calls don't exceed. `None` if there was no
-    /// call.
-    pub fn percentile(&self, hundredths: u64) -> Option<Duration> {
-        let times: Vec<u64> =
+    /// Returns the duration that this percentage of the calls doesn't exceed. Returns `None` if
+    /// there was no call.
+    pub fn percentile(&self, percent: u64) -> Option<Duration> {
+        let counts: Vec<u64> =
             self.times.iter().map(|count| count.load(Ordering::Relaxed).into()).collect();
-        let all: u64 = times.iter().sum();
-        let wanted = (all * hundredths).div_ceil(100).max(1);
-        let mut seen = 0;
-        let reached = times.iter().position(|count| {
-            seen += count;
-            seen >= wanted
-        });
-        reached.map(upper_bound)
+        let total: u64 = counts.iter().sum();
+        let rank = (total * percent).div_ceil(100).max(1);
+
+        let mut calls_so_far = 0;
+        for (index, count) in counts.iter().enumerate() {
+            calls_so_far += count;
+            if calls_so_far >= rank {
+                return Some(upper_bound(index));
+            }
+        }
+        None
     }
 }
 
-/// The bucket of a duration: its doubling, and the eighth of that doubling.
+/// Returns the index of the bucket for a duration. Each doubling has [`PARTS`] buckets.
 fn bucket(time: Duration) -> usize {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doubling = micros.ilog2() as usize;
-    // The bits after the first one give the position inside the doubling.
-    let part =
-        usize::try_from((u128::from(micros) * PARTS as u128) >> doubling).unwrap_or(0) - PARTS;
+    // The duration in eighths of the power of two below it: at least 8, and less than 16.
+    let eighths = (u128::from(micros) * PARTS as u128) >> doubling;
+    let part = usize::try_from(eighths).unwrap_or(0) - PARTS;
     (doubling * PARTS + part).min(PARTS * DOUBLINGS - 1)
 }
 
-/// The longest duration in a bucket.
+/// Returns the longest duration in a bucket.
 fn upper_bound(bucket: usize) -> Duration {
     let doubling = bucket / PARTS;
     let part = bucket % PARTS;

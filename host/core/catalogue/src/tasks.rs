@@ -39,8 +39,9 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// The tasks of a call's plugin, for a principal (`None`: the user of this machine).
-    /// `is_untrusted`: whether the session was given untrusted text. `None`: it may make none.
+    /// Returns the tasks that a call's plugin may use. Returns `None` if it may use none.
+    /// `principal`: the caller of a server, `None` for the user of this machine. `is_untrusted`:
+    /// whether the session was given untrusted text.
     pub fn of_call(
         &self,
         context: &CallContext,
@@ -52,14 +53,17 @@ impl Tasks {
     ) -> Option<Arc<dyn TaskBook>> {
         let policy = tool.plugin.as_ref()?.policy();
         policy.capabilities.schedule?;
-        let plugin = tool.provider.name().to_owned();
-        let patch =
-            context.arguments.get("patch").filter(|patch| tool.is_built_in() && patch.is_object());
+        let is_built_in = tool.is_built_in();
+        // Only the built-in tool has a `patch`; the argument of another tool has its own meaning.
+        let patch = match context.arguments.get("patch") {
+            Some(patch) if is_built_in && patch.is_object() => Some(patch),
+            _ => None,
+        };
         Some(Arc::new(CallTasks {
             schedule: Arc::clone(&self.schedule),
             plugins: Arc::clone(plugins),
             config,
-            plugin,
+            plugin: tool.provider.name().to_owned(),
             principal: principal.unwrap_or(Owner::USER).to_owned(),
             directory: self.directory.to_str().map(str::to_owned),
             session: context.session.to_string(),
@@ -67,7 +71,7 @@ impl Tasks {
             trust: context.trust,
             is_untrusted: is_untrusted(),
             is_sub_agent: context.caller.is_some(),
-            is_built_in: tool.is_built_in(),
+            is_built_in,
             is_patch: patch.is_some(),
             keeps_action: patch.is_some_and(leaves_action_out),
             notices: Mutex::default(),
@@ -75,8 +79,9 @@ impl Tasks {
     }
 }
 
+/// Checks whether a patch has none of the keys of an action.
 fn leaves_action_out(patch: &Value) -> bool {
-    ACTION.iter().all(|key| patch.get(*key).is_none_or(Value::is_null))
+    ACTION.iter().all(|key| matches!(patch.get(*key), None | Some(Value::Null)))
 }
 
 /// The tasks of one plugin, for the principal and the directory of a call.
@@ -86,7 +91,7 @@ struct CallTasks {
     config: Arc<Config>,
     plugin: String,
     principal: String,
-    /// `None`: its path isn't UTF-8.
+    /// The path of the working directory. `None` if the path isn't UTF-8.
     directory: Option<String>,
     session: String,
     phase: Option<String>,
@@ -94,9 +99,9 @@ struct CallTasks {
     is_untrusted: bool,
     is_sub_agent: bool,
     is_built_in: bool,
-    /// Whether it changes a task that exists, and may not say that it replaces it.
+    /// Whether the call changes an existing task, so that no notice about a replaced task is due.
     is_patch: bool,
-    /// Whether it changes a task without saying what the task does.
+    /// Whether the call changes a task without changing its action.
     keeps_action: bool,
     notices: Mutex<Vec<String>>,
 }
@@ -117,8 +122,8 @@ impl CallTasks {
         Err(TaskError::new("unavailable", message))
     }
 
-    /// Whose tasks the call sees: those of the directory that it is made in, since what they do is
-    /// said in them and what came of it, and another project's agent has no business there.
+    /// Returns the owner of the tasks that the call may see. A call sees only the tasks of its own
+    /// directory, since tasks and their results reveal what another project does.
     fn owner(&self) -> Result<Owner, TaskError> {
         self.check_enabled()?;
         let Some(directory) = self.directory.clone() else {
@@ -129,46 +134,64 @@ impl CallTasks {
         Ok(Owner { plugin, principal, directory })
     }
 
-    /// Notes that no process runs tasks, where that is so.
-    fn look_for_runner(&self) {
-        // Whether it can't be looked up is seen where tasks are kept and run.
+    /// Adds a notice if no process runs tasks.
+    fn check_runner(&self) {
+        // An error is reported where tasks are stored and run.
         if let Ok(None) = self.schedule.runner() {
-            self.notice(NO_RUNNER.to_owned());
+            self.add_notice(NO_RUNNER.to_owned());
         }
     }
 
-    /// Notes which finished tasks gave way to a new one. The names of other directories are theirs.
-    fn tell_of_removed(&self, owner: &Owner, gave_way: &[Listed]) {
+    /// Adds a notice about finished tasks that were removed for a new one. Tasks of other
+    /// directories are only counted, since their names aren't for this caller.
+    fn report_removed(&self, owner: &Owner, removed: &[Listed]) {
+        if removed.is_empty() {
+            return;
+        }
         let (here, elsewhere): (Vec<_>, Vec<_>) =
-            gave_way.iter().partition(|task| task.owner.directory == owner.directory);
-        let mut removed: Vec<String> = here
+            removed.iter().partition(|task| task.owner.directory == owner.directory);
+        let mut parts: Vec<String> = here
             .iter()
             .take(MAX_NAMED)
             .map(|task| format!("`{}`", task.state.order.name))
             .collect();
         if here.len() > MAX_NAMED {
-            removed.push(format!("{} more", here.len() - MAX_NAMED));
+            parts.push(format!("{} more", here.len() - MAX_NAMED));
         }
         if !elsewhere.is_empty() {
-            removed.push(format!("{} of other directories", elsewhere.len()));
+            parts.push(format!("{} of other directories", elsewhere.len()));
         }
-        if !removed.is_empty() {
-            self.notice(format!(
-                "The limit of tasks was reached, so finished tasks were removed with their results: {}.",
-                removed.join(", ")
-            ));
-        }
+        self.add_notice(format!(
+            "The limit of tasks was reached, so finished tasks were removed with their results: {}.",
+            parts.join(", ")
+        ));
     }
 
-    fn notice(&self, notice: String) {
+    /// Adds a notice about keys that flags of this command set. `by_flags`: the keys.
+    fn report_flags(&self, by_flags: &[String]) {
+        if by_flags.is_empty() {
+            return;
+        }
+        let mut keys: Vec<String> =
+            by_flags.iter().take(MAX_NAMED).map(|key| format!("`{key}`")).collect();
+        if by_flags.len() > MAX_NAMED {
+            keys.push(counted(by_flags.len() - MAX_NAMED, "other key"));
+        }
+        self.add_notice(format!(
+            "Flags of this command don't apply to the task: {}. The task may do what the configuration allows without them.",
+            keys.join(", ")
+        ));
+    }
+
+    fn add_notice(&self, notice: String) {
         let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
         if notices.len() < MAX_NOTICES && !notices.contains(&notice) {
             notices.push(notice);
         }
     }
 
-    /// Whose tasks the call may change.
-    fn changed_owner(&self) -> Result<Owner, TaskError> {
+    /// Returns the owner of the tasks that the call may change.
+    fn owner_for_change(&self) -> Result<Owner, TaskError> {
         let owner = self.owner()?;
         if self.config.is_of_task() {
             // A task that makes tasks has no end.
@@ -184,21 +207,29 @@ impl CallTasks {
         Ok(owner)
     }
 
-    /// Checks what a task does, as far as that can be known before it runs.
+    /// Checks what a task does, as far as that can be known before it runs. The tool and the
+    /// arguments of a call get their canonical form.
     fn check_action(&self, owner: &Owner, action: &mut TaskAction) -> Result<(), TaskError> {
-        let (name, arguments) = match action {
-            TaskAction::Prompt(_) if !self.is_built_in => {
-                return Err(denied("a third-party plugin can only make tasks of its own tools"));
-            }
-            TaskAction::Prompt(_) if owner.served().is_some() => {
-                return Err(denied("a caller of a server can't give the agent a task"));
-            }
-            TaskAction::Prompt(_) if self.trust != Trust::Trusted => {
-                return Err(denied("a call with lower trust can't give the agent a task"));
-            }
-            TaskAction::Prompt(_) => return Ok(()),
-            TaskAction::Call { tool, arguments } => (tool, arguments),
-        };
+        match action {
+            TaskAction::Prompt(_) => self.check_prompt(owner),
+            TaskAction::Call { tool, arguments } => self.check_call(tool, arguments),
+        }
+    }
+
+    fn check_prompt(&self, owner: &Owner) -> Result<(), TaskError> {
+        if !self.is_built_in {
+            return Err(denied("a third-party plugin can only make tasks of its own tools"));
+        }
+        if owner.served().is_some() {
+            return Err(denied("a caller of a server can't give the agent a task"));
+        }
+        if self.trust != Trust::Trusted {
+            return Err(denied("a call with lower trust can't give the agent a task"));
+        }
+        Ok(())
+    }
+
+    fn check_call(&self, name: &mut String, arguments: &mut Value) -> Result<(), TaskError> {
         let catalogue = self.plugins.catalogue();
         let tool = catalogue
             .resolve(name)
@@ -206,12 +237,13 @@ impl CallTasks {
         if !self.is_built_in && tool.provider.name() != self.plugin {
             return Err(denied("a third-party plugin can only make tasks of its own tools"));
         }
-        let schedule = tool.plugin.as_ref().map(|plugin| plugin.policy().capabilities.schedule);
-        let makes_tasks = schedule.flatten().is_some();
-        if self.is_built_in && makes_tasks {
+        if self.is_built_in
+            && let Some(plugin) = &tool.plugin
+            && plugin.policy().capabilities.schedule.is_some()
+        {
             return Err(denied("a task can't change tasks"));
         }
-        // As in a call, so that a mistake shows now and not at night.
+        // Checked as in a call, so that a mistake shows now and not when the task runs.
         let mut checked = Arc::new(arguments.take());
         validate::rename(&tool.definition, &mut checked)
             .and_then(|()| validate::arguments(tool, &mut checked, MAX_ARGUMENTS))
@@ -223,28 +255,33 @@ impl CallTasks {
         Ok(())
     }
 
-    /// The quotas of the configuration, and what to add to a refusal if they are so only without
-    /// the flags of this command, which would outlast it. Blocks.
+    /// Returns the quotas for a task, and the text to add to a refusal by them. A task outlasts
+    /// this command, so the command's flags may narrow the quotas but not widen them. The text is
+    /// empty unless the flags would allow more. Blocks.
     fn lasting_quotas(&self) -> Result<(Quotas, String), TaskError> {
-        let with = self.quotas(&self.config);
-        let without = self
+        let with_flags = self.quotas(&self.config);
+        let config_without_flags = self
             .config
             .without_flags()
             .map_err(|error| TaskError::new("failed", error.to_string()))?;
-        let Some(without) = without.map(|config| self.quotas(&config)) else {
-            return Ok((with, String::new()));
+        let Some(config_without_flags) = config_without_flags else {
+            return Ok((with_flags, String::new()));
         };
-        let both = Quotas {
-            // Whether a plugin may make tasks is a grant, as what else it may.
-            of_plugin: match without.of_plugin {
-                0 => with.of_plugin,
-                lasting => with.of_plugin.min(lasting),
-            },
-            of_principal: with.of_principal.min(without.of_principal),
-            interval: with.interval.max(without.interval),
+        let without_flags = self.quotas(&config_without_flags);
+
+        // A flag may grant tasks to a plugin, as it may grant other capabilities.
+        let of_plugin = if without_flags.of_plugin == 0 {
+            with_flags.of_plugin
+        } else {
+            with_flags.of_plugin.min(without_flags.of_plugin)
         };
-        if both == with {
-            return Ok((both, String::new()));
+        let quotas = Quotas {
+            of_plugin,
+            of_principal: with_flags.of_principal.min(without_flags.of_principal),
+            interval: with_flags.interval.max(without_flags.interval),
+        };
+        if quotas == with_flags {
+            return Ok((quotas, String::new()));
         }
         let named: Vec<String> = self
             .config
@@ -254,16 +291,16 @@ impl CallTasks {
             .map(|flag| format!("`{flag}`"))
             .collect();
         let flags = named.join(", ");
-        Ok((both, format!(". Flags of this command don't apply to tasks: {flags}")))
+        Ok((quotas, format!(". Flags of this command don't apply to tasks: {flags}")))
     }
 
     fn quotas(&self, config: &Config) -> Quotas {
         let settings = config.values.tools.scheduler;
-        let granted = config.values.plugins.get(&self.plugin);
         let of_plugin = if self.is_built_in {
             MAX_TASKS
         } else {
-            granted.map_or(0, |plugin| plugin.schedule_tasks.get())
+            let table = config.values.plugins.get(&self.plugin);
+            table.map_or(0, |plugin| plugin.schedule_tasks.get())
         };
         Quotas {
             of_plugin,
@@ -277,15 +314,16 @@ fn denied(why: &str) -> TaskError {
     TaskError::new("denied", why)
 }
 
-/// `note`: what to add to a refusal by a limit.
-fn refused(failed: ScheduleError, note: &str) -> TaskError {
-    match failed {
+/// Converts an error into the plugin's form. A refusal by a limit gets the note at its end.
+fn to_task_error_with(note: &str, error: ScheduleError) -> TaskError {
+    match error {
         ScheduleError::Limit(limit) => TaskError::new("limit", format!("{limit}{note}")),
-        failed => error(failed),
+        other => to_task_error(other),
     }
 }
 
-fn error(error: ScheduleError) -> TaskError {
+/// Converts an error into the plugin's form.
+fn to_task_error(error: ScheduleError) -> TaskError {
     match error {
         ScheduleError::Invalid(_)
         | ScheduleError::Removed
@@ -304,8 +342,8 @@ fn error(error: ScheduleError) -> TaskError {
 
 impl TaskBook for CallTasks {
     fn put(&self, mut order: TaskOrder) -> Result<TaskState, TaskError> {
-        let owner = self.changed_owner()?;
-        let change = clock_change(&order.kind, &order.when, order.zone.as_deref());
+        let owner = self.owner_for_change()?;
+        let clock_notice = clock_change(&order.kind, &order.when, order.zone.as_deref());
         let (quotas, note) = self.lasting_quotas()?;
         let now = Timestamp::now();
         if self.keeps_action {
@@ -313,9 +351,11 @@ impl TaskBook for CallTasks {
             let state = self
                 .schedule
                 .change_times(&owner, order, quotas, now)
-                .map_err(|failed| refused(failed, &note))?;
-            change.into_iter().for_each(|change| self.notice(change));
-            self.look_for_runner();
+                .map_err(|error| to_task_error_with(&note, error))?;
+            if let Some(notice) = clock_notice {
+                self.add_notice(notice);
+            }
+            self.check_runner();
             return Ok(state);
         }
         self.check_action(&owner, &mut order.action)?;
@@ -330,62 +370,55 @@ impl TaskBook for CallTasks {
             untrusted: self.is_untrusted,
             bounds: texts,
         };
-        let KeptTask { state, has_replaced, gave_way } = self
+        let KeptTask { state, has_replaced, gave_way: removed } = self
             .schedule
             .put(&owner, &maker, order, quotas, now)
-            .map_err(|failed| refused(failed, &note))?;
+            .map_err(|error| to_task_error_with(&note, error))?;
         if has_replaced && !self.is_patch {
-            self.notice("The task replaces the earlier task with this name.".to_owned());
+            self.add_notice("The task replaces the earlier task with this name.".to_owned());
         }
-        self.tell_of_removed(&owner, &gave_way);
-        change.into_iter().for_each(|change| self.notice(change));
-        if !by_flags.is_empty() {
-            let mut keys: Vec<String> =
-                by_flags.iter().take(MAX_NAMED).map(|key| format!("`{key}`")).collect();
-            if by_flags.len() > MAX_NAMED {
-                keys.push(counted(by_flags.len() - MAX_NAMED, "other key"));
-            }
-            self.notice(format!(
-                "Flags of this command don't apply to the task: {}. The task may do what the configuration allows without them.",
-                keys.join(", ")
-            ));
+        self.report_removed(&owner, &removed);
+        if let Some(notice) = clock_notice {
+            self.add_notice(notice);
         }
-        self.look_for_runner();
+        self.report_flags(&by_flags);
+        self.check_runner();
         Ok(state)
     }
 
     fn remove(&self, name: &str) -> Result<bool, TaskError> {
-        self.schedule.remove(&self.changed_owner()?, name).map_err(error)
+        self.schedule.remove(&self.owner_for_change()?, name).map_err(to_task_error)
     }
 
     fn pause(&self, name: &str, paused: bool) -> Result<bool, TaskError> {
-        let owner = self.changed_owner()?;
+        let owner = self.owner_for_change()?;
         let is_known =
-            self.schedule.pause(&owner, name, paused, Timestamp::now()).map_err(error)?;
+            self.schedule.pause(&owner, name, paused, Timestamp::now()).map_err(to_task_error)?;
         if is_known && !paused {
-            self.look_for_runner();
+            self.check_runner();
         }
         Ok(is_known)
     }
 
     fn run_soon(&self, name: &str) -> Result<bool, TaskError> {
-        let is_known = self.schedule.run_soon(&self.changed_owner()?, name).map_err(error)?;
+        let is_known =
+            self.schedule.run_soon(&self.owner_for_change()?, name).map_err(to_task_error)?;
         if is_known {
-            self.look_for_runner();
+            self.check_runner();
         }
         Ok(is_known)
     }
 
     fn tasks(&self) -> Result<Vec<TaskState>, TaskError> {
-        let tasks = self.schedule.tasks(Some(&self.owner()?)).map_err(error)?;
+        let tasks = self.schedule.tasks(Some(&self.owner()?)).map_err(to_task_error)?;
         if tasks.iter().any(Listed::is_waiting) {
-            self.look_for_runner();
+            self.check_runner();
         }
         Ok(tasks.into_iter().map(|listed| listed.state).collect())
     }
 
     fn runs(&self, name: &str) -> Result<Vec<TaskRun>, TaskError> {
-        self.schedule.runs_of(&self.owner()?, name).map_err(error)
+        self.schedule.runs_of(&self.owner()?, name).map_err(to_task_error)
     }
 
     fn take_notices(&self) -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{Category, Definition, Failure};
@@ -27,8 +27,9 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
     if arguments.is_string()
         && let Some(bare) = definition.bare_argument()
     {
-        let text = Arc::make_mut(arguments).take();
-        *Arc::make_mut(arguments) = Value::Object(Map::from_iter([(bare.to_owned(), text)]));
+        let arguments = Arc::make_mut(arguments);
+        let text = arguments.take();
+        *arguments = Value::Object(Map::from_iter([(bare.to_owned(), text)]));
     }
     drop_thoughts(arguments);
     for (alias, argument) in definition.argument_aliases() {
@@ -54,21 +55,23 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
     Ok(())
 }
 
-/// How the names of arguments with thoughts begin.
+/// The prefix of the names of arguments with thoughts.
 const THOUGHTS: &str = "_tafc_think";
 
-/// Removes a model's thoughts, which some clients have it put among the arguments. They are for
-/// nobody: no rule, tool or record sees them. A tool can't ask for them either: what no record
-/// shows must not reach it.
+/// Removes a model's thoughts, which some clients have it put among the arguments. No rule, tool
+/// or record sees the thoughts. A tool can't ask for them either, since no record would show what
+/// it got.
 fn drop_thoughts(arguments: &mut Arc<Value>) {
-    if arguments.as_object().is_some_and(|fields| fields.keys().any(|key| is_thought(key)))
-        && let Value::Object(fields) = Arc::make_mut(arguments)
-    {
+    let Value::Object(fields) = &**arguments else { return };
+    if !fields.keys().any(|key| is_thought(key)) {
+        return;
+    }
+    if let Value::Object(fields) = Arc::make_mut(arguments) {
         fields.retain(|key, _| !is_thought(key));
     }
 }
 
-/// Whether an argument holds thoughts. Models write its name in any case.
+/// Checks whether an argument holds thoughts. Models write its name in any case.
 fn is_thought(argument: &str) -> bool {
     argument.get(..THOUGHTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(THOUGHTS))
 }
@@ -76,21 +79,20 @@ fn is_thought(argument: &str) -> bool {
 /// Splits an absolute glob before its first wildcard if the call names no folder. The first part
 /// becomes the folder argument, since the folder is what the call acts on.
 fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
-    let Some(glob) =
-        arguments.get(pattern).and_then(Value::as_str).filter(|glob| glob.starts_with('/'))
-    else {
-        return;
-    };
-    if arguments.get(folder).is_some_and(|folder| !folder.is_null()) {
+    let Some(Value::String(glob)) = arguments.get(pattern) else { return };
+    let has_folder = !matches!(arguments.get(folder), None | Some(Value::Null));
+    if !glob.starts_with('/') || has_folder {
         return;
     }
-    let wild = glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len());
-    let split = glob[..wild].rfind('/').unwrap_or(0);
-    let base = glob[..split.max(1)].to_owned();
-    let rest = format!("./{}", &glob[split + 1..]);
+
+    let first_wildcard = glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len());
+    let last_slash = glob[..first_wildcard].rfind('/').unwrap_or(0);
+    // The base of `/*` is the root, so its slash stays.
+    let base = glob[..last_slash.max(1)].to_owned();
+    let relative_glob = format!("./{}", &glob[last_slash + 1..]);
     if let Value::Object(fields) = Arc::make_mut(arguments) {
         fields.insert(folder.to_owned(), Value::String(base));
-        fields.insert(pattern.to_owned(), Value::String(rest));
+        fields.insert(pattern.to_owned(), Value::String(relative_glob));
     }
 }
 
@@ -128,25 +130,27 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
     if validator.is_valid(arguments) {
         return Ok(());
     }
-    let mut problems = validator.iter_errors(arguments).take(MAX_PROBLEMS).peekable();
-    let wrong_type = problems
-        .peek()
-        .is_some_and(|problem| matches!(problem.kind(), ValidationErrorKind::Type { .. }));
-    let category = if wrong_type { Category::TypeMismatch } else { Category::InvalidParameters };
-    let problems: Vec<String> = problems
-        .map(|problem| describe(&problem, &tool.definition.input_schema, "argument"))
-        .collect();
-    let message = format!(
-        "the arguments don't match the schema of `{}`: {}",
-        tool.definition.name,
-        problems.join("; ")
-    );
-    Err(Failure::new(category, message)
-        .with_suggestion(describe_arguments(&tool.definition.input_schema)))
+    Err(schema_mismatch(tool, validator, arguments))
 }
 
-/// Describes a problem and its place, without repeating a large value.
-/// `what`: the word for an argument.
+/// Returns the failure that names the problems of invalid arguments. Its category is that of the
+/// first problem.
+fn schema_mismatch(tool: &Tool, validator: &Validator, arguments: &Value) -> Failure {
+    let Definition { name, input_schema, .. } = &*tool.definition;
+    let problems: Vec<_> = validator.iter_errors(arguments).take(MAX_PROBLEMS).collect();
+    let category = match problems.first().map(ValidationError::kind) {
+        Some(ValidationErrorKind::Type { .. }) => Category::TypeMismatch,
+        _ => Category::InvalidParameters,
+    };
+    let descriptions: Vec<String> =
+        problems.iter().map(|problem| describe(problem, input_schema, "argument")).collect();
+    let message =
+        format!("the arguments don't match the schema of `{name}`: {}", descriptions.join("; "));
+    Failure::new(category, message).with_suggestion(describe_arguments(input_schema))
+}
+
+/// Describes a problem and its place, without repeating a large value. `what`: the word for an
+/// argument.
 pub(crate) fn describe(problem: &ValidationError<'_>, schema: &Value, what: &str) -> String {
     let place = problem.instance_path().to_string();
     let text = match problem.kind() {
@@ -162,19 +166,16 @@ pub(crate) fn describe(problem: &ValidationError<'_>, schema: &Value, what: &str
         }
         _ => problem.masked().to_string(),
     };
-    let text =
-        if place.is_empty() { text } else { format!("{}: {text}", place.trim_start_matches('/')) };
-    neutral_line(cut(&text, MAX_PROBLEM))
+    if place.is_empty() {
+        return neutral_line(cut(&text, MAX_PROBLEM));
+    }
+    let text_with_place = format!("{}: {text}", place.trim_start_matches('/'));
+    neutral_line(cut(&text_with_place, MAX_PROBLEM))
 }
 
-/// An unknown name, with the most similar argument if there is one.
+/// Returns an unknown name, with the most similar argument if there is one.
 fn suggest(name: &str, schema: &Value) -> String {
-    let known = schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flat_map(serde_json::Map::keys);
-    let closest = known
+    let closest = property_names(schema)
         .map(|known| (strsim::jaro_winkler(known, name), known))
         .max_by(|a, b| a.0.total_cmp(&b.0));
     match closest {
@@ -183,30 +184,22 @@ fn suggest(name: &str, schema: &Value) -> String {
     }
 }
 
-/// The arguments of a tool, in one line.
+fn property_names(schema: &Value) -> impl Iterator<Item = &String> {
+    schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys)
+}
+
+/// Describes the arguments of a tool in one line.
 fn describe_arguments(schema: &Value) -> String {
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let names = schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flat_map(serde_json::Map::keys);
-    let shown: Vec<String> = names
-        .take(40)
-        .map(|name| {
-            if required.contains(&name.as_str()) {
-                format!("{name} (required)")
-            } else {
-                name.clone()
-            }
-        })
-        .collect();
+    let no_names = Vec::new();
+    let required = schema.get("required").and_then(Value::as_array).unwrap_or(&no_names);
+    let mut shown: Vec<String> = Vec::new();
+    for name in property_names(schema).take(40) {
+        if required.iter().any(|known| known == name) {
+            shown.push(format!("{name} (required)"));
+        } else {
+            shown.push(name.clone());
+        }
+    }
     if shown.is_empty() {
         "It takes no arguments.".to_owned()
     } else {
@@ -214,7 +207,7 @@ fn describe_arguments(schema: &Value) -> String {
     }
 }
 
-/// The approximate size of a value as JSON text. Stops counting soon after `limit`.
+/// Returns the approximate size of a value as JSON text. Stops counting soon after `limit`.
 fn json_size(value: &Value, limit: usize) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,

@@ -112,7 +112,7 @@ impl fmt::Display for Remedy {
     }
 }
 
-/// Whether `[installing]` may keep a component from being loaded.
+/// Checks whether `[installing]` may keep a component from being loaded.
 pub(super) fn is_restricted(config: &Config) -> bool {
     !config.values.installing.allows_everything()
 }
@@ -131,15 +131,19 @@ pub(super) fn check(
 ) -> Result<(), HostError> {
     let info = candidate.info();
     let name = &info.manifest.name;
-    let checked = check_source(config, source).and_then(|()| {
+    let result = check_source(config, source).and_then(|()| {
         let wasm = candidate.bytes().ok_or(AdmissionError::Unread)?;
+        let signatures = read_signatures_beside(file)?;
         let plugin = SignedPlugin { wasm, name, source: Some(source) };
-        check_signed(config, plugin, &info.digest, &read_signatures_beside(file)?).map(drop)
+        check_signed(config, plugin, &info.digest, &signatures)
     });
-    checked.map_err(|error| HostError::Load { plugin: name.clone(), reason: error.to_string() })
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) => Err(HostError::Load { plugin: name.clone(), reason: error.to_string() }),
+    }
 }
 
-/// Whether plugins may come from a source.
+/// Checks whether plugins may come from a source.
 ///
 /// # Errors
 ///
@@ -176,16 +180,16 @@ pub fn check_signed(
         }
         verified => verified.map(|signer| signer.name),
     };
-    let is_allowed = installing.allows_every_plugin()
-        || installing.allowed.iter().any(|one| {
-            one.matches(plugin.name, digest)
-                && one.key.as_ref().is_none_or(|key| {
-                    let keys: Vec<TrustedKey> =
-                        keys.iter().filter(|known| known.key == key.0).cloned().collect();
-                    verify_plugin(plugin, signatures, &keys, today).is_ok()
-                })
-        });
-    if !is_allowed {
+    let has_entry = installing.allowed.iter().any(|entry| {
+        if !entry.matches(plugin.name, digest) {
+            return false;
+        }
+        let Some(key) = &entry.key else { return true };
+        let entry_keys: Vec<TrustedKey> =
+            keys.iter().filter(|known| known.key == key.0).cloned().collect();
+        verify_plugin(plugin, signatures, &entry_keys, today).is_ok()
+    });
+    if !has_entry && !installing.allows_every_plugin() {
         let own = "add an entry with this digest or with its signer's key";
         return Err(AdmissionError::NotAllowed {
             place: config.source(ALLOWED),
@@ -197,12 +201,15 @@ pub fn check_signed(
     Ok(signer)
 }
 
-/// The refusal, with the line of the key that it is about, and that of the rule.
+/// Returns the error for a refusal, with the place of the key and the place of the rule.
 fn refused(config: &Config, refusal: SignatureRefusal) -> AdmissionError {
     let installing = &config.values.installing;
-    let index =
-        refusal.key_name().and_then(|name| installing.keys.iter().position(|key| key.name == name));
+    let index = match refusal.key_name() {
+        Some(name) => installing.keys.iter().position(|key| key.name == name),
+        None => None,
+    };
     let key = index.map(|index| format!("installing.keys.{index}"));
+    // The remedy is about the rule that decides: the key itself for an alarming refusal.
     let decisive = match &key {
         Some(key) if refusal.is_alarming() => key,
         _ => REQUIRE_SIGNATURE,

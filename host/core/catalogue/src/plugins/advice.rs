@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{Access, PathRules};
 use toolhold_engine::capability::process::FailedCommand;
-use toolhold_policy::files::Kind;
+use toolhold_policy::files::{Grant, Kind};
 use toolhold_system::confine::TreeAccess;
 
 use toolhold_config::{AllowedPath, NetworkGrant, PathAccess, ProcessContext, inline};
@@ -135,55 +135,76 @@ impl SandboxAdvisor {
         if failed.code == Some(0) {
             return Vec::new();
         }
-        let texts = [tail(failed.stderr), tail(failed.stdout)];
-        let lines: Vec<(&str, String)> = texts
-            .iter()
-            .flat_map(|text| text.lines())
-            .map(|line| (line, line.to_lowercase()))
-            .collect();
+        let mut lines: Vec<(&str, String)> = Vec::new();
+        for output in [failed.stderr, failed.stdout] {
+            lines.extend(tail(output).lines().map(|line| (line, line.to_lowercase())));
+        }
+
         let mut notices = Vec::new();
         if self.context.sandboxed {
-            if !failed.network && lines.iter().any(|(_, low)| contains(low, &UNREACHABLE)) {
-                add(&mut notices, Some(self.advise_network("The command had no network.")));
-            } else if !failed.network
-                && lines.iter().any(|(_, low)| contains(low, &REFUSED) && contains(low, &LOOPBACK))
-            {
-                add(&mut notices, Some(self.advise_network("Without the network, the command has its own `localhost`, without other servers.")));
+            if !failed.network {
+                add(&mut notices, self.advise_on_network(&lines));
             }
             for (line, low) in &lines {
-                let missing = MISSING_SETTINGS
-                    .iter()
-                    .find(|(words, _)| low.contains(words))
-                    .map(|(_, preset)| *preset);
-                add(&mut notices, missing.and_then(|preset| self.advise_preset(preset)));
-                if low.contains("not a git repository") {
-                    add(&mut notices, self.advise_repository(line));
-                }
-                if low.contains(NO_LEAK_CHECK) {
-                    add(&mut notices, Some(NO_LEAKS.to_owned()));
-                }
-                if contains(low, &UNSIGNED) {
-                    add(&mut notices, Some(self.advise_signing(line)));
-                } else if contains(low, &UNUSABLE) {
-                    add(&mut notices, self.advise_paths(line, low, failed.path_rules));
-                }
+                self.advise_on_line(&mut notices, line, low, failed.path_rules);
             }
         }
         for (line, _) in &lines {
-            add(&mut notices, unset_variable(line).and_then(|name| self.advise_variable(name)));
+            if let Some(name) = unset_variable(line) {
+                add(&mut notices, self.advise_variable(name));
+            }
         }
         if self.context.sandboxed {
             for (line, low) in &lines {
                 add(&mut notices, self.find_limit(line, low).map(|kind| self.advise_limit(kind)));
             }
-            let ended_by = match failed.code {
-                Some(153) => Some(self.advise_limit(LimitKind::File)),
-                Some(152) => Some(self.advise_limit(LimitKind::Processor)),
+            // A shell reports a signal as 128 and its number: SIGXFSZ is 25, SIGXCPU is 24.
+            let exceeded = match failed.code {
+                Some(153) => Some(LimitKind::File),
+                Some(152) => Some(LimitKind::Processor),
                 _ => None,
             };
-            add(&mut notices, ended_by);
+            add(&mut notices, exceeded.map(|kind| self.advise_limit(kind)));
         }
         notices
+    }
+
+    /// Advice for a command without the network whose output says that something isn't reachable.
+    fn advise_on_network(&self, lines: &[(&str, String)]) -> Option<String> {
+        if lines.iter().any(|(_, low)| contains(low, &UNREACHABLE)) {
+            return Some(self.advise_network("The command had no network."));
+        }
+        if lines.iter().any(|(_, low)| contains(low, &REFUSED) && contains(low, &LOOPBACK)) {
+            return Some(self.advise_network(
+                "Without the network, the command has its own `localhost`, without other servers.",
+            ));
+        }
+        None
+    }
+
+    /// Adds the advice for one line of an output of a sandboxed command. `low`: the line in lower
+    /// case.
+    fn advise_on_line(
+        &self,
+        notices: &mut Vec<String>,
+        line: &str,
+        low: &str,
+        call: Option<&dyn PathRules>,
+    ) {
+        if let Some((_, preset)) = MISSING_SETTINGS.iter().find(|(words, _)| low.contains(words)) {
+            add(notices, self.advise_preset(preset));
+        }
+        if low.contains("not a git repository") {
+            add(notices, self.advise_repository(line));
+        }
+        if low.contains(NO_LEAK_CHECK) {
+            add(notices, Some(NO_LEAKS.to_owned()));
+        }
+        if contains(low, &UNSIGNED) {
+            add(notices, Some(self.advise_signing(line)));
+        } else if contains(low, &UNUSABLE) {
+            add(notices, self.advise_paths(line, low, call));
+        }
     }
 
     fn advise_network(&self, what: &str) -> String {
@@ -246,20 +267,16 @@ impl SandboxAdvisor {
     /// Advice for a directory whose repository isn't granted: a subfolder, a linked working tree or
     /// a submodule.
     fn advise_repository(&self, line: &str) -> Option<String> {
-        let named = line.split_once("not a git repository: ").map_or("", |(_, path)| path);
-        let named = paths(named).filter_map(|path| self.resolve(path)).find_map(|path| {
-            // Git keeps linked working trees and submodules in the folder of their repository.
-            let kept = path.ancestors().find(|above| {
-                let part = path.strip_prefix(above).ok().and_then(|part| part.iter().next());
-                part.is_some_and(|part| part == "worktrees" || part == "modules")
-            })?;
-            Some(if kept.ends_with(".git") { kept.parent()? } else { kept }.to_owned())
-        });
+        let (_, named) = line.split_once("not a git repository: ").unwrap_or_default();
+        let owner = paths(named)
+            .filter_map(|path| self.resolve(path))
+            .find_map(|path| owning_repository(&path).map(Path::to_owned));
+        let folder = owner.or_else(|| self.repository_around())?;
         let grants = self.context.rules.grants();
-        let folder = named
-            .or_else(|| self.repository_around())
-            .filter(|folder| !grants.iter().any(|grant| folder.starts_with(&grant.path)))?;
-        // A grant of the home or of all isn't proposed.
+        if grants.iter().any(|grant| folder.starts_with(&grant.path)) {
+            return None;
+        }
+        // A grant of the whole home or file system isn't proposed.
         if self.context.home.as_ref().is_some_and(|home| home.starts_with(&folder)) {
             return None;
         }
@@ -275,37 +292,40 @@ impl SandboxAdvisor {
         ))
     }
 
-    /// The nearest directory around the granted ones that is a repository.
+    /// Returns the nearest directory around the granted ones that is a repository.
     fn repository_around(&self) -> Option<PathBuf> {
         let grants = self.context.rules.grants().iter().map(|grant| grant.path.as_path());
-        let mut around = std::iter::once(self.context.directory.as_path())
-            .chain(grants)
-            .filter_map(|path| path.ancestors().skip(1).find(|it| it.join(".git").exists()));
-        around.next().map(Path::to_owned)
+        for granted in std::iter::once(self.context.directory.as_path()).chain(grants) {
+            let mut above = granted.ancestors().skip(1);
+            if let Some(repository) = above.find(|folder| folder.join(".git").exists()) {
+                return Some(repository.to_owned());
+            }
+        }
+        None
     }
 
     /// Advice for a commit that can't be signed. `line` may name the key.
     fn advise_signing(&self, line: &str) -> String {
-        let keys = paths(line).filter(|path| path.starts_with(['/', '~']));
-        let folder = keys
-            .filter_map(|path| self.resolve(path)?.parent().map(Path::to_owned))
-            .next()
-            .and_then(|folder| self.below_home(&folder));
-        let key = folder.filter(|folder| folder.len() <= MAX_PATH).map(|folder| {
-            let written = self.allowed_with(&folder, PathAccess::Read);
-            format!(
+        let mut advice = "Commands have no key to sign with. To commit without a signature: `git -c commit.gpgsign=false commit`.".to_owned();
+        let folder = paths(line)
+            .filter(|path| path.starts_with(['/', '~']))
+            .find_map(|path| self.resolve(path)?.parent().map(Path::to_owned));
+        if let Some(folder) = folder
+            && let Some(shown) = self.below_home(&folder)
+            && shown.len() <= MAX_PATH
+        {
+            let written = self.allowed_with(&shown, PathAccess::Read);
+            advice.push_str(&format!(
                 " To give commands the keys in {}: `allowed_paths = {written}` in {}.",
-                neutral_line(&folder),
+                neutral_line(&shown),
                 self.context.table
-            )
-        });
-        format!(
-            "Commands have no key to sign with. To commit without a signature: `git -c commit.gpgsign=false commit`.{}",
-            key.unwrap_or_default()
-        )
+            ));
+        }
+        advice
     }
 
-    /// The `.git` that a line is about, as a grant names it. `None`: it is granted.
+    /// Returns the `.git` that a line is about, as a grant names it. Returns `None` if it is
+    /// granted.
     fn repository(&self, line: &str) -> Option<String> {
         let named = paths(line).find_map(|path| {
             let end = path.find(".git/")? + ".git".len();
@@ -321,6 +341,8 @@ impl SandboxAdvisor {
         }
     }
 
+    /// Advice on a path that a failed command named. `written`: the path in the line, `low`: the
+    /// line in lower case.
     fn advise_path(
         &self,
         written: &str,
@@ -337,40 +359,18 @@ impl SandboxAdvisor {
             .filter(|grant| path.starts_with(&grant.path))
             .max_by_key(|grant| grant.path.as_os_str().len());
         if let Some(grant) = granted {
-            let changes = contains(low, &["read-only", "erofs", "busy"]);
-            for access in
-                [Access::Read, Access::Write].into_iter().take(if changes { 2 } else { 1 })
-            {
-                let denial = match self.context.rules.decide(&path, Kind::Other, access) {
-                    Err(_) if access == Access::Write && grant.access == Access::Read => {
-                        return Some(format!(
-                            "{shown} is granted read-only by {}.",
-                            neutral_line(&grant.place.text)
-                        ));
-                    }
-                    Err(refusal) => self.context.rules.explain(refusal, &path, access),
-                    Ok(()) => match call.and_then(|call| {
-                        Some(call.explain(call.decide(&path, access).err()?, &path, access))
-                    }) {
-                        Some(denial) => denial,
-                        None => continue,
-                    },
-                };
-                let rule = neutral_line(&denial.rule);
-                let place = neutral_line(&denial.place);
-                return Some(format!("Commands can't use {shown}: {rule} ({place})."));
-            }
-            return None;
+            return self.advise_granted(grant, &path, &shown, low, call);
         }
-        if self.context.also.iter().any(|tree| path.starts_with(&tree.path)) {
-            let read = self
-                .context
-                .also
-                .iter()
-                .any(|tree| path.starts_with(&tree.path) && tree.access == TreeAccess::Read);
-            let writes = contains(low, &["read-only", "erofs"]);
-            return (read && writes)
-                .then(|| format!("{shown} is granted read-only by a preset, since programs outside the sandbox run files in it."));
+        let mut trees = self.context.also.iter().filter(|tree| path.starts_with(&tree.path));
+        if let Some(first) = trees.next() {
+            let is_read_only = first.access == TreeAccess::Read
+                || trees.any(|tree| tree.access == TreeAccess::Read);
+            if !is_read_only || !contains(low, &["read-only", "erofs"]) {
+                return None;
+            }
+            return Some(format!(
+                "{shown} is granted read-only by a preset, since programs outside the sandbox run files in it."
+            ));
         }
         if self.context.credentials.iter().any(|credential| path.starts_with(credential)) {
             return Some(format!("{shown} may hold credentials, so no preset grants it."));
@@ -383,6 +383,38 @@ impl SandboxAdvisor {
         self.advise_outside(&path, &shown, low)
     }
 
+    /// Advice on a path below a grant. Returns `None` if no rule denies the access.
+    fn advise_granted(
+        &self,
+        grant: &Grant,
+        path: &Path,
+        shown: &str,
+        low: &str,
+        call: Option<&dyn PathRules>,
+    ) -> Option<String> {
+        let is_write = contains(low, &["read-only", "erofs", "busy"]);
+        let accesses: &[Access] =
+            if is_write { &[Access::Read, Access::Write] } else { &[Access::Read] };
+        for &access in accesses {
+            let denial = match self.context.rules.decide(path, Kind::Other, access) {
+                Err(_) if access == Access::Write && grant.access == Access::Read => {
+                    let place = neutral_line(&grant.place.text);
+                    return Some(format!("{shown} is granted read-only by {place}."));
+                }
+                Err(refusal) => self.context.rules.explain(refusal, path, access),
+                Ok(()) => {
+                    let Some(call) = call else { continue };
+                    let Err(refusal) = call.decide(path, access) else { continue };
+                    call.explain(refusal, path, access)
+                }
+            };
+            let rule = neutral_line(&denial.rule);
+            let place = neutral_line(&denial.place);
+            return Some(format!("Commands can't use {shown}: {rule} ({place})."));
+        }
+        None
+    }
+
     /// Advice on a path outside the sandbox. It doesn't reveal whether the path exists.
     fn advise_outside(&self, path: &Path, shown: &str, low: &str) -> Option<String> {
         // A notice with such a long path isn't readable.
@@ -390,8 +422,9 @@ impl SandboxAdvisor {
             return None;
         }
         let in_home = self.context.home.as_ref().is_some_and(|home| path.starts_with(home));
-        let own = SCRATCH.iter().any(|own| path.starts_with(own));
-        if !in_home && (own || SYSTEM.iter().any(|system| path.starts_with(system))) {
+        let in_scratch = SCRATCH.iter().any(|folder| path.starts_with(folder));
+        let in_system = SYSTEM.iter().any(|folder| path.starts_with(folder));
+        if !in_home && (in_scratch || in_system) {
             return None;
         }
         let base = if in_home { self.context.home.as_deref()? } else { Path::new("/") };
@@ -425,7 +458,7 @@ impl SandboxAdvisor {
         ))
     }
 
-    /// The granted directories with one more, as TOML.
+    /// Returns the granted directories with one more, as TOML.
     fn allowed_with(&self, path: &str, access: PathAccess) -> String {
         let more = AllowedPath { path: path.to_owned(), access };
         let all: Vec<&AllowedPath> = self.context.allowed.iter().chain([&more]).collect();
@@ -480,27 +513,32 @@ impl SandboxAdvisor {
     }
 
     fn find_limit(&self, line: &str, low: &str) -> Option<LimitKind> {
-        let found = LIMITS.iter().find(|(words, _, more)| {
-            low.contains(words) && (more.is_empty() || contains(low, more))
-        });
-        if let Some((_, kind, _)) = found {
-            return Some(*kind);
+        for (words, kind, more) in &LIMITS {
+            if low.contains(words) && (more.is_empty() || contains(low, more)) {
+                return Some(*kind);
+            }
         }
+        // The limit of file watches has the same error text.
         let is_full =
             contains(low, &["no space left on device", "enospc"]) && !low.contains("watch");
-        (is_full && paths(line).any(|path| self.is_in_scratch(path))).then_some(LimitKind::Scratch)
+        if is_full && paths(line).any(|path| self.is_in_scratch(path)) {
+            return Some(LimitKind::Scratch);
+        }
+        None
     }
 
-    /// Whether a path is in the private `/tmp` or home of a command.
+    /// Checks whether a path is in the private `/tmp` or home of a command.
     fn is_in_scratch(&self, path: &str) -> bool {
         if !path.starts_with(['/', '~']) {
             return false;
         }
         let Some(path) = self.resolve(path) else { return false };
-        let home = self.context.home.as_ref().is_some_and(|home| path.starts_with(home));
-        let granted = self.context.rules.grants().iter().any(|grant| path.starts_with(&grant.path));
-        let preset = self.context.also.iter().any(|tree| path.starts_with(&tree.path));
-        (home || SCRATCH.iter().any(|own| path.starts_with(own))) && !granted && !preset
+        let in_home = self.context.home.as_ref().is_some_and(|home| path.starts_with(home));
+        let in_scratch = SCRATCH.iter().any(|folder| path.starts_with(folder));
+        let mut grants = self.context.rules.grants().iter();
+        let in_grant = grants.any(|grant| path.starts_with(&grant.path));
+        let in_preset = self.context.also.iter().any(|tree| path.starts_with(&tree.path));
+        (in_home || in_scratch) && !in_grant && !in_preset
     }
 
     fn advise_limit(&self, kind: LimitKind) -> String {
@@ -538,7 +576,7 @@ fn contains(text: &str, words: &[&str]) -> bool {
     words.iter().any(|word| text.contains(word))
 }
 
-/// The end of a text.
+/// Returns the end of a text.
 fn tail(text: &str) -> &str {
     let mut from = text.len().saturating_sub(MAX_OUTPUT);
     while !text.is_char_boundary(from) {
@@ -547,7 +585,7 @@ fn tail(text: &str) -> &str {
     &text[from..]
 }
 
-/// The words of a line that may be paths: those that contain `/` or begin with a dot.
+/// Returns the words of a line that may be paths: those that contain `/` or begin with a dot.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let parts = line.split(|c: char| c.is_whitespace() || "'\"`()[]<>,;=‘’“”".contains(c));
     let words = parts.map(|word| {
@@ -560,13 +598,22 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
         }
     });
     words.filter(|word| {
-        word.starts_with('/') && word.len() > 1
-            || word.starts_with("~/")
-            || !word.starts_with('~') && word.contains(['/', '.'])
+        if word.starts_with('~') { word.starts_with("~/") } else { word.contains(['/', '.']) }
     })
 }
 
-/// The variable that a line reports as not set.
+/// Returns the repository of a linked working tree or a submodule, which git keeps below
+/// `worktrees` or `modules` in the folder of the repository.
+fn owning_repository(path: &Path) -> Option<&Path> {
+    let folder = path.ancestors().find(|above| {
+        let below = path.strip_prefix(above).ok();
+        let part = below.and_then(|below| below.iter().next());
+        part.is_some_and(|part| part == "worktrees" || part == "modules")
+    })?;
+    if folder.ends_with(".git") { folder.parent() } else { Some(folder) }
+}
+
+/// Returns the variable that a line reports as not set.
 fn unset_variable(line: &str) -> Option<&str> {
     const TEXTS: [&str; 8] = [
         ": unbound variable",
@@ -578,16 +625,14 @@ fn unset_variable(line: &str) -> Option<&str> {
         "missing environment variable",
         "KeyError: '",
     ];
-    let (from, length) =
-        TEXTS.iter().find_map(|words| line.find(words).map(|at| (at, words.len())))?;
-    let before = &line[..from];
-    let after = &line[from + length..];
+    let (before, after) = TEXTS.iter().find_map(|text| line.split_once(text))?;
     // The text is directly behind the name, or directly before it.
-    let nearest = words(before).into_iter().next_back().map(|(from, to)| &before[from..to]);
-    nearest.filter(|word| is_variable_name(word)).or_else(|| {
-        let next = words(after).into_iter().next().map(|(from, to)| &after[from..to]);
-        next.filter(|word| is_variable_name(word))
-    })
+    if let Some(word) = words(before).last()
+        && is_variable_name(word)
+    {
+        return Some(word);
+    }
+    words(after).next().filter(|word| is_variable_name(word))
 }
 
 fn is_variable_name(word: &str) -> bool {
@@ -601,21 +646,9 @@ fn is_variable_name(word: &str) -> bool {
         && (word.contains('_') || !OTHER.contains(&word))
 }
 
-/// The words of letters, digits and underscores: where each starts and ends.
-fn words(text: &str) -> Vec<(usize, usize)> {
-    let mut found = Vec::new();
-    let mut start = None;
-    for (index, c) in text.char_indices().chain([(text.len(), ' ')]) {
-        match (c.is_ascii_alphanumeric() || c == '_', start) {
-            (true, None) => start = Some(index),
-            (false, Some(from)) => {
-                found.push((from, index));
-                start = None;
-            }
-            _ => {}
-        }
-    }
-    found
+/// Returns the words of letters, digits and underscores.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use super::advice::SandboxAdvisor;
 
 /// Checks commands against the rules about commands, which apply besides the grants.
 pub trait CommandGate: Send + Sync {
-    /// The decision against a command line that a plugin starts. `None` if no rule is against it.
+    /// Returns the decision against a command line that a plugin starts. Returns `None` if no rule
+    /// is against it.
     fn check_command(&self, line: &str) -> Option<Decision>;
 }
 

@@ -46,17 +46,17 @@ pub struct PluginApprovals {
 type All = BTreeMap<String, LockedPlugin>;
 
 impl PluginApprovals {
-    /// The approvals in the data folder.
+    /// Returns the approvals in the data folder.
     pub fn open(folders: &Folders) -> Self {
         Self { data: folders.data.clone() }
     }
 
-    /// The lock file.
+    /// Returns the lock file.
     pub fn file(&self) -> PathBuf {
         self.data.join(FILE)
     }
 
-    /// Every plugin of the lock file, by name.
+    /// Returns every plugin of the lock file, by name.
     ///
     /// # Errors
     ///
@@ -92,9 +92,9 @@ impl PluginApprovals {
         })
     }
 
-    /// Installs several components and files in one step. Whatever ends the process, all of them
-    /// are in force or none, as soon as [`finish`](Self::finish) was called again. One process at
-    /// a time may call it. `component` reads one of `plugins`.
+    /// Installs several components and files in one step. If the process ends early, the next
+    /// [`finish`](Self::finish) puts all of them in force or none. Only one process at a time may
+    /// call it. `component` reads one of `plugins`.
     ///
     /// # Errors
     ///
@@ -113,10 +113,10 @@ impl PluginApprovals {
             for plugin in plugins {
                 check_unchanged(&all, &plugin.name, plugin.expected.as_deref())?;
             }
-            let cannot = HostError::io(format!("storing {}", self.path().display()));
-            let folder = PrivateFolder::make(&self.path()).map_err(cannot)?;
+            let folder = PrivateFolder::make(&self.path()).map_err(self.storing_error())?;
             for plugin in plugins {
-                self.put(&folder, &component(plugin)?, plugin)?;
+                let candidate = component(plugin)?;
+                self.put(&folder, &candidate, plugin)?;
                 put_in_force(&mut all, &plugin.name, plugin.approved.clone());
             }
             has_staged = true;
@@ -147,13 +147,13 @@ impl PluginApprovals {
         candidate: &Candidate,
         plugin: &NewPlugin,
     ) -> Result<(), HostError> {
-        let info = candidate.info();
         let digest = &plugin.approved.digest;
-        let unchanged = if info.digest == *digest { candidate.bytes() } else { None };
-        let bytes = unchanged
-            .ok_or_else(|| failed(&plugin.name, "its component changed meanwhile; try again"))?;
-        put_component(folder, digest, bytes, &plugin.signatures)
-            .map_err(HostError::io(format!("storing {}", self.path().display())))
+        let is_unchanged = candidate.info().digest == *digest;
+        match candidate.bytes() {
+            Some(bytes) if is_unchanged => put_component(folder, digest, bytes, &plugin.signatures)
+                .map_err(self.storing_error()),
+            _ => Err(failed(&plugin.name, "its component changed meanwhile; try again")),
+        }
     }
 
     /// Approves exactly this component for its name. This replaces the previous approval. An
@@ -168,13 +168,15 @@ impl PluginApprovals {
             Origin::File(path) => read_signatures_beside(path).unwrap_or_default(),
             Origin::BuiltIn => Vec::new(),
         };
+        let name = &candidate.info().manifest.name;
         self.store(candidate, &signatures, |all, mut approved| {
-            let locked = all.get(&candidate.info().manifest.name);
-            let offered = locked.and_then(|locked| locked.offered.as_ref());
-            if let Some(offered) = offered.filter(|offered| offered.digest == approved.digest) {
+            if let Some(locked) = all.get(name)
+                && let Some(offered) = &locked.offered
+                && offered.digest == approved.digest
+            {
                 approved.source.clone_from(&offered.source);
             }
-            put_in_force(all, &candidate.info().manifest.name, approved);
+            put_in_force(all, name, approved);
             Ok(())
         })
     }
@@ -226,7 +228,8 @@ impl PluginApprovals {
         })
     }
 
-    /// Puts the version before the present one in force again. Returns both, the present one first.
+    /// Puts the version before the present one in force again. Returns the version now in force and
+    /// the one that it replaced.
     ///
     /// # Errors
     ///
@@ -241,31 +244,31 @@ impl PluginApprovals {
                     "the copy of its earlier version is damaged, so nothing was changed",
                 ));
             }
-            let now = locked.approved.clone();
-            // A second rollback goes further back, and an update brings the newer one again.
+            // The replaced version isn't kept: a second rollback goes further back, and an update
+            // brings the newer version again.
             locked.previous.remove(0);
-            locked.approved = earlier.clone();
+            let replaced = std::mem::replace(&mut locked.approved, earlier.clone());
             locked.offered = None;
-            Ok((earlier, now))
+            Ok((earlier, replaced))
         })
     }
 
-    /// Removes a plugin from the lock file, and its copies. Returns whether it was there.
+    /// Removes a plugin from the lock file, and its copies. Returns whether the file had it.
     ///
     /// # Errors
     ///
     /// [`HostError`] if the file can't be written.
     pub fn remove(&self, name: &str) -> Result<bool, HostError> {
-        let removed = self.update(|all| Ok(all.remove(name).map(|_| all.clone())))?;
-        if let Some(all) = &removed
-            && let Ok(folder) = PrivateFolder::open(&self.path())
-        {
-            remove_unused(&folder, all);
+        let remaining = self.update(|all| Ok(all.remove(name).map(|_| all.clone())))?;
+        let Some(remaining) = remaining else { return Ok(false) };
+        if let Ok(folder) = PrivateFolder::open(&self.path()) {
+            remove_unused(&folder, &remaining);
         }
-        Ok(removed.is_some())
+        Ok(true)
     }
 
-    /// Stores the component, then changes the lock file: each approval has its component.
+    /// Stores the component and then changes the lock file, so that each approval has its
+    /// component.
     fn store(
         &self,
         candidate: &Candidate,
@@ -279,21 +282,21 @@ impl PluginApprovals {
             .bytes()
             .ok_or_else(|| failed(&manifest.name, "its file wasn't read, so it can't be kept"))?;
         self.update(|all| {
-            let cannot = HostError::io(format!("storing {}", self.path().display()));
-            let folder = PrivateFolder::make(&self.path())
-                .and_then(|folder| {
-                    put_component(&folder, &digest, bytes, signatures).map(|()| folder)
-                })
-                .map_err(cannot)?;
-            let changed = change(all, ApprovedPlugin { digest, version, source: None });
+            let folder = PrivateFolder::make(&self.path()).map_err(self.storing_error())?;
+            put_component(&folder, &digest, bytes, signatures).map_err(self.storing_error())?;
+            let result = change(all, ApprovedPlugin { digest, version, source: None });
             // The copies of a refused change are removed too.
             remove_unused(&folder, all);
-            changed
+            result
         })
     }
 
-    /// The stored copy of the approved component. `None` if the copy isn't the approved component
-    /// any more.
+    fn storing_error(&self) -> impl FnOnce(io::Error) -> HostError + use<> {
+        HostError::io(format!("storing {}", self.path().display()))
+    }
+
+    /// Returns the stored copy of the approved component. Returns `None` if the copy isn't the
+    /// approved component any more.
     ///
     /// # Errors
     ///
@@ -303,32 +306,26 @@ impl PluginApprovals {
         name: &str,
         approved: &ApprovedPlugin,
     ) -> Result<Option<Candidate>, HostError> {
-        let (file, path) = self
-            .open_copy(approved)
-            .map_err(|(path, error)| HostError::io(path.display().to_string())(error))?;
+        let path = self.copy_path(approved);
+        let file = self.open_copy(approved).map_err(HostError::io(path.display().to_string()))?;
         let candidate = Candidate::opened(file, &path)?.under(name);
         let info = candidate.info();
-        Ok((info.digest == approved.digest && info.manifest.name == name).then_some(candidate))
+        let is_approved = info.digest == approved.digest && info.manifest.name == name;
+        Ok(is_approved.then_some(candidate))
     }
 
-    /// The path of the stored copy of a component. The signatures that came with it are next to it.
+    /// Returns the path of the stored copy of a component. The signatures that came with it are
+    /// next to it.
     pub fn copy_path(&self, approved: &ApprovedPlugin) -> PathBuf {
         self.path().join(file_name(&approved.digest))
     }
 
-    /// Opens the stored copy of a component, whatever it has inside.
-    pub(super) fn open_copy(
-        &self,
-        approved: &ApprovedPlugin,
-    ) -> Result<(File, PathBuf), (PathBuf, io::Error)> {
-        let name = file_name(&approved.digest);
-        let path = self.copy_path(approved);
-        match PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&name)) {
-            Ok(file) => Ok((file, path)),
-            Err(error) => Err((path, error)),
-        }
+    /// Opens the file at [`copy_path`](Self::copy_path), without a check of its contents.
+    pub(super) fn open_copy(&self, approved: &ApprovedPlugin) -> io::Result<File> {
+        PrivateFolder::open(&self.path())?.file(&file_name(&approved.digest))
     }
 
+    /// Returns the folder of the copies.
     fn path(&self) -> PathBuf {
         self.data.join("approved")
     }
@@ -352,8 +349,8 @@ fn no_earlier(name: &str) -> HostError {
 /// Checks the version in force: a decision of the user applies only to the version that was in
 /// force then.
 fn check_unchanged(all: &All, name: &str, expected: Option<&str>) -> Result<(), HostError> {
-    let now = all.get(name).map(|locked| &*locked.approved.digest);
-    if now == expected {
+    let digest = all.get(name).map(|locked| &*locked.approved.digest);
+    if digest == expected {
         Ok(())
     } else {
         Err(failed(name, "another process changed it meanwhile; try again"))
@@ -390,7 +387,7 @@ fn put_component(
     folder.put(&name, component)
 }
 
-/// Why a component without an approval is held back, and what to do.
+/// Returns the reason why a component without an approval is held back, and what to do.
 pub(super) fn hold_reason(
     name: &str,
     info: &PluginInfo,
@@ -419,17 +416,20 @@ pub(super) fn hold_reason(
     )
 }
 
-/// How one version compares with another, by the rules of semantic versions. One or two missing
-/// numbers at the end count as 0. `None`: one of them isn't a version of this form.
+/// Compares two versions by the rules of semantic versions. One or two missing numbers at the end
+/// count as 0. Returns `None` if one of them isn't a version of this form.
 pub fn compare_versions(version: &str, other: &str) -> Option<Ordering> {
-    Some(parse_version(version)?.cmp_precedence(&parse_version(other)?))
+    let version = parse_version(version)?;
+    let other = parse_version(other)?;
+    Some(version.cmp_precedence(&other))
 }
 
 fn parse_version(version: &str) -> Option<Version> {
-    let end = version.find(['-', '+']).unwrap_or(version.len());
-    let (numbers, rest) = version.split_at(end);
-    let zeros = ".0".repeat(2_usize.saturating_sub(numbers.matches('.').count()));
-    Version::parse(&format!("{numbers}{zeros}{rest}")).ok()
+    let numbers_end = version.find(['-', '+']).unwrap_or(version.len());
+    let (numbers, suffix) = version.split_at(numbers_end);
+    let missing_numbers = 2_usize.saturating_sub(numbers.matches('.').count());
+    let zeros = ".0".repeat(missing_numbers);
+    Version::parse(&format!("{numbers}{zeros}{suffix}")).ok()
 }
 
 #[cfg(test)]

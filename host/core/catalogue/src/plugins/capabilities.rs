@@ -17,12 +17,13 @@ use toolhold_store::{Quota, Store};
 use super::policies::{GrantResolver, INDEXES, MIB, STORES};
 
 impl GrantResolver {
-    /// The grant of the model that a table of `[providers]` names. An empty name grants none.
+    /// Returns the grant of the model that a table of `[providers]` names. An empty name grants
+    /// none.
     pub(super) fn embeddings(&self, table: &str) -> EmbeddingsGrant {
         EmbeddingsGrant { model: self.providers.embedding_models.get(table).cloned() }
     }
 
-    /// The grants of a plugin that isn't built in. A grant belongs to a name.
+    /// Returns the grants of a plugin that isn't built in. A grant belongs to a name.
     ///
     /// # Errors
     ///
@@ -46,14 +47,18 @@ impl GrantResolver {
         let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
         let parts = plugin.parts_cpu_secs.get();
         let has_tasks = plugin.schedule_tasks.get() > 0;
-        let embeddings = Some(&plugin.embeddings).filter(|table| !table.is_empty());
+        let embeddings = if plugin.embeddings.is_empty() {
+            None
+        } else {
+            Some(self.embeddings(&plugin.embeddings))
+        };
         let mut capabilities = CapabilityGrants {
             http: egress.map(|settings| self.egress(settings)),
             process: None,
             service: None,
             store: self.store(name, plugin),
             index: self.index(name, plugin),
-            embeddings: embeddings.map(|table| self.embeddings(table)),
+            embeddings,
             parts: (parts > 0).then(|| Duration::from_secs(parts)),
             schedule: has_tasks.then_some(ScheduleGrant),
         };
@@ -66,8 +71,11 @@ impl GrantResolver {
 
     fn store(&self, name: &str, plugin: &Plugin) -> Option<Arc<Store>> {
         let bytes = plugin.store_mib.get().saturating_mul(MIB);
+        if bytes == 0 {
+            return None;
+        }
         let quota = Quota { bytes, keys: plugin.store_keys() };
-        (bytes > 0).then(|| Arc::new(Store::named(self.folders.data.join(STORES), name, quota)))
+        Some(Arc::new(Store::named(self.folders.data.join(STORES), name, quota)))
     }
 
     fn index(&self, name: &str, plugin: &Plugin) -> Option<IndexGrant> {
@@ -81,7 +89,8 @@ impl GrantResolver {
     }
 }
 
-/// The grant of a capability in a plugin's table, in words. `None`: nothing is granted.
+/// Returns the grant of a capability in a plugin's table, in words. Returns `None` if nothing is
+/// granted.
 pub fn grant_in_words(config: &Config, plugin: &str, capability: &str) -> Option<String> {
     let plugin = config.values.plugins.get(plugin)?;
     match Capability::named(capability)? {
@@ -90,10 +99,15 @@ pub fn grant_in_words(config: &Config, plugin: &str, capability: &str) -> Option
             join(plugin.allowed_paths.iter().map(|allowed| allowed.path.as_str().to_owned()))
         }
         Capability::Process => {
-            let programs = plugin.programs.iter().map(|program| program.as_str().to_owned());
-            let judged = plugin.judged_programs.then(|| "what `bash` may run".to_owned());
-            let shell = plugin.shell.then(|| "every program, through a shell".to_owned());
-            join(programs.chain(judged).chain(shell))
+            let mut grants: Vec<String> =
+                plugin.programs.iter().map(|program| program.as_str().to_owned()).collect();
+            if plugin.judged_programs {
+                grants.push("what `bash` may run".to_owned());
+            }
+            if plugin.shell {
+                grants.push("every program, through a shell".to_owned());
+            }
+            join(grants.into_iter())
         }
         Capability::Http => {
             let hosts = plugin.hosts.iter().map(|grant| {

@@ -38,14 +38,15 @@ const MAX_ANSWER: u64 = 16 << 20;
 pub enum Ask {
     /// Asks for the states of its plugins.
     Plugins,
-    /// The same, after the host has read its plugins' files again, including those that failed.
+    /// Asks for the states after the host has read its plugins' files again, including those that
+    /// failed.
     Reload,
 }
 
 impl Ask {
     const ALL: [Self; 2] = [Self::Plugins, Self::Reload];
 
-    /// The question of these words.
+    /// Returns the question that has this word.
     pub(super) fn parse(question: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|ask| ask.word() == question)
     }
@@ -75,11 +76,13 @@ pub struct HostPlugins {
 /// [`HostError`] if others can use the folder of the sockets.
 pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostError> {
     let patience = if ask == Ask::Reload { LOADING } else { PATIENCE };
-    let answers = ask_each(folders, ask.word(), patience)?;
-    let plugins = answers.into_iter().filter_map(|(pid, answer)| {
-        Some(HostPlugins { pid, plugins: serde_json::from_slice(&answer).ok()? })
-    });
-    Ok(plugins.collect())
+    let mut hosts = Vec::new();
+    for (pid, answer) in ask_each(folders, ask.word(), patience)? {
+        if let Ok(plugins) = serde_json::from_slice(&answer) {
+            hosts.push(HostPlugins { pid, plugins });
+        }
+    }
+    Ok(hosts)
 }
 
 /// Asks every running host of this user that watches its plugins a question of one line. Returns
@@ -93,11 +96,13 @@ pub fn ask_each(
     question: &str,
     patience: Duration,
 ) -> Result<Vec<(u32, Vec<u8>)>, HostError> {
-    let path = folder(folders);
-    let names =
-        PrivateFolder::open(&path).and_then(|folder| Ok((folder.names(MAX_HOSTS)?, folder)));
-    match names {
-        Ok((names, folder)) => {
+    let path = sockets_path(folders);
+    let sockets = PrivateFolder::open(&path).and_then(|folder| {
+        let names = folder.names(MAX_HOSTS)?;
+        Ok((folder, names))
+    });
+    match sockets {
+        Ok((folder, names)) => {
             Ok(names.iter().filter_map(|name| ask_one(&folder, name, question, patience)).collect())
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -105,6 +110,8 @@ pub fn ask_each(
     }
 }
 
+/// Asks the host of one socket. Returns its process ID and the answer, or `None` if there is no
+/// answer.
 fn ask_one(
     folder: &PrivateFolder,
     name: &str,
@@ -112,7 +119,7 @@ fn ask_one(
     patience: Duration,
 ) -> Option<(u32, Vec<u8>)> {
     let pid = name.split_once('-')?.0.parse().ok()?;
-    let Ok(mut stream) = UnixStream::connect(below(folder, name)) else {
+    let Ok(mut stream) = UnixStream::connect(socket_path(folder, name)) else {
         // The host ended without removing its socket.
         let _ = folder.remove(name);
         return None;
@@ -136,16 +143,16 @@ impl Listener {
     /// Starts to listen. Questions wait until [`serve`](Self::serve) takes them.
     pub(super) fn open(folders: &Folders) -> std::io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let folder = PrivateFolder::make(&folder(folders))?;
+        let folder = PrivateFolder::make(&sockets_path(folders))?;
         let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         // An ended process with the same ID may have left it.
         let _ = folder.remove(&name);
-        let socket = UnixListener::bind(below(&folder, &name))?;
+        let socket = UnixListener::bind(socket_path(&folder, &name))?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, folder, name })
     }
 
-    /// Answers all waiting questions. Calls `answer` for each; `None`: there is no such question.
+    /// Answers all waiting questions. `answer` returns `None` if there is no such question.
     pub(super) fn serve(&self, mut answer: impl FnMut(&str) -> Option<Vec<u8>>) {
         while let Ok((stream, _)) = self.socket.accept() {
             // A process that breaks the protocol gets no answer.
@@ -184,12 +191,12 @@ fn serve_one(
     }
 }
 
-fn folder(folders: &Folders) -> PathBuf {
+fn sockets_path(folders: &Folders) -> PathBuf {
     folders.data.join("hosts")
 }
 
-/// The path of a name in an open folder. It is short enough for a socket's address, even if the
-/// folder's own path is long.
-fn below(folder: &PrivateFolder, name: &str) -> PathBuf {
+/// Returns the path of a socket in an open folder. The path is short enough for a socket's address,
+/// even if the folder's own path is long.
+fn socket_path(folder: &PrivateFolder, name: &str) -> PathBuf {
     Path::new("/proc/self/fd").join(folder.as_fd().as_raw_fd().to_string()).join(name)
 }

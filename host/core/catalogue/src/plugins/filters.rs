@@ -32,22 +32,22 @@ pub struct FilterRulesState {
 }
 
 impl Plugins {
-    /// The built-in filters with the operator's rules.
+    /// Returns the built-in filters with the operator's rules.
     pub(super) async fn load_filters(&self, builtin: &Builtin) -> Result<Plugin, HostError> {
         let mut rules = self.read_rules().await?;
         if let Some(reason) = &rules.unusable {
             tracing::warn!("the rules for filters are ignored: {reason}");
         }
-        let text = rules.text.clone();
-        let plugin = match (self.filters_with(builtin, text.clone()).await, text) {
-            (Err(error), Some(_)) => {
+        let plugin = match self.filters_with(builtin, rules.text.clone()).await {
+            Err(error) if rules.text.is_some() => {
                 let reason =
                     format!("{}: the rules can't be used together: {error}", rules.path.display());
                 tracing::warn!("the rules for filters are ignored: {reason}");
-                (rules.text, rules.unusable) = (None, Some(reason));
+                rules.text = None;
+                rules.unusable = Some(reason);
                 self.filters_with(builtin, None).await?
             }
-            (loaded, _) => loaded?,
+            result => result?,
         };
         *self.filters.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(BuiltInFilters { builtin: *builtin, rules });
@@ -62,56 +62,58 @@ impl Plugins {
         else {
             return;
         };
-        let Ok(now) = self.read_rules().await else { return };
-        if now == rules {
+        let Ok(new_rules) = self.read_rules().await else { return };
+        if new_rules == rules {
             return;
         }
-        let changed = match now.unusable.clone() {
+        let loaded = match new_rules.unusable.clone() {
             None => {
-                let loaded = self.filters_with(&builtin, now.text.clone()).await;
-                loaded.map_err(|error| error.to_string())
+                let result = self.filters_with(&builtin, new_rules.text.clone()).await;
+                result.map_err(|error| error.to_string())
             }
             Some(reason) => Err(reason),
         };
         *self.filters.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(BuiltInFilters { builtin, rules: now });
-        let loaded = changed.as_ref().ok().cloned();
-        let served = changed.and_then(|plugin| {
-            let mut slots = self.slots();
-            let slot = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS);
-            slot.map_or(Ok(()), |slot| slot.serve(&plugin, true))
-                .and_then(|()| self.publish_slots(&slots))
-                .map_err(|error| error.to_string())
+            Some(BuiltInFilters { builtin, rules: new_rules });
+
+        let served = loaded.and_then(|plugin| {
+            self.serve_filters(&plugin).map_err(|error| error.to_string())?;
+            Ok(plugin)
         });
         match served {
-            Ok(()) => {
-                if let Some(plugin) = loaded {
-                    plugin.remember().await;
-                }
+            Ok(plugin) => {
+                plugin.remember().await;
                 tracing::info!("the rules for filters have changed");
             }
             Err(reason) => tracing::warn!("the rules for filters are unchanged: {reason}"),
         }
     }
 
-    /// The file of the operator's rules for filters, and their problems.
+    /// Puts the built-in filters into their slot and publishes them.
+    fn serve_filters(&self, plugin: &Plugin) -> Result<(), HostError> {
+        let mut slots = self.slots();
+        if let Some(slot) = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS) {
+            slot.serve(plugin, true)?;
+        }
+        self.publish_slots(&slots)
+    }
+
+    /// Returns the file of the operator's rules for filters, and their problems.
     pub fn filter_rules(&self) -> Option<FilterRulesState> {
         let BuiltInFilters { rules, .. } =
             self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let mut problems = Vec::from_iter(rules.unusable);
+        problems.extend(rules.problems);
         let slots = self.slots();
-        let running = slots
-            .iter()
-            .find(|slot| slot.name == BUILT_IN_FILTERS)
-            .and_then(|slot| slot.running.as_ref());
-        let problems =
-            running.map_or_else(Vec::new, |running| running.plugin.filter_problems().to_vec());
-        Some(FilterRulesState {
-            path: rules.path,
-            problems: rules.unusable.into_iter().chain(rules.problems).chain(problems).collect(),
-        })
+        if let Some(slot) = slots.iter().find(|slot| slot.name == BUILT_IN_FILTERS)
+            && let Some(running) = &slot.running
+        {
+            problems.extend_from_slice(running.plugin.filter_problems());
+        }
+        Some(FilterRulesState { path: rules.path, problems })
     }
 
-    /// The filters of the running plugins, in the configured order.
+    /// Returns the filters of the running plugins, in the configured order.
     pub(super) fn chain(&self, slots: &[Slot]) -> Chain {
         let mut plugins = Vec::new();
         let mut missing = None;
@@ -124,18 +126,17 @@ impl Plugins {
             if let Some(running) = running {
                 plugins.push(&running.plugin);
             } else if missing.is_none() && !may_be_missing {
-                let waiting = slot.and_then(|slot| slot.waiting.as_ref());
-                let reason = waiting.map(|waiting| waiting.reason.clone());
-                missing = Some((
-                    name.clone(),
-                    reason.unwrap_or_else(|| "no plugin has that name".to_owned()),
-                ));
+                let reason = match slot.and_then(|slot| slot.waiting.as_ref()) {
+                    Some(waiting) => waiting.reason.clone(),
+                    None => "no plugin has that name".to_owned(),
+                };
+                missing = Some((name.clone(), reason));
             }
         }
         Chain::new(plugins, missing)
     }
 
-    /// The first plugin with this name or in the place of the plugin with this name.
+    /// Returns the first plugin that has this name or replaces the plugin of this name.
     fn find_in_chain<'s>(&self, slots: &'s [Slot], name: &str) -> Option<&'s Slot> {
         let plugins = &self.policies.config.values.plugins;
         slots.iter().find(|slot| {
@@ -144,6 +145,7 @@ impl Plugins {
         })
     }
 
+    /// Loads the built-in filters with these rules.
     async fn filters_with(
         &self,
         builtin: &Builtin,

@@ -41,7 +41,8 @@ pub(super) struct PluginFolder {
 }
 
 impl PluginFolder {
-    /// Opens the folder. `None` if there is no folder, `Err` with the reason if it isn't safe.
+    /// Opens the folder. Returns `None` if there is no folder, and an error if the folder isn't
+    /// safe.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         match PrivateFolder::open(path) {
             Ok(folder) => Ok(Some(Self { folder, path: path.to_owned() })),
@@ -50,7 +51,7 @@ impl PluginFolder {
         }
     }
 
-    /// The names of the plugins in the folder: each `NAME.wasm`, in order.
+    /// Returns the names of the plugins in the folder: each `NAME.wasm`, in order.
     pub(super) fn names(&self) -> Result<Vec<String>, PluginFileError> {
         let names = self.folder.names(MAX_FILES).map_err(PluginFileError::Unreadable)?;
         // Hidden files are unfinished files of editors and copying programs.
@@ -61,24 +62,26 @@ impl PluginFolder {
         Ok(plugins.map(str::to_owned).collect())
     }
 
-    /// The path of a plugin's file.
+    /// Returns the path of a plugin's file.
     pub(super) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.wasm"))
     }
 
     /// Opens the file of a plugin. It has to be a regular file that only its user can write.
     pub(super) fn open_plugin(&self, name: &str) -> Result<(File, FileStamp), PluginFileError> {
-        let file = self.folder.file(&format!("{name}.wasm")).map_err(|error| {
-            match error.raw_os_error() {
-                Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
-                    PluginFileError::Link
-                }
-                _ => error.into(),
-            }
-        })?;
+        let file = match self.folder.file(&format!("{name}.wasm")) {
+            Ok(file) => file,
+            Err(error) if is_link_error(&error) => return Err(PluginFileError::Link),
+            Err(error) => return Err(error.into()),
+        };
         let stamp = stamp_of(&file)?;
         Ok((file, stamp))
     }
+}
+
+/// Checks whether a file wasn't opened because it is a link.
+fn is_link_error(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// Opens a component that the configuration names. Its folder isn't checked and links are followed,
@@ -91,21 +94,21 @@ pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, FileStamp)
     let file = File::from(file);
     let stamp = stamp_of(&file)?;
     let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
-    let others = stat.st_mode & 0o022 != 0
-        || (stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw());
-    if trusted && others {
+    let group_or_others_can_write = stat.st_mode & 0o022 != 0;
+    let is_of_another_user = stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw();
+    if trusted && (group_or_others_can_write || is_of_another_user) {
         return Err(PluginFileError::OthersCanWrite);
     }
     Ok((file, stamp))
 }
 
-/// The stamp of an open file. It has to be a regular one.
+/// Returns the stamp of an open file. The file has to be a regular file.
 pub(super) fn stamp_of(file: &File) -> Result<FileStamp, PluginFileError> {
     let metadata = file.metadata()?;
     if metadata.is_file() { Ok(FileStamp::from(&metadata)) } else { Err(PluginFileError::NotAFile) }
 }
 
-/// A file's name in the form for display.
+/// Returns the name of a file or plugin in the form for display: shortened and neutralised.
 pub(super) fn shown(name: &str) -> String {
     neutral_line(cut(name, 64))
 }

@@ -52,8 +52,8 @@ impl PluginInspection {
     }
 }
 
-/// The names of the trusted keys that signed the version in force and another one. `None`: nobody
-/// who is trusted.
+/// The names of the trusted keys that signed the version in force and another one. `None` if no
+/// trusted key signed the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignerChange {
     /// The signer of the version in force.
@@ -63,16 +63,15 @@ pub struct SignerChange {
 }
 
 impl SignerChange {
-    /// The change between the sources of two versions, if there is one.
+    /// Returns the change between the sources of two versions, if there is one.
     pub fn between(old: Option<&PluginSource>, new: Option<&PluginSource>) -> Option<Self> {
         let old = old.and_then(|source| source.signer.clone());
         let new = new.and_then(|source| source.signer.clone());
-        let change = Self { old, new };
-        (change.old != change.new).then_some(change)
+        if old == new { None } else { Some(Self { old, new }) }
     }
 
-    /// Whether the one who signed the version in force didn't sign the other one, as when a source
-    /// is taken over.
+    /// Checks whether the version in force has a signer that the other version doesn't have, as
+    /// when somebody else takes over a source.
     pub fn is_loss(&self) -> bool {
         self.old.is_some()
     }
@@ -126,64 +125,79 @@ pub struct ToolChange {
 }
 
 impl Difference {
-    /// The differences between `old` and `new`.
+    /// Returns the differences between `old` and `new`.
     pub fn between(old: &PluginInspection, new: &PluginInspection) -> Self {
-        let before = &old.info.manifest;
-        let after = &new.info.manifest;
-        let old_capabilities: Vec<_> = before.capabilities.iter().map(capability).collect();
-        let new_capabilities: Vec<_> = after.capabilities.iter().map(capability).collect();
-        let before_tools: Vec<_> = old.tools.iter().map(|tool| tool.name.clone()).collect();
-        let after_tools: Vec<_> = new.tools.iter().map(|tool| tool.name.clone()).collect();
+        let old_manifest = &old.info.manifest;
+        let new_manifest = &new.info.manifest;
+        let old_capabilities: Vec<_> =
+            old_manifest.capabilities.iter().map(describe_capability).collect();
+        let new_capabilities: Vec<_> =
+            new_manifest.capabilities.iter().map(describe_capability).collect();
+        let old_tools: Vec<_> = old.tools.iter().map(|tool| tool.name.clone()).collect();
+        let new_tools: Vec<_> = new.tools.iter().map(|tool| tool.name.clone()).collect();
         Self {
-            version: change(&before.version, &after.version),
-            description: change(&before.description, &after.description),
+            version: change(&old_manifest.version, &new_manifest.version),
+            description: change(&old_manifest.description, &new_manifest.description),
             capabilities_added: without(&new_capabilities, &old_capabilities),
             capabilities_removed: without(&old_capabilities, &new_capabilities),
             imports_added: without(&new.info.imports, &old.info.imports),
             imports_removed: without(&old.info.imports, &new.info.imports),
-            tools_added: without(&after_tools, &before_tools),
-            tools_removed: without(&before_tools, &after_tools),
-            tools_changed: new.tools.iter().flat_map(|tool| changes(&old.tools, tool)).collect(),
+            tools_added: without(&new_tools, &old_tools),
+            tools_removed: without(&old_tools, &new_tools),
+            tools_changed: new
+                .tools
+                .iter()
+                .flat_map(|tool| find_changes(&old.tools, tool))
+                .collect(),
         }
     }
 }
 
-fn capability(request: &Request) -> String {
-    let access = request.access.as_deref().map(|access| format!(" ({access})")).unwrap_or_default();
-    format!("{}{access}: {}", request.name, request.reason)
+fn describe_capability(request: &Request) -> String {
+    let Request { name, reason, .. } = request;
+    match &request.access {
+        Some(access) => format!("{name} ({access}): {reason}"),
+        None => format!("{name}: {reason}"),
+    }
 }
 
-fn without(some: &[String], others: &[String]) -> Vec<String> {
-    some.iter().filter(|item| !others.contains(item)).cloned().collect()
+fn without(items: &[String], excluded: &[String]) -> Vec<String> {
+    items.iter().filter(|item| !excluded.contains(item)).cloned().collect()
 }
 
 fn change(old: &str, new: &str) -> Option<Change> {
     (old != new).then(|| Change { old: old.to_owned(), new: new.to_owned() })
 }
 
-/// The text of a part of a tool's definition.
+/// A function that returns the text of a part of a tool's definition.
 type DefinitionPart = fn(&Definition) -> String;
 
-fn changes(before: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
-    let Some(old) = before.iter().find(|old| old.name == tool.name) else { return Vec::new() };
-    let parts: [(&str, DefinitionPart); 8] = [
+/// Compares a tool with the old tool of the same name, part by part.
+fn find_changes(old_tools: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
+    let Some(old) = old_tools.iter().find(|old| old.name == tool.name) else { return Vec::new() };
+    let parts: [(&'static str, DefinitionPart); 8] = [
         ("title", |tool| tool.title.clone().unwrap_or_default()),
         ("description", |tool| tool.description.clone()),
         ("input schema", |tool| tool.input_schema.to_string()),
         ("output schema", |tool| {
             tool.output_schema.as_ref().map(ToString::to_string).unwrap_or_default()
         }),
-        ("annotations", |tool| annotations(tool.annotations)),
+        ("annotations", |tool| describe_annotations(tool.annotations)),
         ("subjects", |tool| serde_json::to_string(&tool.subjects).unwrap_or_default()),
         ("arguments", |tool| serde_json::to_string(&tool.arguments).unwrap_or_default()),
         ("fence", |tool| tool.fence.clone().unwrap_or_default()),
     ];
-    let changed =
-        parts.into_iter().filter_map(|(what, part)| Some((what, change(&part(old), &part(tool))?)));
-    changed.map(|(what, change)| ToolChange { tool: tool.name.clone(), what, change }).collect()
+    let mut changes = Vec::new();
+    for (what, part) in parts {
+        if let Some(change) = change(&part(old), &part(tool)) {
+            changes.push(ToolChange { tool: tool.name.clone(), what, change });
+        }
+    }
+    changes
 }
 
-fn annotations(annotations: Annotations) -> String {
+/// Lists the annotations that are true.
+fn describe_annotations(annotations: Annotations) -> String {
     let Annotations { read_only, destructive, idempotent, open_world, cacheable } = annotations;
     let words = [
         (read_only, "read-only"),
@@ -192,5 +206,7 @@ fn annotations(annotations: Annotations) -> String {
         (open_world, "open-world"),
         (cacheable, "cacheable"),
     ];
-    words.iter().filter(|(holds, _)| *holds).map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
+    let true_words: Vec<&str> =
+        words.iter().filter(|(is_true, _)| *is_true).map(|(_, word)| *word).collect();
+    true_words.join(", ")
 }

@@ -2,12 +2,13 @@
 //! since a catalogue of many plugins takes long to make.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use toolhold_config::Reload;
 use toolhold_contract::HostError;
@@ -24,7 +25,7 @@ const MIN_LOADS: usize = 4;
 /// Time after a file's last change in which it may still be half written if it doesn't load.
 const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
-/// How long a loaded plugin waits for others that are published with it.
+/// Time for which a loaded plugin waits for others that are published with it.
 const TOGETHER: Duration = Duration::from_millis(5);
 
 /// The decision on the version in a file.
@@ -33,12 +34,16 @@ enum Verdict {
     Unchanged,
     /// The version doesn't serve.
     Wait(HeldVersion),
-    /// The version starts to serve. The flag: whether a person has approved it.
-    Serve(Plugin, bool),
+    /// The version starts to serve.
+    Serve {
+        plugin: Plugin,
+        /// Whether a person has approved the version.
+        is_approved: bool,
+    },
 }
 
-/// A file that was read, and what is to happen. No slot has changed yet.
-struct Decided {
+/// The decision on a file that was read. No slot has changed yet.
+struct Decision {
     name: String,
     place: ComponentSource,
     stamp: Option<FileStamp>,
@@ -47,14 +52,15 @@ struct Decided {
 }
 
 /// The end of one task of [`Plugins::load_all`].
-enum Ended {
-    Decided(Decided),
-    /// The file hasn't changed, or what was left to do after a decision is done.
+enum LoadOutcome {
+    Decided(Decision),
+    /// There is nothing left to do for the plugin of this name.
     Done(String),
 }
 
-/// A version that was put into its slot, and what the slot had before.
-struct Served {
+/// A version that was put into its slot, with the running version and the generation that the slot
+/// had before.
+struct ServedVersion {
     name: String,
     plugin: Plugin,
     before: (Option<Running>, u64),
@@ -75,60 +81,60 @@ impl Plugins {
         }
         let names: HashSet<String> = components.iter().map(|found| found.name.clone()).collect();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = Arc::new(Semaphore::new(cores.max(MIN_LOADS)));
+        let permits = Arc::new(Semaphore::new(cores.max(MIN_LOADS)));
         let mut loads = JoinSet::new();
         for found in components {
-            let this = Arc::clone(self);
+            let plugins = Arc::clone(self);
             let approved = Arc::clone(approved);
-            let places = Arc::clone(&places);
+            let permits = Arc::clone(&permits);
             loads.spawn(async move {
-                let _place = places.acquire_owned().await;
+                let _permit = permits.acquire_owned().await;
                 let name = found.name.clone();
-                let decided = this.decide(found, approved.get(&name), again).await;
-                decided.map_or(Ended::Done(name), Ended::Decided)
+                match plugins.decide(found, approved.get(&name), again).await {
+                    Some(decision) => LoadOutcome::Decided(decision),
+                    None => LoadOutcome::Done(name),
+                }
             });
         }
+
         let mut half_written = false;
         while let Some(first) = loads.join_next().await {
-            let mut ended = vec![first];
-            let end = Instant::now() + TOGETHER;
-            while let Ok(Some(next)) = timeout_at(end, loads.join_next()).await {
-                ended.push(next);
-            }
-            let mut decided = Vec::new();
+            let mut decisions = Vec::new();
             let mut done = HashSet::new();
-            for load in ended {
-                match load {
-                    Ok(Ended::Decided(one)) => decided.push(one),
-                    Ok(Ended::Done(name)) => drop(done.insert(name)),
+            for result in collect_outcomes(first, &mut loads).await {
+                match result {
+                    Ok(LoadOutcome::Decided(decision)) => decisions.push(decision),
+                    Ok(LoadOutcome::Done(name)) => drop(done.insert(name)),
                     Err(error) => tracing::error!("loading a plugin: {error}"),
                 }
             }
-            half_written |= decided.iter().any(|one| one.half_written);
-            let (served, need_earlier) = self.apply(decided, approved, done);
+            if decisions.iter().any(|decision| decision.half_written) {
+                half_written = true;
+            }
+            let (served, need_earlier) = self.apply(decisions, approved, done);
             for name in need_earlier {
-                let this = Arc::clone(self);
+                let plugins = Arc::clone(self);
                 let approved = approved.get(&name).cloned();
                 loads.spawn(async move {
                     if let Some(approved) = approved {
-                        this.fall_back(&name, approved).await;
+                        plugins.fall_back(&name, approved).await;
                     }
-                    Ended::Done(name)
+                    LoadOutcome::Done(name)
                 });
             }
             for plugin in served {
                 loads.spawn(async move {
                     plugin.remember().await;
-                    Ended::Done(plugin.info().manifest.name.clone())
+                    LoadOutcome::Done(plugin.info().manifest.name.clone())
                 });
             }
         }
-        // Also after a panic: calls wait for those that are being loaded.
+        // A load that panicked reported no name, and calls would wait for its plugin.
         self.end_loading(&names);
         half_written
     }
 
-    /// Calls wait no longer for these plugins.
+    /// Marks these plugins as no longer being loaded, so that calls don't wait for them.
     fn end_loading(&self, names: &HashSet<String>) {
         let mut slots = self.slots();
         if end_loading(&mut slots, names) {
@@ -142,53 +148,80 @@ impl Plugins {
         found: FoundComponent,
         approved: Option<&ApprovedPlugin>,
         again: bool,
-    ) -> Option<Decided> {
+    ) -> Option<Decision> {
         let FoundComponent { name, place, source, file } = found;
         let stamp = file.as_ref().ok().map(|(_, stamp)| *stamp);
-        if let Some(slot) = self.slots().iter().find(|slot| slot.name == name) {
-            if matches!(slot.place, ComponentSource::BuiltIn | ComponentSource::Given(_)) {
-                tracing::warn!(
-                    "the plugin `{}` is ignored: another plugin has its name",
-                    folder::shown(&name)
-                );
-                return None;
-            }
-            let unchanged = slot.stamp == stamp
-                && stamp.is_some()
-                && !slot.running.as_ref().is_some_and(|running| running.plugin.differs_from_file())
-                && !slot.waiting.as_ref().is_some_and(|waiting| {
-                    waiting.held
-                        && waiting.digest.as_deref() == approved.map(|approved| &*approved.digest)
-                });
-            if unchanged && !(again && slot.waiting.is_some()) {
-                return None;
-            }
+        if !self.needs_decision(&name, stamp, approved, again) {
+            return None;
         }
+
         let path = place.file().map(Path::to_owned).unwrap_or_default();
         let candidate = match file {
-            Ok((file, stamp)) => {
-                let this = Arc::clone(self);
-                let name = name.clone();
-                let read = blocking(move || {
-                    if !admission::is_restricted(&this.policies.config) {
-                        return this.runtime.candidate(file, &path, stamp);
-                    }
-                    // Knowledge of the file proves nothing, so it is read.
-                    let candidate = Candidate::opened(file, &path)?.under(&name);
-                    this.admitted(candidate, source, &path)
-                });
-                read.await.and_then(|read| read)
-            }
+            Ok((file, stamp)) => self.read_candidate(&name, file, stamp, path, source).await,
             Err(error) => Err(HostError::Load { plugin: name.clone(), reason: error.to_string() }),
         };
         let verdict = match candidate {
             Ok(candidate) => self.consider(&name, &place, candidate.under(&name), approved).await,
             Err(error) => Verdict::Wait(HeldVersion::failed(None, reason_of(&error))),
         };
-        let half_written = self.watched
-            && matches!(&verdict, Verdict::Wait(waiting) if !waiting.held)
-            && stamp.is_some_and(|stamp| stamp.is_fresh(HALF_WRITTEN));
-        Some(Decided { name, place, stamp, verdict, half_written })
+
+        let fails_to_load = matches!(&verdict, Verdict::Wait(waiting) if !waiting.held);
+        let is_fresh = stamp.is_some_and(|stamp| stamp.is_fresh(HALF_WRITTEN));
+        let half_written = self.watched && fails_to_load && is_fresh;
+        Some(Decision { name, place, stamp, verdict, half_written })
+    }
+
+    /// Checks whether a found file has to be read: it is new or has changed, its held version was
+    /// approved meanwhile, or `again` asks for another try.
+    fn needs_decision(
+        &self,
+        name: &str,
+        stamp: Option<FileStamp>,
+        approved: Option<&ApprovedPlugin>,
+        again: bool,
+    ) -> bool {
+        let slots = self.slots();
+        let Some(slot) = slots.iter().find(|slot| slot.name == name) else { return true };
+        if matches!(slot.place, ComponentSource::BuiltIn | ComponentSource::Given(_)) {
+            tracing::warn!(
+                "the plugin `{}` is ignored: another plugin has its name",
+                folder::shown(name)
+            );
+            return false;
+        }
+        if stamp.is_none() || slot.stamp != stamp {
+            return true;
+        }
+        if let Some(running) = &slot.running
+            && running.plugin.differs_from_file()
+        {
+            return true;
+        }
+        let Some(waiting) = &slot.waiting else { return false };
+        let approved_digest = approved.map(|approved| &*approved.digest);
+        again || (waiting.held && waiting.digest.as_deref() == approved_digest)
+    }
+
+    /// Reads the component in an open file.
+    async fn read_candidate(
+        self: &Arc<Self>,
+        name: &str,
+        file: File,
+        stamp: FileStamp,
+        path: PathBuf,
+        source: Option<String>,
+    ) -> Result<Candidate, HostError> {
+        let plugins = Arc::clone(self);
+        let name = name.to_owned();
+        blocking(move || {
+            if !admission::is_restricted(&plugins.policies.config) {
+                return plugins.runtime.candidate(file, &path, stamp);
+            }
+            // What the runtime remembers of a file proves nothing, so the file is read.
+            let candidate = Candidate::opened(file, &path)?.under(&name);
+            plugins.admitted(candidate, source, &path)
+        })
+        .await?
     }
 
     /// Decides what happens to the version in a file.
@@ -213,25 +246,22 @@ impl Plugins {
         {
             return Verdict::Unchanged;
         }
-        // An installed plugin changes by a decision only.
-        let trusted = self.policies.config.reload(name) == Reload::Trust
+        // A new version of an installed plugin always needs an approval.
+        let is_trusted = self.policies.config.reload(name) == Reload::Trust
             && !matches!(place, ComponentSource::Installed(_));
         let is_approved = approved.is_some_and(|approved| approved.digest == info.digest);
-        if !trusted && !is_approved {
+        if !is_trusted && !is_approved {
             let reason = approvals::hold_reason(name, &info, approved);
-            return Verdict::Wait(HeldVersion {
-                held: true,
-                ..HeldVersion::failed(Some(&info), reason)
-            });
+            return Verdict::Wait(HeldVersion::held(&info, reason));
         }
         match self.load(name, candidate).await {
-            Ok(plugin) => Verdict::Serve(plugin, is_approved),
+            Ok(plugin) => Verdict::Serve { plugin, is_approved },
             Err(error) => Verdict::Wait(HeldVersion::failed(Some(&info), reason_of(&error))),
         }
     }
 
-    /// The component, if the configuration lets it be loaded. `source`: where it was installed
-    /// from; by default, its file. Blocks.
+    /// Returns the component if the configuration lets it be loaded. `source`: where the component
+    /// was installed from; by default, its file. Blocks.
     pub(super) fn admitted(
         &self,
         candidate: Candidate,
@@ -247,6 +277,7 @@ impl Plugins {
         Ok(candidate)
     }
 
+    /// Loads a component under its own policy.
     async fn load(
         &self,
         name: &str,
@@ -262,112 +293,123 @@ impl Plugins {
     /// that need their previously approved version.
     fn apply(
         &self,
-        decided: Vec<Decided>,
+        decisions: Vec<Decision>,
         approved: &BTreeMap<String, ApprovedPlugin>,
         mut done: HashSet<String>,
     ) -> (Vec<Plugin>, Vec<String>) {
-        let names: HashSet<String> = decided.iter().map(|one| one.name.clone()).collect();
+        let names: HashSet<String> =
+            decisions.iter().map(|decision| decision.name.clone()).collect();
         let mut slots = self.slots();
-        let mut served: Vec<Served> =
-            decided.into_iter().filter_map(|one| self.put(&mut slots, one)).collect();
-        let mut need_earlier = find_needy(&slots, &names, approved);
+        let mut served = Vec::new();
+        for decision in decisions {
+            served.extend(self.put(&mut slots, decision));
+        }
+        let mut need_earlier = find_needing_earlier(&slots, &names, approved);
         done.extend(names.iter().filter(|name| !need_earlier.contains(name)).cloned());
-        let ended = end_loading(&mut slots, &done);
+        let loading_ended = end_loading(&mut slots, &done);
+
         // The reasons for missing plugins may have changed, even if no tool has.
-        if (!names.is_empty() || ended) && self.publish_slots(&slots).is_err() {
+        let is_due = !names.is_empty() || loading_ended;
+        if is_due && self.publish_slots(&slots).is_err() {
             // Two tools have the same name. The later one is refused.
             served = self.serve_each(&mut slots, served);
-            need_earlier = find_needy(&slots, &names, approved);
+            need_earlier = find_needing_earlier(&slots, &names, approved);
             self.publish_or_log(&slots);
         }
-        for Served { name, plugin, .. } in &served {
+        for ServedVersion { name, plugin, .. } in &served {
             let generation = slot_of(&mut slots, name).map_or(0, |slot| slot.generation);
             tracing::info!(plugin = name, generation, digest = plugin.info().digest, "serves");
         }
-        (served.into_iter().map(|served| served.plugin).collect(), need_earlier)
+        (served.into_iter().map(|version| version.plugin).collect(), need_earlier)
     }
 
-    /// Puts a decision into the slot of its plugin, without a new catalogue. Returns the version,
-    /// if it serves from the next catalogue on.
-    fn put(&self, slots: &mut Vec<Slot>, decided: Decided) -> Option<Served> {
-        let Decided { name, place, stamp, verdict, half_written } = decided;
+    /// Puts a decision into the slot of its plugin, without a new catalogue. Returns the version if
+    /// it serves from the next catalogue on.
+    fn put(&self, slots: &mut Vec<Slot>, decision: Decision) -> Option<ServedVersion> {
+        let Decision { name, place, stamp, verdict, half_written } = decision;
         let index = slots.iter().position(|slot| slot.name == name).unwrap_or_else(|| {
             slots.push(Slot::new(name.clone(), place.clone()));
             slots.len() - 1
         });
         let slot = &mut slots[index];
-        (slot.place, slot.stamp) = (place, stamp);
-        let (waiting, served) = match verdict {
-            Verdict::Unchanged => (None, None),
+        slot.place = place;
+        slot.stamp = stamp;
+
+        match verdict {
+            Verdict::Unchanged => {
+                slot.wait(None, half_written);
+                None
+            }
             Verdict::Wait(waiting) => {
                 // Calls of this version would fail. The approved copy may serve instead.
                 slot.running.take_if(|running| running.plugin.differs_from_file());
-                (Some(waiting), None)
+                slot.wait(Some(waiting), half_written);
+                None
             }
-            Verdict::Serve(plugin, is_approved) => {
+            Verdict::Serve { plugin, is_approved } => {
                 let before = (slot.running.clone(), slot.generation);
-                let serves = slot
+                let result = slot
                     .serve(&plugin, is_approved)
                     .and_then(|()| self.check_patterns_of(slot.tools()));
-                match serves {
-                    Ok(()) => (None, Some(Served { name, plugin, before })),
-                    Err(error) => {
-                        (slot.running, slot.generation) = before;
-                        (Some(HeldVersion::failed(Some(plugin.info()), reason_of(&error))), None)
-                    }
+                if let Err(error) = result {
+                    slot.set_running(before);
+                    let failed = HeldVersion::failed(Some(plugin.info()), reason_of(&error));
+                    slot.wait(Some(failed), half_written);
+                    return None;
                 }
+                slot.wait(None, half_written);
+                Some(ServedVersion { name, plugin, before })
             }
-        };
-        slot.wait(waiting, half_written);
-        served
+        }
     }
 
-    /// Lets each of several versions serve alone, and refuses those whose tools have names that are
-    /// taken.
-    fn serve_each(&self, slots: &mut [Slot], served: Vec<Served>) -> Vec<Served> {
-        let mut all = Vec::new();
-        for one in served.into_iter().rev() {
-            let Some(slot) = slot_of(slots, &one.name) else { continue };
-            let now = (slot.running.take(), slot.generation);
-            (slot.running, slot.generation) = one.before.clone();
-            all.push((one, now));
+    /// Publishes several versions one after the other, and refuses those whose tools have names
+    /// that are taken. Returns the versions that serve.
+    fn serve_each(&self, slots: &mut [Slot], versions: Vec<ServedVersion>) -> Vec<ServedVersion> {
+        // All slots go back to their earlier versions first.
+        let mut taken_back = Vec::new();
+        for version in versions.into_iter().rev() {
+            let Some(slot) = slot_of(slots, &version.name) else { continue };
+            let after = (slot.running.take(), slot.generation);
+            slot.set_running(version.before.clone());
+            taken_back.push((version, after));
         }
+
         let mut served = Vec::new();
-        for (one, now) in all.into_iter().rev() {
-            let Some(slot) = slot_of(slots, &one.name) else { continue };
-            (slot.running, slot.generation) = now;
-            match self.publish_slots(slots) {
-                Ok(()) => served.push(one),
-                Err(error) => {
-                    let Some(slot) = slot_of(slots, &one.name) else { continue };
-                    let info = one.plugin.info();
-                    (slot.running, slot.generation) = one.before;
-                    slot.wait(Some(HeldVersion::failed(Some(info), reason_of(&error))), false);
-                }
-            }
+        for (version, after) in taken_back.into_iter().rev() {
+            let Some(slot) = slot_of(slots, &version.name) else { continue };
+            slot.set_running(after);
+            let Err(error) = self.publish_slots(slots) else {
+                served.push(version);
+                continue;
+            };
+            let Some(slot) = slot_of(slots, &version.name) else { continue };
+            slot.set_running(version.before);
+            let failed = HeldVersion::failed(Some(version.plugin.info()), reason_of(&error));
+            slot.wait(Some(failed), false);
         }
         served
     }
 
-    /// Serves the previously approved version if no version runs, since the one in the file is held
-    /// back or fails.
+    /// Serves the previously approved version of a plugin of which no version runs.
     async fn fall_back(self: &Arc<Self>, name: &str, approved: ApprovedPlugin) {
-        let this = Arc::clone(self);
+        let plugins = Arc::clone(self);
         let plugin = name.to_owned();
         let place = slot_of(&mut self.slots(), name).map(|slot| slot.place.clone());
         let component = blocking(move || {
-            let Some(candidate) = this.approvals.component(&plugin, &approved)? else {
+            let Some(candidate) = plugins.approvals.component(&plugin, &approved)? else {
                 return Ok(None);
             };
-            let file = place
-                .as_ref()
-                .and_then(ComponentSource::file)
-                .map(|file| file.display().to_string());
-            let source = approved.source.as_ref().map(|source| source.resolved.clone()).or(file);
-            let copy = this.approvals.copy_path(&approved);
-            this.admitted(candidate, source, &copy).map(Some)
+            let file = place.as_ref().and_then(ComponentSource::file);
+            let source = match &approved.source {
+                Some(source) => Some(source.resolved.clone()),
+                None => file.map(|file| file.display().to_string()),
+            };
+            let copy = plugins.approvals.copy_path(&approved);
+            plugins.admitted(candidate, source, &copy).map(Some)
         });
         let Ok(Ok(Some(candidate))) = component.await else { return };
+
         let loaded = match self.load(name, candidate).await {
             Ok(plugin) => plugin,
             Err(error) => {
@@ -380,39 +422,60 @@ impl Plugins {
         let mut slots = self.slots();
         let Some(slot) = slot_of(&mut slots, name) else { return };
         if slot.serve(&loaded, true).is_err() || self.publish_slots(&slots).is_err() {
-            slot_of(&mut slots, name).into_iter().for_each(|slot| slot.running = None);
+            // The slot is looked up again, since publishing reads all slots.
+            if let Some(slot) = slot_of(&mut slots, name) {
+                slot.running = None;
+            }
         }
     }
 }
 
-/// Whether no version of a plugin runs, since the one in the file is held back or fails, but an
-/// approved one could. If the approved version itself is the one that waits, it fails.
+/// Returns the first outcome and those that follow within a short time, so that they are published
+/// together.
+async fn collect_outcomes(
+    first: Result<LoadOutcome, JoinError>,
+    loads: &mut JoinSet<LoadOutcome>,
+) -> Vec<Result<LoadOutcome, JoinError>> {
+    let mut outcomes = vec![first];
+    let end = Instant::now() + TOGETHER;
+    while let Ok(Some(next)) = timeout_at(end, loads.join_next()).await {
+        outcomes.push(next);
+    }
+    outcomes
+}
+
+/// Checks whether no version of a plugin runs, but an approved one could: the version in the file
+/// is held back or fails, and isn't the approved version.
 fn needs_earlier(slot: &Slot, approved: Option<&ApprovedPlugin>) -> bool {
-    let Some((approved, waiting)) = approved.zip(slot.waiting.as_ref()) else { return false };
+    let (Some(approved), Some(waiting)) = (approved, &slot.waiting) else { return false };
     slot.running.is_none() && waiting.digest.as_ref() != Some(&approved.digest)
 }
 
-/// The decided plugins that need their previously approved version.
-fn find_needy(
+/// Returns those of the named plugins that need their previously approved version.
+fn find_needing_earlier(
     slots: &[Slot],
-    decided: &HashSet<String>,
+    names: &HashSet<String>,
     approved: &BTreeMap<String, ApprovedPlugin>,
 ) -> Vec<String> {
-    slots
-        .iter()
-        .filter(|slot| decided.contains(&slot.name))
-        .filter(|slot| needs_earlier(slot, approved.get(&slot.name)))
-        .map(|slot| slot.name.clone())
-        .collect()
+    let mut need_earlier = Vec::new();
+    for slot in slots {
+        if names.contains(&slot.name) && needs_earlier(slot, approved.get(&slot.name)) {
+            need_earlier.push(slot.name.clone());
+        }
+    }
+    need_earlier
 }
 
-/// Calls wait no longer for these plugins. Returns whether they did for one.
+/// Marks these plugins as no longer being loaded. Returns whether one of them was being loaded.
 fn end_loading(slots: &mut [Slot], names: &HashSet<String>) -> bool {
-    let ended = slots.iter_mut().filter(|slot| slot.loading && names.contains(&slot.name));
-    ended.fold(false, |_, slot| {
-        slot.loading = false;
-        true
-    })
+    let mut has_ended = false;
+    for slot in slots {
+        if slot.loading && names.contains(&slot.name) {
+            slot.loading = false;
+            has_ended = true;
+        }
+    }
+    has_ended
 }
 
 fn slot_of<'s>(slots: &'s mut [Slot], name: &str) -> Option<&'s mut Slot> {

@@ -92,22 +92,27 @@ impl LockedPlugin {
         Self { approved, previous: Vec::new(), offered: None }
     }
 
-    /// Puts another version in force.
+    /// Puts another version in force. The version before becomes the first of the earlier versions
+    /// if it was installed.
     pub(super) fn replace(&mut self, approved: ApprovedPlugin) {
         self.offered.take_if(|offered| offered.digest == approved.digest);
-        let before = std::mem::replace(&mut self.approved, approved);
-        if self.approved.source.is_none() {
+        let replaced = std::mem::replace(&mut self.approved, approved);
+        let is_installed = self.approved.source.is_some();
+        if !is_installed {
             self.previous.clear();
-        } else if before.digest != self.approved.digest {
-            self.previous.retain(|one| one.digest != self.approved.digest);
-            if before.source.is_some() {
-                self.previous.insert(0, before);
-            }
-            self.previous.truncate(MAX_PREVIOUS);
+            return;
         }
+        if replaced.digest == self.approved.digest {
+            return;
+        }
+        self.previous.retain(|version| version.digest != self.approved.digest);
+        if replaced.source.is_some() {
+            self.previous.insert(0, replaced);
+        }
+        self.previous.truncate(MAX_PREVIOUS);
     }
 
-    /// All versions whose components are kept.
+    /// Returns all versions whose components are kept.
     pub fn versions(&self) -> impl Iterator<Item = &ApprovedPlugin> {
         std::iter::once(&self.approved).chain(&self.previous).chain(&self.offered)
     }
@@ -123,7 +128,7 @@ pub struct FilePlace {
 }
 
 impl FilePlace {
-    /// The name of the new file before it is in its place.
+    /// Returns the name of the new file before it is in its place.
     fn staged(&self) -> String {
         format!("{}.pending", self.name)
     }

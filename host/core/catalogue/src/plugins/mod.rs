@@ -75,11 +75,12 @@ pub struct Plugins {
     other_questions: OnceLock<AnswerQuestion>,
 }
 
-/// Answers a question of another process, of one line, with JSON. `None`: there is no such
-/// question.
+/// Answers a question of another process with JSON. A question has one line. Returns `None` if
+/// there is no such question.
 pub type AnswerQuestion = Box<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>;
 
-/// Plugins that were found and aren't loaded yet. No other reload begins before they are.
+/// Plugins that were found and aren't loaded yet. No other reload starts before this value is
+/// dropped.
 pub struct FoundPlugins {
     _changing: OwnedMutexGuard<()>,
     components: Vec<FoundComponent>,
@@ -96,7 +97,8 @@ struct FoundComponent {
 }
 
 impl Plugins {
-    /// Answers questions of other processes by this, too. The first one applies.
+    /// Sets the function that answers questions of other processes that aren't about plugins. Only
+    /// the first function is used.
     pub fn answer_questions(&self, answer: AnswerQuestion) {
         let _ = self.other_questions.set(answer);
     }
@@ -116,38 +118,33 @@ impl Plugins {
         let others =
             others.iter().map(Tool::from_provider).collect::<Result<Vec<_>, _>>()?.concat();
         let approvals = PluginApprovals::open(&policies.folders);
-        let catalogue =
-            RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
-        let slots = Mutex::default();
-        let changing = Arc::default();
-        let changes = watch::Sender::new(0);
-        let filters = Mutex::default();
+        let catalogue = Catalogue::new(others.clone(), Chain::default(), Vec::new())?;
         Ok(Self {
             runtime,
             policies,
             approvals,
             others,
-            slots,
-            catalogue,
-            changing,
-            changes,
+            slots: Mutex::default(),
+            catalogue: RwLock::new(Arc::new(catalogue)),
+            changing: Arc::default(),
+            changes: watch::Sender::new(0),
             watched,
-            filters,
+            filters: Mutex::default(),
             other_questions: OnceLock::new(),
         })
     }
 
-    /// The current catalogue.
+    /// Returns the current catalogue.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A receiver that is notified of every change of the plugins.
+    /// Returns a receiver that is notified of every change of the plugins.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// The states of all plugins, in the order of their tools.
+    /// Returns the states of all plugins, in the order of their tools.
     pub fn states(&self) -> Vec<PluginState> {
         self.slots().iter().map(Slot::state).collect()
     }
@@ -200,9 +197,9 @@ impl Plugins {
             return Err(HostError::Load { plugin: name, reason });
         }
         self.policies.check_digest(&name, &candidate.info().digest)?;
-        let this = Arc::clone(self);
+        let plugins = Arc::clone(self);
         let file = path.to_owned();
-        let candidate = blocking(move || this.admitted(candidate, None, &file)).await??;
+        let candidate = blocking(move || plugins.admitted(candidate, None, &file)).await??;
         let policy = self.policy_for(&name, &candidate).await?;
         let plugin = self.runtime.load(candidate, policy).await?;
         let mut slot = Slot::new(name, ComponentSource::Given(path.to_owned()));
@@ -222,25 +219,26 @@ impl Plugins {
         }
     }
 
-    /// Finds the plugins of the plugin folder and of the named paths. New ones count as being
-    /// loaded from now on. `None`: they can't be looked for.
+    /// Finds the plugins of the plugin folder and of the named paths. New plugins count as being
+    /// loaded from now on. Returns `None` if the search fails.
     pub async fn find(self: &Arc<Self>) -> Option<FoundPlugins> {
         let changing = Arc::clone(&self.changing).lock_owned().await;
         self.reload_rules().await;
-        let this = Arc::clone(self);
-        let read = blocking(move || {
-            let locked = this.approvals.all().unwrap_or_else(|error| {
+        let plugins = Arc::clone(self);
+        let search = blocking(move || {
+            let locked = plugins.approvals.all().unwrap_or_else(|error| {
                 tracing::warn!("can't read the approvals, so no plugin is approved: {error}");
                 BTreeMap::new()
             });
-            (this.find_components(&locked), locked)
+            (plugins.find_components(&locked), locked)
         });
-        let (components, locked) = read.await.ok()?;
+        let (components, locked) = search.await.ok()?;
         let approved: BTreeMap<String, ApprovedPlugin> =
             locked.into_iter().map(|(name, locked)| (name, locked.approved)).collect();
         self.drop_missing(&components);
-        // The plugins get their places now: the order of tools doesn't depend on how long each
-        // takes.
+
+        // New plugins get their slots now, so that the order of tools doesn't depend on how long
+        // each plugin takes to load.
         let mut slots = self.slots();
         let known: HashSet<String> = slots.iter().map(|slot| slot.name.clone()).collect();
         for found in &components {
@@ -254,8 +252,8 @@ impl Plugins {
         Some(FoundPlugins { _changing: changing, components, approved: Arc::new(approved) })
     }
 
-    /// Loads those of the found plugins that every call needs: filters that answers go through, and
-    /// plugins in the place of a built-in one.
+    /// Loads the found plugins that every call needs: filters that answers go through, and plugins
+    /// that replace a built-in one.
     pub async fn load_needed(self: &Arc<Self>, found: &mut FoundPlugins) {
         let chain = &self.policies.config.values.tools.filters.chain;
         self.load_some(found, |name| {
@@ -264,21 +262,21 @@ impl Plugins {
         .await;
     }
 
-    /// Loads the one of the found plugins that a tool belongs to, by its name. Returns whether
-    /// there is one.
+    /// Loads the found plugin that a tool belongs to, by the tool's name. Returns whether there is
+    /// such a plugin.
     pub async fn load_for(self: &Arc<Self>, found: &mut FoundPlugins, tool: &str) -> bool {
         let plugin = tool.split_once("__").map_or(tool, |(plugin, _)| plugin);
-        let before = found.components.len();
+        let count_before = found.components.len();
         self.load_some(found, |name| name == plugin).await;
-        found.components.len() < before
+        found.components.len() < count_before
     }
 
-    /// Leaves out what was found and isn't loaded: calls of its tools fail with the reason instead
-    /// of waiting.
+    /// Leaves out the found plugins that aren't loaded. Calls of their tools fail with the reason
+    /// instead of waiting.
     pub fn leave_out(&self, found: FoundPlugins, reason: &str) {
         let mut slots = self.slots();
-        for found in &found.components {
-            if let Some(slot) = slots.iter_mut().find(|slot| slot.name == found.name) {
+        for component in &found.components {
+            if let Some(slot) = slots.iter_mut().find(|slot| slot.name == component.name) {
                 slot.loading = false;
                 slot.waiting = Some(HeldVersion::failed(None, reason.to_owned()));
             }
@@ -286,25 +284,27 @@ impl Plugins {
         self.publish_or_log(&slots);
     }
 
+    /// Loads the found plugins whose names are selected.
     async fn load_some(
         self: &Arc<Self>,
         found: &mut FoundPlugins,
-        which: impl Fn(&String) -> bool,
+        is_selected: impl Fn(&String) -> bool,
     ) {
-        let some = found.components.extract_if(.., |found| which(&found.name)).collect();
-        self.load_all(some, &found.approved, false).await;
+        let selected = found.components.extract_if(.., |found| is_selected(&found.name)).collect();
+        self.load_all(selected, &found.approved, false).await;
     }
 
-    /// Loads what was found. `again`, and what is returned: see [`reload`](Self::reload).
+    /// Loads the found plugins. `again` and the return value are those of
+    /// [`reload`](Self::reload).
     pub async fn load_found(self: &Arc<Self>, found: FoundPlugins, again: bool) -> bool {
         self.load_all(found.components, &found.approved, again).await
     }
 
-    /// The catalogue for a call of `name`. Waits while a plugin that may bring it is being loaded,
-    /// and for no other one.
+    /// Returns the catalogue for a call of the tool `name`. Waits only while a plugin that may have
+    /// this tool is being loaded.
     pub async fn catalogue_for(&self, name: &str, cancel: &CancellationToken) -> Arc<Catalogue> {
         loop {
-            // Before the look, so that no change is missed.
+            // The subscription comes before the check, so that no change is missed.
             let mut changes = self.changes();
             let catalogue = self.catalogue();
             if !catalogue.may_come(name) || cancel.is_cancelled() {
@@ -314,62 +314,41 @@ impl Plugins {
         }
     }
 
-    /// The names of the plugins that are being loaded for the first time.
+    /// Returns the names of the plugins that are being loaded for the first time.
     pub fn loading(&self) -> Vec<String> {
         self.catalogue().loading().to_vec()
     }
 
     /// Finds every plugin with a file in the configuration, installed, or in the folder.
     fn find_components(&self, locked: &BTreeMap<String, LockedPlugin>) -> Vec<FoundComponent> {
-        let named = self.policies.named().into_iter().map(|(name, path)| {
-            let file =
-                folder::open_named(&path, self.policies.config.reload(&name) == Reload::Trust);
-            FoundComponent { name, place: ComponentSource::Named(path), source: None, file }
-        });
-        let mut all: Vec<FoundComponent> = named.collect();
+        let mut components = Vec::new();
+        for (name, path) in self.policies.named() {
+            let is_trusted = self.policies.config.reload(&name) == Reload::Trust;
+            let file = folder::open_named(&path, is_trusted);
+            let place = ComponentSource::Named(path);
+            components.push(FoundComponent { name, place, source: None, file });
+        }
         for (name, locked) in locked {
-            if locked.approved.source.is_some() && !all.iter().any(|found| found.name == *name) {
-                all.push(self.find_installed(name, locked));
+            let is_installed = locked.approved.source.is_some();
+            if is_installed && !components.iter().any(|found| found.name == *name) {
+                components.push(self.find_installed(name, locked));
             }
         }
-        let elsewhere = all.len();
         let path = self.policies.folder();
-        let in_folder = match PluginFolder::open(&path) {
-            Ok(Some(folder)) => folder.names().map(|names| (folder, names)),
-            Ok(None) => return all,
-            Err(error) => Err(error.into()),
-        };
-        match in_folder {
-            Ok((folder, names)) => {
-                for name in names {
-                    let path = folder.path_of(&name);
-                    if let Some(found) = all[..elsewhere].iter().find(|found| found.name == name) {
-                        let why = match found.place {
-                            ComponentSource::Installed(_) => format!("`{name}` is installed"),
-                            _ => format!("[plugins.{name}] names another file"),
-                        };
-                        tracing::warn!("{} is ignored: {why}", path.display());
-                        continue;
-                    }
-                    let file = folder.open_plugin(&name);
-                    let place = ComponentSource::Folder(path);
-                    all.push(FoundComponent { name, place, source: None, file });
-                }
-            }
-            Err(error) => {
-                tracing::warn!("no plugins are loaded from {}: {error}", path.display());
-            }
+        if let Err(error) = find_in_folder(&path, &mut components) {
+            tracing::warn!("no plugins are loaded from {}: {error}", path.display());
         }
-        all
+        components
     }
 
-    /// The component of an installed plugin. An update that waits for approval is held back like a
-    /// changed file, and the version in force serves.
+    /// Returns the component of an installed plugin. An update that waits for approval is held back
+    /// like a changed file, and the version in force serves.
     fn find_installed(&self, name: &str, locked: &LockedPlugin) -> FoundComponent {
         let version = locked.offered.as_ref().unwrap_or(&locked.approved);
-        let (file, path) = match self.approvals.open_copy(version) {
-            Ok((file, path)) => (folder::stamp_of(&file).map(|stamp| (file, stamp)), path),
-            Err((path, error)) => (Err(PluginFileError::Copy { path: path.clone(), error }), path),
+        let path = self.approvals.copy_path(version);
+        let file = match self.approvals.open_copy(version) {
+            Ok(file) => folder::stamp_of(&file).map(|stamp| (file, stamp)),
+            Err(error) => Err(PluginFileError::Copy { path: path.clone(), error }),
         };
         let source = version.source.as_ref().map(|source| source.resolved.clone());
         FoundComponent {
@@ -383,14 +362,14 @@ impl Plugins {
     /// Removes plugins whose files are gone.
     fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
-        let before = slots.len();
-        let found: HashMap<&str, &ComponentSource> =
+        let count_before = slots.len();
+        let places: HashMap<&str, &ComponentSource> =
             found.iter().map(|found| (&*found.name, &found.place)).collect();
         slots.retain(|slot| match slot.place {
             ComponentSource::BuiltIn | ComponentSource::Given(_) => true,
-            _ => found.get(&*slot.name).is_some_and(|place| place.is_same(&slot.place)),
+            _ => places.get(&*slot.name).is_some_and(|place| place.is_same(&slot.place)),
         });
-        if slots.len() < before {
+        if slots.len() < count_before {
             self.publish_or_log(&slots);
         }
     }
@@ -413,33 +392,39 @@ impl Plugins {
             .filter_map(|slot| slot.running.as_ref())
             .flat_map(|running| &running.tools);
         let tools = plugin_tools.chain(&self.others).map(Arc::clone).collect();
-        let missing = slots.iter().filter(|slot| slot.running.is_none());
-        let waiting = missing
-            .filter_map(|slot| Some((slot.name.clone(), slot.waiting.as_ref()?.reason.clone())));
+        let missing = self.list_missing(slots);
+        let loading = slots.iter().filter(|slot| slot.loading).map(|slot| slot.name.clone());
+        let catalogue =
+            Catalogue::new(tools, self.chain(slots), missing)?.with_loading(loading.collect());
+        *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
+        self.changes.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// Returns the expected plugins of which no version runs, each with the reason.
+    fn list_missing(&self, slots: &[Slot]) -> Vec<(String, String)> {
+        let mut missing = Vec::new();
+        for slot in slots {
+            if slot.running.is_none()
+                && let Some(waiting) = &slot.waiting
+            {
+                missing.push((slot.name.clone(), waiting.reason.clone()));
+            }
+        }
         let names: HashSet<&str> = slots.iter().map(|slot| &*slot.name).collect();
-        let configured = self
-            .policies
-            .config
-            .values
-            .plugins
-            .iter()
-            .filter(|(name, _)| !names.contains(name.as_str()));
         let folder = self.policies.folder();
-        let absent = configured.map(|(name, plugin)| {
+        for (name, plugin) in &self.policies.config.values.plugins {
+            if names.contains(name.as_str()) {
+                continue;
+            }
             let reason = if plugin.source.is_empty() {
                 format!("there is no {name}.wasm in {}", folder.display())
             } else {
                 "it isn't installed: run `toolhold plugin install`".to_owned()
             };
-            (name.clone(), reason)
-        });
-        let missing = waiting.chain(absent).collect();
-        let loading = slots.iter().filter(|slot| slot.loading).map(|slot| slot.name.clone());
-        let catalogue = Catalogue::new(tools, self.chain(slots), missing)?;
-        let catalogue = Arc::new(catalogue.with_loading(loading.collect()));
-        *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
-        self.changes.send_modify(|count| *count += 1);
-        Ok(())
+            missing.push((name.clone(), reason));
+        }
+        missing
     }
 
     fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
@@ -447,9 +432,36 @@ impl Plugins {
     }
 }
 
+/// Adds the components of the plugin folder. A plugin of the folder is ignored if its name is that
+/// of an earlier component.
+fn find_in_folder(
+    path: &Path,
+    components: &mut Vec<FoundComponent>,
+) -> Result<(), PluginFileError> {
+    let Some(folder) = PluginFolder::open(path)? else { return Ok(()) };
+    let names = folder.names()?;
+    let elsewhere = components.len();
+    for name in names {
+        let path = folder.path_of(&name);
+        let earlier = components[..elsewhere].iter().find(|found| found.name == name);
+        if let Some(earlier) = earlier {
+            let why = match earlier.place {
+                ComponentSource::Installed(_) => format!("`{name}` is installed"),
+                _ => format!("[plugins.{name}] names another file"),
+            };
+            tracing::warn!("{} is ignored: {why}", path.display());
+            continue;
+        }
+        let file = folder.open_plugin(&name);
+        let place = ComponentSource::Folder(path);
+        components.push(FoundComponent { name, place, source: None, file });
+    }
+    Ok(())
+}
+
 impl Slot {
-    /// Makes a version the one that serves. `is_approved`: a person has approved it, so its claims
-    /// are trusted.
+    /// Makes a version the one that serves. `is_approved`: a person has approved the version, so
+    /// its claims are trusted.
     fn serve(
         &mut self,
         plugin: &toolhold_engine::Plugin,
@@ -462,9 +474,9 @@ impl Slot {
     }
 }
 
-/// The component for a name: of the configured path, installed, or in the plugin folder, even if it
-/// would not be loaded. Of an installed plugin, it is the update that waits for approval, if there
-/// is one. Blocks.
+/// Returns the component for a name, even if it would not be loaded. The component is at the
+/// configured path, installed, or in the plugin folder. For an installed plugin with an update that
+/// waits for approval, it is the update. Blocks.
 ///
 /// # Errors
 ///
@@ -512,7 +524,7 @@ fn unusable(name: &str, reason: impl Into<String>) -> HostError {
     HostError::Load { plugin: folder::shown(name), reason: reason.into() }
 }
 
-/// The reason alone, without the plugin's name.
+/// Returns the reason alone, without the plugin's name.
 fn reason_of(error: &HostError) -> String {
     match error {
         HostError::Load { reason, .. } => reason.clone(),

@@ -34,7 +34,7 @@ pub(super) const MIB: u64 = 1 << 20;
 pub(super) const STORES: &str = "stores";
 pub(super) const INDEXES: &str = "indexes";
 
-/// The documents of the built-in memory, which `toolhold memory` reads too.
+/// Returns the documents of the built-in memory, which `toolhold memory` reads too.
 pub fn memory(config: &Config, folders: &Folders) -> DocumentIndex {
     let memory = &config.values.tools.memory;
     let quota = IndexQuota {
@@ -69,10 +69,10 @@ pub struct GrantResolver {
     pub providers: CapabilityProviders,
     /// Toolhold's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
-    /// The grants for the commands of the built-in shell, once they were looked up: that reads many
-    /// links.
+    /// The grants for the commands of the built-in shell. Looking them up reads many links, so they
+    /// are looked up once.
     shell: OnceLock<ProcessGrants>,
-    /// The grants for the built-in tools for files, for the same reason.
+    /// The grants for the built-in tools for files, which are looked up once, too.
     file: OnceLock<Option<Arc<Grants>>>,
     /// Decides on the commands of processes.
     gate: Arc<dyn CommandGate>,
@@ -83,7 +83,7 @@ pub struct GrantResolver {
 }
 
 /// Where the server `name` of `[mcp.servers]` runs, whether it reaches the network, and its
-/// environment. `None`: the configuration has no such server.
+/// environment. Returns `None` if the configuration has no such server.
 ///
 /// # Errors
 ///
@@ -166,12 +166,18 @@ impl GrantResolver {
         }
     }
 
-    /// The policy of a built-in plugin. One that isn't in the table is granted nothing.
+    /// Returns the policy of a built-in plugin. One that isn't in the table is granted nothing.
     pub fn built_in(&self, name: &str) -> Result<PluginGrants, HostError> {
         let plugin = BuiltInPlugin::named(name);
-        let (table, grants) = plugin.map_or(("tools", &[][..]), |it| (it.table, it.grants));
-        let policy = self.policy(table, FileGrants::default(), self.config.values.tools.limits)?;
-        grants.iter().try_fold(policy, |policy, grant| self.with_grant(policy, table, *grant))
+        let table = plugin.map_or("tools", |plugin| plugin.table);
+        let mut policy =
+            self.policy(table, FileGrants::default(), self.config.values.tools.limits)?;
+        if let Some(plugin) = plugin {
+            for grant in plugin.grants {
+                policy = self.with_grant(policy, table, *grant)?;
+            }
+        }
+        Ok(policy)
     }
 
     fn with_grant(
@@ -199,7 +205,7 @@ impl GrantResolver {
         }
     }
 
-    /// The files of the tools for files, which the search in code shares.
+    /// Returns the files of the tools for files, which the search in code shares.
     fn file_grants(&self) -> Result<Option<Arc<Grants>>, HostError> {
         if let Some(grants) = self.file.get() {
             return Ok(grants.clone());
@@ -210,7 +216,8 @@ impl GrantResolver {
         Ok(self.file.get_or_init(|| grants).clone())
     }
 
-    /// Adds commands. If they are disabled or may start nothing, a call says so.
+    /// Adds commands. If commands are disabled or no program is allowed, each call fails with the
+    /// reason.
     fn with_commands(
         &self,
         mut policy: PluginGrants,
@@ -223,7 +230,7 @@ impl GrantResolver {
         Ok(policy)
     }
 
-    /// Adds what is remembered.
+    /// Adds the documents of the memory.
     fn with_memory(&self, mut policy: PluginGrants) -> PluginGrants {
         let documents = Arc::new(memory(&self.config, &self.folders));
         policy.capabilities.index =
@@ -259,18 +266,17 @@ impl GrantResolver {
         PluginGrants { config: PluginConfig::new(config).into(), ..policy }
     }
 
-    /// Adds what the search in code may start. Without language servers, that is nothing, and all
-    /// calls only read. It writes no files in any case.
+    /// Adds the language servers that the search in code may start. If they are disabled, it starts
+    /// nothing, and all calls only read. It never writes files.
     fn with_language_servers(&self, mut policy: PluginGrants) -> Result<PluginGrants, HostError> {
         let settings = &self.config.values.tools.code.lsp;
-        let judged = settings.enabled;
-        let services = LANGUAGE_SERVERS;
-        let network = NetworkGrant::Deny;
-        let grants = self.shell_grants()?;
+        let mut grants = self.shell_grants()?;
+        grants.judged = settings.enabled;
+        grants.services = LANGUAGE_SERVERS;
         // The commands of language servers are those of the configuration.
-        let judged_services = judged;
-        let grants =
-            ProcessGrants { judged, services, judged_services, shell: false, network, ..grants };
+        grants.judged_services = settings.enabled;
+        grants.shell = false;
+        grants.network = NetworkGrant::Deny;
         self.add_processes(&mut policy.capabilities, "tools.shell", grants)?;
         if !settings.enabled {
             return Ok(PluginGrants { read_only: true, only_reads: true, ..policy });
@@ -299,12 +305,12 @@ impl GrantResolver {
         table: &str,
     ) -> Result<PluginGrants, HostError> {
         let settings = &self.config.values.tools.diagnostics;
-        let grants = self.shell_grants()?;
+        let mut grants = self.shell_grants()?;
         policy.files = self.opened(read_only(grants.files.clone()))?;
-        // Whether a command reaches the network is decided for each.
-        let judged = grants.shell;
-        let network = NetworkGrant::Deny;
-        let grants = ProcessGrants { judged, shell: false, network, ..grants };
+        grants.judged = grants.shell;
+        grants.shell = false;
+        // The access to the network is decided for each command.
+        grants.network = NetworkGrant::Deny;
         self.add_processes(&mut policy.capabilities, table, grants)?;
         let stores = self.folders.data.join(STORES);
         let store = Store::named(stores, DIAGNOSTICS, DIAGNOSTICS_KEPT);
@@ -317,25 +323,23 @@ impl GrantResolver {
         Ok(policy)
     }
 
-    /// Adds the readable folders to grants. Tools that are disabled are granted nothing, and
-    /// nothing becomes narrower.
+    /// Adds the readable folders that aren't granted yet. Without any grant, the tools are
+    /// disabled, and nothing is added.
     fn add_readable(&self, files: &mut FileGrants) {
         let Some(first) = files.grants.first() else { return };
-        // A path outside of all grants is refused by the written list, and not by a skill.
+        // A denial names the place of the operator's list, also for the added folders.
         let place = first.place.clone();
-        let added: Vec<&PathBuf> = self
-            .readable
-            .iter()
-            .filter(|path| !files.grants.iter().any(|grant| path.starts_with(&grant.path)))
-            .collect();
-        files.grants.extend(
-            added
-                .into_iter()
-                .map(|path| Grant { place: place.clone(), ..self.config.grant_of_skills(path) }),
-        );
+        let mut added = Vec::new();
+        for path in &self.readable {
+            if files.grants.iter().any(|grant| path.starts_with(&grant.path)) {
+                continue;
+            }
+            added.push(Grant { place: place.clone(), ..self.config.grant_of_skills(path) });
+        }
+        files.grants.extend(added);
     }
 
-    /// The file of the operator's rules for filters.
+    /// Returns the file of the operator's rules for filters.
     pub fn filter_rules_path(&self) -> PathBuf {
         self.config.filter_rules_path(&self.folders, &self.directory)
     }
@@ -359,7 +363,7 @@ impl GrantResolver {
         })
     }
 
-    /// The egress of a plugin's requests.
+    /// Returns the egress of a plugin's requests.
     pub(super) fn egress(&self, mut settings: Settings) -> Arc<Egress> {
         let Network { resolver, listening, trust, .. } = self.network.clone();
         settings.network = Network { resolver, listening, trust, ..settings.network };
@@ -370,7 +374,7 @@ impl GrantResolver {
         open(files, self.own.clone())
     }
 
-    /// `None`: no files are granted.
+    /// Opens the granted directories. Returns `None` if no files are granted.
     fn opened(&self, files: FileGrants) -> Result<Option<Arc<Grants>>, HostError> {
         if files.grants.is_empty() {
             return Ok(None);
@@ -448,20 +452,20 @@ impl GrantResolver {
         Ok(())
     }
 
-    /// The limits of calls, in the runtime's form.
+    /// Returns the limits of calls, in the runtime's form.
     pub fn limits(&self, limits: config::Limits) -> Limits {
         let tools = &self.config.values.tools;
         let defaults = Limits::default();
+        let result = mebibytes(limits.result_mib.get());
+        // The host has to be able to copy a whole answer and the data around it.
+        let host_allocation = defaults.host_allocation.max(result.saturating_mul(2));
         Limits {
             call: tools.call_time(),
             max_call: tools.max_call_time(),
             cpu: Duration::from_secs(limits.cpu_secs.get()),
             memory: mebibytes(limits.memory_mib.get()),
-            result: mebibytes(limits.result_mib.get()),
-            // The host has to be able to copy a whole answer and the data around it.
-            host_allocation: defaults
-                .host_allocation
-                .max(mebibytes(limits.result_mib.get()).saturating_mul(2)),
+            result,
+            host_allocation,
             written: limits.written_mib.get().saturating_mul(MIB),
             handles: usize::try_from(limits.handles.get()).unwrap_or(defaults.handles),
             table: self.config.own_table("tools.limits").into(),
@@ -469,39 +473,37 @@ impl GrantResolver {
         }
     }
 
-    /// The plugins with a file in the configuration: names and files.
+    /// Returns the plugins with a file in the configuration: names and files.
     pub fn named(&self) -> Vec<(String, PathBuf)> {
-        let names = self.config.values.plugins.keys();
-        names
-            .filter_map(|name| {
-                Some((name.clone(), self.config.plugin_path(name, &self.folders, &self.directory)?))
-            })
-            .collect()
+        let mut named = Vec::new();
+        for name in self.config.values.plugins.keys() {
+            if let Some(path) = self.config.plugin_path(name, &self.folders, &self.directory) {
+                named.push((name.clone(), path));
+            }
+        }
+        named
     }
 
     /// Refuses a component that isn't the one that the configuration names.
     pub(super) fn check_digest(&self, name: &str, digest: &str) -> Result<(), HostError> {
-        let wanted = self.config.values.plugins.get(name).map(|plugin| plugin.digest.as_str());
-        match wanted.filter(|wanted| !wanted.is_empty() && *wanted != digest) {
-            None => Ok(()),
-            Some(wanted) => Err(HostError::Load {
-                plugin: name.to_owned(),
-                reason: format!(
-                    "its digest is {digest}, and `digest` in {} names {wanted}",
-                    self.config.own_table(&format!("plugins.{name}")).name
-                ),
-            }),
+        let Some(plugin) = self.config.values.plugins.get(name) else { return Ok(()) };
+        let expected = plugin.digest.as_str();
+        if expected.is_empty() || expected == digest {
+            return Ok(());
         }
+        let table = self.config.own_table(&format!("plugins.{name}")).name;
+        let reason = format!("its digest is {digest}, and `digest` in {table} names {expected}");
+        Err(HostError::Load { plugin: name.to_owned(), reason })
     }
 
-    /// The built-in plugin that a plugin replaces.
+    /// Returns the built-in plugin that a plugin replaces.
     pub(super) fn replaced_by(&self, name: &str) -> Option<&str> {
-        Some(self.config.values.plugins.get(name)?.replaces.as_str())
-            .filter(|replaced| !replaced.is_empty())
+        let replaced = self.config.values.plugins.get(name)?.replaces.as_str();
+        if replaced.is_empty() { None } else { Some(replaced) }
     }
 
-    /// Whether another plugin replaces a built-in one. That plugin need not load: a built-in plugin
-    /// that the operator replaced must not come back by accident.
+    /// Checks whether another plugin replaces a built-in one. That plugin need not load: a built-in
+    /// plugin that the operator replaced must not come back by accident.
     pub fn is_replaced(&self, builtin: &str) -> bool {
         self.config.values.plugins.values().any(|plugin| plugin.replaces == builtin)
     }
@@ -516,32 +518,32 @@ impl GrantResolver {
         for name in self.config.values.plugins.keys() {
             let Some(replaced) = self.replaced_by(name) else { continue };
             let source = self.config.source(&format!("plugins.{name}.replaces"));
-            let message = if !builtins.iter().any(|builtin| builtin.name == replaced) {
+            if !builtins.iter().any(|builtin| builtin.name == replaced) {
                 let names: Vec<&str> = builtins.iter().map(|builtin| builtin.name).collect();
                 let available = if names.is_empty() {
                     "this program has no built-in plugins".to_owned()
                 } else {
                     format!("use one of: {}", names.join(", "))
                 };
-                format!("`replaces` doesn't name a built-in plugin; {available}")
-            } else if let Some((_, other)) = seen.iter().find(|(known, _)| *known == replaced) {
-                format!("[plugins.{other}] already replaces `{replaced}`")
-            } else {
-                seen.push((replaced, name));
-                continue;
-            };
-            return Err(HostError::Config(Problem::new(source, message).to_string()));
+                let message = format!("`replaces` doesn't name a built-in plugin; {available}");
+                return Err(HostError::Config(Problem::new(source, message).to_string()));
+            }
+            if let Some((_, other)) = seen.iter().find(|(known, _)| *known == replaced) {
+                let message = format!("[plugins.{other}] already replaces `{replaced}`");
+                return Err(HostError::Config(Problem::new(source, message).to_string()));
+            }
+            seen.push((replaced, name));
         }
         Ok(())
     }
 
-    /// The folder whose plugins are loaded.
+    /// Returns the folder whose plugins are loaded.
     pub fn folder(&self) -> PathBuf {
         self.config.plugin_folder(&self.folders, &self.directory)
     }
 }
 
-/// The configuration of the runtime.
+/// Returns the configuration of the runtime.
 pub fn runtime_config(
     config: &Config,
     folders: Option<&Folders>,
@@ -556,16 +558,18 @@ pub fn runtime_config(
     }
 }
 
-/// The folder for compiled code.
+/// Returns the folder for compiled code.
 pub fn compiled_folder(folders: &Folders) -> PathBuf {
     folders.cache.join("compiled")
 }
 
-/// The largest memory limit of all plugins, in bytes: the size of the pool's slots.
+/// Returns the largest memory limit of all plugins, in bytes: the size of the pool's slots.
 pub fn most_memory(config: &Config) -> usize {
-    let named = config.values.plugins.keys().map(|name| config.plugin_limits(name));
-    let all = std::iter::once(config.values.tools.limits).chain(named);
-    all.map(|limits| mebibytes(limits.memory_mib.get())).max().unwrap_or_default()
+    let mut most = config.values.tools.limits.memory_mib.get();
+    for name in config.values.plugins.keys() {
+        most = most.max(config.plugin_limits(name).memory_mib.get());
+    }
+    mebibytes(most)
 }
 
 fn read_only(mut files: FileGrants) -> FileGrants {

@@ -18,7 +18,7 @@ const MAX_PROBLEMS: usize = 5;
 const MAX_PLACE: usize = 300;
 
 impl Plugins {
-    /// The policy of a third-party plugin with its settings.
+    /// Returns the policy of a third-party plugin with its settings.
     pub(super) async fn policy_for(
         &self,
         name: &str,
@@ -32,7 +32,7 @@ impl Plugins {
         let config = self.policies.config.clone();
         let config = match &info.manifest.config_schema {
             None => written,
-            Some(_) => blocking(move || effective(written, &info.manifest, &config))
+            Some(_) => blocking(move || check_settings(written, &info.manifest, &config))
                 .await?
                 .map_err(|error| load_error(name, error.to_string()))?,
         };
@@ -44,7 +44,7 @@ fn load_error(name: &str, reason: String) -> HostError {
     HostError::Load { plugin: name.to_owned(), reason }
 }
 
-/// The place of a setting. A flag may be as long as its value.
+/// Returns the place of a setting. A flag may be as long as its value.
 fn shown(place: &Source) -> String {
     neutral_line(cut(&place.to_string(), MAX_PLACE))
 }
@@ -64,44 +64,46 @@ enum SettingsError {
     Mismatch { plugin: String, problems: Vec<String> },
 }
 
-/// The settings with the defaults of the schema.
-fn effective(
+/// Adds the defaults of the schema to the settings, and checks them against the schema.
+fn check_settings(
     mut written: Map<String, Value>,
     manifest: &Manifest,
     config: &Config,
 ) -> Result<Map<String, Value>, SettingsError> {
     let Some(schema) = &manifest.config_schema else { return Ok(written) };
-    for (key, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten()
-    {
-        if let Some(default) = property.get("default") {
-            written.entry(key.clone()).or_insert_with(|| default.clone());
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        for (key, property) in properties {
+            if let Some(default) = property.get("default") {
+                written.entry(key.clone()).or_insert_with(|| default.clone());
+            }
         }
     }
-    let written = Value::Object(written);
-    if !SchemaCost::from_schema(schema).allows(&written) {
+    let settings = Value::Object(written);
+    if !SchemaCost::from_schema(schema).allows(&settings) {
         return Err(SettingsError::TooLarge);
     }
+
     let validator = schema::compile(schema)?;
-    let problems: Vec<String> = validator
-        .iter_errors(&written)
-        .take(MAX_PROBLEMS)
-        .map(|problem| {
-            let table = format!("plugins.{}.config", dotted_name(&manifest.name));
-            let path = problem.instance_path().to_string();
-            let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-            let top = first.replace("~1", "/").replace("~0", "~");
-            let place = shown(&if top.is_empty() {
-                config.source_below(&table)
-            } else {
-                config.source_below(&format!("{table}.{}", dotted_name(&top)))
-            });
-            format!("[{table}] in {place}: {}", validate::describe(&problem, schema, "key"))
-        })
-        .collect();
+    let mut problems = Vec::new();
+    for problem in validator.iter_errors(&settings).take(MAX_PROBLEMS) {
+        let table = format!("plugins.{}.config", dotted_name(&manifest.name));
+        let path = problem.instance_path().to_string();
+        let first_part = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        let source = if first_part.is_empty() {
+            config.source_below(&table)
+        } else {
+            // A JSON pointer escapes `/` and `~`.
+            let key = first_part.replace("~1", "/").replace("~0", "~");
+            config.source_below(&format!("{table}.{}", dotted_name(&key)))
+        };
+        let place = shown(&source);
+        let description = validate::describe(&problem, schema, "key");
+        problems.push(format!("[{table}] in {place}: {description}"));
+    }
     if !problems.is_empty() {
         return Err(SettingsError::Mismatch { plugin: manifest.name.clone(), problems });
     }
-    match written {
+    match settings {
         Value::Object(fields) => Ok(fields),
         _ => Ok(Map::new()),
     }

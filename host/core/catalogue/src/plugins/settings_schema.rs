@@ -23,12 +23,12 @@ const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 /// change what its references mean.
 const NAMES: [&str; 5] = ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary"];
 
-/// The JSON Schema of the configuration. Below `plugins.NAME.config`, it has the schema in the
-/// manifest of each plugin of the user. The log says which are left out, and why. Blocks.
+/// Returns the JSON Schema of the configuration. Below `plugins.NAME.config`, it has the schema in
+/// the manifest of each plugin of the user. The log says which are left out, and why. Blocks.
 pub fn config_schema(folders: &Folders, inputs: &Inputs, directory: &Path) -> Value {
     let whole = toolhold_config::schema();
     let (whole, notes) = match toolhold_config::load(folders, inputs) {
-        Ok(loaded) => with_plugins(whole, schemas(&loaded, folders, directory)),
+        Ok(loaded) => with_plugins(whole, read_schemas(&loaded, folders, directory)),
         Err(_) => {
             let note = "the schemas of plugins are left out: the configuration isn't valid, and `toolhold config check` says why";
             (whole, vec![note.to_owned()])
@@ -54,7 +54,8 @@ enum LeftOutError {
     TooLarge,
 }
 
-fn schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(String, Found)> {
+/// Reads the schemas of all plugins of the configuration and of the plugin folder.
+fn read_schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(String, Found)> {
     let mut names: BTreeSet<String> = loaded.values.plugins.keys().cloned().collect();
     // A folder that can't be read has no plugins: the host doesn't load any of it.
     if let Ok(Some(folder)) = PluginFolder::open(&loaded.plugin_folder(folders, directory)) {
@@ -69,97 +70,116 @@ fn schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(String,
     schemas
 }
 
+/// Adds the schemas of plugins to the schema of the configuration. Returns the result, and a note
+/// for each schema that is left out.
 fn with_plugins(mut whole: Value, found: Vec<(String, Found)>) -> (Value, Vec<String>) {
     let mut notes = Vec::new();
     let mut total = 0;
-    let of_any = whole["properties"]["plugins"]["additionalProperties"].clone();
-    for (name, found) in found {
-        let added = found.map_err(LeftOutError::from).and_then(|schema| {
-            let Some(schema) = schema else { return Ok(()) };
-            let schema = embeddable(schema, &name)?;
-            total += schema.to_string().len();
-            if total > MAX_TOTAL {
-                return Err(LeftOutError::TooLarge);
+    let any_plugin = whole["properties"]["plugins"]["additionalProperties"].clone();
+    for (name, settings) in found {
+        let embedded = match settings {
+            Ok(None) => continue,
+            Ok(Some(schema)) => to_embeddable(schema, &name, &mut total),
+            Err(error) => Err(error.into()),
+        };
+        match embedded {
+            Ok(schema) => {
+                whole["properties"]["plugins"]["properties"][&name] = json!({
+                    "allOf": [any_plugin, { "properties": { "config": { "$ref": place(&name) } } }],
+                });
+                whole["$defs"][definition(&name)] = schema;
             }
-            whole["properties"]["plugins"]["properties"][&name] = json!({
-                "allOf": [of_any, { "properties": { "config": { "$ref": place(&name) } } }],
-            });
-            whole["$defs"][definition(&name)] = schema;
-            Ok(())
-        });
-        if let Err(error) = added {
-            notes.push(neutral_line(&format!(
+            Err(error) => notes.push(neutral_line(&format!(
                 "the schema of the plugin `{}` is left out: {}",
                 cut(&name, 80),
                 cut(&error.to_string(), 1024)
-            )));
+            ))),
         }
     }
     (whole, notes)
 }
 
-/// The definition with the schema of a plugin. The names of the others begin with a capital.
+/// Returns the definition with the schema of a plugin. The names of the others begin with a
+/// capital.
 fn definition(name: &str) -> String {
     format!("plugin-{name}")
 }
 
-/// The pointer to the definition of a plugin's settings. A name has no character that a pointer
-/// would escape.
+/// Returns the pointer to the definition of a plugin's settings. A name has no character that a
+/// pointer would escape.
 fn place(name: &str) -> String {
     format!("#/$defs/{}", definition(name))
 }
 
-/// A plugin's schema as a part of another document: references from its root start at its place. It
-/// is third-party, so it is tried first.
-fn embeddable(schema: Value, name: &str) -> Result<Value, LeftOutError> {
+/// Returns a plugin's schema as a part of another document: references from its root start at its
+/// place. The schema is third-party, so it is compiled first. `total`: the bytes of all schemas so
+/// far, to which this one is added.
+fn to_embeddable(schema: Value, name: &str, total: &mut usize) -> Result<Value, LeftOutError> {
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Err(LeftOutError::Name);
     }
     schema::compile(&schema)?;
-    let mut schema = moved(schema, &place(name));
-    // The host fills in defaults before it checks what is required.
-    let with_default: BTreeSet<String> = schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .filter(|(_, property)| property.get("default").is_some())
-        .map(|(key, _)| key.clone())
-        .collect();
-    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
-        required.retain(|key| key.as_str().is_none_or(|key| !with_default.contains(key)));
+    let mut embeddable = moved(schema, &place(name));
+
+    // The host fills in defaults before it checks that required settings exist.
+    let mut with_default = BTreeSet::new();
+    if let Some(Value::Object(properties)) = embeddable.get("properties") {
+        for (key, property) in properties {
+            if property.get("default").is_some() {
+                with_default.insert(key.clone());
+            }
+        }
     }
-    Ok(schema)
+    if let Some(Value::Array(required)) = embeddable.get_mut("required") {
+        required.retain(|key| match key.as_str() {
+            Some(key) => !with_default.contains(key),
+            None => true,
+        });
+    }
+
+    *total += embeddable.to_string().len();
+    if *total > MAX_TOTAL {
+        return Err(LeftOutError::TooLarge);
+    }
+    Ok(embeddable)
 }
 
-/// A schema without names of its own, whose references start at `root`. Its depth is bounded, as
-/// that of each schema in a manifest.
+/// Returns a schema without names of its own, whose references start at `root`. Its depth is
+/// bounded, as that of each schema in a manifest.
 fn moved(schema: Value, root: &str) -> Value {
     match schema {
         Value::Array(items) => items.into_iter().map(|item| moved(item, root)).collect(),
-        Value::Object(fields) => fields
-            .into_iter()
-            .filter(|(key, field)| !(NAMES.contains(&&**key) && field.is_string()))
-            .map(|(key, field)| {
-                let field = match (&*key, field) {
-                    ("$ref", Value::String(target)) => match target.strip_prefix('#') {
-                        Some(pointer) => format!("{root}{pointer}").into(),
-                        None => target.into(),
-                    },
-                    (data, field) if DATA.contains(&data) => field,
-                    // The keys of these are names of the plugin's own, not keywords.
-                    (
-                        "properties" | "patternProperties" | "$defs" | "definitions"
-                        | "dependentSchemas",
-                        Value::Object(fields),
-                    ) => fields.into_iter().map(|(key, field)| (key, moved(field, root))).collect(),
-                    (_, field) => moved(field, root),
-                };
-                (key, field)
-            })
-            .collect::<Map<_, _>>()
-            .into(),
+        Value::Object(fields) => {
+            let mut moved_fields = Map::new();
+            for (key, field) in fields {
+                if NAMES.contains(&key.as_str()) && field.is_string() {
+                    continue;
+                }
+                let moved_field = moved_keyword(&key, field, root);
+                moved_fields.insert(key, moved_field);
+            }
+            Value::Object(moved_fields)
+        }
         other => other,
+    }
+}
+
+/// Returns the value of a keyword of a schema, with references that start at `root`.
+fn moved_keyword(keyword: &str, value: Value, root: &str) -> Value {
+    if DATA.contains(&keyword) {
+        return value;
+    }
+    match (keyword, value) {
+        ("$ref", Value::String(target)) => match target.strip_prefix('#') {
+            Some(pointer) => format!("{root}{pointer}").into(),
+            None => target.into(),
+        },
+        // The keys of these objects are names of the plugin's own, not keywords.
+        (
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas",
+            Value::Object(fields),
+        ) => fields.into_iter().map(|(key, field)| (key, moved(field, root))).collect(),
+        (_, value) => moved(value, root),
     }
 }
 

@@ -28,12 +28,16 @@ pub(super) enum ComponentSource {
 }
 
 impl ComponentSource {
-    /// Whether a plugin stays where it was, also with another version.
+    /// Checks whether a plugin stays where it was. Versions of an installed plugin have different
+    /// paths, but the same source.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self == other || matches!((self, other), (Self::Installed(_), Self::Installed(_)))
+        match (self, other) {
+            (Self::Installed(_), Self::Installed(_)) => true,
+            _ => self == other,
+        }
     }
 
-    /// The component's file. `None` if it is built in.
+    /// Returns the component's file. Returns `None` if it is built in.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Self::BuiltIn => None,
@@ -67,11 +71,16 @@ pub struct HeldVersion {
 }
 
 impl HeldVersion {
-    /// A version that doesn't load.
+    /// Returns a version that doesn't load.
     pub(super) fn failed(info: Option<&PluginInfo>, reason: String) -> Self {
         let digest = info.map(|info| info.digest.clone());
         let version = info.map(|info| info.manifest.version.clone());
         Self { held: false, digest, version, reason }
+    }
+
+    /// Returns a version that needs an approval.
+    pub(super) fn held(info: &PluginInfo, reason: String) -> Self {
+        Self { held: true, ..Self::failed(Some(info), reason) }
     }
 }
 
@@ -104,24 +113,30 @@ impl Slot {
         }
     }
 
-    /// The tools of the running version.
+    /// Returns the tools of the running version.
     pub(super) fn tools(&self) -> &[Arc<Tool>] {
         self.running.as_ref().map_or(&[], |running| &running.tools)
     }
 
-    /// Sets the version that doesn't serve, and logs it if it is another one. `half_written`: its
-    /// file is read again soon, so it isn't logged yet.
+    /// Sets the running version, if any, and the generation.
+    pub(super) fn set_running(&mut self, (running, generation): (Option<Running>, u64)) {
+        self.running = running;
+        self.generation = generation;
+    }
+
+    /// Sets the version that doesn't serve, and logs it if it differs from the one before.
+    /// `half_written`: the file is read again soon, so the version isn't logged yet.
     pub(super) fn wait(&mut self, waiting: Option<HeldVersion>, half_written: bool) {
-        if let Some(waiting) = waiting
-            .as_ref()
-            .filter(|waiting| self.waiting.as_ref() != Some(waiting) && !half_written)
-        {
-            let what = if waiting.held { "held back" } else { "not loaded" };
-            let serves = self.running.is_some();
-            let old = if serves { "; the previous version continues to serve" } else { "" };
-            tracing::warn!("the plugin `{}` is {what}: {}{old}", shown(&self.name), waiting.reason);
-        }
+        let has_changed = self.waiting != waiting;
         self.waiting = waiting;
+        let Some(waiting) = &self.waiting else { return };
+        if half_written || !has_changed {
+            return;
+        }
+        let what = if waiting.held { "held back" } else { "not loaded" };
+        let serves = self.running.is_some();
+        let old = if serves { "; the previous version continues to serve" } else { "" };
+        tracing::warn!("the plugin `{}` is {what}: {}{old}", shown(&self.name), waiting.reason);
     }
 
     pub(super) fn digest(&self) -> Option<&str> {
@@ -137,11 +152,10 @@ impl Slot {
             ComponentSource::Installed(_) => PluginPlace::Installed,
         };
         let info = self.running.as_ref().map(|running| running.plugin.info());
-        let egress = self
-            .running
-            .as_ref()
-            .and_then(|running| running.plugin.policy().capabilities.http.as_ref())
-            .map(|egress| egress.settings());
+        let egress = self.running.as_ref().and_then(|running| {
+            let http = running.plugin.policy().capabilities.http.as_ref()?;
+            Some(http.settings())
+        });
         PluginState {
             name: shown(&self.name),
             place,

@@ -8,7 +8,7 @@ use toolhold_contract::HostError;
 use toolhold_policy::TextGlob;
 
 use super::{Plugins, folder};
-use crate::catalogue::{Catalogue, Tool, elsewhere};
+use crate::catalogue::{Catalogue, Tool, place_elsewhere};
 
 /// A name that no tool or plugin has.
 pub struct UnknownName {
@@ -37,28 +37,26 @@ impl Plugins {
         self.check_patterns_of(self.catalogue().tools())
     }
 
-    /// The same for these tools.
+    /// Checks the patterns in permissions of these tools.
     pub(super) fn check_patterns_of(&self, tools: &[Arc<Tool>]) -> Result<(), HostError> {
         let config = &self.policies.config;
         let mut problems = Vec::new();
         for (name, rules) in &config.values.tools.permissions {
-            let named = tools.iter().find(|tool| {
+            let tool = tools.iter().find(|tool| {
                 tool.definition.name == *name || tool.definition.aliases.contains(name)
             });
-            if !named.is_some_and(|tool| acts_on_paths(tool)) {
+            let Some(tool) = tool else { continue };
+            if !acts_on_paths(tool) {
                 continue;
             }
             for (index, rule) in rules.iter().enumerate() {
-                // Other patterns are always valid, and compiling them takes a while.
                 let pattern = rule.pattern.as_str();
                 if rule.exact {
                     if !pattern.starts_with('/') {
                         let why = "with `exact = true`, the pattern has to be an absolute path";
                         problems.push(wrong_pattern(config, name, index, why));
                     }
-                } else if (pattern.contains(['[', '{', '\\'])
-                    || pattern.contains("..")
-                    || pattern.starts_with(['!', '~']))
+                } else if may_be_invalid(pattern)
                     && let Err(why) = PathGlob::new(pattern)
                 {
                     problems.push(wrong_pattern(config, name, index, &why.to_string()));
@@ -68,48 +66,42 @@ impl Plugins {
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
     }
 
-    /// The names of tools and plugins that rules use and that don't exist now.
+    /// Returns the names of tools and plugins that rules use and that don't exist now.
     pub fn unknown_names(&self) -> Vec<UnknownName> {
         let catalogue = self.catalogue();
         let config = &self.policies.config;
-        let mut found = UnknownNames { catalogue: &catalogue, unknown: Vec::new() };
+        let mut names = UnknownNames { catalogue: &catalogue, unknown: Vec::new() };
         let tools = &config.values.tools;
-        for name in tools.permissions.keys().filter(|name| !catalogue.knows(name)) {
-            found.add(
-                config,
-                &format!("tools.permissions.{}", dotted_name(name)),
-                name,
-                "which has permissions",
-            );
+        for name in tools.permissions.keys() {
+            if !catalogue.knows(name) {
+                let key = format!("tools.permissions.{}", dotted_name(name));
+                names.add(config, &key, name, "which has permissions");
+            }
         }
-        found.add_rules(config);
-        config.ceilings.iter().for_each(|ceiling| found.add_rules(&ceiling.contents));
-        for (index, name) in
-            tools.redaction.exempt.iter().enumerate().filter(|(_, name)| !catalogue.knows(name))
-        {
-            found.add(
-                config,
-                &format!("tools.redaction.exempt.{index}"),
-                name,
-                "which `exempt` names",
-            );
+        names.add_rules(config);
+        config.ceilings.iter().for_each(|ceiling| names.add_rules(&ceiling.contents));
+        for (index, name) in tools.redaction.exempt.iter().enumerate() {
+            let key = format!("tools.redaction.exempt.{index}");
+            if !catalogue.knows(name) {
+                names.add(config, &key, name, "which `exempt` names");
+            }
         }
         for (index, name) in config.values.agent.tool_filter.always_on.iter().enumerate() {
             let key = format!("agent.tool_filter.always_on.{index}");
             if !catalogue.knows(name) && config.source(&key) != Source::Default {
-                found.add(config, &key, name, "which `always_on` names");
+                names.add(config, &key, name, "which `always_on` names");
             }
         }
         if tools.dependencies.enabled {
-            found.add_dependencies(config);
+            names.add_dependencies(config);
         }
         let slots = self.slots();
-        // A table with a path is left out: loading reports a file that can't be read.
-        let tables = config.values.plugins.iter().filter(|(_, plugin)| plugin.path.is_empty());
-        for (name, _) in tables {
-            let is_known = slots.iter().any(|slot| slot.name == *name)
-                || catalogue.tools().iter().any(|tool| tool.provider.name() == name);
-            if is_known {
+        for (name, plugin) in &config.values.plugins {
+            // If there is a path, loading reports a file that can't be read.
+            let has_path = !plugin.path.is_empty();
+            let has_slot = slots.iter().any(|slot| slot.name == *name);
+            let has_tool = catalogue.tools().iter().any(|tool| tool.provider.name() == name);
+            if has_path || has_slot || has_tool {
                 continue;
             }
             let key = format!("plugins.{}", dotted_name(name));
@@ -118,12 +110,13 @@ impl Plugins {
                 "no plugin is named `{}`, which has the table [{key}] ({source})",
                 folder::shown(name)
             );
-            found.push(config, &source, message);
+            names.push(config, &source, message);
         }
-        found.unknown
+        names.unknown
     }
 }
 
+/// Checks whether all subjects of a tool are paths, as far as the host trusts the tool's claims.
 fn acts_on_paths(tool: &Tool) -> bool {
     let subjects = &tool.definition.subjects;
     tool.claims_trusted
@@ -131,7 +124,13 @@ fn acts_on_paths(tool: &Tool) -> bool {
         && subjects.iter().all(|subject| subject.kind.is_path())
 }
 
-/// A permission of the tool with this name whose pattern is wrong.
+/// Checks whether a pattern has to be compiled to know that it is valid. Other patterns are always
+/// valid, and compiling them takes a while.
+fn may_be_invalid(pattern: &str) -> bool {
+    pattern.contains(['[', '{', '\\']) || pattern.contains("..") || pattern.starts_with(['!', '~'])
+}
+
+/// Returns a permission of the tool with this name whose pattern is wrong.
 fn wrong_pattern(config: &Config, name: &str, index: usize, why: &str) -> Problem {
     let key = format!("tools.permissions.{}", dotted_name(name));
     Problem::new(config.source(&format!("{key}.{index}")), format!("{key}: {why}"))
@@ -144,41 +143,46 @@ struct UnknownNames<'c> {
 }
 
 impl UnknownNames<'_> {
+    /// Adds a name unless a tool with this name may exist elsewhere or appear later.
     fn add(&mut self, config: &Config, key: &str, name: &str, why: &str) {
-        if elsewhere(name).is_some()
+        if place_elsewhere(name).is_some()
             || self.catalogue.may_come(name)
             || self.may_be_of_server(config, name)
         {
             return;
         }
-        let similar = self.catalogue.similar(name);
-        let near =
-            similar.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let suggestion = match self.catalogue.similar(name).first() {
+            Some(similar) => format!("; did you mean `{similar}`?"),
+            None => String::new(),
+        };
         let message = format!(
-            "no tool is named `{}`, {why} ({}){near}",
+            "no tool is named `{}`, {why} ({}){suggestion}",
             folder::shown(name),
             config.place(key)
         );
         self.push(config, &config.source(key), message);
     }
 
-    /// Whether a server of the configuration may have the tool, and isn't there: a process that
-    /// makes one call offers no other server than that of its tool.
+    /// Checks whether a server of the configuration may have the tool although the catalogue has no
+    /// tool of this server. A process that makes one call starts only the server of its tool.
     fn may_be_of_server(&self, config: &Config, name: &str) -> bool {
         let Some((server, _)) = name.split_once("__") else { return false };
+        let prefix = format!("{server}__");
+        let tools = self.catalogue.tools();
         config.values.mcp.servers.contains_key(server)
-            && !self.catalogue.tools().iter().any(|tool| {
-                tool.definition.name.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
-            })
+            && !tools.iter().any(|tool| tool.definition.name.starts_with(&prefix))
     }
 
     fn push(&mut self, config: &Config, source: &Source, message: String) {
         // A file that is neither the user's nor the project's is a ceiling.
         let in_ceiling = match source {
             Source::File { path, .. } => {
-                let path = path.as_path();
-                config.file.as_deref() != Some(path)
-                    && config.project.as_ref().is_none_or(|project| project.path != path)
+                let is_users = config.file.as_deref() == Some(path.as_path());
+                let is_projects = match &config.project {
+                    Some(project) => project.path == path.as_path(),
+                    None => false,
+                };
+                !is_users && !is_projects
             }
             _ => false,
         };
@@ -189,50 +193,49 @@ impl UnknownNames<'_> {
 
     fn add_rules(&mut self, config: &Config) {
         for (index, rule) in config.values.tools.policy.rules.iter().enumerate() {
-            let unmatched: Vec<_> = rule
-                .tools
-                .iter()
-                .filter(|glob| !self.matches(rule.effect, glob.as_str()))
-                .collect();
-            for glob in unmatched {
-                let wild = glob.as_str().contains(['[', '{']);
-                let why = if wild {
+            let key = format!("tools.policy.rules.{index}");
+            for glob in &rule.tools {
+                let glob = glob.as_str();
+                if self.matches(rule.effect, glob) {
+                    continue;
+                }
+                let why = if glob.contains(['[', '{']) {
                     "which a rule names; the wildcards in it are `*` and `?` only"
                 } else {
                     "which a rule names"
                 };
-                self.add(config, &format!("tools.policy.rules.{index}"), glob.as_str(), why);
+                self.add(config, &key, glob, why);
             }
         }
     }
 
-    /// Whether a rule's glob matches any tool. Rules that deny match aliases too.
+    /// Checks whether a rule's glob matches any tool. Rules that deny match aliases too.
     fn matches(&self, effect: PolicyEffect, glob: &str) -> bool {
         let Ok(glob) = TextGlob::new(glob) else { return false };
-        self.catalogue.tools().iter().any(|tool| {
+        for tool in self.catalogue.tools() {
+            if glob.matches(&tool.definition.name) {
+                return true;
+            }
             let aliases = &tool.definition.aliases;
-            glob.matches(&tool.definition.name)
-                || effect == PolicyEffect::Deny && aliases.iter().any(|alias| glob.matches(alias))
-        })
+            if effect == PolicyEffect::Deny && aliases.iter().any(|alias| glob.matches(alias)) {
+                return true;
+            }
+        }
+        false
     }
 
     fn add_dependencies(&mut self, config: &Config) {
         let dependencies = &config.values.tools.dependencies;
+        // The keys of the configuration, each with the name of a tool in it.
         let mut named: Vec<(String, &String)> = Vec::new();
-        named.extend(
-            dependencies
-                .always_on
-                .iter()
-                .enumerate()
-                .map(|(index, name)| (format!("tools.dependencies.always_on.{index}"), name)),
-        );
+        for (index, name) in dependencies.always_on.iter().enumerate() {
+            named.push((format!("tools.dependencies.always_on.{index}"), name));
+        }
         for (tool, rule) in &dependencies.rules {
             let requires = format!("tools.dependencies.rules.{}.requires", dotted_name(tool));
             let prefers = format!("tools.dependencies.rules.{}.prefers", dotted_name(tool));
-            named.push((
-                if rule.requires.is_empty() { prefers.clone() } else { requires.clone() },
-                tool,
-            ));
+            let first_key = if rule.requires.is_empty() { &prefers } else { &requires };
+            named.push((first_key.clone(), tool));
             named.extend(rule.requires.iter().map(|name| (requires.clone(), name)));
             named.extend(rule.prefers.iter().map(|name| (prefers.clone(), name)));
         }

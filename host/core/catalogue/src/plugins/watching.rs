@@ -116,17 +116,18 @@ impl Watcher {
 
     /// Watches the folders of plugins and rules. Already watched folders stay watched.
     fn renew(&self, plugins: &Plugins) {
-        let named = plugins.policies.named();
-        let folders = named.iter().filter_map(|(_, path)| path.parent().map(Path::to_owned));
-        let rules_path = plugins.policies.filter_rules_path();
-        let rules_folder = rules_path.parent().map(Path::to_owned);
-        let rules = rules_folder.into_iter().chain([plugins.policies.directory.clone()]);
-        for folder in folders
-            .chain([plugins.policies.folder(), plugins.policies.folders.data.clone()])
-            .chain(rules)
-        {
-            self.watch(&folder);
+        let policies = &plugins.policies;
+        for (_, path) in policies.named() {
+            if let Some(folder) = path.parent() {
+                self.watch(folder);
+            }
         }
+        self.watch(&policies.folder());
+        self.watch(&policies.folders.data);
+        if let Some(folder) = policies.filter_rules_path().parent() {
+            self.watch(folder);
+        }
+        self.watch(&policies.directory);
     }
 
     fn watch(&self, folder: &Path) {
