@@ -12,7 +12,7 @@ use toolhold_policy::Decision;
 /// Bytes of text below which filtering isn't worth it: the notice about it takes room too.
 pub(crate) const SHORT: usize = 400;
 
-/// Bytes that filtering must save, for the same reason.
+/// Bytes that filtering must save, so that its notice doesn't take more room.
 pub(crate) const GAIN: usize = 200;
 
 /// The answer to a call.
@@ -101,7 +101,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The name in JSON and messages.
+    /// Returns the name in JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Once => "once",
@@ -131,8 +131,8 @@ impl FilterSummary {
         if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
     }
 
-    /// Whether filtering is worth it: not for a short output or a small saving, since the notice
-    /// takes room too.
+    /// Checks whether filtering is worth it: not for a short output or a small saving, since the
+    /// notice takes room too.
     pub fn is_worth_it(&self) -> bool {
         self.bytes[0] >= SHORT as u64 && self.bytes[0].saturating_sub(self.bytes[1]) >= GAIN as u64
     }

@@ -14,7 +14,7 @@ use toolhold_catalogue::Tool;
 /// The limits of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheBounds {
-    /// `None`: for as long as they are true.
+    /// The longest age of an answer. `None` if an answer may serve as long as it is true.
     pub ttl: Option<Duration>,
     pub bytes: usize,
     pub entries: usize,
@@ -48,7 +48,7 @@ pub struct CacheEntry {
     pub run: Duration,
 }
 
-/// See the module.
+/// The stored answers of one session.
 #[derive(Debug, Default)]
 pub struct AnswerCache(Mutex<State>);
 
@@ -76,8 +76,8 @@ pub struct CacheSummary {
 }
 
 impl AnswerCache {
-    /// The answer to a call, which becomes the most recently used one. An answer that is too old is
-    /// removed.
+    /// Returns the answer to a call, which becomes the most recently used one. An answer that is
+    /// too old is removed.
     pub fn get(
         &self,
         key: &CacheKey,
@@ -88,27 +88,26 @@ impl AnswerCache {
         let mut state = self.state();
         state.uses += 1;
         let uses = state.uses;
-        let found = state.entries.get_mut(key).map(|(entry, used)| {
-            *used = uses;
-            Arc::clone(entry)
-        });
-        match found {
-            Some(entry)
-                if std::ptr::eq(entry.tool.as_ptr(), Arc::as_ptr(tool))
-                    && bounds
-                        .ttl
-                        .is_none_or(|ttl| now.saturating_duration_since(entry.made) < ttl) =>
-            {
-                return Some(entry);
-            }
-            Some(_) => state.remove(key),
-            None => {}
+        let Some((entry, last_use)) = state.entries.get_mut(key) else {
+            state.misses += 1;
+            return None;
+        };
+        *last_use = uses;
+        let entry = Arc::clone(entry);
+        let is_of_tool = std::ptr::eq(entry.tool.as_ptr(), Arc::as_ptr(tool));
+        let is_fresh = match bounds.ttl {
+            Some(ttl) => now.saturating_duration_since(entry.made) < ttl,
+            None => true,
+        };
+        if is_of_tool && is_fresh {
+            return Some(entry);
         }
+        state.remove(key);
         state.misses += 1;
         None
     }
 
-    /// Stores an answer and removes those for which there is no room then.
+    /// Stores an answer and removes the least recently used ones if there is no room.
     pub fn put(&self, key: CacheKey, entry: CacheEntry, bounds: CacheBounds) {
         let mut state = self.state();
         state.remove(&key);
@@ -116,20 +115,18 @@ impl AnswerCache {
             return;
         }
         // The answers of removed tools are useless.
-        let gone: Vec<CacheKey> = state
-            .entries
-            .iter()
-            .filter(|(_, (entry, _))| entry.tool.strong_count() == 0)
-            .map(|(key, _)| *key)
-            .collect();
-        gone.iter().for_each(|key| state.remove(key));
+        let State { entries, bytes, .. } = &mut *state;
+        entries.retain(|_, (entry, _)| {
+            let has_tool = entry.tool.strong_count() > 0;
+            if !has_tool {
+                *bytes -= entry.bytes;
+            }
+            has_tool
+        });
         while state.entries.len() >= bounds.entries || state.bytes + entry.bytes > bounds.bytes {
-            let Some(oldest) =
-                state.entries.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key)
-            else {
-                break;
-            };
-            state.remove(&oldest);
+            let oldest = state.entries.iter().min_by_key(|(_, (_, last_use))| *last_use);
+            let Some((&key, _)) = oldest else { break };
+            state.remove(&key);
         }
         state.uses += 1;
         let uses = state.uses;
@@ -160,7 +157,7 @@ impl AnswerCache {
         *self.state() = State::default();
     }
 
-    /// The figures of the cache.
+    /// Returns the figures of the cache.
     pub fn summary(&self) -> CacheSummary {
         let state = self.state();
         CacheSummary {
@@ -184,15 +181,18 @@ impl State {
     }
 }
 
-/// Estimated memory of an output in bytes.
+/// Returns the estimated memory of an output in bytes.
 pub(crate) fn bytes_of(output: &Output) -> usize {
-    let parts =
-        output.content.iter().map(|part| part.len() + part.meta.as_ref().map_or(0, weight) + 128);
-    256 + parts.sum::<usize>()
-        + output.structured.as_ref().map_or(0, weight)
-        + output.meta.as_ref().map_or(0, weight)
+    let mut bytes = 256;
+    for part in &output.content {
+        bytes += 128 + part.len() + part.meta.as_ref().map_or(0, weight);
+    }
+    bytes += output.structured.as_ref().map_or(0, weight);
+    bytes += output.meta.as_ref().map_or(0, weight);
+    bytes
 }
 
+/// Returns the estimated memory of a value in bytes.
 fn weight(value: &Value) -> usize {
     let below = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,

@@ -57,7 +57,8 @@ pub enum CacheResult {
 const MAX_ENTRIES: usize = 512;
 
 impl CacheResult {
-    /// The report for the call, which stores what the call reads if its answer may be stored.
+    /// Returns the report for the call, which stores what the call reads if its answer may be
+    /// stored.
     pub fn report(&self) -> Report {
         if matches!(self, Self::Miss(_)) { Report::watching() } else { Report::default() }
     }
@@ -75,8 +76,8 @@ impl Results {
         Self { bounds: config.enabled.then_some(bounds), each: AtomicU64::new(GUESS) }
     }
 
-    /// An answer that is provably still true. `rules`: the version of the rules, if they decide
-    /// what the call may reach.
+    /// Returns an answer that is provably still true. `rules`: the version of the rules, if they
+    /// decide what the call may reach.
     pub async fn find(
         &self,
         context: &CallContext,
@@ -87,8 +88,8 @@ impl Results {
         else {
             return CacheResult::Unused;
         };
-        let believed = tool.annotations;
-        if !believed.read_only || !believed.cacheable || !context.attachments.is_empty() {
+        let trusted = tool.annotations;
+        if !trusted.read_only || !trusted.cacheable || !context.attachments.is_empty() {
             return CacheResult::Unused;
         }
         let mut call = Sha256::new_with_prefix(canonical(&context.arguments));
@@ -99,21 +100,28 @@ impl Results {
         let Some(entry) = answers.get(&key, tool, bounds, Instant::now()) else {
             return CacheResult::Miss(key);
         };
-        let began = Instant::now();
-        let still = self.is_unchanged(tool, &entry).await;
-        let took = began.elapsed();
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        if let Some(measured) = nanos.checked_div(entry.sights.work() as u64) {
-            let mean = self.each.load(Ordering::Relaxed);
-            // The time of a thread that had to wait for its turn says little.
-            self.each.store(mean - mean / 8 + measured.min(4 * mean) / 8, Ordering::Relaxed);
-        }
+
+        let check_started = Instant::now();
+        let is_unchanged = self.is_unchanged(tool, &entry).await;
+        let check_time = check_started.elapsed();
+        self.measure(check_time, entry.sights.work());
         // An answer whose check costs as much as a new run isn't worth its room.
-        if !still || (took + FIXED) * WORTH > entry.run {
+        let is_worth_it = (check_time + FIXED) * WORTH <= entry.run;
+        if !is_unchanged || !is_worth_it {
             answers.remove(&key, &entry);
         }
-        answers.count(still);
-        if still { CacheResult::Hit(entry.output.clone()) } else { CacheResult::Miss(key) }
+        answers.count(is_unchanged);
+        if is_unchanged { CacheResult::Hit(entry.output.clone()) } else { CacheResult::Miss(key) }
+    }
+
+    /// Updates the mean cost of a check's system call. `work`: the system calls of the check.
+    fn measure(&self, check_time: Duration, work: usize) {
+        let nanos = u64::try_from(check_time.as_nanos()).unwrap_or(u64::MAX);
+        let Some(measured) = nanos.checked_div(work as u64) else { return };
+        let mean = self.each.load(Ordering::Relaxed);
+        // The time of a thread that had to wait for its turn says little, so it is bounded.
+        let bounded = measured.min(4 * mean);
+        self.each.store(mean - mean / 8 + bounded / 8, Ordering::Relaxed);
     }
 
     /// Stores the answer of a call that took `run`, if that is worth it. `report` has what the
@@ -141,56 +149,49 @@ impl Results {
             self.each.store(mean - mean.saturating_sub(GUESS) / 16, Ordering::Relaxed);
             return;
         }
-        // A clock before 1970 is wrong, so no file is certain.
-        let began = context.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let Some(sights) =
-            FileDependencies::new(seen, (began.as_secs() as i64, u64::from(began.subsec_nanos())))
-        else {
+        // With a clock before 1970, which is wrong, no file is certain.
+        let since_epoch = context.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started = (since_epoch.as_secs() as i64, u64::from(since_epoch.subsec_nanos()));
+        let Some(sights) = FileDependencies::new(seen, started) else { return };
+        let has_files = tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().files.is_some());
+        let is_checkable = sights.work() == 0 || has_files;
+        if !is_checkable || !self.is_worth(sights.work(), run) {
             return;
-        };
-        let is_checkable = sights.work() == 0
-            || tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().files.is_some());
-        if is_checkable && self.is_worth(sights.work(), run) {
-            let bytes = bytes_of(output) + sights.bytes();
-            answers.put(
-                key,
-                CacheEntry {
-                    tool: Arc::downgrade(tool),
-                    output: output.clone(),
-                    sights,
-                    bytes,
-                    made: Instant::now(),
-                    run,
-                },
-                bounds,
-            );
         }
+        let bytes = bytes_of(output) + sights.bytes();
+        let entry = CacheEntry {
+            tool: Arc::downgrade(tool),
+            output: output.clone(),
+            sights,
+            bytes,
+            made: Instant::now(),
+            run,
+        };
+        answers.put(key, entry, bounds);
     }
 
-    /// Whether a run took clearly longer than a check of this work.
+    /// Checks whether a run took clearly longer than a check with this number of system calls.
     fn is_worth(&self, work: usize, run: Duration) -> bool {
-        let check =
-            Duration::from_nanos(self.each.load(Ordering::Relaxed).saturating_mul(work as u64));
-        check.saturating_add(FIXED).saturating_mul(WORTH) <= run
+        let nanos = self.each.load(Ordering::Relaxed).saturating_mul(work as u64);
+        let check_time = Duration::from_nanos(nanos);
+        check_time.saturating_add(FIXED).saturating_mul(WORTH) <= run
     }
 
-    /// Whether everything is unchanged since the answer was made, through the same grants.
+    /// Checks whether everything is unchanged since the answer was made, through the same grants.
     async fn is_unchanged(&self, tool: &Tool, entry: &Arc<CacheEntry>) -> bool {
         let work = entry.sights.work();
         if work == 0 {
             return true;
         }
-        let Some(grants) = tool.plugin.as_ref().and_then(|plugin| plugin.policy().files.as_ref())
-        else {
-            return false;
-        };
+        let Some(plugin) = &tool.plugin else { return false };
+        let Some(grants) = &plugin.policy().files else { return false };
         let view = FileView::new(Arc::clone(grants), true);
         if work <= QUICK {
             return view.is_unchanged(&entry.sights);
         }
         let entry = Arc::clone(entry);
-        let looked = tokio::task::spawn_blocking(move || view.is_unchanged(&entry.sights));
+        let check = tokio::task::spawn_blocking(move || view.is_unchanged(&entry.sights));
         // A file system that doesn't answer in time says nothing about the stored answer.
-        tokio::time::timeout(PATIENCE, looked).await.is_ok_and(|looked| looked.unwrap_or(false))
+        matches!(tokio::time::timeout(PATIENCE, check).await, Ok(Ok(true)))
     }
 }

@@ -12,11 +12,14 @@ const SHOW_FILES: [&str; 17] = [
 /// Commands of git that print files.
 const GIT_SHOWS: [&str; 6] = ["blame", "cat-file", "diff", "log", "show", "stash"];
 
-/// Whether a command prints files.
+/// Checks whether a command prints files.
 fn shows_files(command: &str) -> bool {
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();
-    SHOW_FILES.contains(&program) || program == "git" && words.any(|word| GIT_SHOWS.contains(&word))
+    if program == "git" {
+        return words.any(|word| GIT_SHOWS.contains(&word));
+    }
+    SHOW_FILES.contains(&program)
 }
 
 /// How much of a text is removed as invisible on a terminal.
@@ -32,17 +35,19 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a tool's answer.
+    /// Returns the kind of a tool's answer.
     pub(crate) fn for_tool(tool: &Definition, command: Option<&LastCommand>) -> Self {
         if tool.subjects.iter().any(|subject| subject.kind == SubjectKind::Command) {
-            let shows_files = command.is_some_and(|last| !last.alone || shows_files(&last.line));
-            return if shows_files { Self::Written } else { Self::Lines };
+            return match command {
+                Some(last) if !last.alone || shows_files(&last.line) => Self::Written,
+                _ => Self::Lines,
+            };
         }
         let of_files = tool.subjects.iter().any(|subject| subject.kind.is_path());
         if of_files { Self::Stored } else { Self::Written }
     }
 
-    /// A text as a terminal would show it.
+    /// Returns a text as a terminal would show it.
     pub(crate) fn shown(self, text: String) -> String {
         if self == Self::Stored { text } else { text::shown(text, self == Self::Lines) }
     }

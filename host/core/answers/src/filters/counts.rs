@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use toolhold_contract::Confidence;
 
 /// Number of answers after which the log gets a summary.
-const TELL_EACH: u64 = 50;
+const SUMMARY_INTERVAL: u64 = 50;
 
 /// Figures of a filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +70,7 @@ impl FilterCountTable {
         });
     }
 
+    /// Counts a run of a filter, and changes its other figures.
     fn change(&self, filter: &str, change: impl FnOnce(&mut FilterCounts)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = match all.get_mut(filter) {
@@ -78,7 +79,7 @@ impl FilterCountTable {
         };
         counts.runs += 1;
         change(counts);
-        if counts.runs % TELL_EACH == 0 {
+        if counts.runs % SUMMARY_INTERVAL == 0 {
             let FilterCounts { runs, changed, failed, bytes: [before, after], .. } = *counts;
             tracing::debug!(target: "toolhold::filters", filter, runs, changed, failed, before, after, "so far");
         }

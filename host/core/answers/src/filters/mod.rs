@@ -99,20 +99,23 @@ impl FilterPipeline {
         Ok(Self { enabled: config.enabled, kept, places, counts: FilterCountTable::default() })
     }
 
-    /// A place for an answer of this length. `None`: it is short, and needs none.
+    /// Waits for a place for an answer of this length. Returns `None` if the answer is short and
+    /// needs no place.
     async fn place(&self, length: usize) -> Option<SemaphorePermit<'_>> {
-        match length {
-            0..=AT_ONCE => None,
-            // The semaphore is never closed.
-            _ => self.places.acquire().await.ok(),
+        if length <= AT_ONCE {
+            return None;
         }
+        // The semaphore is never closed.
+        self.places.acquire().await.ok()
     }
 
-    /// Runs the matching filters on an outcome without secrets. Blocking filters come first, so
-    /// that the kept complete text doesn't hold what they block. `shorten`: whether the part that
-    /// is left out can be read later. If the output is in `spooled`, filters get all of it, in
-    /// pieces. What security filters remove is removed there too. It is dropped if it can't be
-    /// read. `output_of`: the earlier command whose output the answer shows.
+    /// Runs the matching filters on an outcome without secrets. Security filters come first, so
+    /// that the stored complete text doesn't hold the text that they remove. `shorten`: whether the
+    /// part that is left out can be read later. `output_of`: the earlier command whose output the
+    /// answer shows.
+    ///
+    /// If the whole output is in `spooled`, filters get all of it, in pieces, and security filters
+    /// change it there too. A spooled output that can't be read is dropped.
     ///
     /// # Errors
     ///
@@ -130,18 +133,21 @@ impl FilterPipeline {
     ) -> Result<Option<FilterChange>, Failure> {
         let Some(tool) = context.tool.as_deref() else { return Ok(None) };
         let name = output_of.map_or(&*tool.definition.name, |output| &*output.tool);
-        let length = length(outcome);
-        let says = length > 0 || Streams::structured(outcome).is_some();
-        if says && let Some((plugin, reason)) = chain.missing() {
-            return Err(unfiltered(plugin, reason));
-        }
-        let shorten =
-            shorten && self.enabled && context.audience == Audience::Model && length >= SHORT;
-        if !says || !chain.links().iter().any(|link| shorten || is_for_security(&link)) {
+        let length = content_length(outcome);
+        if length == 0 && Streams::structured(outcome).is_none() {
             return Ok(None);
         }
-        let own = subjects::commands(tool, &context.arguments).next();
-        let line = output_of.map(|output| &*output.command).or(own);
+        if let Some((plugin, reason)) = chain.missing() {
+            return Err(unfiltered(plugin, reason));
+        }
+        let is_for_model = context.audience == Audience::Model;
+        let shorten = shorten && self.enabled && is_for_model && length >= SHORT;
+        if !chain.links().iter().any(|link| shorten || is_for_security(&link)) {
+            return Ok(None);
+        }
+
+        let own_command = subjects::commands(tool, &context.arguments).next();
+        let line = output_of.map(|output| &*output.command).or(own_command);
         let subject = FilterSubject::new(name, line, context);
         let security = subject.security(chain);
         let cosmetic =
@@ -149,7 +155,8 @@ impl FilterPipeline {
         if security.is_empty() && cosmetic.is_empty() {
             return Ok(None);
         }
-        let streams = Streams::from_outcome(outcome, own.is_some() && tool.is_built_in());
+        let of_shell = own_command.is_some() && tool.is_built_in();
+        let streams = Streams::from_outcome(outcome, of_shell);
         let input = FilterInput {
             tool: name.to_owned(),
             subject: subject.text,
@@ -160,21 +167,25 @@ impl FilterPipeline {
         };
         let end = Instant::now() + PATIENCE;
         let mut run = FilterRun { input, session: &context.session, cancel, end, by: Vec::new() };
-        let structured = run.ask_for_security(&security, &streams, outcome, &self.counts).await?;
-        let for_security = run.by.len();
-        let safe = run.input.content.clone();
-        let whole = streams.with_parts(&safe).text();
+        let structured = run.run_security(&security, &streams, outcome, &self.counts).await?;
+        // The first entries of `by` are security filters, those after them shorten the answer.
+        let security_count = run.by.len();
+        let safe_content = run.input.content.clone();
+        let whole = streams.with_parts(&safe_content).text();
         let (mut content, mut by) =
             self.shorten_answer(run, [&security, &cosmetic], spooled, &whole).await?;
-        let before = match &spooled.output {
+
+        let [lines_before, bytes_before] = match &spooled.output {
             Some(output) => [output.lines() as u64, output.bytes()],
-            None => size_of(&whole),
+            None => lines_and_bytes(&whole),
         };
-        let mut after = size_of(&streams.with_parts(&content).text());
-        if by.len() > for_security && before[1] < after[1] + GAIN as u64 {
-            by.truncate(for_security);
-            after = size_of(&whole);
-            content = safe;
+        let [mut lines_after, mut bytes_after] =
+            lines_and_bytes(&streams.with_parts(&content).text());
+        if by.len() > security_count && bytes_before < bytes_after + GAIN as u64 {
+            // Too little was left out, so only the security filters apply.
+            by.truncate(security_count);
+            [lines_after, bytes_after] = lines_and_bytes(&whole);
+            content = safe_content;
         }
         let Some(confidence) = by.iter().map(|(_, confidence)| *confidence).max() else {
             return Ok(None);
@@ -182,15 +193,18 @@ impl FilterPipeline {
         let filtered = FilterSummary {
             filters: by.iter().map(|(link, _)| link.name.clone()).collect(),
             confidence,
-            lines: [before[0], after[0]],
-            bytes: [before[1], after[1]],
+            lines: [lines_before, lines_after],
+            bytes: [bytes_before, bytes_after],
         };
         tracing::debug!(target: "toolhold::filters", call = %context.id, filters = filtered.filters.join(","), "{filtered}");
-        let whole = (by.len() > for_security).then_some(match spooled.output {
-            Some(_) => Whole::Spooled,
-            None => Whole::Text(whole),
-        });
-        Ok(Some(FilterChange { filtered, whole, streams, content, structured }))
+        let left_out = if by.len() == security_count {
+            None
+        } else if spooled.output.is_some() {
+            Some(Whole::Spooled)
+        } else {
+            Some(Whole::Text(whole))
+        };
+        Ok(Some(FilterChange { filtered, whole: left_out, streams, content, structured }))
     }
 
     /// Makes an answer shorter: the spooled output if there is one, or the text that filters for
@@ -215,11 +229,11 @@ impl FilterPipeline {
         if spooled.output.is_some() {
             return Ok((run.input.content, run.by));
         }
-        let for_security = run.by.len();
-        run.ask_in_time(cosmetic, self).await?;
+        let security_count = run.by.len();
+        run.run_in_time(cosmetic, self).await?;
         let mut content = run.input.content;
         if let Some(kept) = &self.kept
-            && run.by.len() > for_security
+            && run.by.len() > security_count
         {
             content = with_security_lines(kept, whole, content).await;
         }
@@ -249,7 +263,7 @@ impl<'a> FilterSubject<'a> {
         Self { tool, line, text, is_among_others }
     }
 
-    /// The filters for security.
+    /// Returns the filters for security.
     fn security<'c>(&self, chain: &'c Chain) -> Vec<&'c Link> {
         let links = chain.links().iter().filter(is_for_security);
         links
@@ -261,8 +275,8 @@ impl<'a> FilterSubject<'a> {
     }
 }
 
-/// Lines and bytes.
-fn size_of(text: &str) -> [u64; 2] {
+/// Returns the numbers of lines and of bytes.
+fn lines_and_bytes(text: &str) -> [u64; 2] {
     [text.lines().count() as u64, text.len() as u64]
 }
 
@@ -275,19 +289,20 @@ struct FilterRun<'a> {
     input: FilterInput,
     session: &'a Arc<str>,
     cancel: &'a CancellationToken,
-    /// When the time for making the answer shorter is over.
+    /// The end of the time for making the answer shorter.
     end: Instant,
-    /// Filters that replaced something, and how sure they are.
+    /// The filters that replaced something, each with its confidence.
     by: Vec<(&'a Link, Confidence)>,
 }
 
 impl<'a> FilterRun<'a> {
-    /// Runs the filters for security, also on a structured answer. Returns what they leave of that.
+    /// Runs the filters for security, also on a structured answer. Returns the structured answer
+    /// that they leave.
     ///
     /// # Errors
     ///
     /// The answer is withheld.
-    async fn ask_for_security(
+    async fn run_security(
         &mut self,
         links: &[&'a Link],
         streams: &Streams,
@@ -299,27 +314,24 @@ impl<'a> FilterRun<'a> {
         }
         self.input.content.extend(streams.value(outcome));
         for link in links {
-            self.ask(link, counts).await?;
+            self.run_one(link, counts).await?;
         }
         if self.input.content.len() <= streams.parts.len() {
             return Ok(None);
         }
         let value = self.input.content.pop();
-        value
-            .as_ref()
-            .and_then(Content::as_text)
-            .and_then(|text| serde_json::from_str(text).ok())
-            .map(Some)
-            .ok_or_else(invalid_value)
+        let text = value.as_ref().and_then(Content::as_text).ok_or_else(invalid_value)?;
+        let structured = serde_json::from_str(text).map_err(|_| invalid_value())?;
+        Ok(Some(structured))
     }
 
-    /// Runs filters until the time for making the answer shorter is over. Returns whether it was
-    /// enough.
+    /// Runs filters until the time for making the answer shorter is over. Returns whether there was
+    /// enough time for all of them.
     ///
     /// # Errors
     ///
     /// The answer is withheld.
-    async fn ask_in_time(
+    async fn run_in_time(
         &mut self,
         links: &[&'a Link],
         pipeline: &FilterPipeline,
@@ -328,12 +340,13 @@ impl<'a> FilterRun<'a> {
         let run = async {
             let _place = pipeline.place(size(&self.input.content)).await;
             for link in links {
-                self.ask(link, &pipeline.counts).await?;
+                self.run_one(link, &pipeline.counts).await?;
             }
             Ok(())
         };
         match timeout_at(end, run).await {
-            Ok(ran) => ran.map(|()| true),
+            Ok(Ok(())) => Ok(true),
+            Ok(Err(failure)) => Err(failure),
             Err(_) => Ok(false),
         }
     }
@@ -343,14 +356,14 @@ impl<'a> FilterRun<'a> {
     /// # Errors
     ///
     /// The answer is withheld.
-    async fn ask(&mut self, link: &'a Link, counts: &FilterCountTable) -> Result<(), Failure> {
+    async fn run_one(&mut self, link: &'a Link, counts: &FilterCountTable) -> Result<(), Failure> {
         let security = link.definition.purpose == Purpose::Security;
         let before = size(&self.input.content);
         let verdict = link
             .plugin
             .filter(&link.definition, self.session, self.input.clone(), self.cancel)
             .await;
-        let failed = match verdict {
+        let problem = match verdict {
             Ok(FilterVerdict::Keep) => {
                 counts.count_unchanged(&link.name);
                 return Ok(());
@@ -379,15 +392,15 @@ impl<'a> FilterRun<'a> {
         let plugin = &link.plugin.info().manifest.name;
         let name = &link.definition.name;
         if security {
-            tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{failed}; the answer is withheld");
+            tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{problem}; the answer is withheld");
             return Err(withheld(link, "the filter failed; see the log"));
         }
-        tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{failed}; the answer stays as it was");
+        tracing::warn!(target: "toolhold::filters", plugin, filter = name, "{problem}; the answer stays as it was");
         Ok(())
     }
 }
 
-/// The failure for a model if a blocking filter failed.
+/// Returns the failure for a model if a blocking filter failed.
 fn unfiltered(plugin: &str, reason: &str) -> Failure {
     let message = format!(
         "the answer is withheld: the filters of the plugin `{plugin}` aren't available: {reason}"
@@ -397,7 +410,7 @@ fn unfiltered(plugin: &str, reason: &str) -> Failure {
     ))
 }
 
-/// The failure for a model if a blocking filter left invalid JSON of a structured answer.
+/// Returns the failure for a model if a blocking filter left invalid JSON of a structured answer.
 fn invalid_value() -> Failure {
     let message = "the answer is withheld: a security filter turned its structured value into invalid JSON; the tool's effects remain";
     Failure::new(Category::PermanentFailure, message).with_code("withheld")
@@ -416,7 +429,7 @@ fn withheld(link: &Link, reason: &str) -> Failure {
     )
 }
 
-/// The reason why a replacement is refused.
+/// Returns the reason why a replacement is refused. Returns `None` if it is accepted.
 fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'static str> {
     if security {
         return None;
@@ -424,14 +437,17 @@ fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'st
     if has_text(before) && !has_text(after) {
         return Some("it would drop everything");
     }
-    (size(after) > size(before)).then_some("it would make the answer longer")
+    if size(after) > size(before) {
+        return Some("it would make the answer longer");
+    }
+    None
 }
 
 fn has_text(parts: &[Content]) -> bool {
     parts.iter().filter_map(Content::as_text).any(|text| !text.trim().is_empty())
 }
 
-/// [`put_back`] on a thread on which a long text delays no other call.
+/// Calls [`put_back`], for a long text on a thread on which it delays no other call.
 async fn with_security_lines(
     kept: &SecurityLines,
     whole: &str,
@@ -452,13 +468,14 @@ async fn with_security_lines(
 
 /// Puts back lines that matter for security, after the last text.
 fn put_back(kept: &SecurityLines, whole: &str, content: &mut [Content]) {
-    let left: HashSet<&str> =
-        content.iter().filter_map(Content::as_text).flat_map(str::lines).map(str::trim).collect();
+    let shown_texts = content.iter().filter_map(Content::as_text);
+    let shown_lines: HashSet<&str> = shown_texts.flat_map(str::lines).map(str::trim).collect();
     let mut seen = HashSet::new();
     let mut more = 0;
     let mut lines = String::new();
-    for line in kept.find(whole).map(|place| whole[place].trim()) {
-        if left.contains(line) || !seen.insert(line) {
+    for range in kept.find(whole) {
+        let line = whole[range].trim();
+        if shown_lines.contains(line) || !seen.insert(line) {
             continue;
         }
         if seen.len() > MAX_LINES {
@@ -471,10 +488,11 @@ fn put_back(kept: &SecurityLines, whole: &str, content: &mut [Content]) {
     if lines.is_empty() {
         return;
     }
-    let texts = content
-        .iter_mut()
-        .filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
-    let Some(text) = texts.last() else { return };
+    let mut texts = content.iter_mut().rev().filter_map(|part| match &mut part.body {
+        Body::Text(text) => Some(text),
+        _ => None,
+    });
+    let Some(text) = texts.next() else { return };
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -489,11 +507,11 @@ fn size(parts: &[Content]) -> usize {
     parts.iter().map(Content::len).sum()
 }
 
-fn length(outcome: &Outcome) -> usize {
-    size(match outcome {
-        Ok(output) => &output.content,
-        Err(failure) => &failure.content,
-    })
+fn content_length(outcome: &Outcome) -> usize {
+    match outcome {
+        Ok(output) => size(&output.content),
+        Err(failure) => size(&failure.content),
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ const LATE_END: u64 = 16 << 10;
 /// The whole output of the command of a call, if it is too long for its answer.
 pub(crate) struct SpooledAnswer {
     pub(crate) store: Arc<OverflowStore>,
-    /// Which secrets are removed from what filters leave; `None`: none are.
+    /// The search for secrets in the text that filters leave. `None` if secrets stay.
     pub(crate) keys: Option<Keys>,
     pub(crate) output: Option<Arc<SpooledOutput>>,
 }
@@ -46,25 +46,25 @@ struct Bounded {
 }
 
 impl FilterPipeline {
-    /// Filters all of a spooled output. `links`: for security, and others. `None` if nothing is
-    /// left out for brevity. When there is no more time, the end of the output stays as it is; if
-    /// filters for security have to see it too, the output isn't kept.
+    /// Filters all of a spooled output. `links`: for security, and others. Returns `None` if
+    /// nothing is left out for brevity. When there is no more time, the end of the output stays as
+    /// it is; if filters for security have to see it too, the output isn't kept.
     ///
     /// # Errors
     ///
     /// The answer is withheld.
     pub(super) async fn filter_spooled<'a>(
         &self,
-        asked: &FilterRun<'a>,
+        answer_run: &FilterRun<'a>,
         [security, cosmetic]: [&[&'a Link]; 2],
         answer: &mut SpooledAnswer,
     ) -> Result<Option<FilteredPieces<'a>>, Failure> {
         let Some(output) = answer.output.clone() else { return Ok(None) };
         let mut rewriting = (!security.is_empty()).then(|| Rewriting::new(&output, &answer.store));
         let mut run = FilterRun {
-            input: FilterInput { content: Vec::new(), ..asked.input.clone() },
+            input: FilterInput { content: Vec::new(), ..answer_run.input.clone() },
             by: Vec::new(),
-            ..*asked
+            ..*answer_run
         };
         let mut shown = [Bounded::default(), Bounded::default()];
         for (stream, shown) in shown.iter_mut().enumerate() {
@@ -90,22 +90,12 @@ impl FilterPipeline {
                 };
                 offset += text.len() as u64;
                 run.input.content = vec![Content::text(text)];
-                if !security.is_empty() && !run.ask_in_time(security, self).await? {
+                if !security.is_empty() && !run.run_in_time(security, self).await? {
                     return Ok(lose(answer, &late()));
                 }
-                if let Some(mut begun) = rewriting.take() {
-                    let text = neutral_owned(run.text());
-                    let keys = answer.keys;
-                    let written = blocking(move || {
-                        let text = match keys {
-                            Some(keys) => redaction::owned(text, keys),
-                            None => text,
-                        };
-                        begun.push(stream, &text).map(|()| begun)
-                    })
-                    .await;
-                    match written {
-                        Ok(begun) => rewriting = Some(begun),
+                if let Some(rewritten) = rewriting.take() {
+                    match rewrite_piece(rewritten, stream, run.text(), answer.keys).await {
+                        Ok(rewritten) => rewriting = Some(rewritten),
                         Err(error) => return Ok(lose(answer, &error)),
                     }
                 }
@@ -119,10 +109,13 @@ impl FilterPipeline {
                 Err(error) => return Ok(lose(answer, &error)),
             }
         }
+
         run.by.retain(|(link, _)| cosmetic.iter().any(|other| std::ptr::eq(*other, *link)));
         let mut texts = Vec::new();
-        let shown = shown.into_iter().enumerate().filter(|(stream, _)| output.has(*stream));
-        for (_, shown) in shown {
+        for (stream, shown) in shown.into_iter().enumerate() {
+            if !output.has(stream) {
+                continue;
+            }
             let is_whole = shown.left_out == 0;
             let text = shown.into_text();
             // A filter may know something only from the whole, such as a summary in another piece.
@@ -132,14 +125,8 @@ impl FilterPipeline {
             }
             texts.push(run.text());
         }
-        let mut by: Vec<(&Link, Confidence)> = Vec::new();
-        for (link, confidence) in run.by {
-            match by.iter_mut().find(|(other, _)| std::ptr::eq(*other, link)) {
-                Some((_, least)) => *least = confidence.max(*least),
-                None => by.push((link, confidence)),
-            }
-        }
-        Ok((!by.is_empty()).then_some(FilteredPieces { texts, by }))
+        let by = merge_by_filter(run.by);
+        if by.is_empty() { Ok(None) } else { Ok(Some(FilteredPieces { texts, by })) }
     }
 
     /// Runs the filters that make a text shorter.
@@ -153,7 +140,7 @@ impl FilterPipeline {
         if whole.len() < SHORT {
             return Ok(());
         }
-        run.ask_in_time(cosmetic, self).await?;
+        run.run_in_time(cosmetic, self).await?;
         if let Some(kept) = &self.kept
             && run.by.len() > before
         {
@@ -164,7 +151,38 @@ impl FilterPipeline {
     }
 }
 
-/// Why an output is dropped that filters for security can't see in time.
+/// Adds a piece that security filters left to the new output, without secrets.
+async fn rewrite_piece(
+    mut rewriting: Rewriting,
+    stream: usize,
+    text: String,
+    keys: Option<Keys>,
+) -> io::Result<Rewriting> {
+    blocking(move || {
+        let mut safe_text = neutral_owned(text);
+        if let Some(keys) = keys {
+            safe_text = redaction::owned(safe_text, keys);
+        }
+        rewriting.push(stream, &safe_text)?;
+        Ok(rewriting)
+    })
+    .await
+}
+
+/// Merges the entries of each filter into one, with the least sure confidence.
+fn merge_by_filter(entries: Vec<(&Link, Confidence)>) -> Vec<(&Link, Confidence)> {
+    let mut merged: Vec<(&Link, Confidence)> = Vec::new();
+    for (link, confidence) in entries {
+        match merged.iter_mut().find(|(other, _)| std::ptr::eq(*other, link)) {
+            // A greater confidence is less sure.
+            Some((_, least_sure)) => *least_sure = confidence.max(*least_sure),
+            None => merged.push((link, confidence)),
+        }
+    }
+    merged
+}
+
+/// Returns the reason why an output is dropped that security filters can't see in time.
 fn late() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the security filters take too long")
 }
@@ -187,23 +205,30 @@ impl FilterRun<'_> {
 }
 
 impl Bounded {
+    /// Adds text: to the beginning while there is room, and to the end after that.
     fn push(&mut self, text: &str) {
         let room = BEGINNING.saturating_sub(self.beginning.len());
-        let split = match (self.end.is_empty(), text.len() > room) {
-            (true, false) => text.len(),
-            (true, true) => {
-                text[..text.floor_char_boundary(room)].rfind('\n').map_or(0, |at| at + 1)
-            }
-            (false, _) => 0,
+        let split = if !self.end.is_empty() {
+            0
+        } else if text.len() <= room {
+            text.len()
+        } else {
+            // The beginning ends with a whole line.
+            let fitting = &text[..text.floor_char_boundary(room)];
+            fitting.rfind('\n').map_or(0, |newline| newline + 1)
         };
-        let (beginning, rest) = text.split_at(split);
+        let (beginning, remainder) = text.split_at(split);
         self.beginning.push_str(beginning);
-        self.end.push_str(rest);
+        self.end.push_str(remainder);
+
         if self.end.len() > 2 * END {
-            let from = self.end.ceil_char_boundary(self.end.len() - END);
-            let from = self.end[from..].find('\n').map_or(from, |at| from + at + 1);
-            self.left_out += from;
-            self.end.drain(..from);
+            // The end starts with a whole line, if there is one.
+            let mut end_start = self.end.ceil_char_boundary(self.end.len() - END);
+            if let Some(newline) = self.end[end_start..].find('\n') {
+                end_start += newline + 1;
+            }
+            self.left_out += end_start;
+            self.end.drain(..end_start);
         }
     }
 

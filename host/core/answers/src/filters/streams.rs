@@ -9,7 +9,7 @@ const OUTPUTS: [&str; 2] = ["stdout", "stderr"];
 /// The parts of an answer. For a command: its outputs, without empty ones.
 pub(super) struct Streams {
     pub(super) parts: Vec<Content>,
-    /// Whether they are a command's.
+    /// Whether the parts are the outputs of a command.
     of_command: bool,
 }
 
@@ -20,27 +20,29 @@ impl Streams {
             Ok(output) => (&output.content, &output.structured),
             Err(failure) => (&failure.content, &failure.structured),
         };
+        let is_all_text = content.iter().all(|part| part.as_text().is_some());
         match outputs(structured.as_ref()) {
-            Some(outputs) if of_shell && content.iter().all(|part| part.as_text().is_some()) => {
-                let parts = outputs
-                    .into_iter()
-                    .filter(|text| !text.is_empty())
-                    .map(Content::text)
-                    .collect();
-                Self { parts, of_command: true }
+            Some(outputs) if of_shell && is_all_text => {
+                let texts = outputs.into_iter().filter(|text| !text.is_empty());
+                Self { parts: texts.map(Content::text).collect(), of_command: true }
             }
             _ => Self { parts: content.clone(), of_command: false },
         }
     }
 
-    /// Replaces the parts.
+    /// Returns the answer with other parts, without empty texts.
     pub(super) fn with_parts(&self, parts: &[Content]) -> Self {
-        let full =
-            parts.iter().filter(|part| !matches!(&part.body, Body::Text(text) if text.is_empty()));
-        Self { parts: full.cloned().collect(), of_command: self.of_command }
+        let mut full_parts = Vec::new();
+        for part in parts {
+            match &part.body {
+                Body::Text(text) if text.is_empty() => {}
+                _ => full_parts.push(part.clone()),
+            }
+        }
+        Self { parts: full_parts, of_command: self.of_command }
     }
 
-    /// The complete text for a reader.
+    /// Returns the complete text for a reader.
     pub(super) fn text(&self) -> String {
         let texts: Vec<&str> = self.parts.iter().filter_map(Content::as_text).collect();
         match (self.of_command, texts.as_slice()) {
@@ -49,7 +51,7 @@ impl Streams {
         }
     }
 
-    /// The structured answer as one more part, unless the parts come from it.
+    /// Returns the structured answer as one more part, unless the parts come from it.
     pub(super) fn value(&self, outcome: &Outcome) -> Option<Content> {
         if self.of_command {
             return None;
@@ -68,12 +70,10 @@ impl Streams {
         }
     }
 
-    /// The exit code of a command.
+    /// Returns the exit code of a command.
     pub(super) fn exit_code(outcome: &Outcome) -> Option<i32> {
-        Self::structured(outcome)?
-            .get("exit_code")?
-            .as_i64()
-            .and_then(|code| i32::try_from(code).ok())
+        let code = Self::structured(outcome)?.get("exit_code")?.as_i64()?;
+        i32::try_from(code).ok()
     }
 
     /// Replaces the parts of an outcome by `parts`, of the same number, and its structured answer
@@ -83,27 +83,28 @@ impl Streams {
             Ok(output) => (&mut output.content, &mut output.structured),
             Err(failure) => (&mut failure.content, &mut failure.structured),
         };
-        let left = self.with_parts(&parts);
+        let replaced = self.with_parts(&parts);
         if !self.of_command {
-            *content = left.parts;
+            *content = replaced.parts;
             if value.is_some() {
                 *structured = value;
             }
             return;
         }
-        let before = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
-        let notes =
-            notes(&before, self.parts.last().and_then(Content::as_text).unwrap_or_default());
+
+        let old_text = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
+        let last_output = self.parts.last().and_then(Content::as_text).unwrap_or_default();
+        let notes = trailing_notes(&old_text, last_output);
         if let Some(Value::Object(fields)) = structured {
             let mut texts = parts.iter().map(|part| part.as_text().unwrap_or_default().to_owned());
             for name in OUTPUTS {
-                put(fields, name, &mut texts);
+                replace_output(fields, name, &mut texts);
             }
             if let Some(truncated @ Value::Bool(_)) = fields.get_mut("truncated") {
                 *truncated = Value::Bool(true);
             }
         }
-        let mut text = left.text();
+        let mut text = replaced.text();
         if !notes.is_empty() && !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -112,8 +113,9 @@ impl Streams {
     }
 }
 
-/// The tool's own lines in brackets after the outputs.
-fn notes(text: &str, last: &str) -> String {
+/// Returns the tool's own lines in brackets after the outputs. `last_output`: the output that is
+/// before these lines.
+fn trailing_notes(text: &str, last_output: &str) -> String {
     let lines: Vec<&str> = text
         .lines()
         .rev()
@@ -121,10 +123,15 @@ fn notes(text: &str, last: &str) -> String {
         .collect();
     let notes: String = lines.into_iter().rev().flat_map(|line| [line, "\n"]).collect();
     // The program may have written such lines itself.
-    if last.trim_end().ends_with(notes.trim_end()) { String::new() } else { notes }
+    if last_output.trim_end().ends_with(notes.trim_end()) { String::new() } else { notes }
 }
 
-fn put(fields: &mut Map<String, Value>, name: &str, texts: &mut impl Iterator<Item = String>) {
+/// Replaces an output by the next text. An empty output has no text.
+fn replace_output(
+    fields: &mut Map<String, Value>,
+    name: &str,
+    texts: &mut impl Iterator<Item = String>,
+) {
     if let Some(Value::String(output)) = fields.get_mut(name)
         && !output.is_empty()
         && let Some(text) = texts.next()
@@ -133,14 +140,14 @@ fn put(fields: &mut Map<String, Value>, name: &str, texts: &mut impl Iterator<It
     }
 }
 
-/// Both outputs of a command, if a structured answer has them.
+/// Returns both outputs of a command, if a structured answer has them.
 fn outputs(structured: Option<&Value>) -> Option<[&str; 2]> {
     let fields = structured?.as_object()?;
     let [stdout, stderr] = OUTPUTS.map(|name| fields.get(name).and_then(Value::as_str));
     Some([stdout?, stderr?])
 }
 
-/// As the shell tool writes them.
+/// Returns both outputs with labels, in the form of the shell tool.
 fn labelled(stdout: &str, stderr: &str) -> String {
     let end = if stdout.ends_with('\n') { "" } else { "\n" };
     format!("stdout:\n{stdout}{end}\nstderr:\n{stderr}")

@@ -13,35 +13,40 @@ pub struct LiveOutput {
     rules: TextRules,
     /// The unfinished lines of standard output and of standard error.
     lines: [Vec<u8>; 2],
-    /// Whether the beginning of the line went on already, since the line is long.
-    cut: [bool; 2],
+    /// Whether the beginning of the unfinished line was passed on already, since the line is long.
+    is_split: [bool; 2],
     text: RedactedText,
 }
 
 impl LiveOutput {
     pub(crate) fn new(rules: TextRules) -> Self {
-        Self { rules, lines: Default::default(), cut: [false; 2], text: RedactedText::default() }
+        Self {
+            rules,
+            lines: Default::default(),
+            is_split: [false; 2],
+            text: RedactedText::default(),
+        }
     }
 
-    /// Adds what the command wrote. Returns the text that is ready: the lines that are farther from
-    /// the end than any part of a secret is from its other parts.
+    /// Adds bytes that the command wrote. Returns the text that is ready. Lines near the end wait,
+    /// since later lines can show that they are part of a secret.
     pub fn push(&mut self, stream: OutputStream, bytes: &[u8]) -> String {
-        let at = match stream {
+        let index = match stream {
             OutputStream::Stdout => 0,
             OutputStream::Stderr => 1,
         };
-        let line = &mut self.lines[at];
-        let before = line.len();
+        let line = &mut self.lines[index];
+        let length_before = line.len();
         line.extend_from_slice(bytes);
         let newline = bytes.iter().rposition(|byte| *byte == b'\n');
         let end = match newline {
-            Some(end) => before + end + 1,
+            Some(newline) => length_before + newline + 1,
             None if line.len() > MAX_LINE => line.len() - unfinished(line),
             None => return String::new(),
         };
-        self.cut[at] = newline.is_none();
-        let whole: Vec<u8> = line.drain(..end).collect();
-        self.add(whole);
+        self.is_split[index] = newline.is_none();
+        let ready: Vec<u8> = line.drain(..end).collect();
+        self.add(ready);
         if self.text.waiting() < 4 * AROUND {
             String::new()
         } else {
@@ -49,13 +54,14 @@ impl LiveOutput {
         }
     }
 
-    /// The text of all whole lines so far, which a reader wants now. The end of a long line waits
-    /// for more of it.
+    /// Returns the text of all whole lines so far, which a reader wants now. The end of a long line
+    /// waits for more of it.
     pub fn lines(&mut self) -> String {
-        self.text.next(self.cut == [false; 2], self.rules.keys)
+        let all = self.is_split == [false; 2];
+        self.text.next(all, self.rules.keys)
     }
 
-    /// The rest. The command has ended.
+    /// Returns the remaining text after the command has ended.
     pub fn finish(&mut self) -> String {
         for line in std::mem::take(&mut self.lines) {
             if !line.is_empty() {

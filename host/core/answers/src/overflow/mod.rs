@@ -63,22 +63,24 @@ pub(crate) enum Extent {
 }
 
 impl OverflowId {
-    /// Parses an ID. `None` if it isn't one, so that no file name comes from outside.
+    /// Parses an ID. Returns `None` if it isn't one, so that no file name comes from outside.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(['h', 'w'])?;
-        let whole = digits.len() == 24
+        let is_valid = digits.len() == 24
             && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        whole.then(|| Self(text.to_owned()))
+        is_valid.then(|| Self(text.to_owned()))
     }
 
-    fn new(strange: bool) -> io::Result<Self> {
+    /// Returns a new random ID. `untrusted`: the answer has text from the world outside.
+    fn new(untrusted: bool) -> io::Result<Self> {
         let mut bytes = [0; 12];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
         let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self(format!("{}{digits}", if strange { 'w' } else { 'h' })))
+        let origin = if untrusted { 'w' } else { 'h' };
+        Ok(Self(format!("{origin}{digits}")))
     }
 
-    /// Whether the answer came from a tool that reaches the world outside.
+    /// Checks whether the answer came from a tool that reaches the world outside.
     pub fn is_untrusted(&self) -> bool {
         self.0.starts_with('w')
     }
@@ -87,6 +89,7 @@ impl OverflowId {
         &self.0
     }
 
+    /// Returns the name of the file of the answer in a session.
     fn file(&self, session: &str) -> String {
         let digest = Sha256::digest(session.as_bytes());
         let hash: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -106,20 +109,25 @@ impl OverflowStore {
     }
 
     /// Stores an answer, at most 10 MiB of it, and removes older ones if there is no room.
-    /// `strange`: the tool reaches the world outside.
+    /// `untrusted`: the tool reaches the world outside.
     ///
     /// # Errors
     ///
     /// The folder can't be created or trusted, or the disk is full.
-    pub fn keep(&self, session: &str, text: &str, strange: bool) -> Result<OverflowId, HostError> {
-        self.put(session, cut(text, self.answer_bytes()), strange)
+    pub fn keep(
+        &self,
+        session: &str,
+        text: &str,
+        untrusted: bool,
+    ) -> Result<OverflowId, HostError> {
+        self.put(session, cut(text, self.answer_bytes()), untrusted)
             .map_err(HostError::io(self.folder.display().to_string()))
     }
 
-    fn put(&self, session: &str, text: &str, strange: bool) -> io::Result<OverflowId> {
+    fn put(&self, session: &str, text: &str, untrusted: bool) -> io::Result<OverflowId> {
         let folder = PrivateFolder::make(&self.folder)?;
         self.reserve(&folder, text.len() as u64)?;
-        let id = OverflowId::new(strange)?;
+        let id = OverflowId::new(untrusted)?;
         folder.put_lightly(&id.file(session), text.as_bytes())?;
         Ok(id)
     }
@@ -129,8 +137,11 @@ impl OverflowStore {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         if *room < size {
             let used = self.make_room(folder, size)?;
-            // Other processes write too: the folder is counted again from time to time.
-            *room = (self.most.saturating_sub(used)).min((self.most / 8).max(size));
+            // Other processes write too, so the folder is counted again at least once for each
+            // eighth of its size.
+            let free = self.most.saturating_sub(used);
+            let until_next_count = (self.most / 8).max(size);
+            *room = free.min(until_next_count);
         }
         *room = room.saturating_sub(size);
         Ok(())
@@ -147,13 +158,13 @@ impl OverflowStore {
         usize::try_from(self.most).unwrap_or(usize::MAX).min(MAX_ANSWER)
     }
 
-    /// Characters of the stored answer of an ID in that session, from an offset, and how many it
-    /// has in all.
+    /// Returns characters of a stored answer of this session from an offset, and the number of
+    /// characters of the whole answer.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`]: it doesn't exist, or no longer. Otherwise the reason why it
-    /// can't be read or trusted.
+    /// [`io::ErrorKind::NotFound`] if the answer doesn't exist, or no longer. Otherwise the reason
+    /// why it can't be read or trusted.
     pub fn read(
         &self,
         session: &str,
@@ -167,56 +178,61 @@ impl OverflowStore {
         let mut total = 0;
         let end = offset.saturating_add(limit);
         loop {
-            let read = file.read(&mut buffer)?;
-            let chunk = &buffer[..read];
-            if read == 0 {
-                return Ok((String::from_utf8(shown).map_err(io::Error::other)?, total));
+            let length = file.read(&mut buffer)?;
+            if length == 0 {
+                let text = String::from_utf8(shown).map_err(io::Error::other)?;
+                return Ok((text, total));
             }
-            let after = total + chunk.iter().filter(|byte| is_first_byte(**byte)).count();
+            let chunk = &buffer[..length];
+            let total_after = total + chunk.iter().filter(|byte| is_first_byte(**byte)).count();
             // The chunk may begin within the last character of the one before.
-            if total <= end && after > offset {
-                let mut at = total;
+            if total <= end && total_after > offset {
+                // The number of the character of each byte, counted from 1.
+                let mut number = total;
                 for byte in chunk {
-                    at += usize::from(is_first_byte(*byte));
-                    if (offset + 1..=end).contains(&at) {
+                    number += usize::from(is_first_byte(*byte));
+                    if (offset + 1..=end).contains(&number) {
                         shown.push(*byte);
                     }
                 }
             }
-            total = after;
+            total = total_after;
         }
     }
 
-    /// Removes answers that are too old, and the oldest if there are too many bytes. Creates
-    /// nothing.
+    /// Removes answers that are too old, and the oldest if there are too many bytes. A missing
+    /// folder isn't created.
     pub fn remove_expired(&self) {
-        let cleaned =
+        let result =
             PrivateFolder::open(&self.folder).and_then(|folder| self.make_room(&folder, 0));
-        if let Err(error) = cleaned.map(drop)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!("kept output is not tidied up: {}: {error}", self.folder.display());
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("kept output is not tidied up: {}: {error}", self.folder.display());
+            }
+            _ => {}
         }
     }
 
     /// Makes room for this number of bytes and returns how many are used then.
     fn make_room(&self, folder: &PrivateFolder, size: u64) -> io::Result<u64> {
         let now = SystemTime::now();
-        let mut kept = Vec::new();
+        let mut files = Vec::new();
         for name in folder.names(MAX_FILES)? {
-            // Another process may have removed it.
+            // Another process may have removed the file.
             let Ok(metadata) = folder.file(&name).and_then(|file| file.metadata()) else {
                 continue;
             };
-            let made = metadata.modified().unwrap_or(now);
-            kept.push((made, metadata.len(), name));
+            let modified_at = metadata.modified().unwrap_or(now);
+            files.push((modified_at, metadata.len(), name));
         }
-        kept.sort_unstable();
-        let mut used: u64 = kept.iter().map(|(_, size, _)| size).sum();
-        for (made, size_kept, name) in kept {
-            let old = now.duration_since(made).is_ok_and(|age| age > self.retention);
-            if (old || used + size > self.most) && folder.remove(&name).is_ok() {
-                used -= size_kept;
+        // The oldest files come first.
+        files.sort_unstable();
+        let mut used: u64 = files.iter().map(|(_, file_size, _)| file_size).sum();
+        for (modified_at, file_size, name) in files {
+            let is_expired = now.duration_since(modified_at).is_ok_and(|age| age > self.retention);
+            let is_too_much = used + size > self.most;
+            if (is_expired || is_too_much) && folder.remove(&name).is_ok() {
+                used -= file_size;
             }
         }
         Ok(used)

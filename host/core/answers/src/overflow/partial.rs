@@ -24,6 +24,8 @@ pub(super) struct PartialFile {
 }
 
 impl PartialFile {
+    /// Creates an empty file.
+    ///
     /// # Errors
     ///
     /// The folder can't be created or trusted.
@@ -62,7 +64,7 @@ impl PartialFile {
         Ok(())
     }
 
-    /// The bytes from an offset, at most `most` of them.
+    /// Returns the bytes from an offset, at most `most` of them.
     ///
     /// # Errors
     ///

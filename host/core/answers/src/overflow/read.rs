@@ -79,36 +79,40 @@ impl OverflowReader {
         Self { kept, threshold, tool }
     }
 
+    /// Answers a call of the tool.
     fn read(&self, call: &Call) -> Outcome {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
         let id = OverflowId::parse(&arguments.id).ok_or_else(|| unknown_id(&arguments.id))?;
         let offset = arguments.offset.map_or(0, saturating);
-        // The last line counts too: an answer of this tool is never cut.
+        // An answer of this tool is never cut, so its last line needs room too.
         let most = self.threshold.saturating_sub(200).max(1);
         let limit = arguments.limit.map_or(DEFAULT_LIMIT, saturating).min(most);
-        let read = self.kept.read(&call.session, &id, offset, limit);
-        let (mut answer, total) = read.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => unknown_id(&arguments.id),
-            _ => Failure::new(
-                Category::PermanentFailure,
-                format!("reading the stored answer failed: {error}"),
-            )
-            .with_code("host"),
-        })?;
+
+        let (mut answer, total) = match self.kept.read(&call.session, &id, offset, limit) {
+            Ok(characters) => characters,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(unknown_id(&arguments.id));
+            }
+            Err(error) => {
+                let message = format!("reading the stored answer failed: {error}");
+                return Err(Failure::new(Category::PermanentFailure, message).with_code("host"));
+            }
+        };
         let end = offset.saturating_add(limit).min(total);
         if !answer.is_empty() && !answer.ends_with('\n') {
             answer.push('\n');
         }
-        answer.push_str(&match (offset < total, end < total) {
-            (false, _) => format!("[Nothing at character {offset}: there are {total}.]\n"),
-            (true, false) => format!("[Characters {offset}-{end} of {total}. This is the end.]\n"),
-            (true, true) => {
-                format!("[Characters {offset}-{end} of {total}. Continue with offset {end}.]\n")
-            }
-        });
-        let shown = Page { start: offset.min(total) as u64, end: end as u64, total: total as u64 };
-        Ok(Output { structured: serde_json::to_value(shown).ok(), ..Output::text(answer) })
+        let last_line = if offset >= total {
+            format!("[Nothing at character {offset}: there are {total}.]\n")
+        } else if end == total {
+            format!("[Characters {offset}-{end} of {total}. This is the end.]\n")
+        } else {
+            format!("[Characters {offset}-{end} of {total}. Continue with offset {end}.]\n")
+        };
+        answer.push_str(&last_line);
+        let page = Page { start: offset.min(total) as u64, end: end as u64, total: total as u64 };
+        Ok(Output { structured: serde_json::to_value(page).ok(), ..Output::text(answer) })
     }
 }
 
@@ -126,24 +130,33 @@ fn saturating(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Byte offset of a character.
+/// Returns the byte offset of the character with this index, or the length of a shorter text.
 pub(crate) fn byte_offset(text: &str, character: usize) -> usize {
-    let mut at = 0;
-    let mut left = character;
-    // Many bytes at a time, as long as the character isn't among them. A part has at most 128.
-    for part in text.as_bytes().chunks_exact(128) {
-        let begun = part.iter().fold(0, |begun, byte| begun + u8::from(is_first_byte(*byte)));
-        if usize::from(begun) > left {
+    let mut offset = 0;
+    let mut characters_left = character;
+    // Chunks before the character are skipped. The count of a chunk fits into a `u8`, with which
+    // the compiler counts many bytes at a time.
+    for chunk in text.as_bytes().chunks_exact(128) {
+        let count = chunk.iter().fold(0, |count, byte| count + u8::from(is_first_byte(*byte)));
+        if usize::from(count) > characters_left {
             break;
         }
-        left -= usize::from(begun);
-        at += part.len();
+        characters_left -= usize::from(count);
+        offset += chunk.len();
     }
-    let rest = text.as_bytes()[at..].iter().enumerate().filter(|(_, byte)| is_first_byte(**byte));
-    rest.map(|(place, _)| at + place).nth(left).unwrap_or(text.len())
+    for (index, byte) in text.as_bytes()[offset..].iter().enumerate() {
+        if !is_first_byte(*byte) {
+            continue;
+        }
+        if characters_left == 0 {
+            return offset + index;
+        }
+        characters_left -= 1;
+    }
+    text.len()
 }
 
-/// Whether a character begins with this byte of UTF-8.
+/// Checks whether a character begins with this byte of UTF-8.
 pub(super) fn is_first_byte(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }

@@ -43,7 +43,7 @@ pub struct Spool {
 struct Pending {
     /// The last bytes of standard output and of standard error.
     bytes: [Vec<u8>; 2],
-    /// Takes them when they are many: the work for them is no processor time of the call.
+    /// Takes the bytes when they are many, so that the call's processor time isn't used for them.
     writer: Option<Writer>,
     failure: Option<io::Error>,
 }
@@ -54,17 +54,16 @@ struct Writer {
     thread: JoinHandle<Outputs>,
 }
 
-/// How bytes become a text that may be kept.
+/// The rules by which bytes become a text that may be kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextRules {
     pub(crate) kind: Kind,
-    /// `None`: secrets stay.
+    /// The search for secrets. `None` if secrets stay.
     pub(crate) keys: Option<Keys>,
 }
 
 impl TextRules {
-    /// Returns the text that a terminal would show of these bytes, without characters that steer
-    /// one.
+    /// Returns these bytes as text, in the form of [`shown`](Self::shown).
     pub(super) fn text(self, bytes: Vec<u8>) -> String {
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
@@ -73,7 +72,7 @@ impl TextRules {
         self.shown(text)
     }
 
-    /// The same of a text.
+    /// Returns a text as a terminal would show it, without characters that steer a terminal.
     pub(crate) fn shown(self, text: String) -> String {
         neutral_owned(self.kind.shown(text))
     }
@@ -98,12 +97,12 @@ struct StreamSpool {
     file: Option<PartialFile>,
 }
 
-/// A text that comes in pieces, and goes on without secrets.
+/// A text that comes in pieces, and is passed on without secrets.
 #[derive(Debug, Default)]
 pub(crate) struct RedactedText {
-    /// The end of what went on already, then the rest.
+    /// The end of the text that was passed on, then the text that waits.
     text: String,
-    /// Bytes of `text` that went on already.
+    /// Bytes of `text` that were passed on.
     done: usize,
 }
 
@@ -135,21 +134,22 @@ impl OutputRecorder for Spool {
         };
         let waiting = &mut pending.bytes[stream];
         waiting.extend_from_slice(bytes);
-        if waiting.len() > IN_MEMORY {
-            let chunk = std::mem::take(waiting);
-            let writer = match &mut pending.writer {
-                Some(writer) => writer,
-                None => match self.start_writer() {
-                    Ok(writer) => pending.writer.insert(writer),
-                    Err(error) => {
-                        pending.failure = Some(error);
-                        return;
-                    }
-                },
-            };
-            // The thread takes chunks until the call ends.
-            let _ = writer.chunks.send((stream, chunk));
+        if waiting.len() <= IN_MEMORY {
+            return;
         }
+        let chunk = std::mem::take(waiting);
+        let writer = match &mut pending.writer {
+            Some(writer) => writer,
+            None => match self.start_writer() {
+                Ok(writer) => pending.writer.insert(writer),
+                Err(error) => {
+                    pending.failure = Some(error);
+                    return;
+                }
+            },
+        };
+        // The thread takes chunks until the call ends.
+        let _ = writer.chunks.send((stream, chunk));
     }
 }
 
@@ -173,7 +173,7 @@ impl Spool {
         Ok(Writer { chunks, thread })
     }
 
-    /// The outputs. May wait for the disk.
+    /// Returns the outputs. May wait for the disk.
     ///
     /// # Errors
     ///
@@ -211,7 +211,8 @@ impl Outputs {
         let written: u64 = self.each.iter().map(StreamSpool::written).sum();
         let room = store.spool_bytes().saturating_sub(written);
         if let Err(error) = self.each[stream].push(bytes, room, rules, store) {
-            *self = Self { failure: Some(error), ..Self::default() };
+            self.each = Default::default();
+            self.failure = Some(error);
         }
     }
 }
@@ -234,21 +235,27 @@ impl StreamSpool {
             return Ok(());
         }
         // The ends of both outputs need room too. A byte that isn't text takes three.
-        if room < 3 * (self.raw.len() + 4 * END) as u64 {
-            if self.raw.len() > 2 * END {
-                let dropped = self.raw.len() - END;
-                self.raw.drain(..dropped);
-                self.dropped += dropped;
-            }
+        let needed = 3 * (self.raw.len() + 4 * END) as u64;
+        if room < needed {
+            self.drop_middle();
             return Ok(());
         }
         // A line that isn't too long stays whole, and so does a character.
         let end = match self.raw.iter().rposition(|byte| *byte == b'\n') {
-            Some(at) => at + 1,
+            Some(newline) => newline + 1,
             None => self.raw.len() - unfinished(&self.raw),
         };
         self.make_text(end, rules);
         self.write(false, rules, store)
+    }
+
+    /// Drops all but the last bytes.
+    fn drop_middle(&mut self) {
+        if self.raw.len() > 2 * END {
+            let excess = self.raw.len() - END;
+            self.raw.drain(..excess);
+            self.dropped += excess;
+        }
     }
 
     /// Moves the first bytes into the text.
@@ -257,6 +264,8 @@ impl StreamSpool {
         self.text.push(&rules.text(bytes));
     }
 
+    /// Writes the next part of the text to the file, which is created if there is none yet. `all`:
+    /// no more text follows.
     fn write(&mut self, all: bool, rules: TextRules, store: &OverflowStore) -> io::Result<()> {
         let text = self.text.next(all, rules.keys);
         let file = match &mut self.file {
@@ -266,7 +275,7 @@ impl StreamSpool {
         file.write(&text, store)
     }
 
-    /// The file with everything that was written. `None` if nothing was.
+    /// Returns the file with everything that was written. Returns `None` if nothing was.
     fn finish(
         mut self,
         rules: TextRules,
@@ -276,9 +285,9 @@ impl StreamSpool {
             return Ok(None);
         }
         if self.dropped > 0 {
-            let line = self.raw.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            self.raw.drain(..line);
-            let dropped = self.dropped + line;
+            let partial_line = first_line_length(&self.raw);
+            self.raw.drain(..partial_line);
+            let dropped = self.dropped + partial_line;
             self.text.push(&format!("\n[… {dropped} bytes are left out here …]\n"));
         }
         self.make_text(self.raw.len(), rules);
@@ -293,13 +302,14 @@ impl RedactedText {
         self.text.push_str(text);
     }
 
-    /// Bytes that didn't go on yet.
+    /// Returns the number of bytes that wait to be passed on.
     pub(super) fn waiting(&self) -> usize {
         self.text.len() - self.done
     }
 
-    /// The next part without secrets. `all`: all of the text, since no more follows, or a reader
-    /// doesn't wait for it.
+    /// Returns the next part without secrets. Text near the end waits, since later text can show
+    /// that it is a secret. `all`: all text is passed on, since no more follows or a reader needs
+    /// it now.
     pub(crate) fn next(&mut self, all: bool, keys: Option<Keys>) -> String {
         let text = &self.text;
         let end = if all {
@@ -311,18 +321,21 @@ impl RedactedText {
             Some(keys) => redaction::part(text, self.done, end, keys),
             None => text[self.done..end].to_owned(),
         };
-        let mut begin = text.floor_char_boundary(end.saturating_sub(AROUND));
-        // Without its first line, the rest of a key wouldn't be known as one.
-        let key = redaction::open_key(&text[..end]).filter(|key| key.start < begin);
-        let first = match key {
-            Some(key) if keys.is_some() => {
-                begin = begin.max(key.end);
-                text[key].to_owned()
-            }
-            _ => String::new(),
-        };
-        self.done = first.len() + end - begin;
-        self.text.replace_range(..begin, &first);
+
+        // Text before the end stays as context for the search in the next part.
+        let mut context_start = text.floor_char_boundary(end.saturating_sub(AROUND));
+        let mut key_header = String::new();
+        // The first line of an unfinished private key stays too, since the key isn't recognised
+        // without it.
+        if keys.is_some()
+            && let Some(header) = redaction::open_key(&text[..end])
+            && header.start < context_start
+        {
+            context_start = context_start.max(header.end);
+            key_header = text[header].to_owned();
+        }
+        self.done = key_header.len() + end - context_start;
+        self.text.replace_range(..context_start, &key_header);
         part
     }
 }
@@ -358,44 +371,48 @@ impl SpooledOutput {
         Ok(Self { file, ranges, complete })
     }
 
-    /// The next piece of an output (0: standard output, 1: standard error) from an offset in it. It
-    /// ends with a line, unless a line is longer than a piece. Empty at the end.
+    /// Returns the next piece of an output (0: standard output, 1: standard error) from an offset
+    /// in it. The piece ends with a line, unless the line is longer than a piece. It is empty at
+    /// the end of the output.
     ///
     /// # Errors
     ///
     /// The file can't be read.
     pub(crate) fn piece(&self, output: usize, offset: u64) -> io::Result<String> {
         let Range { start, end } = self.ranges[output];
-        let left = (end - start).saturating_sub(offset);
-        let mut bytes = self.file.read(start + offset, left.min(PIECE))?;
-        if (bytes.len() as u64) < left {
-            let line = bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
-            bytes.truncate(line.unwrap_or(bytes.len() - unfinished(&bytes)));
+        let remaining = (end - start).saturating_sub(offset);
+        let mut bytes = self.file.read(start + offset, remaining.min(PIECE))?;
+        let is_last = bytes.len() as u64 == remaining;
+        if !is_last {
+            let piece_end = match bytes.iter().rposition(|byte| *byte == b'\n') {
+                Some(newline) => newline + 1,
+                None => bytes.len() - unfinished(&bytes),
+            };
+            bytes.truncate(piece_end);
         }
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
-    /// The last whole lines of an output from an offset in it, of at most `most` bytes, and how
-    /// many bytes are before them.
+    /// Returns the last whole lines of an output, of at most `most` bytes, and the number of bytes
+    /// between the offset and these lines.
     ///
     /// # Errors
     ///
     /// The file can't be read.
     pub(crate) fn end(&self, output: usize, offset: u64, most: u64) -> io::Result<(u64, String)> {
         let Range { start, end } = self.ranges[output];
-        let left = (end - start).saturating_sub(offset);
-        let mut bytes = self.file.read(end - left.min(most), most)?;
-        // Of two outputs, the second may follow.
-        bytes.truncate(usize::try_from(left.min(most)).map_err(io::Error::other)?);
-        if left > most {
-            let line = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            bytes.drain(..line);
+        let remaining = (end - start).saturating_sub(offset);
+        let length = remaining.min(most);
+        let mut bytes = self.file.read(end - length, length)?;
+        if remaining > most {
+            let partial_line = first_line_length(&bytes);
+            bytes.drain(..partial_line);
         }
-        let left_out = left - bytes.len() as u64;
+        let left_out = remaining - bytes.len() as u64;
         Ok((left_out, String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Whether an output has anything.
+    /// Checks whether an output has anything.
     pub(crate) fn has(&self, output: usize) -> bool {
         !self.ranges[output].is_empty()
     }
@@ -467,6 +484,8 @@ impl Rewriting {
         file.write(text, &self.store)
     }
 
+    /// Returns the output that is left.
+    ///
     /// # Errors
     ///
     /// The disk is full.
@@ -475,10 +494,23 @@ impl Rewriting {
     }
 }
 
-/// Bytes at the end that may be the beginning of a character.
+/// Returns the length of the first line with its line end. Returns 0 if there is no line end.
+fn first_line_length(bytes: &[u8]) -> usize {
+    match bytes.iter().position(|byte| *byte == b'\n') {
+        Some(newline) => newline + 1,
+        None => 0,
+    }
+}
+
+/// Returns the number of bytes at the end that may be the beginning of a character.
 pub(super) fn unfinished(bytes: &[u8]) -> usize {
+    // An unfinished character has at most three bytes.
     let end = &bytes[bytes.len().saturating_sub(3)..];
-    let last = end.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
-    let is_cut = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
-    if is_cut { last.len() } else { 0 }
+    let Some(last_chunk) = end.utf8_chunks().last() else { return 0 };
+    let invalid = last_chunk.invalid();
+    match std::str::from_utf8(invalid) {
+        // Without an error length, more bytes could make the character valid.
+        Err(error) if error.error_len().is_none() => invalid.len(),
+        _ => 0,
+    }
 }

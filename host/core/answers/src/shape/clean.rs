@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Additional time if the call was cancelled: its output so far is still worth an answer.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// [`clean()`] on this thread, for short answers.
+/// Cleans an outcome with [`clean()`]: a short one on this thread, a longer one on another thread
+/// with a time limit.
 pub(super) async fn clean_in_time(
     outcome: Outcome,
     source: Option<Source>,
@@ -40,7 +41,11 @@ pub(super) async fn clean_in_time(
     cleaned.unwrap_or_else(|withheld| (Err(withheld), false))
 }
 
-/// [`blocking()`] with a time limit. A later result is dropped.
+/// Runs work on another thread with a time limit. A later result is dropped.
+///
+/// # Errors
+///
+/// The work took too long, or the call was cancelled and the work didn't end shortly after.
 async fn run_in_time<R: Send + 'static>(
     run: impl FnOnce() -> R + Send + 'static,
     patience: Duration,
@@ -66,47 +71,67 @@ async fn run_in_time<R: Send + 'static>(
         .with_suggestion("Ask for less at once."))
 }
 
-/// Whether an outcome has more text than is processed at once. Doesn't serialise it to find out.
+/// Checks whether an outcome has more text than is processed at once. Doesn't serialise it to find
+/// out.
 fn is_long(outcome: &Outcome) -> bool {
-    let (content, values, texts) = match outcome {
-        Ok(output) => (&output.content, [&output.structured, &output.meta], 0),
+    let mut length = 0;
+    let (content, structured, meta) = match outcome {
+        Ok(output) => (&output.content, &output.structured, &output.meta),
         Err(failure) => {
-            let texts =
-                [Some(&failure.message), failure.suggestion.as_ref(), failure.code.as_ref()];
-            let denial = failure
-                .denial
-                .as_ref()
-                .map_or(0, |denial| denial.action.len() + denial.rule.len() + denial.remedy.len());
-            let texts = texts.into_iter().flatten().map(String::len).sum::<usize>() + denial;
-            (&failure.content, [&failure.structured, &failure.meta], texts)
+            length += failure_length(failure);
+            (&failure.content, &failure.structured, &failure.meta)
         }
     };
-    let length = texts
-        + content
-            .iter()
-            .map(|part| part.len() + part.media_type.as_ref().map_or(0, String::len))
-            .sum::<usize>();
-    let values = values.into_iter().chain(content.iter().map(|part| &part.meta)).flatten();
-    length > AT_ONCE || values.into_iter().any(|value| is_longer(value, AT_ONCE))
+    for part in content {
+        length += part.len() + part.media_type.as_ref().map_or(0, String::len);
+    }
+    if length > AT_ONCE {
+        return true;
+    }
+    let mut values = [structured, meta].into_iter().chain(content.iter().map(|part| &part.meta));
+    values.any(|value| value.as_ref().is_some_and(|value| is_longer(value, AT_ONCE)))
 }
 
-/// Whether a value has more characters as JSON. Doesn't serialise it to find out.
-pub(super) fn is_longer(value: &Value, threshold: usize) -> bool {
-    fn length(value: &Value, left: usize) -> Option<usize> {
-        match value {
-            Value::String(text) => left.checked_sub(text.chars().count() + 2),
-            Value::Array(items) => items
-                .iter()
-                .try_fold(left.checked_sub(2)?, |left, item| length(item, left)?.checked_sub(1)),
-            Value::Object(fields) => {
-                fields.iter().try_fold(left.checked_sub(2)?, |left, (key, value)| {
-                    length(value, left)?.checked_sub(key.chars().count() + 4)
-                })
-            }
-            _ => left.checked_sub(5),
-        }
+/// Returns the length of the texts of a failure besides its content.
+fn failure_length(failure: &Failure) -> usize {
+    let Failure { message, suggestion, code, denial, .. } = failure;
+    let mut length = message.len();
+    length += suggestion.as_ref().map_or(0, String::len);
+    length += code.as_ref().map_or(0, String::len);
+    if let Some(denial) = denial {
+        length += denial.action.len() + denial.rule.len() + denial.remedy.len();
     }
-    threshold != usize::MAX && length(value, threshold).is_none()
+    length
+}
+
+/// Checks whether a value has more than `threshold` characters as JSON. Doesn't serialise it to
+/// find out.
+pub(super) fn is_longer(value: &Value, threshold: usize) -> bool {
+    threshold != usize::MAX && remaining_after(value, threshold).is_none()
+}
+
+/// Returns how many of `available` characters remain after a value as JSON. Returns `None` if the
+/// value has more characters.
+fn remaining_after(value: &Value, available: usize) -> Option<usize> {
+    match value {
+        Value::String(text) => available.checked_sub(text.chars().count() + 2),
+        Value::Array(items) => {
+            let mut remaining = available.checked_sub(2)?;
+            for item in items {
+                remaining = remaining_after(item, remaining)?.checked_sub(1)?;
+            }
+            Some(remaining)
+        }
+        Value::Object(fields) => {
+            let mut remaining = available.checked_sub(2)?;
+            for (key, field) in fields {
+                let after_field = remaining_after(field, remaining)?;
+                remaining = after_field.checked_sub(key.chars().count() + 4)?;
+            }
+            Some(remaining)
+        }
+        _ => available.checked_sub(5),
+    }
 }
 
 /// Neutralises, redacts and bounds an outcome, in this order. Returns whether something was left
@@ -167,7 +192,7 @@ fn redacted(text: String, keys: Option<Keys>) -> String {
     }
 }
 
-/// The texts of a value in the form that a terminal would show.
+/// Returns the texts of a value in the form that a terminal would show.
 fn shown(value: Value, kind: Kind) -> Value {
     match value {
         Value::String(text) => Value::String(kind.shown(text)),
@@ -188,50 +213,59 @@ fn shortened(mut text: String) -> String {
 
 /// Neutralises and redacts the parts, also secrets that begin in one part and end in the next.
 fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Content> {
-    let parts = parts.into_iter().map(|part| match part.body {
-        Body::Text(text) => Content { body: Body::Text(kind.shown(text)), ..part }.neutralised(),
-        _ => part.neutralised(),
-    });
-    let Some(source) = source else { return parts.collect() };
-    let mut parts: Vec<Content> = parts.map(|part| source.part(part)).collect();
-    let texts = parts
-        .iter_mut()
-        .filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
-    redaction::across(&mut texts.collect::<Vec<_>>(), source.keys());
-    parts
+    let mut cleaned = Vec::with_capacity(parts.len());
+    for mut part in parts {
+        if let Body::Text(text) = &mut part.body {
+            *text = kind.shown(std::mem::take(text));
+        }
+        let neutral = part.neutralised();
+        cleaned.push(match source {
+            Some(source) => source.part(neutral),
+            None => neutral,
+        });
+    }
+    if let Some(source) = source {
+        let texts = cleaned.iter_mut().filter_map(|part| match &mut part.body {
+            Body::Text(text) => Some(text),
+            _ => None,
+        });
+        redaction::across(&mut texts.collect::<Vec<_>>(), source.keys());
+    }
+    cleaned
 }
 
+/// Bounds the parts to `limit` bytes. The part that exceeds the limit is cut, and those after it
+/// are left out.
 fn bounded(parts: Vec<Content>, limit: usize, truncated: &mut bool) -> Vec<Content> {
-    let mut left = limit;
+    let mut room = limit;
     let mut shaped = Vec::with_capacity(parts.len());
     let mut parts = parts.into_iter();
-    for part in parts.by_ref() {
-        if part.len() > left {
+    while let Some(part) = parts.next() {
+        if part.len() > room {
             *truncated = true;
-            shaped.extend(cut_part(part, left, parts.len()));
+            shaped.extend(cut_part(part, room, parts.len()));
             break;
         }
-        left -= part.len();
+        room -= part.len();
         shaped.push(part);
     }
     shaped
 }
 
-/// Shortens a part that is too large to its beginning and a note.
-fn cut_part(part: Content, left: usize, more: usize) -> Vec<Content> {
+/// Shortens a part that is too large to its first `room` bytes and a note. `more`: the number of
+/// parts after it.
+fn cut_part(part: Content, room: usize, more: usize) -> Vec<Content> {
     let size = part.len();
-    let note = match more {
-        0 => format!("[cut: this part had {size} bytes]"),
-        _ => format!(
-            "[cut: this part had {size} bytes, and {} followed]",
-            counted(more, "more part")
-        ),
+    let note = if more == 0 {
+        format!("[cut: this part had {size} bytes]")
+    } else {
+        format!("[cut: this part had {size} bytes, and {} followed]", counted(more, "more part"))
     };
     match part.body {
-        Body::Text(text) => vec![
-            Content { body: Body::Text(cut(&text, left).to_owned()), ..part },
-            Content::text(note),
-        ],
+        Body::Text(text) => {
+            let beginning = cut(&text, room).to_owned();
+            vec![Content { body: Body::Text(beginning), ..part }, Content::text(note)]
+        }
         Body::Bytes(_) | Body::Link(_) => vec![Content::text(note)],
     }
 }

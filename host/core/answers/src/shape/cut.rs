@@ -15,8 +15,8 @@ pub(super) struct Ends<'a> {
     pub(super) total: usize,
 }
 
-/// The ends of a text of more than `threshold` characters, half of them each, or a little less to
-/// end at a line. `None` if the text isn't longer.
+/// Returns the ends of a text of more than `threshold` characters, half of them each, or a little
+/// less to end at a line. Returns `None` if the text isn't longer.
 pub(super) fn ends(text: &str, threshold: usize) -> Option<Ends<'_>> {
     // A text has at least as many bytes as characters, and most answers are short.
     if text.len() <= threshold {
@@ -27,17 +27,22 @@ pub(super) fn ends(text: &str, threshold: usize) -> Option<Ends<'_>> {
         return None;
     }
     let half = threshold / 2;
-    let head = &text[..byte_offset(text, half)];
-    let tail = &text[byte_offset(text, total - (threshold - half))..];
+    let mut head = &text[..byte_offset(text, half)];
+    let mut tail = &text[byte_offset(text, total - (threshold - half))..];
     // Prefers a line end within the last quarter of the head and the first quarter of the tail.
-    let head = head
-        .rfind('\n')
-        .filter(|end| *end >= head.len() - head.len() / 4)
-        .map_or(head, |end| &head[..=end]);
-    let tail =
-        tail.find('\n').filter(|end| *end < tail.len() / 4).map_or(tail, |end| &tail[end + 1..]);
+    if let Some(newline) = head.rfind('\n')
+        && newline >= head.len() - head.len() / 4
+    {
+        head = &head[..=newline];
+    }
+    if let Some(newline) = tail.find('\n')
+        && newline < tail.len() / 4
+    {
+        tail = &tail[newline + 1..];
+    }
     let offset = head.chars().count();
-    Some(Ends { head, tail, offset, left_out: total - offset - tail.chars().count(), total })
+    let left_out = total - offset - tail.chars().count();
+    Some(Ends { head, tail, offset, left_out, total })
 }
 
 #[cfg(test)]

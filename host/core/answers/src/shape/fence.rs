@@ -26,7 +26,7 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// A fence for an answer of `tool` with a new random key.
+    /// Returns a fence for an answer of `tool` with a new random key.
     pub(super) fn new(tool: &str) -> Self {
         let mut bytes = [0; 8];
         // Even without random bytes, no text holds anything that looks like a fence.
@@ -38,11 +38,11 @@ impl Fence {
         }
     }
 
-    /// Puts an untrusted part inside the fence. Of what a client shows outside of it, only what is
-    /// well known stays.
+    /// Puts an untrusted part inside the fence. A client shows the media type outside of the fence,
+    /// so only a well-known type stays.
     pub(super) fn enclose(&self, part: &mut Content) {
-        part.media_type =
-            part.media_type.take().and_then(|kind| media::known(&kind)).map(Into::into);
+        let known_type = part.media_type.as_deref().and_then(media::known);
+        part.media_type = known_type.map(Into::into);
         match &mut part.body {
             Body::Text(text) => *text = self.wrap(text),
             Body::Link(uri) if !is_plain_uri(uri) => part.body = Body::Text(self.wrap(uri)),
@@ -50,7 +50,7 @@ impl Fence {
         }
     }
 
-    /// `text` inside the fence. An empty text needs none.
+    /// Returns the text inside the fence. An empty text stays empty.
     pub(super) fn wrap(&self, text: &str) -> String {
         if text.is_empty() {
             return String::new();
@@ -67,13 +67,13 @@ impl Fence {
     }
 }
 
-/// A text that stands for an untrusted answer of `tool`, such as a summary of it, in a fence of its
-/// own.
+/// Returns a text that stands for an untrusted answer of `tool`, such as a summary of it, in a
+/// fence of its own.
 pub fn fenced(tool: &str, text: &str) -> String {
     Fence::new(tool).wrap(text)
 }
 
-/// The same text without the random keys of its fences, so that equal answers are equal.
+/// Removes the random keys of the fences in a text, so that equal answers are equal.
 pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
     const KEY: &str = " key=\"0123456789abcdef\"";
     /// Longer than a tag is with the longest name of a tool.
@@ -84,13 +84,18 @@ pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
         let Some(length) = text.bytes().skip(at).take(MAX_TAG).position(|byte| byte == b'>') else {
             continue;
         };
-        let end = at + length;
-        let start = end.saturating_sub(KEY.len());
-        if start >= at.max(from)
-            && text.get(start..).is_some_and(|rest| rest.starts_with(" key=\""))
+        let key_end = at + length;
+        let key_start = key_end.saturating_sub(KEY.len());
+        // The key has to be inside this tag, and not in a part that was copied already.
+        if key_start < at.max(from) {
+            continue;
+        }
+        // The start may be inside a character if there is no key.
+        if let Some(key) = text.get(key_start..)
+            && key.starts_with(" key=\"")
         {
-            out.push_str(&text[from..start]);
-            from = end;
+            out.push_str(&text[from..key_start]);
+            from = key_end;
         }
     }
     if from == 0 {
@@ -100,7 +105,7 @@ pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether an address has only the characters of one.
+/// Checks whether an address has only the characters of one.
 fn is_plain_uri(uri: &str) -> bool {
     const MAX_URI: usize = 2048;
     uri.len() <= MAX_URI
@@ -112,9 +117,11 @@ fn defuse(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut from = 0;
     for (at, _) in text.match_indices('<') {
-        let behind = text.as_bytes()[at + 1..].trim_ascii_start();
-        let tag = behind.strip_prefix(b"/").unwrap_or(behind).trim_ascii_start();
-        if tag.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME.as_bytes())) {
+        let after = text.as_bytes()[at + 1..].trim_ascii_start();
+        let tag = after.strip_prefix(b"/").unwrap_or(after).trim_ascii_start();
+        if let Some(name) = tag.get(..NAME.len())
+            && name.eq_ignore_ascii_case(NAME.as_bytes())
+        {
             out.push_str(&text[from..at]);
             out.push('‹');
             from = at + 1;

@@ -28,17 +28,18 @@ pub(super) struct LiveEvents {
 /// The receiver of the events.
 pub(super) struct EventReceiver {
     pub(super) events: Arc<dyn Events>,
-    /// Whether others wrote all that the call says.
+    /// Whether all text of the call is untrusted.
     pub(super) untrusted: bool,
     /// Called once, before the first untrusted text leaves.
     pub(super) on_untrusted: Box<dyn Fn() + Send + Sync>,
-    pub(super) told: Once,
+    pub(super) warned: Once,
 }
 
 impl EventReceiver {
+    /// Passes on a part, marked if it is untrusted.
     fn emitted(&self, mut part: Content) {
         if self.untrusted || part.is_untrusted() {
-            self.told.call_once(&*self.on_untrusted);
+            self.warned.call_once(&*self.on_untrusted);
             match &mut part.meta {
                 Some(Value::Object(meta)) => {
                     meta.insert(Content::UNTRUSTED.into(), true.into());
@@ -52,7 +53,7 @@ impl EventReceiver {
     fn progress(&self, progress: Progress) {
         let untrusted = self.untrusted || progress.untrusted;
         if untrusted {
-            self.told.call_once(&*self.on_untrusted);
+            self.warned.call_once(&*self.on_untrusted);
         }
         self.events.progress(Progress { untrusted, ..progress });
     }
@@ -60,11 +61,15 @@ impl EventReceiver {
 
 impl LiveEvents {
     pub(super) fn new(receiver: EventReceiver, rules: TextRules) -> Self {
-        let (emitted, messages) = Default::default();
-        Self { receiver: Arc::new(receiver), rules, emitted, messages }
+        Self {
+            receiver: Arc::new(receiver),
+            rules,
+            emitted: Mutex::default(),
+            messages: Mutex::default(),
+        }
     }
 
-    /// The next piece of a text.
+    /// Returns the next piece of a text without secrets.
     fn next(&self, text: &Mutex<RedactedText>, piece: String) -> String {
         let piece = self.rules.shown(piece);
         let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +111,8 @@ struct ShownCommand {
 }
 
 struct ShownOutput {
-    /// Standard output and standard error: lines of one don't hide what a secret of the other is.
+    /// Standard output and standard error. Each is searched alone, so that lines of one don't split
+    /// a secret in the other.
     each: [LiveOutput; 2],
     last_sent: Instant,
 }
@@ -183,7 +189,7 @@ mod tests {
             events: Arc::clone(&seen) as _,
             untrusted: false,
             on_untrusted: Box::new(|| ()),
-            told: Once::new(),
+            warned: Once::new(),
         };
         say(&LiveEvents::new(receiver, rules));
         let texts = seen.0.lock().expect("nobody panics");

@@ -22,12 +22,14 @@ const MAX_FILE: u64 = 16 << 20;
 ///
 /// [`Category::InvalidParameters`], with the mark.
 pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
-    let attached = context
-        .attachments
-        .iter()
-        .find_map(|part| if let Body::Text(text) = &part.body { first_mark(text) } else { None });
-    let Some(mark) = find_mark(&context.arguments).or(attached) else { return Ok(()) };
-    if holds(context, mark) {
+    let mut attached_texts = context.attachments.iter().filter_map(|part| match &part.body {
+        Body::Text(text) => Some(text),
+        _ => None,
+    });
+    let mark =
+        find_mark(&context.arguments).or_else(|| attached_texts.find_map(|text| first_mark(text)));
+    let Some(mark) = mark else { return Ok(()) };
+    if is_in_file(context, mark) {
         return Ok(());
     }
     let message = format!(
@@ -39,6 +41,7 @@ pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
         .with_suggestion(suggestion))
 }
 
+/// Returns the first mark in the strings and keys of a value.
 fn find_mark(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => first_mark(text),
@@ -50,21 +53,22 @@ fn find_mark(value: &Value) -> Option<&str> {
     }
 }
 
-/// Whether a file that the call acts on holds the mark.
-fn holds(context: &CallContext, mark: &str) -> bool {
-    let Some(grants) =
-        context.tool.as_ref().and_then(|tool| tool.plugin.as_ref()?.policy().files.clone())
-    else {
-        return false;
-    };
-    let view = FileView::new(Arc::clone(&grants), true);
+/// Checks whether a file that the call acts on holds the mark.
+fn is_in_file(context: &CallContext, mark: &str) -> bool {
+    let Some(tool) = &context.tool else { return false };
+    let Some(plugin) = &tool.plugin else { return false };
+    let Some(grants) = &plugin.policy().files else { return false };
+    let view = FileView::new(Arc::clone(grants), true);
     let paths = context.subjects.iter().filter(|subject| subject.kind.is_path());
-    paths.take(8).any(|subject| {
-        let how = OpenOptions { read: true, ..OpenOptions::default() };
-        let Ok(opened) = view.open(subject.text.as_ref(), how) else { return false };
+    for subject in paths.take(8) {
+        let options = OpenOptions { read: true, ..OpenOptions::default() };
+        let Ok(opened) = view.open(subject.text.as_ref(), options) else { continue };
         let mut bytes = Vec::new();
         // A directory can be opened too, but not read.
-        let read = File::from(opened.handle).take(MAX_FILE).read_to_end(&mut bytes);
-        read.is_ok() && String::from_utf8_lossy(&bytes).contains(mark)
-    })
+        let result = File::from(opened.handle).take(MAX_FILE).read_to_end(&mut bytes);
+        if result.is_ok() && String::from_utf8_lossy(&bytes).contains(mark) {
+            return true;
+        }
+    }
+    false
 }

@@ -49,7 +49,7 @@ const KNOWN: [&str; 44] = [
     "text/plain",
 ];
 
-/// The well-known type without its parameters. `None`: it isn't one.
+/// Returns the well-known type without its parameters. Returns `None` if it isn't one.
 pub(super) fn known(media_type: &str) -> Option<&'static str> {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     KNOWN.into_iter().find(|known| known.eq_ignore_ascii_case(essence))

@@ -72,7 +72,7 @@ impl Shaper {
         cancel: &CancellationToken,
     ) -> (Outcome, ShapeReport) {
         let mut shape = ShapeReport::default();
-        let source = self.redacts(context).then(|| Source::for_call(context));
+        let source = self.source_of(context);
         let mut spooled = SpooledAnswer {
             store: Arc::clone(&self.overflow),
             keys: source.map(Source::keys),
@@ -90,63 +90,73 @@ impl Shaper {
         let (outcome, truncated) =
             clean_in_time(outcome, source, kind(context), self.result, cancel).await;
         shape.truncated = truncated;
-        let marked = flagged::has_marked_part(&outcome);
-        let (mut outcome, notice) =
+        let has_marked_part = flagged::has_marked_part(&outcome);
+
+        let (mut outcome, mut notice) =
             self.filter(chain, context, report, &mut shape, outcome, &mut spooled, cancel).await;
         if shape.filtered.is_some() {
-            let limit = self.result;
-            let cleaned = clean_in_time(outcome, source, Kind::Stored, limit, cancel).await;
-            outcome = cleaned.0;
-            shape.truncated |= cleaned.1;
+            let (cleaned, truncated) =
+                clean_in_time(outcome, source, Kind::Stored, self.result, cancel).await;
+            outcome = cleaned;
+            if truncated {
+                shape.truncated = true;
+            }
         }
         if let Some(output) = spooled.output.take() {
             kept = Some(self.keep_spooled(context, output).await);
         }
         shape.notices = std::mem::take(&mut report.entries().notices);
         if let Some(source) = source {
-            shape.notices = shape
-                .notices
-                .drain(..)
-                .map(|notice| redaction::owned(notice, source.keys()))
-                .collect();
+            for notice in &mut shape.notices {
+                *notice = redaction::owned(std::mem::take(notice), source.keys());
+            }
         }
-        let untrusted = is_untrusted(context) || report.entries().output_of.is_some();
+
         // A filter may have joined a part that the tool marked to others.
-        let untrusted = untrusted || marked && shape.filtered.is_some();
-        shape.has_untrusted = untrusted || marked;
+        let marked_part_is_joined = has_marked_part && shape.filtered.is_some();
+        let mut whole_is_untrusted =
+            is_untrusted(context) || report.entries().output_of.is_some() || marked_part_is_joined;
+        shape.has_untrusted = whole_is_untrusted || has_marked_part;
         let is_for_model = context.audience == Audience::Model;
-        if is_for_model && untrusted {
+        if is_for_model && whole_is_untrusted {
             enclose_words(context, &mut outcome);
         }
-        if shape.has_untrusted || is_for_model && shows_files(context) {
+        if shape.has_untrusted || (is_for_model && shows_files(context)) {
             shape.injections = flagged::flag(&mut outcome).await;
         }
         if is_for_model {
+            shape.untrusted = shape.has_untrusted;
             // Files of the project are the user's, but others may have written them: text in the
             // shape of orders is fenced.
-            let is_flagged = !shape.has_untrusted && !shape.injections.is_empty();
-            shape.untrusted = shape.has_untrusted || is_flagged;
-            let untrusted = untrusted || is_flagged;
-            self.for_model(context, &mut shape, &mut outcome, &mut kept, untrusted).await;
+            if !shape.has_untrusted && !shape.injections.is_empty() {
+                shape.untrusted = true;
+                whole_is_untrusted = true;
+            }
+            self.for_model(context, &mut shape, &mut outcome, &mut kept, whole_is_untrusted).await;
         }
-        let notice = notice.or_else(|| {
-            let kept = kept?.map(|kept| (kept.id, kept.extent));
+
+        if notice.is_none()
+            && let Some(result) = kept
+        {
+            let kept = result.map(|output| (output.id, output.extent));
             let text = format!(
                 "The output is too long, so its middle is left out. {}",
                 describe_rest(&kept, 0)
             );
-            Some(Notice { text, rest: remainder(&kept, 0) })
-        });
+            notice = Some(Notice { text, rest: remainder(&kept, 0) });
+        }
         if let Some(Notice { text, rest }) = notice {
             content_of(&mut outcome).push(Content::text(bracketed(&text)));
             shape.notices.push(text);
-            shape.rest = shape.rest.take().or(rest);
+            if shape.rest.is_none() {
+                shape.rest = rest;
+            }
         }
         (outcome, shape)
     }
 
-    /// Returns what a model would get of the output of a command, and what filters left out.
-    /// Nothing is kept.
+    /// Returns the text that a model would get for the output of a command, and the effect of the
+    /// filters. Nothing is stored.
     ///
     /// # Errors
     ///
@@ -159,17 +169,17 @@ impl Shaper {
         exit_code: i32,
     ) -> Result<(String, Option<FilterSummary>), Failure> {
         let cancel = CancellationToken::new();
-        let source = self.redacts(context).then(|| Source::for_call(context));
+        let source = self.source_of(context);
         let envelope =
             json!({ "stdout": output, "stderr": "", "exit_code": exit_code, "truncated": false });
         let content = vec![Content::text(output)];
-        let outcome = match exit_code {
-            0 => Ok(Output { content, structured: Some(envelope), ..Output::default() }),
-            _ => Err(Failure {
-                content,
-                structured: Some(envelope),
-                ..Failure::new(Category::PermanentFailure, "")
-            }),
+        let outcome = if exit_code == 0 {
+            Ok(Output { content, structured: Some(envelope), ..Output::default() })
+        } else {
+            let mut failure = Failure::new(Category::PermanentFailure, "");
+            failure.content = content;
+            failure.structured = Some(envelope);
+            Err(failure)
         };
         let (mut outcome, _) =
             clean_in_time(outcome, source, kind(context), self.result, &cancel).await;
@@ -193,7 +203,7 @@ impl Shaper {
         Ok((content.iter().filter_map(Content::as_text).collect(), filtered))
     }
 
-    /// The filtered answer, in which secrets have to be searched again, with its notices.
+    /// Returns the filtered answer, in which secrets have to be searched again, with its notices.
     #[expect(clippy::too_many_arguments, reason = "each is another fact of the one answer")]
     async fn filter(
         &self,
@@ -205,18 +215,21 @@ impl Shaper {
         spooled: &mut SpooledAnswer,
         cancel: &CancellationToken,
     ) -> (Outcome, Option<Notice>) {
-        // A caller asks for the rest of an answer to see it, so it isn't filtered.
-        let shorten =
-            self.threshold > 0 && !context.tool.as_deref().is_some_and(reads_stored_answers);
         let output_of = report.entries().output_of.clone();
-        let shorten = shorten && output_of.as_ref().is_none_or(|output| output.shorten);
+        // A caller asks for the rest of an answer to see it, so it isn't filtered.
+        let is_stored_answer = context.tool.as_deref().is_some_and(reads_stored_answers);
+        let tool_allows_it = match &output_of {
+            Some(output) => output.shorten,
+            None => true,
+        };
+        let shorten = self.threshold > 0 && !is_stored_answer && tool_allows_it;
         let untrusted =
             is_untrusted(context) || output_of.is_some() || flagged::has_marked_part(&outcome);
-        let applied = self
+        let result = self
             .filtering
             .apply(chain, context, output_of.as_ref(), shorten, &outcome, spooled, cancel)
             .await;
-        let mut change = match applied {
+        let mut change = match result {
             Ok(Some(change)) => change,
             Ok(None) => return (outcome, None),
             Err(withheld) => {
@@ -233,16 +246,13 @@ impl Shaper {
                 (Whole::Spooled, None) => Err(KeepError::Gone),
                 (Whole::Text(text), _) => self.keep(context, text, untrusted).await,
             };
-            let kept = match kept {
-                kept @ Ok(_) => kept,
-                Err(error) => {
-                    // An answer that can't be stored isn't shortened.
-                    tracing::warn!(
-                        "an answer is not filtered, because storing all of it failed: {error}"
-                    );
-                    return (outcome, None);
-                }
-            };
+            if let Err(error) = &kept {
+                // An answer that can't be stored isn't shortened.
+                tracing::warn!(
+                    "an answer is not filtered, because storing all of it failed: {error}"
+                );
+                return (outcome, None);
+            }
             let FilterSummary { filters, lines: [before, after], .. } = &change.filtered;
             let text = format!(
                 "Filtered by {}: {} -> {}. {}",
@@ -260,8 +270,8 @@ impl Shaper {
         (outcome, notice)
     }
 
-    /// A receiver for the events of a call, which passes them to `events` as they may leave the
-    /// host. `on_untrusted` is called before the first one with untrusted text.
+    /// Returns a receiver for the events of a call, which passes them to `events` as they may leave
+    /// the host. `on_untrusted` is called before the first one with untrusted text.
     pub fn redact_events(
         &self,
         context: &CallContext,
@@ -269,14 +279,18 @@ impl Shaper {
         on_untrusted: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<dyn Events> {
         let untrusted = is_untrusted(context);
-        let receiver = EventReceiver { events, untrusted, on_untrusted, told: Once::new() };
+        let receiver = EventReceiver { events, untrusted, on_untrusted, warned: Once::new() };
         Arc::new(LiveEvents::new(receiver, self.rules(context)))
     }
 
-    /// How a text of a call becomes one that may leave the host.
+    /// Returns the rules by which a text of a call becomes one that may leave the host.
     fn rules(&self, context: &CallContext) -> TextRules {
-        let keys = self.redacts(context).then(|| Source::for_call(context).keys());
-        TextRules { kind: kind(context), keys }
+        TextRules { kind: kind(context), keys: self.source_of(context).map(Source::keys) }
+    }
+
+    /// Returns the source of a call's texts. Returns `None` if no secrets are searched in them.
+    fn source_of(&self, context: &CallContext) -> Option<Source> {
+        self.redacts(context).then(|| Source::for_call(context))
     }
 
     /// Refuses arguments that hold the mark of a secret.
@@ -303,11 +317,15 @@ impl Shaper {
         }
     }
 
-    /// Whether secrets are searched in what the call says.
+    /// Checks whether secrets are searched in the texts of the call.
     pub fn redacts(&self, context: &CallContext) -> bool {
-        let tool = context.tool.iter().map(|tool| &tool.definition);
-        let mut names = tool.flat_map(|tool| tool.aliases.iter().chain([&tool.name]));
-        self.redaction.enabled && !names.any(|name| self.redaction.exempt.contains(name))
+        if !self.redaction.enabled {
+            return false;
+        }
+        let Some(tool) = &context.tool else { return true };
+        let Definition { name, aliases, .. } = &*tool.definition;
+        let exempt = &self.redaction.exempt;
+        !exempt.contains(name) && !aliases.iter().any(|alias| exempt.contains(alias))
     }
 
     /// Stores an answer for `read_overflow`. Returns the ID and whether everything is stored, or
@@ -339,18 +357,20 @@ impl Shaper {
         Ok(blocking(move || output.keep(&session)).await?)
     }
 
-    /// Makes text of what a command writes that goes on after its call.
+    /// Returns the converter for the output of a command that goes on after its call.
     pub fn live(&self, context: &CallContext) -> LiveOutput {
         LiveOutput::new(self.rules(context))
     }
 
-    /// The store for the whole output of the command of a call. `None`: there is no command, or
-    /// nothing is kept.
+    /// Returns the store for the whole output of the command of a call. Returns `None` if there is
+    /// no command, or nothing is kept.
     pub fn spool(&self, context: &CallContext) -> Option<Arc<Spool>> {
-        let tool = context.tool.as_deref().filter(|tool| tool.is_built_in())?;
-        if self.threshold == 0 || subjects::commands(tool, &context.arguments).next().is_none() {
+        let tool = context.tool.as_deref()?;
+        if self.threshold == 0 || !tool.is_built_in() {
             return None;
         }
+        // A call without a command needs no store.
+        subjects::commands(tool, &context.arguments).next()?;
         Some(Arc::new(Spool::new(Arc::clone(&self.overflow), self.rules(context))))
     }
 }
@@ -393,7 +413,7 @@ struct Notice {
     rest: Option<Remainder>,
 }
 
-/// The parts of an outcome.
+/// Returns the parts of an outcome.
 fn content_of(outcome: &mut Outcome) -> &mut Vec<Content> {
     match outcome {
         Ok(output) => &mut output.content,
@@ -401,29 +421,29 @@ fn content_of(outcome: &mut Outcome) -> &mut Vec<Content> {
     }
 }
 
-/// A notice in the form of the text.
+/// Returns a notice in the form of the text.
 fn bracketed(notice: &str) -> String {
     format!("[{notice}]\n")
 }
 
-/// Where to read on from `offset`.
+/// Returns the place where `read_overflow` goes on. Returns `None` if the answer isn't stored.
 fn remainder(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> Option<Remainder> {
     kept.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
 }
 
-/// The kind of a call's texts for a terminal.
+/// Returns the kind of a call's texts for a terminal.
 fn kind(context: &CallContext) -> Kind {
     let Some(tool) = context.tool.as_deref() else { return Kind::Written };
     let last = subjects::commands(tool, &context.arguments).next().and_then(last_command);
     Kind::for_tool(&tool.definition, last.as_ref())
 }
 
-/// Whether a tool reads a stored answer.
+/// Checks whether a tool reads a stored answer.
 fn reads_stored_answers(tool: &Tool) -> bool {
     tool.definition.name == READ_OVERFLOW && tool.is_built_in()
 }
 
-/// Whether the answer of a call is untrusted.
+/// Checks whether the answer of a call is untrusted.
 fn is_untrusted(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     if reads_stored_answers(tool) {
@@ -433,36 +453,36 @@ fn is_untrusted(context: &CallContext) -> bool {
     tool.definition.annotations.open_world
 }
 
-/// Makes the words of a third-party tool about its failure a part of the answer, which is fenced.
-/// The host says what kind of failure it is.
+/// Moves the message of a third-party tool about its failure into the answer's parts, which are
+/// fenced. A message of the host takes its place.
 fn enclose_words(context: &CallContext, outcome: &mut Outcome) {
     let (Some(tool), Err(failure)) = (&context.tool, outcome) else { return };
     if tool.is_built_in() || !failure.by_tool || failure.denial.is_some() {
         return;
     }
     let message = format!("`{}` failed", tool.definition.name);
-    let said = std::mem::replace(&mut failure.message, message);
-    let said = match failure.suggestion.take() {
-        Some(suggestion) => format!("{said}\n{suggestion}"),
-        None => said,
-    };
-    failure.content.insert(0, Content::untrusted(&UntrustedText::new(said)));
+    let mut words = std::mem::replace(&mut failure.message, message);
+    if let Some(suggestion) = failure.suggestion.take() {
+        words.push('\n');
+        words.push_str(&suggestion);
+    }
+    failure.content.insert(0, Content::untrusted(&UntrustedText::new(words)));
 }
 
-/// Whether the answer of a call shows what is in files: a tool that reads paths.
+/// Checks whether the answer of a call shows the content of files: whether its tool reads paths.
 fn shows_files(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     let Definition { annotations, subjects, .. } = &*tool.definition;
     annotations.read_only && subjects.iter().any(|subject| subject.kind == SubjectKind::Path)
 }
 
-/// Whether a value that a person gives to a tool's provider holds a secret.
+/// Checks whether a value that a person gives to a tool's provider holds a secret.
 pub fn holds_secret(value: &Value) -> bool {
     let Some(text) = value.as_str() else { return false };
     redaction::text(text, redaction::Keys::Text) != text
 }
 
-/// How to read the part that was left out.
+/// Describes how to read the part that was left out.
 fn describe_rest(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> String {
     match kept {
         Ok((id, Extent::Whole)) => format!(

@@ -48,8 +48,8 @@ impl Shaper {
         content_of(answer.outcome).splice(0..0, warning);
     }
 
-    /// Leaves out what is too long, and stores all of it. Returns whether the text is cut. If so,
-    /// it is fenced.
+    /// Leaves out the parts that are too long, and stores all of the answer. Returns whether the
+    /// text is cut. A cut text is also fenced.
     async fn leave_out(
         &self,
         answer: &mut ModelAnswer<'_>,
@@ -58,18 +58,23 @@ impl Shaper {
         let texts = content_of(answer.outcome).iter().filter_map(Content::as_text);
         let is_long = texts.map(str::len).sum::<usize>() > answer.threshold;
         let mut whole = if is_long { answer.text() } else { String::new() };
-        let shortened = answer.shorten_value(&mut whole);
+        let value_offset = answer.shorten_value(&mut whole);
         self.leave_out_value(answer).await;
         let ends = if is_long { cut::ends(&whole, answer.threshold) } else { None };
         // The shown part of a field may end before the shown part of the text.
-        let offset = shortened.or(ends.as_ref().map(|ends| ends.offset));
-        let Some(offset) = offset else { return false };
-        let mut total = ends.as_ref().map(|ends| ends.total).unwrap_or_default();
+        let offset = match (value_offset, &ends) {
+            (Some(offset), _) => offset,
+            (None, Some(ends)) => ends.offset,
+            (None, None) => return false,
+        };
+
+        let mut total = ends.as_ref().map_or(0, |ends| ends.total);
         let kept = match spooled.take() {
-            Some(kept) => kept.map(|kept| {
-                total = kept.characters;
-                (kept.id, kept.extent)
-            }),
+            Some(Ok(output)) => {
+                total = output.characters;
+                Ok((output.id, output.extent))
+            }
+            Some(Err(error)) => Err(error),
             None => self.keep(answer.context, whole.clone(), answer.shape.untrusted).await,
         };
         let notice =
@@ -110,8 +115,10 @@ impl ModelAnswer<'_> {
         if let Some(fence) = &self.fence {
             flagged::set_meta(self.outcome, "toolhold:untrusted", json!(true));
             if whole_is_untrusted {
-                // They name files and hosts, and stand in the fenced text too.
-                self.shape.notices.iter_mut().for_each(|notice| *notice = fence.wrap(notice));
+                // Notices name files and hosts, and are in the fenced text too.
+                for notice in &mut self.shape.notices {
+                    *notice = fence.wrap(notice);
+                }
             }
         }
         let warning = flagged::warning(&self.shape.injections)?;
@@ -120,13 +127,14 @@ impl ModelAnswer<'_> {
         Some(content)
     }
 
+    /// Returns the text of all parts.
     fn text(&mut self) -> String {
         let texts = content_of(self.outcome).iter().filter_map(Content::as_text);
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Shortens a structured value that is too long, if it may be shortened, and returns where the
-    /// part begins that isn't shown. `whole` becomes the text that has all of it.
+    /// Shortens a structured value that is too long, if it may be shortened. Returns the offset of
+    /// the part that isn't shown. An empty `whole` becomes the text that has the complete value.
     fn shorten_value(&mut self, whole: &mut String) -> Option<usize> {
         let threshold = self.threshold;
         if !value_of(self.outcome).as_ref().is_some_and(|value| is_longer(value, threshold)) {
@@ -187,7 +195,7 @@ impl ModelAnswer<'_> {
     }
 }
 
-/// The structured value of an outcome.
+/// Returns the structured value of an outcome.
 fn value_of(outcome: &mut Outcome) -> &mut Option<Value> {
     match outcome {
         Ok(output) => &mut output.structured,

@@ -12,7 +12,7 @@ const AROUND: usize = 100;
 /// The field that says whether something is missing.
 const FLAG: &str = "truncated";
 
-/// Whether a structured answer says that something is missing.
+/// Checks whether a structured answer says that something is missing.
 pub(super) fn is_truncated(outcome: &Outcome) -> bool {
     let structured = match outcome {
         Ok(output) => &output.structured,
@@ -21,36 +21,41 @@ pub(super) fn is_truncated(outcome: &Outcome) -> bool {
     structured.as_ref().is_some_and(|value| value[FLAG] == Value::Bool(true))
 }
 
-/// Cuts the texts of an object with the field `truncated` and sets the field, so that the object
-/// has about `threshold` characters and still matches its schema: a client gets the structured
+/// Cuts the texts of an object with the field `truncated` and sets the field. The object then has
+/// about `threshold` characters and still matches its schema, so that a client gets the structured
 /// answer that it was promised. Returns the length of the shortest beginning that is kept of a
-/// text; the complete text is read on from there. `None` if there is no such field, or something
-/// other than texts is long.
+/// text; the complete text is read on from there. Returns `None` if there is no such field, or
+/// something other than texts is long.
 pub(super) fn shorten(value: &mut Value, threshold: usize) -> Option<usize> {
-    let fields =
-        value.as_object_mut().filter(|fields| fields.get(FLAG).is_some_and(Value::is_boolean))?;
-    let texts = fields.values().filter(|field| field.is_string()).count();
-    let share = (threshold / texts.max(1)).checked_sub(AROUND)?;
-    let mut shorter = fields.clone();
-    let mut shown = None;
-    for field in shorter.values_mut() {
-        if let Value::String(text) = field
-            && let Some(ends) = cut::ends(text, share)
-        {
-            shown = Some(shown.map_or(ends.offset, |least: usize| least.min(ends.offset)));
-            *text = format!(
-                "{}\n[{} of {} characters are left out here.]\n{}",
-                ends.head, ends.left_out, ends.total, ends.tail
-            );
-        }
+    let fields = value.as_object()?;
+    if !fields.get(FLAG)?.is_boolean() {
+        return None;
     }
-    shorter.insert(FLAG.to_owned(), Value::Bool(true));
-    let shorter = Value::Object(shorter);
+    let text_count = fields.values().filter(|field| field.is_string()).count();
+    let share = (threshold / text_count.max(1)).checked_sub(AROUND)?;
+
+    let mut shorter_fields = fields.clone();
+    let mut shortest_head: Option<usize> = None;
+    for field in shorter_fields.values_mut() {
+        let Value::String(text) = field else { continue };
+        let Some(ends) = cut::ends(text, share) else { continue };
+        shortest_head = match shortest_head {
+            Some(length) => Some(length.min(ends.offset)),
+            None => Some(ends.offset),
+        };
+        *text = format!(
+            "{}\n[{} of {} characters are left out here.]\n{}",
+            ends.head, ends.left_out, ends.total, ends.tail
+        );
+    }
+    shorter_fields.insert(FLAG.to_owned(), Value::Bool(true));
+
+    let shorter = Value::Object(shorter_fields);
     if is_longer(&shorter, threshold) {
         return None;
     }
     *value = shorter;
-    Some(shown.unwrap_or_default())
+    Some(shortest_head.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -28,24 +28,23 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The source of a call's texts. In source code, `password = …` is an ordinary line; in a
-    /// settings file it holds a secret.
+    /// Returns the source of a call's texts. In source code, `password = …` is an ordinary line; in
+    /// a settings file it holds a secret.
     pub(super) fn for_call(context: &CallContext) -> Self {
-        let Some(tool) = context.tool.as_deref().filter(|tool| tool.is_built_in()) else {
+        let Some(tool) = context.tool.as_deref() else { return Self::One(Keys::Text) };
+        if !tool.is_built_in() {
             return Self::One(Keys::Text);
-        };
-        let subject = context.subjects.first().map(|subject| &*subject.text);
-        match &*tool.definition.name {
-            "read" if tool.plugin.is_some() => Self::One(subject.map_or(Keys::Text, of_file)),
-            // It shows lines of a file among text of its own.
-            "edit" if tool.plugin.is_some() => {
-                Self::One(subject.map_or(Keys::Text, |path| of_file(path).max(Keys::Text)))
-            }
-            "grep" if tool.plugin.is_some() => {
-                Self::Lines(subject.map_or(Keys::Unknown, |path| keys_for_search(context, path)))
-            }
+        }
+        let is_plugin = tool.plugin.is_some();
+        let path = context.subjects.first().map(|subject| &*subject.text);
+        match (&*tool.definition.name, path) {
+            ("read", Some(path)) if is_plugin => Self::One(of_file(path)),
+            // The answer has lines of a file among text of the tool.
+            ("edit", Some(path)) if is_plugin => Self::One(of_file(path).max(Keys::Text)),
+            ("grep", Some(path)) if is_plugin => Self::Lines(keys_for_search(context, path)),
+            ("grep", None) if is_plugin => Self::Lines(Keys::Unknown),
             // A stored answer was redacted when it was stored.
-            READ_OVERFLOW => Self::One(Keys::Unknown),
+            (READ_OVERFLOW, _) => Self::One(Keys::Unknown),
             _ => Self::One(Keys::Text),
         }
     }
@@ -64,7 +63,7 @@ impl Source {
         redaction::content(part, self.keys())
     }
 
-    /// The setting for texts without lines of files: messages, fields.
+    /// Returns the setting for texts without lines of files: messages, fields.
     pub(super) fn keys(self) -> Keys {
         match self {
             Self::One(keys) => keys,
@@ -73,8 +72,9 @@ impl Source {
     }
 }
 
-/// The setting if `grep` searches `path`, with its links followed: a line shows the name of a link,
-/// not its target.
+/// Returns the minimum setting for lines that `grep` finds in `path`. In a directory, each line
+/// shows the name of its own file. Links of `path` are followed, since a line shows the name of a
+/// link and not of its target.
 fn keys_for_search(context: &CallContext, path: &str) -> Keys {
     let keys = of_file(path);
     if keys != Keys::Unknown && is_directory(context, path) == Some(true) {
@@ -83,6 +83,7 @@ fn keys_for_search(context: &CallContext, path: &str) -> Keys {
     keys
 }
 
+/// Checks whether a path is a directory. Returns `None` if that isn't known.
 fn is_directory(context: &CallContext, path: &str) -> Option<bool> {
     let grants = context.tool.as_ref()?.plugin.as_ref()?.policy().files.clone()?;
     Some(FileView::new(grants, true).find(path.as_ref()).ok()?.kind.is_dir())
@@ -99,9 +100,13 @@ struct Lines<'a> {
 /// A partly read line.
 #[derive(Clone, Copy)]
 struct Line {
+    /// The offset of its first byte.
     start: usize,
+    /// The offset up to which it was read.
     seen: usize,
+    /// Ways to split its beginning that were tried.
     tries: usize,
+    /// The strictest setting of the file names that it may begin with.
     keys: Keys,
 }
 
@@ -112,30 +117,33 @@ impl Line {
 }
 
 impl Lines<'_> {
-    /// The setting at an offset, by the text before it in its line.
+    /// Returns the setting at an offset, by the text before it in its line.
     fn at(&self, offset: usize) -> Keys {
         let mut line = self.line.get();
         if offset < line.start {
-            line = Line::beginning(self.text[..offset].rfind('\n').map_or(0, |end| end + 1));
-        } else if let Some(end) = self.text[line.seen..offset.max(line.seen)].rfind('\n') {
-            line = Line::beginning(line.seen + end + 1);
+            let line_start = self.text[..offset].rfind('\n').map_or(0, |newline| newline + 1);
+            line = Line::beginning(line_start);
+        } else if let Some(newline) = self.text[line.seen..offset.max(line.seen)].rfind('\n') {
+            line = Line::beginning(line.seen + newline + 1);
         }
+
         // A file's name can look like the beginning of a line, so one way to read the line that
         // names a settings file is enough.
-        for (at, sign) in self.text[line.seen..offset.max(line.seen)].match_indices([':', '-']) {
+        let unread = &self.text[line.seen..offset.max(line.seen)];
+        for (index, separator) in unread.match_indices([':', '-']) {
             if line.tries == TRIES {
                 line.keys = line.keys.max(Keys::Settings);
                 break;
             }
-            let at = line.seen + at;
-            let rest = &self.text[at + 1..offset];
-            let digits = rest.bytes().take_while(u8::is_ascii_digit).take(20).count();
             line.tries += 1;
-            if digits > 0 && rest[digits..].starts_with(sign) {
-                let path = &self.text[line.start..at];
-                line.keys = line.keys.max(of_file(
-                    &path[path.ceil_char_boundary(path.len().saturating_sub(NAME))..],
-                ));
+            let path_end = line.seen + index;
+            let after = &self.text[path_end + 1..offset];
+            let digits = after.bytes().take_while(u8::is_ascii_digit).take(20).count();
+            // The line number stands between two of the same separator.
+            if digits > 0 && after[digits..].starts_with(separator) {
+                let path = &self.text[line.start..path_end];
+                let name_start = path.ceil_char_boundary(path.len().saturating_sub(NAME));
+                line.keys = line.keys.max(of_file(&path[name_start..]));
             }
         }
         line.seen = offset.max(line.seen);
@@ -144,21 +152,25 @@ impl Lines<'_> {
     }
 }
 
-/// The setting for a file of this name.
+/// Returns the setting for a file of this name.
 fn of_file(path: &str) -> Keys {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let key = PRIVATE_KEYS.contains(&extension)
-        || extension != "pub" && SSH_KEYS.iter().any(|known| name.starts_with(known))
-        || extension.is_empty() && name.starts_with("id_");
-    if key {
+    let has_key_extension = PRIVATE_KEYS.contains(&extension);
+    let is_ssh_key = extension != "pub" && SSH_KEYS.iter().any(|prefix| name.starts_with(prefix));
+    let may_be_ssh_key = extension.is_empty() && name.starts_with("id_");
+    if has_key_extension || is_ssh_key || may_be_ssh_key {
         return Keys::PrivateKey;
     }
-    let settings = SETTINGS.contains(&extension)
-        || NAMES.iter().any(|known| name.starts_with(known))
-        || name.ends_with("rc")
-        || name.contains("credential") && extension.is_empty();
-    if settings { Keys::Settings } else { Keys::Unknown }
+
+    let has_settings_extension = SETTINGS.contains(&extension);
+    let has_settings_name =
+        name.ends_with("rc") || NAMES.iter().any(|prefix| name.starts_with(prefix));
+    let may_hold_credentials = extension.is_empty() && name.contains("credential");
+    if has_settings_extension || has_settings_name || may_hold_credentials {
+        return Keys::Settings;
+    }
+    Keys::Unknown
 }
 
 /// Endings of the names of files with private keys.

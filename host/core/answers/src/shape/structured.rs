@@ -52,9 +52,10 @@ const BY_NAME: [&str; 5] =
 const MAX_NAME: usize = 64;
 
 impl Answer {
-    /// The structured answer for a model: an object with the host's `notices`, and with `rest`,
-    /// where to read on, if there is more. It matches [`structured_schema`]. Texts from untrusted
-    /// sources are fenced. `None` if the tool gave none, or one that doesn't match its schema.
+    /// Returns the structured answer for a model: an object with the host's `notices`, and with
+    /// `rest`, where to read on, if there is more. The object matches [`structured_schema`]. Texts
+    /// from untrusted sources are fenced. Returns `None` if the tool gave no structured answer, or
+    /// one that doesn't match its schema.
     pub fn structured_for_model(&self, tool: &Definition) -> Option<Value> {
         let (structured, feedback) = match &self.outcome {
             Ok(output) => (&output.structured, None),
@@ -64,14 +65,21 @@ impl Answer {
         let schema = tool.output_schema.as_ref();
         if self.untrusted {
             let mut known = HashSet::new();
-            schema.into_iter().for_each(|schema| collect_known(schema, &mut known));
+            if let Some(schema) = schema {
+                collect_known(schema, &mut known);
+            }
             fence_texts(&mut value, &Fence::new(&tool.name), &known);
         }
-        let mut fields = match (value, schema.is_none_or(has_room)) {
-            (Value::Object(fields), true) => move_own(fields, &OWN),
-            // A failure has no schema.
-            (_, true) if schema.is_some() && self.outcome.is_ok() => return None,
-            (value, _) => Map::from_iter([(RESULT.to_owned(), value)]),
+
+        let takes_fields = match schema {
+            Some(schema) => has_room(schema),
+            None => true,
+        };
+        let mut fields = match value {
+            Value::Object(fields) if takes_fields => move_own(fields, &OWN),
+            // The schema promises an object for every answer that isn't a failure.
+            _ if takes_fields && schema.is_some() && self.outcome.is_ok() => return None,
+            value => Map::from_iter([(RESULT.to_owned(), value)]),
         };
         if schema.is_none() {
             let text = self.outcome.as_ref().map_or_else(Failure::joined_text, Output::joined_text);
@@ -80,11 +88,10 @@ impl Answer {
                 fields.insert(TEXT.0.to_owned(), Value::String(text));
             }
         }
-        let notices: Vec<&str> = feedback
-            .iter()
-            .map(String::as_str)
-            .chain(self.other_notices(feedback.as_deref()))
-            .collect();
+
+        let mut notices: Vec<&str> = Vec::new();
+        notices.extend(feedback.as_deref());
+        notices.extend(self.other_notices(feedback.as_deref()));
         if !notices.is_empty() {
             fields.insert(NOTICES.to_owned(), json!(notices));
         }
@@ -94,37 +101,37 @@ impl Answer {
         Some(Value::Object(fields))
     }
 
-    /// The notices that aren't in the feedback of a failure already.
+    /// Returns the notices that aren't in the feedback of a failure already.
     fn other_notices<'a>(&'a self, feedback: Option<&'a str>) -> impl Iterator<Item = &'a str> {
-        self.notices
-            .iter()
-            .map(String::as_str)
-            .filter(move |notice| !feedback.is_some_and(|feedback| feedback.contains(notice)))
+        self.notices.iter().map(String::as_str).filter(move |notice| match feedback {
+            Some(feedback) => !feedback.contains(notice),
+            None => true,
+        })
     }
 }
 
-/// The JSON Schema of [`Answer::structured_for_model`]: always of an object. `None` if the tool has
-/// no schema.
+/// Returns the JSON Schema of [`Answer::structured_for_model`]: always of an object. Returns `None`
+/// if the tool has no schema.
 pub fn structured_schema(tool: &Definition) -> Option<Value> {
-    let own = tool.output_schema.as_ref()?;
-    let mut schema = match own {
-        Value::Object(fields) if has_room(own) => fields.clone(),
-        own => wrapped(own),
+    let tool_schema = tool.output_schema.as_ref()?;
+    let mut keywords = match tool_schema {
+        Value::Object(keywords) if has_room(tool_schema) => keywords.clone(),
+        _ => wrapped(tool_schema),
     };
-    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    let properties = keywords.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
         *properties = move_own(std::mem::take(properties), &OWN);
         properties.insert(NOTICES.to_owned(), notices_schema());
         properties.insert(REST.to_owned(), rest_schema());
     }
-    if let Some(Value::Array(required)) = schema.get_mut("required") {
+    if let Some(Value::Array(required)) = keywords.get_mut("required") {
         for name in required {
             if let Some((_, moved)) = OWN.iter().find(|(own, _)| name == own) {
                 *name = json!(moved);
             }
         }
     }
-    let mut schema = Value::Object(schema);
+    let mut schema = Value::Object(keywords);
     if tool.annotations.open_world {
         allow_fences(&mut schema);
     }
@@ -144,19 +151,19 @@ fn rest_schema() -> Value {
     })
 }
 
-/// Whether a schema is of an object to which the host's names can be added.
+/// Checks whether a schema is of an object to which the host's names can be added.
 fn has_room(schema: &Value) -> bool {
+    let Value::Object(keywords) = schema else { return false };
+    let is_open = keywords.keys().all(|keyword| OPEN.contains(&keyword.as_str()));
+    if schema["type"] != "object" || !is_open {
+        return false;
+    }
+    // A field can't be renamed if the tool has a field of the new name, too.
     let properties = &schema["properties"];
-    schema["type"] == "object"
-        && schema
-            .as_object()
-            .is_some_and(|schema| schema.keys().all(|key| OPEN.contains(&key.as_str())))
-        && !OWN
-            .iter()
-            .any(|(own, other)| properties.get(own).is_some() && properties.get(other).is_some())
+    !OWN.iter().any(|(own, moved)| properties.get(own).is_some() && properties.get(moved).is_some())
 }
 
-/// Renames a tool's own fields with the host's names.
+/// Renames a tool's own fields that have the host's names.
 fn move_own(mut fields: Map<String, Value>, names: &[(&str, &str)]) -> Map<String, Value> {
     for (own, moved) in names {
         if let Some(value) = fields.remove(*own) {
@@ -166,7 +173,7 @@ fn move_own(mut fields: Map<String, Value>, names: &[(&str, &str)]) -> Map<Strin
     fields
 }
 
-/// The schema of an object whose `result` has this schema.
+/// Returns the schema of an object whose `result` has this schema.
 fn wrapped(own: &Value) -> Map<String, Value> {
     let mut inner = own.clone();
     let mut outer = Map::from_iter([
@@ -221,29 +228,21 @@ fn allow_fences(schema: &mut Value) {
     }
 }
 
-/// The texts that a schema itself names, as values or as fields: they are the tool's words, known
-/// before the call.
+/// Collects the texts that a schema itself names, as values or as fields. These texts are the
+/// tool's words, known before the call.
 fn collect_known<'s>(schema: &'s Value, known: &mut HashSet<&'s str>) {
     match schema {
         Value::Array(items) => items.iter().for_each(|item| collect_known(item, known)),
         Value::Object(fields) => {
-            known.extend(fields.get("const").and_then(Value::as_str));
-            known.extend(
-                fields
-                    .get("enum")
-                    .and_then(Value::as_array)
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str),
-            );
-            known.extend(
-                fields
-                    .get("properties")
-                    .and_then(Value::as_object)
-                    .into_iter()
-                    .flat_map(Map::keys)
-                    .map(String::as_str),
-            );
+            if let Some(Value::String(text)) = fields.get("const") {
+                known.insert(text);
+            }
+            if let Some(Value::Array(values)) = fields.get("enum") {
+                known.extend(values.iter().filter_map(Value::as_str));
+            }
+            if let Some(Value::Object(properties)) = fields.get("properties") {
+                known.extend(properties.keys().map(String::as_str));
+            }
             fields.values().for_each(|value| collect_known(value, known));
         }
         _ => {}
@@ -257,17 +256,15 @@ fn fence_texts(value: &mut Value, fence: &Fence, known: &HashSet<&str>) {
         Value::Array(items) => items.iter_mut().for_each(|item| fence_texts(item, fence, known)),
         Value::Object(fields) => {
             fields.values_mut().for_each(|value| fence_texts(value, fence, known));
-            if !fields.keys().all(|name| is_name(name) || known.contains(name.as_str())) {
-                *fields = std::mem::take(fields)
-                    .into_iter()
-                    .map(|(name, value)| {
-                        if is_name(&name) || known.contains(name.as_str()) {
-                            (name, value)
-                        } else {
-                            (fence.wrap(&name), value)
-                        }
-                    })
-                    .collect();
+            if fields.keys().all(|name| is_name(name) || known.contains(name.as_str())) {
+                return;
+            }
+            for (name, value) in std::mem::take(fields) {
+                if is_name(&name) || known.contains(name.as_str()) {
+                    fields.insert(name, value);
+                } else {
+                    fields.insert(fence.wrap(&name), value);
+                }
             }
         }
         _ => {}
