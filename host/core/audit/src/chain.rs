@@ -41,20 +41,20 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Of at most 64 bytes.
+    /// Prepares a key of at most 64 bytes.
     pub(super) fn new(secret: &[u8]) -> Self {
         Self { inner: padded(secret, 0x36), outer: padded(secret, 0x5c) }
     }
 
-    /// The hash of a record. `signed`: its bytes before the hash; `previous`: the hash of the
-    /// record before it.
+    /// Returns the hash of a record. `signed`: its bytes before the hash; `previous`: the hash of
+    /// the record before it.
     pub(super) fn hash(&self, previous: &Hash, signed: &[u8]) -> Hash {
         let mut hash = self.after(previous);
         hash.update(signed);
         hash.finish()
     }
 
-    /// The keyed hash of a text that a record doesn't hold.
+    /// Returns the keyed hash of a text that a record doesn't hold.
     pub(super) fn of_text(&self) -> HashedRecord {
         self.after(TEXT)
     }
@@ -108,43 +108,56 @@ pub(super) struct SealedRecord<'a> {
 }
 
 impl<'a> SealedRecord<'a> {
-    /// From a line without its line end. `None`: it isn't a record.
+    /// Parses a line without its line end. Returns `None` if the line isn't a record.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
-        let (signed, seal) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
-        let hash = from_hex(seal.strip_prefix(b",\"hash\":\"")?.strip_suffix(b"\"}")?)?;
-        let digits = signed.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-        let (fields, number) = signed.split_at(signed.len() - digits);
-        let seq = std::str::from_utf8(number).ok()?.parse().ok()?;
-        (fields.starts_with(b"{") && fields.ends_with(b",\"seq\":"))
-            .then_some(Self { signed, link: Link { seq, hash } })
+        let signed_length = line.len().checked_sub(SEAL)?;
+        let (signed, seal) = line.split_at(signed_length);
+        let hash_digits = seal.strip_prefix(b",\"hash\":\"")?.strip_suffix(b"\"}")?;
+        let hash = from_hex(hash_digits)?;
+        let (fields, seq) = split_number(signed)?;
+        if !fields.starts_with(b"{") || !fields.ends_with(b",\"seq\":") {
+            return None;
+        }
+        Some(Self { signed, link: Link { seq, hash } })
     }
 
-    /// The length and the hash that it states for the bytes between the record before it and
-    /// itself.
+    /// Returns the length and the hash that the record states for an incomplete record directly
+    /// before it. Returns `None` if it states none.
     pub(super) fn incomplete_before(&self) -> Option<(u64, Hash)> {
-        // No text can contain this: JSON escapes its quotes.
-        let seq = self.signed.iter().rposition(|byte| *byte == b',')?;
-        let (rest, hash) = self.signed[..seq].strip_suffix(b"\"")?.split_last_chunk::<64>()?;
-        let rest = rest.strip_suffix(b",\"torn_sha256\":\"")?;
-        let at = rest.len() - rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-        rest[..at].ends_with(b",\"torn\":").then_some(())?;
-        Some((std::str::from_utf8(&rest[at..]).ok()?.parse().ok()?, from_hex(hash)?))
+        // The fields end with `,"torn":LENGTH,"torn_sha256":"HASH"` before the number. No text can
+        // contain this, since JSON escapes its quotes.
+        let seq_start = self.signed.iter().rposition(|byte| *byte == b',')?;
+        let before_seq = self.signed[..seq_start].strip_suffix(b"\"")?;
+        let (before_hash, hash_digits) = before_seq.split_last_chunk::<64>()?;
+        let before_key = before_hash.strip_suffix(b",\"torn_sha256\":\"")?;
+        let (fields, length) = split_number(before_key)?;
+        if !fields.ends_with(b",\"torn\":") {
+            return None;
+        }
+        Some((length, from_hex(hash_digits)?))
     }
 
-    /// Whether it is the record that was written after the one with the hash `previous`.
+    /// Checks whether this record was written after the one with the hash `previous`.
     pub(super) fn follows(&self, key: &Key, previous: &Hash) -> bool {
         key.hash(previous, self.signed) == self.link.hash
     }
 }
 
-/// The kind of a record, such as `outcome`.
-pub(super) fn kind(record: &[u8]) -> &[u8] {
-    let rest = record.get(BEFORE_KIND..).unwrap_or_default();
-    let word = rest.strip_prefix(b"\"kind\":\"").unwrap_or_default();
-    word.split(|byte| *byte == b'"').next().unwrap_or_default()
+/// Splits the number at the end from the bytes before it. Returns `None` if there is no number.
+fn split_number(bytes: &[u8]) -> Option<(&[u8], u64)> {
+    let digits = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, number) = bytes.split_at(bytes.len() - digits);
+    Some((before, std::str::from_utf8(number).ok()?.parse().ok()?))
 }
 
-/// A hash as text.
+/// Returns the kind of a record, such as `outcome`. Empty if the bytes aren't a record.
+pub(super) fn kind(record: &[u8]) -> &[u8] {
+    let after_time = record.get(BEFORE_KIND..).unwrap_or_default();
+    let kind = after_time.strip_prefix(b"\"kind\":\"").unwrap_or_default();
+    kind.split(|byte| *byte == b'"').next().unwrap_or_default()
+}
+
+/// Returns a hash as text.
 pub(super) fn hex(hash: &Hash) -> [u8; 64] {
     let mut text = [0; 64];
     for (pair, byte) in text.chunks_exact_mut(2).zip(hash) {
@@ -159,12 +172,12 @@ fn digit(value: u8) -> u8 {
     value + if value < 10 { b'0' } else { b'a' - 10 }
 }
 
-/// A hash as a string.
+/// Returns a hash as a string.
 pub(super) fn to_hex(hash: &Hash) -> String {
     hex(hash).iter().map(|&digit| char::from(digit)).collect()
 }
 
-/// A hash from its text, which is in lower case.
+/// Parses a hash from its text, which is in lower case.
 pub(super) fn from_hex(text: &[u8]) -> Option<Hash> {
     let mut hash = [0; 32];
     if text.len() != 64 {

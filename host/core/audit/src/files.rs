@@ -27,17 +27,17 @@ pub(super) const KEY: &str = "key";
 /// Names in the folder that are read.
 const MOST: usize = 1_000_000;
 
-/// The name of a finished file, by its number.
+/// Returns the name of a finished file, by its number.
 pub(super) fn name(number: u64) -> String {
     format!("audit.{number:06}.jsonl")
 }
 
-/// For `map_err`: an error with its path.
+/// Returns a function for `map_err` that adds the path to an error.
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// The numbers of the finished files, in order.
+/// Returns the numbers of the finished files, in order.
 ///
 /// # Errors
 ///
@@ -49,13 +49,20 @@ pub(super) fn rotated(folder: &PrivateFolder) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The number in the name of a finished file.
-fn number_of(found: &str) -> Option<u64> {
-    let number = found.strip_prefix("audit.")?.strip_suffix(".jsonl")?.parse().ok()?;
-    (name(number) == found).then_some(number)
+/// Returns the number in the name of a finished file. Returns `None` for another file.
+fn number_of(file_name: &str) -> Option<u64> {
+    let number = file_name.strip_prefix("audit.")?.strip_suffix(".jsonl")?.parse().ok()?;
+    // A number in another form, as with a sign, isn't Toolhold's.
+    if name(number) == file_name { Some(number) } else { None }
 }
 
-/// The key. `None`: it doesn't exist yet.
+/// Checks whether the current file has content.
+pub(super) fn has_current_records(folder: &PrivateFolder) -> bool {
+    let Ok(file) = folder.file(CURRENT) else { return false };
+    file.metadata().is_ok_and(|metadata| metadata.len() > 0)
+}
+
+/// Returns the key. Returns `None` if it doesn't exist yet.
 ///
 /// # Errors
 ///
@@ -74,6 +81,7 @@ pub(super) fn key_id(folder: &PrivateFolder) -> io::Result<String> {
     Ok(chain::to_hex(&Sha256::digest(secret).into())[..16].to_owned())
 }
 
+/// Reads the key. Returns `None` if it doesn't exist yet.
 fn key_bytes(folder: &PrivateFolder) -> io::Result<Option<[u8; 32]>> {
     let mut file = match folder.file(KEY) {
         Ok(file) => file,
@@ -97,8 +105,8 @@ fn key_bytes(folder: &PrivateFolder) -> io::Result<Option<[u8; 32]>> {
     }
 }
 
-/// The key. It is created if it doesn't exist and nothing was written with one. Only under the
-/// lock.
+/// Returns the key. The key is created if it doesn't exist and nothing was written with one. Call
+/// it only under the lock.
 ///
 /// # Errors
 ///
@@ -107,9 +115,7 @@ pub(super) fn made_key(folder: &PrivateFolder) -> io::Result<Key> {
     if let Some(key) = key(folder)? {
         return Ok(key);
     }
-    if !rotated(folder)?.is_empty()
-        || folder.file(CURRENT).is_ok_and(|file| file.metadata().is_ok_and(|found| found.len() > 0))
-    {
+    if !rotated(folder)?.is_empty() || has_current_records(folder) {
         return Err(io::Error::new(
             ErrorKind::NotFound,
             "`key` is missing; restore it, or move the folder away to start a new log",
@@ -137,7 +143,7 @@ pub(super) struct Begin {
     pub(super) previous: Hash,
 }
 
-/// The first record of a file. `None`: the file has none.
+/// Returns the first record of a file. Returns `None` if the file has none.
 ///
 /// # Errors
 ///
@@ -159,7 +165,7 @@ pub(super) fn begin(file: &File) -> io::Result<Option<Begin>> {
     Ok(None)
 }
 
-/// A record, if it is the first one of a file.
+/// Parses the first record of a file. Returns `None` for another record.
 pub(super) fn begin_of(line: &[u8]) -> Option<Begin> {
     #[derive(Deserialize)]
     struct Fields {
@@ -171,6 +177,9 @@ pub(super) fn begin_of(line: &[u8]) -> Option<Begin> {
     }
     let link = SealedRecord::parse(line)?.link;
     let Fields { ts, kind, file, oldest, previous } = serde_json::from_slice(line).ok()?;
-    (kind == "begin" && link.seq > 0).then_some(())?;
-    Some(Begin { ts, file, oldest, seq: link.seq, previous: chain::from_hex(previous.as_bytes())? })
+    if kind != "begin" || link.seq == 0 {
+        return None;
+    }
+    let previous = chain::from_hex(previous.as_bytes())?;
+    Some(Begin { ts, file, oldest, seq: link.seq, previous })
 }

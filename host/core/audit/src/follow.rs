@@ -35,12 +35,12 @@ impl Trail {
         let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
         inotify::add_watch(&changes, self.path(), what)
             .map_err(|errno| cannot_watch(self.path(), errno))?;
-        let last = self
-            .opened
-            .as_mut()
-            .and_then(|opened| opened.files.pop())
-            .filter(|log| log.number.is_none());
-        let (file, at) = last.map_or((None, 0), |log| (Some(log.file), log.size));
+        let last = self.opened.as_mut().and_then(|opened| opened.files.pop());
+        let (file, at) = match last {
+            // The current file has no number.
+            Some(log) if log.number.is_none() => (Some(log.file), log.size),
+            _ => (None, 0),
+        };
         Ok(Follow { trail: self, changes, file, at })
     }
 }
@@ -50,7 +50,8 @@ fn cannot_watch(folder: &Path, errno: Errno) -> HostError {
 }
 
 impl Follow {
-    /// The next records, at least one; waits for them without a limit.
+    /// Waits for the next records and returns them. Returns at least one record, and waits without
+    /// a time limit.
     ///
     /// # Errors
     ///
@@ -66,7 +67,7 @@ impl Follow {
             if !records.is_empty() {
                 return Ok(records);
             }
-            // It doesn't matter what exactly has changed.
+            // The events only say that something has changed, so they aren't looked at.
             rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; 4096]))?;
         }
     }
@@ -83,8 +84,11 @@ impl Follow {
             };
             let mut ended = false;
             let mut lines = Lines::new(&file, self.at, file.metadata()?.len());
-            // A line without an end is still being written.
-            while let Some(line) = lines.next()?.filter(|line| line.whole) {
+            while let Some(line) = lines.next()? {
+                if !line.whole {
+                    // A line without an end is still being written.
+                    break;
+                }
                 self.at = line.to;
                 if SealedRecord::parse(line.bytes).is_some() {
                     ended = chain::kind(line.bytes) == b"end";

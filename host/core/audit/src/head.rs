@@ -21,10 +21,10 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Before the first record.
+    /// The head before the first record.
     pub(super) const START: Self = Self { file: 1, end: 0, link: Link::START, ended: false };
 
-    /// Reads the file. `None`: it is empty or wasn't written by Toolhold.
+    /// Reads the file. Returns `None` if it is empty or wasn't written by Toolhold.
     ///
     /// # Errors
     ///
@@ -44,7 +44,8 @@ impl Head {
         file.write_all_at(self.text().as_bytes(), 0)
     }
 
-    /// Always of the same length, so that a single write replaces the old one.
+    /// Returns the text of the file. Its length is always the same, so that a single write replaces
+    /// the old text.
     fn text(&self) -> String {
         let Self { file, end, link: Link { seq, hash }, ended } = self;
         let hash = chain::to_hex(hash);
@@ -59,9 +60,11 @@ impl Head {
             return None;
         };
         let link = Link { seq: seq.parse().ok()?, hash: chain::from_hex(hash.as_bytes())? };
-        let head =
-            Self { file: file.parse().ok()?, end: end.parse().ok()?, link, ended: ended == "1" };
-        (head.text().as_bytes() == text).then_some(head)
+        let file = file.parse().ok()?;
+        let end = end.parse().ok()?;
+        let head = Self { file, end, link, ended: ended == "1" };
+        // Toolhold writes only one form of each head.
+        if head.text().as_bytes() == text { Some(head) } else { None }
     }
 }
 

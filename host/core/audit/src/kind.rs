@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The word in the entry.
+    /// Returns the word in the entry.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Intent => "intent",

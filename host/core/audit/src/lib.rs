@@ -253,18 +253,21 @@ impl Audit {
 
     /// Appends the reported requests of a call, one record each.
     fn requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
-        let (requests, more) = {
-            let mut told = outcome.report.entries();
-            (std::mem::take(&mut told.requests), std::mem::take(&mut told.more_requests))
-        };
+        let mut report = outcome.report.entries();
+        let requests = std::mem::take(&mut report.requests);
+        let more = std::mem::take(&mut report.more_requests);
+        drop(report);
         if requests.is_empty() {
             return Ok(());
         }
-        let records =
-            record::requests(&self.key(settings)?, &outcome.call, &self.front_end, &requests, more);
-        records.into_iter().try_for_each(|record| self.append(settings, |_| record).map(drop))
+        let key = self.key(settings)?;
+        for record in record::requests(&key, &outcome.call, &self.front_end, &requests, more) {
+            self.append(settings, |_| record)?;
+        }
+        Ok(())
     }
 
+    /// Appends a record. If the configuration wants that, waits until it survives a power failure.
     async fn write(
         &self,
         settings: Settings,
@@ -283,30 +286,35 @@ impl Audit {
     fn append(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<u64> {
         // The record is formatted outside of the lock.
         let body = body(&self.key(settings)?);
-        let mut written = self.lock_state();
-        if written.log.as_mut().is_none_or(|log| log.append(&body).is_err()) {
-            // The folder may have been moved, or the disk may have room again, so this looks again.
-            written.close();
+        let mut state = self.lock_state();
+        let is_appended = match &mut state.log {
+            Some(log) => log.append(&body).is_ok(),
+            None => false,
+        };
+        if !is_appended {
+            // The folder may have been moved, or the disk may have room again, so the log is opened
+            // again for another try.
+            state.close();
             let mut log = Log::open(&self.data, settings.bounds)?;
-            let appended = log.append(&body);
-            written.log = Some(log);
-            if appended.is_err() {
-                written.close();
+            let result = log.append(&body);
+            state.log = Some(log);
+            if result.is_err() {
+                state.close();
             }
-            appended.map_err(files::at(&self.file()))?;
+            result.map_err(files::at(&self.file()))?;
         }
-        written.count += 1;
-        if let Some(log) = &mut written.log
+        state.count += 1;
+        if let Some(log) = &mut state.log
             && log.can_hold()
             && let Some(releaser) = self.releaser.get_or_init(|| start_releaser(&self.written))
         {
             log.hold();
             releaser.unpark();
         }
-        Ok(written.count)
+        Ok(state.count)
     }
 
-    /// The key of the log; opens the log.
+    /// Returns the key of the log, which is opened for this.
     fn key(&self, settings: Settings) -> io::Result<Key> {
         let mut written = self.lock_state();
         let log = match &mut written.log {
@@ -336,13 +344,14 @@ impl Audit {
         lock(&self.written)
     }
 
-    /// The current file.
+    /// Returns the current file.
     fn file(&self) -> PathBuf {
         self.data.join(files::FOLDER).join(files::CURRENT)
     }
 
-    /// Whether a record that couldn't be written ends the call, and how. It is logged once, until a
-    /// record is written again.
+    /// Returns the failure of the call if a record couldn't be written and the configuration ends
+    /// the call then. The error is logged once until a record is written again. `what`: the
+    /// consequence for the call.
     fn check_write(
         &self,
         settings: Settings,
@@ -409,6 +418,7 @@ pub fn record_rollback(
     })
 }
 
+/// Records one line with a log of its own. `failed`: the beginning of the error.
 fn record_now(
     config: &config::Config,
     folders: &config::Folders,
@@ -418,11 +428,12 @@ fn record_now(
 ) -> Result<(), HostError> {
     let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));
     let Some(settings) = audit.settings else { return Ok(()) };
-    let written = audit.append(settings, line).and_then(|_| {
-        if settings.durable { audit.lock_state().take_unsynced().sync() } else { Ok(()) }
-    });
-    match (written, settings.on_failure) {
-        (Err(why), OnFailure::Stop) => Err(HostError::io(failed)(why)),
+    let mut result = audit.append(settings, line).map(drop);
+    if result.is_ok() && settings.durable {
+        result = audit.lock_state().take_unsynced().sync();
+    }
+    match result {
+        Err(why) if settings.on_failure == OnFailure::Stop => Err(HostError::io(failed)(why)),
         _ => Ok(()),
     }
 }
@@ -457,8 +468,8 @@ fn lock(written: &Mutex<LogState>) -> MutexGuard<'_, LogState> {
     written.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread that gives back the lock of the log a short time after it is woken, as long as there is
-/// the state.
+/// Starts a thread that gives back the lock of the log a short time after it is woken. The thread
+/// ends when the state is dropped. Returns `None` if the thread can't be started.
 fn start_releaser(written: &Arc<Mutex<LogState>>) -> Option<Thread> {
     let written: Weak<Mutex<LogState>> = Arc::downgrade(written);
     let builder = std::thread::Builder::new().name("toolhold-record".to_owned());
@@ -466,9 +477,11 @@ fn start_releaser(written: &Arc<Mutex<LogState>>) -> Option<Thread> {
         loop {
             std::thread::park();
             std::thread::sleep(HOLD);
-            let Some(written) = written.upgrade() else { return };
-            let mut written = lock(&written);
-            if let Some(Err(error)) = written.log.as_mut().map(Log::release) {
+            let Some(state) = written.upgrade() else { return };
+            let mut locked_state = lock(&state);
+            if let Some(log) = &mut locked_state.log
+                && let Err(error) = log.release()
+            {
                 tracing::warn!("writing the end of the audit log into `head` failed: {error}");
             }
         }

@@ -38,7 +38,7 @@ const HASHED: usize = 16 * 1024 * 1024;
 /// A model's thoughts before it fills in the arguments are private.
 const THINK: &str = "_tafc_think";
 
-/// Whether an argument holds thoughts. Models write its name in any case.
+/// Checks whether an argument holds thoughts. Models write its name in any case.
 fn is_thought(argument: &str) -> bool {
     argument.get(..THINK.len()).is_some_and(|start| start.eq_ignore_ascii_case(THINK))
 }
@@ -59,19 +59,19 @@ impl<'k> Line<'k> {
         line
     }
 
-    /// A word of the host's own.
+    /// Writes a word of the host's own.
     pub(super) fn word(&mut self, key: &str, word: &str) {
         self.key(key);
         quoted(&mut self.0, word);
     }
 
-    /// An untrusted text of at most `max` bytes.
+    /// Writes an untrusted text of at most `max` bytes.
     pub(super) fn text(&mut self, key: &str, text: &str, max: usize) {
         self.key(key);
         quoted(&mut self.0, &shown(text, max));
     }
 
-    /// A text without secrets: a name, a place, or a redacted text.
+    /// Writes a text without secrets: a name, a place, or a redacted text.
     pub(super) fn plain(&mut self, key: &str, text: &str, max: usize) {
         self.key(key);
         quoted(&mut self.0, &neutral(cut(text, max)));
@@ -89,14 +89,14 @@ impl<'k> Line<'k> {
         let _ = write!(self.0, "{number}");
     }
 
-    /// The exit code of a program.
+    /// Writes the exit code of a program.
     pub(super) fn code(&mut self, key: &str, code: i32) {
         self.key(key);
         // Writing to a vector never fails.
         let _ = write!(self.0, "{code}");
     }
 
-    /// In milliseconds with up to three decimals, without zeros at the end.
+    /// Writes a duration in milliseconds with up to three decimals, without zeros at the end.
     pub(super) fn time(&mut self, key: &str, time: Duration) {
         self.key(key);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -111,7 +111,7 @@ impl<'k> Line<'k> {
         }
     }
 
-    /// A time since the Unix epoch.
+    /// Writes a time since the Unix epoch.
     pub(super) fn moment(&mut self, key: &str, since: Duration) {
         self.key(key);
         self.0.push(b'"');
@@ -126,21 +126,24 @@ impl<'k> Line<'k> {
         }
     }
 
-    /// Words of the host's own, if there are any.
+    /// Writes a list of words of the host's own, if there are any.
     pub(super) fn words(&mut self, key: &str, words: &[&str]) {
-        for (at, word) in words.iter().enumerate() {
-            if at == 0 {
-                self.key(key);
+        if words.is_empty() {
+            return;
+        }
+        self.key(key);
+        self.0.push(b'[');
+        for (index, word) in words.iter().enumerate() {
+            if index > 0 {
+                self.0.push(b',');
             }
-            self.0.push(if at == 0 { b'[' } else { b',' });
             quoted(&mut self.0, word);
         }
-        if !words.is_empty() {
-            self.0.push(b']');
-        }
+        self.0.push(b']');
     }
 
-    /// Objects of a word, a word and a text each.
+    /// Writes a list of objects, if there are any. Each has two words and a text of at most `max`
+    /// bytes, under `keys`.
     pub(super) fn list<'a>(
         &mut self,
         key: &str,
@@ -148,50 +151,50 @@ impl<'k> Line<'k> {
         items: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
         max: usize,
     ) {
-        let mut first = true;
-        for (one, two, text) in items {
-            if first {
+        let [first_key, second_key, text_key] = keys;
+        let mut is_empty = true;
+        for (first_word, second_word, text) in items {
+            if is_empty {
                 self.key(key);
                 self.0.push(b'[');
+                is_empty = false;
             } else {
                 self.0.push(b',');
             }
-            first = false;
             self.0.push(b'{');
-            for (at, (key, value)) in keys
-                .iter()
-                .zip([Cow::Borrowed(one), Cow::Borrowed(two), shown(text, max)])
-                .enumerate()
-            {
-                if at > 0 {
-                    self.0.push(b',');
-                }
-                quoted(&mut self.0, key);
-                self.0.push(b':');
-                quoted(&mut self.0, &value);
-            }
+            quoted(&mut self.0, first_key);
+            self.0.push(b':');
+            quoted(&mut self.0, first_word);
+            self.key(second_key);
+            quoted(&mut self.0, second_word);
+            self.key(text_key);
+            quoted(&mut self.0, &shown(text, max));
             self.0.push(b'}');
         }
-        if !first {
+        if !is_empty {
             self.0.push(b']');
         }
     }
 
-    /// The arguments of a call. If they are too large, the beginning of their text, its length and
-    /// its hash are recorded.
+    /// Writes the arguments of a call. If they are too large, the beginning of their text, its
+    /// length and its hash are recorded.
     pub(super) fn arguments(&mut self, key: &str, arguments: &Value) {
         self.key(key);
         let from = self.0.len();
-        if value(&mut self.0, self.1, "", arguments, from + ARGUMENTS, DEPTH).is_none() {
-            let beginning = cut(&String::from_utf8_lossy(&self.0[from..]), LONG).to_owned();
-            self.0.truncate(from);
-            let mut whole = Hashing { hash: self.1.of_text(), bytes: 0 };
-            let all = serde_json::to_writer(&mut whole, arguments).is_ok();
-            cut_off(&mut self.0, &beginning, whole.bytes, all.then(|| whole.hash.finish()));
+        if value(&mut self.0, self.1, "", arguments, from + ARGUMENTS, DEPTH).is_some() {
+            return;
         }
+        // The arguments don't fit, so their beginning and their hash take their place.
+        let beginning = cut(&String::from_utf8_lossy(&self.0[from..]), LONG).to_owned();
+        self.0.truncate(from);
+        let mut hashing = Hashing { hash: self.1.of_text(), bytes: 0 };
+        let is_complete = serde_json::to_writer(&mut hashing, arguments).is_ok();
+        let bytes = hashing.bytes;
+        let hash = if is_complete { Some(hashing.hash.finish()) } else { None };
+        cut_off(&mut self.0, &beginning, bytes, hash);
     }
 
-    /// The bytes of the record.
+    /// Returns the bytes of the record.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -203,7 +206,8 @@ impl<'k> Line<'k> {
     }
 }
 
-/// Writes the value of a field. `None`: it needs more room than is left.
+/// Writes the value of the field `name`. Returns `None` if `out` would have more than `most` bytes,
+/// or the value has more than `depth` levels.
 fn value(
     out: &mut Vec<u8>,
     keyed: &Key,
@@ -232,17 +236,18 @@ fn value(
             out.push(b']');
         }
         Value::Object(fields) => {
-            // `{"name": "DB_PASSWORD", "value": "…"}`.
-            let named = ["name", "key"]
-                .iter()
-                .find_map(|key| fields.get(*key)?.as_str())
-                .unwrap_or_default();
+            // In `{"name": "DB_PASSWORD", "value": "…"}`, the value belongs to the other name.
+            let other_name = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str());
             out.push(b'{');
-            let mut first = true;
-            for (key, item) in fields.iter().filter(|(key, _)| !is_thought(key)) {
-                if !std::mem::take(&mut first) {
+            let mut is_first = true;
+            for (key, item) in fields {
+                if is_thought(key) {
+                    continue;
+                }
+                if !is_first {
                     out.push(b',');
                 }
+                is_first = false;
                 // No secret is as short as most names.
                 let is_name = key.len() <= SHORT
                     && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -252,24 +257,20 @@ fn value(
                     quoted(out, &shown(key, LONG));
                 }
                 out.push(b':');
-                self::value(
-                    out,
-                    keyed,
-                    if key == "value" { named } else { key },
-                    item,
-                    most,
-                    depth,
-                )?;
+                let item_name =
+                    if key == "value" { other_name.unwrap_or_default() } else { key.as_str() };
+                self::value(out, keyed, item_name, item, most, depth)?;
             }
             out.push(b'}');
         }
         // Writing to a vector never fails.
         other => drop(write!(out, "{other}")),
     }
-    (out.len() <= most).then_some(())
+    if out.len() <= most { Some(()) } else { None }
 }
 
-/// Replaces a text that is too long: its beginning, its length in bytes and its hash.
+/// Writes an object in the place of a text that is too long: its beginning, its length in bytes and
+/// its hash.
 fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>) {
     out.extend_from_slice(b"{\"beginning\":");
     quoted(out, beginning);
@@ -279,7 +280,7 @@ fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>)
     };
 }
 
-/// A text in the form of the record: at most `max` bytes of it.
+/// Returns a text in the form of the record: at most `max` bytes of it.
 fn shown(text: &str, max: usize) -> Cow<'_, str> {
     match redacted("", cut(text, LOOKED_AT.max(max))) {
         Cow::Borrowed(text) => Cow::Borrowed(cut(text, max)),
@@ -287,8 +288,8 @@ fn shown(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// A field's text without secrets and without characters that steer a terminal. Here every known
-/// value counts as a secret: a missed one can never be removed from the log.
+/// Returns a field's text without secrets and without characters that steer a terminal. Here every
+/// known value counts as a secret: a missed one can never be removed from the log.
 fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     match neutral(text) {
         Cow::Borrowed(text) => redaction::field(name, text, Keys::Settings),
@@ -296,7 +297,7 @@ fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// A JSON string.
+/// Writes a JSON string.
 fn quoted(out: &mut Vec<u8>, text: &str) {
     if is_plain(text.as_bytes()) {
         out.reserve(text.len() + 2);
@@ -309,14 +310,14 @@ fn quoted(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Whether a text needs no escapes in JSON. Without an early return, many bytes are checked at a
-/// time.
+/// Checks whether a text needs no escapes in JSON. Without an early return, many bytes are checked
+/// at a time.
 fn is_plain(text: &[u8]) -> bool {
-    text.chunks(64).all(|chunk| {
-        chunk
-            .iter()
-            .fold(true, |plain, byte| plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\'))
-    })
+    text.chunks(64).all(|chunk| chunk.iter().fold(true, |plain, byte| plain & is_plain_byte(*byte)))
+}
+
+fn is_plain_byte(byte: u8) -> bool {
+    (byte >= b' ') & (byte != b'"') & (byte != b'\\')
 }
 
 /// Hashes written bytes up to a limit.

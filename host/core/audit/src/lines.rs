@@ -31,7 +31,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The lines between two positions of a file.
+    /// Returns the lines between two positions of a file.
     pub(super) fn new(file: &'a File, from: u64, to: u64) -> Self {
         Self {
             reader: BufReader::with_capacity(64 * 1024, Part { file, at: from, to }),
@@ -40,7 +40,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The next line.
+    /// Returns the next line. Returns `None` at the end.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Read for Part<'_> {
 }
 
 impl Part<'_> {
-    /// The hash of all of it.
+    /// Returns the hash of the whole part.
     ///
     /// # Errors
     ///

@@ -102,20 +102,25 @@ pub(super) struct Unsynced {
 }
 
 impl Unsynced {
-    /// Combines both.
+    /// Adds the files of another value.
     pub(super) fn add(&mut self, other: Self) {
         self.files.extend(other.files);
         self.folder = other.folder.or(self.folder.take());
     }
 
-    /// Syncs them.
+    /// Syncs the files and the folder.
     ///
     /// # Errors
     ///
     /// The system's.
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.files.iter().try_for_each(|file| file.sync_data())?;
-        self.folder.as_ref().map_or(Ok(()), |folder| Ok(rustix::fs::fsync(folder.as_fd())?))
+        for file in &self.files {
+            file.sync_data()?;
+        }
+        if let Some(folder) = &self.folder {
+            rustix::fs::fsync(folder.as_fd())?;
+        }
+        Ok(())
     }
 }
 
@@ -163,7 +168,7 @@ impl Log {
         })
     }
 
-    /// The key of the chain.
+    /// Returns the key of the chain.
     pub(super) fn key(&self) -> &Key {
         &self.key
     }
@@ -179,14 +184,15 @@ impl Log {
         if !is_held {
             self.held = Some(LogLock::new(Arc::clone(&self.head))?);
         }
-        let appended = self.append_locked(body, is_held);
-        if appended.is_err() || !self.keeps {
+        let result = self.append_locked(body, is_held);
+        if result.is_err() || !self.keeps {
             self.held = None;
         }
-        appended
+        result
     }
 
-    /// Whether this process has written many records in a row, and doesn't keep the lock yet.
+    /// Checks whether this process has written many records in a row, and doesn't keep the lock
+    /// yet.
     pub(super) fn can_hold(&self) -> bool {
         self.in_row >= IN_ROW && !self.keeps
     }
@@ -203,14 +209,20 @@ impl Log {
     ///
     /// The system's.
     pub(super) fn release(&mut self) -> io::Result<()> {
-        (self.keeps, self.in_row) = (false, 0);
-        let held = self.held.take();
-        match (&held, &self.current) {
-            (Some(_), Some(current)) => current.at.write(&self.head),
-            _ => Ok(()),
+        self.keeps = false;
+        self.in_row = 0;
+        // The lock is given back at the end of this function, after the write.
+        let lock = self.held.take();
+        if lock.is_some()
+            && let Some(current) = &self.current
+        {
+            current.at.write(&self.head)?;
         }
+        Ok(())
     }
 
+    /// Appends a record under the lock. `is_held`: the lock was kept since the last record, so no
+    /// other process has written.
     fn append_locked(&mut self, body: &[u8], is_held: bool) -> io::Result<()> {
         self.in_row += 1;
         // After a failure, the state of the log is read again.
@@ -238,7 +250,7 @@ impl Log {
         Ok(())
     }
 
-    /// The files to sync so that every record so far survives a power failure.
+    /// Returns the files to sync so that every record so far survives a power failure.
     pub(super) fn take_unsynced(&mut self) -> Unsynced {
         let unsynced = std::mem::take(&mut self.unsynced);
         if self.bounds.durable
@@ -295,12 +307,15 @@ impl Log {
         self.write(current, &body)?;
         // Old files are removed after this is recorded, so that a file that is removed without a
         // record is noticed.
-        rotated
-            .iter()
-            .filter(|number| **number < kept)
-            .try_for_each(|number| self.folder.remove(&files::name(*number)))
+        for number in rotated {
+            if number < kept {
+                self.folder.remove(&files::name(number))?;
+            }
+        }
+        Ok(())
     }
 
+    /// Opens the current file.
     fn opened(&mut self) -> io::Result<Arc<File>> {
         let file = Arc::new(self.folder.appended(CURRENT)?);
         if self.bounds.durable {
@@ -310,7 +325,8 @@ impl Log {
         Ok(file)
     }
 
-    /// Where the log ends, by its files, one of which may be open already. Only under the lock.
+    /// Finds the end of the log by its files, one of which may be open already. Call it only under
+    /// the lock.
     fn locate_end(&mut self, known: Option<Current>) -> io::Result<Current> {
         let (mut head, note) = match Head::read(&self.head)? {
             Some(head) => (head, None),
@@ -320,9 +336,9 @@ impl Log {
             next.write(&self.head)?;
             head = next;
         }
-        let file = match known.filter(|known| known.at.file == head.file) {
-            Some(known) => known.file,
-            None => self.opened()?,
+        let file = match known {
+            Some(known) if known.at.file == head.file => known.file,
+            _ => self.opened()?,
         };
         let size = file.metadata()?.len();
         if size < head.end {
@@ -332,8 +348,8 @@ impl Log {
                 size,
                 head.end
             );
+            // An incomplete record isn't recognised here, since its start is unknown.
             let before = Before { open: is_open(&file, size)?, torn: None, note };
-            // An incomplete record isn't a record.
             return Ok(Current { file, at: Head { end: size, ..head }, before });
         }
         let at = follow(&self.key, &file, head, size)?;
@@ -341,22 +357,18 @@ impl Log {
             at.write(&self.head)?;
             return self.locate_end(None).map(|current| current.noting(note));
         }
-        let torn = (at.end < size)
-            .then(|| {
-                Ok::<_, io::Error>((
-                    size - at.end,
-                    Part { file: &file, at: at.end, to: size }.hash()?,
-                ))
-            })
-            .transpose()?;
-        Ok(Current {
-            before: Before { open: torn.is_some() || is_open(&file, size)?, torn, note },
-            file,
-            at,
-        })
+        let mut torn = None;
+        if at.end < size {
+            let hash = Part { file: &file, at: at.end, to: size }.hash()?;
+            torn = Some((size - at.end, hash));
+        }
+        let open = torn.is_some() || is_open(&file, size)?;
+        let before = Before { open, torn, note };
+        Ok(Current { file, at, before })
     }
 
-    /// Where the log ends if the head doesn't state it: after the last record of the newest file.
+    /// Finds the end of the log if the head doesn't state it: after the last record of the newest
+    /// file.
     fn search_end(&self) -> io::Result<(Head, Option<&'static str>)> {
         let rotated = files::rotated(&self.folder)?;
         let newest = match self.folder.file(CURRENT) {
@@ -380,8 +392,11 @@ impl Log {
             link: Link { seq: begin.seq - 1, hash: begin.previous },
             ended: false,
         };
-        let head = follow(&self.key, &file, head, size)?;
-        Ok((Head { ended: head.ended || ended, ..head }, LOST))
+        let mut end = follow(&self.key, &file, head, size)?;
+        if ended {
+            end.ended = true;
+        }
+        Ok((end, LOST))
     }
 
     /// Starts the next file if the file in the head is finished: gives it its number if it has none
@@ -413,14 +428,14 @@ impl Drop for Log {
 }
 
 impl Current {
-    /// The same, with what its next record has to state.
+    /// Sets the note of the next record, unless it has one already.
     fn noting(mut self, note: Option<&'static str>) -> Self {
         self.before.note = self.before.note.or(note);
         self
     }
 
-    /// Whether no other process has written since. A finished file has grown before, so its size
-    /// shows that too.
+    /// Checks whether no other process has written since the last record. Another process that
+    /// finished the file has written its last record, so the size shows that too.
     ///
     /// # Errors
     ///
@@ -434,7 +449,7 @@ impl Current {
     }
 }
 
-/// The last of the records from `head` on that follow one another.
+/// Returns the last of the records from `head` on that follow one another.
 fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head> {
     let mut lines = Lines::new(file, head.end, size);
     while let Some(line) = lines.next()? {
@@ -451,7 +466,7 @@ fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head>
     Ok(head)
 }
 
-/// The beginning of a record about the log itself.
+/// Returns the beginning of a record about the log itself.
 fn short(kind: Kind) -> Vec<u8> {
     let mut body = b"{\"ts\":\"".to_vec();
     time::write(&mut body, SystemTime::now());
@@ -461,7 +476,7 @@ fn short(kind: Kind) -> Vec<u8> {
     body
 }
 
-/// Whether the file ends with an incomplete line.
+/// Checks whether the file ends with an incomplete line.
 fn is_open(file: &File, size: u64) -> io::Result<bool> {
     let mut last = [b'\n'];
     if size > 0 {

@@ -236,14 +236,14 @@ pub struct AnswerRecord<'a> {
     pub scope: Option<&'a str>,
 }
 
-/// A call that is about to run.
+/// Returns the record of a call that is about to run.
 pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Intent, key);
     call(&mut line, record, front_end);
     line.into_bytes()
 }
 
-/// A command that a plugin chose during a call. `chosen_by`: the call's tool.
+/// Returns the record of a command that a plugin chose during a call. `chosen_by`: the call's tool.
 pub(super) fn command(
     key: &Key,
     record: &CallRecord<'_>,
@@ -258,7 +258,7 @@ pub(super) fn command(
     line.into_bytes()
 }
 
-/// The answer of a person.
+/// Returns the record of the answer of a person.
 pub(super) fn approval(
     key: &Key,
     record: &CallRecord<'_>,
@@ -273,7 +273,7 @@ pub(super) fn approval(
     line.into_bytes()
 }
 
-/// The answer to a posted question.
+/// Returns the record of the answer to a posted question.
 pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Approval, key);
     // Comes after the kind, where the records of a call are searched.
@@ -293,7 +293,7 @@ pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> V
     line.into_bytes()
 }
 
-/// The result of an undo.
+/// Returns the record of the result of an undo.
 pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Rollback, key);
     line.plain("call", record.call, NAME);
@@ -308,7 +308,7 @@ pub(super) fn rollback(key: &Key, record: &RollbackRecord<'_>, front_end: &str) 
     line.into_bytes()
 }
 
-/// A question of a tool's own.
+/// Returns the record of a question of a tool's own.
 pub(super) fn inquiry(key: &Key, record: &InquiryRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Inquiry, key);
     line.plain("call", record.call, NAME);
@@ -331,7 +331,7 @@ pub(super) fn inquiry(key: &Key, record: &InquiryRecord<'_>, front_end: &str) ->
     line.into_bytes()
 }
 
-/// The beginning or the end of a job.
+/// Returns the record of the beginning or the end of a job.
 pub(super) fn job(key: &Key, record: &JobRecord<'_>, front_end: &str) -> Vec<u8> {
     let kind = if record.end.is_none() { Kind::JobBegin } else { Kind::JobEnd };
     let mut line = Line::new(kind, key);
@@ -349,7 +349,7 @@ pub(super) fn job(key: &Key, record: &JobRecord<'_>, front_end: &str) -> Vec<u8>
     line.into_bytes()
 }
 
-/// A request of Toolhold's own.
+/// Returns the record of a request of Toolhold's own.
 pub(super) fn own_request(key: &Key, record: &OwnRequestRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Request, key);
     line.plain("purpose", record.purpose, NAME);
@@ -379,14 +379,16 @@ pub(super) fn own_request(key: &Key, record: &OwnRequestRecord<'_>, front_end: &
 }
 
 fn request_result(refused: bool, failed: bool) -> &'static str {
-    match (refused, failed) {
-        (true, _) => "blocked",
-        (false, true) => "error",
-        (false, false) => "success",
+    if refused {
+        "blocked"
+    } else if failed {
+        "error"
+    } else {
+        "success"
     }
 }
 
-/// The outcome.
+/// Returns the record of the outcome.
 pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new(Kind::Outcome, key);
     call(&mut line, &record.call, front_end);
@@ -398,9 +400,8 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
         line.text("error", &failure.message, TEXT);
     }
     // A call that is refused before the gates is refused by the grants.
-    // A call that is refused before the gates is refused by the grants.
-    let denial = failure.and_then(|failure| failure.denial.as_ref());
-    if let Some(denial) = denial
+    if let Some(failure) = failure
+        && let Some(denial) = &failure.denial
         && record.call.decision.is_none()
     {
         decision(&mut line, Verdict::Deny, Gate::Grants, &denial.rule, &denial.place);
@@ -422,12 +423,12 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
     if let Some(filtered) = &record.filtered {
         line.plain("filtered_by", &filtered.filters.join(","), RULE);
         line.word("filter_confidence", filtered.confidence.as_str());
-        let [lines, shown_lines] = filtered.lines;
-        let [whole, shown] = filtered.bytes;
-        line.number("whole_lines", lines);
+        let [whole_lines, shown_lines] = filtered.lines;
+        let [whole_bytes, shown_bytes] = filtered.bytes;
+        line.number("whole_lines", whole_lines);
         line.number("shown_lines", shown_lines);
-        line.number("whole_bytes", whole);
-        line.number("shown_bytes", shown);
+        line.number("whole_bytes", whole_bytes);
+        line.number("shown_bytes", shown_bytes);
     }
     line.words("injection_flagged", record.injections);
     if let Some(SnapshotRecord { paths, bytes, lost }) = record.snapshot {
@@ -441,8 +442,8 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
     line.into_bytes()
 }
 
-/// The requests of a call, refused ones too, one record each; one more record counts those beyond
-/// the list.
+/// Returns the requests of a call, refused ones too, one record each; one more record counts those
+/// beyond the list.
 pub(super) fn requests(
     key: &Key,
     call: &CallRecord<'_>,
@@ -450,13 +451,14 @@ pub(super) fn requests(
     requests: &[RequestRecord],
     more: u64,
 ) -> Vec<Vec<u8>> {
-    let counted = (more > 0).then(|| {
+    let mut records: Vec<Vec<u8>> =
+        requests.iter().map(|one| request(key, call, front_end, one)).collect();
+    if more > 0 {
         let mut line = start_request(key, call);
         line.number("more_requests", more);
-        end_request(line, call, front_end)
-    });
-    let lines = requests.iter().map(|one| request(key, call, front_end, one));
-    lines.chain(counted).collect()
+        records.push(end_request(line, call, front_end));
+    }
+    records
 }
 
 fn request(key: &Key, call: &CallRecord<'_>, front_end: &str, request: &RequestRecord) -> Vec<u8> {
@@ -509,7 +511,7 @@ fn end_request(mut line: Line<'_>, call: &CallRecord<'_>, front_end: &str) -> Ve
     line.into_bytes()
 }
 
-/// The fields that a record of any kind has of a call.
+/// Writes the fields that a record of any kind has of a call.
 fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
     line.word("call", &record.id.0);
     tool(line, record);
@@ -540,7 +542,7 @@ fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
     line.plain("front_end", front_end, NAME);
 }
 
-/// The tool and its provider.
+/// Writes the tool and its provider.
 fn tool(line: &mut Line<'_>, record: &CallRecord<'_>) {
     match &record.tool {
         Some(tool) => {
@@ -568,11 +570,11 @@ fn answered(line: &mut Line<'_>, by: &str, answer: &str, scope: Option<&str>) {
 }
 
 fn subjects(line: &mut Line<'_>, subjects: &[ResolvedSubject]) {
-    let told = subjects
+    let listed = subjects
         .iter()
         .take(SUBJECTS)
         .map(|subject| (kind(subject.kind), access(subject.access), subject.text.as_str()));
-    line.list("subjects", ["kind", "access", "text"], told, SUBJECT);
+    line.list("subjects", ["kind", "access", "text"], listed, SUBJECT);
 }
 
 fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place: &str) {
@@ -583,22 +585,22 @@ fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place
     line.plain("place", place, RULE);
 }
 
-/// The provider's report besides the outcome.
+/// Writes the provider's report besides the outcome.
 fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
-    let told = record.report.entries();
+    let report = record.report.entries();
     let runs_commands =
         record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
-    line.optional("job", told.job.as_deref(), NAME);
-    match told.exit_code {
+    line.optional("job", report.job.as_deref(), NAME);
+    match report.exit_code {
         Some(code) if runs_commands => line.code("exit_code", code),
         // A command always has this field: without an exit code it was ended by a signal or never
         // ran.
-        None if runs_commands && told.job.is_none() => line.code("exit_code", -1),
+        None if runs_commands && report.job.is_none() => line.code("exit_code", -1),
         _ => {}
     }
     // Refusals by the gates are in the decision.
-    if let Some(denial) = &told.denial {
-        line.number("denials", told.denials);
+    if let Some(denial) = &report.denial {
+        line.number("denials", report.denials);
         line.text("denied", &denial.action, TEXT);
         line.text("denied_by", &denial.rule, RULE);
         line.plain("denied_at", &denial.place, RULE);
@@ -617,7 +619,8 @@ fn result(failure: Option<&Failure>) -> &'static str {
     }
 }
 
-/// The origin of the answer's claims, by the tool's provider, or by what the tool acts on.
+/// Returns the origin of the answer's claims: by the tool's provider, otherwise by the kinds of its
+/// subjects. Returns `None` for a tool without subjects.
 fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
     let tool = record.tool.as_ref()?;
     match tool.provider {

@@ -40,25 +40,21 @@ impl Trail {
     pub fn stats(&self) -> Result<Vec<ToolStats>, HostError> {
         let mut tools: BTreeMap<String, (ToolStats, Vec<f32>)> = BTreeMap::new();
         for log in self.files() {
-            self.each_line(log, |line| {
-                match chain::kind(line) {
-                    b"outcome" => {}
-                    b"egress" => {
-                        let Ok(Egress { tool, more_requests }) = serde_json::from_slice(line)
-                        else {
-                            return;
-                        };
-                        tools.entry(tool.unwrap_or_default()).or_default().0.requests +=
-                            more_requests.unwrap_or(1);
-                        return;
-                    }
-                    _ => return,
+            self.each_line(log, |line| match chain::kind(line) {
+                b"outcome" => {
+                    let Ok(record) = serde_json::from_slice::<Outcome>(line) else { return };
+                    let tool = record.tool.clone().unwrap_or_default();
+                    let (stats, times) = tools.entry(tool).or_default();
+                    record.count(stats);
+                    times.push(record.own_ms());
                 }
-                let Ok(record) = serde_json::from_slice::<Outcome>(line) else { return };
-                let (stats, times) =
-                    tools.entry(record.tool.clone().unwrap_or_default()).or_default();
-                record.count(stats);
-                times.push(record.own_ms());
+                b"egress" => {
+                    let Ok(record) = serde_json::from_slice::<Egress>(line) else { return };
+                    let tool = record.tool.unwrap_or_default();
+                    let (stats, _) = tools.entry(tool).or_default();
+                    stats.requests += record.more_requests.unwrap_or(1);
+                }
+                _ => {}
             })?;
         }
         let mut finished = Vec::new();
@@ -120,29 +116,17 @@ impl Trail {
                 if chain::kind(line) != b"outcome" {
                     return;
                 }
-                let Ok(FilterTotals {
-                    filtered_by: Some(filters),
-                    filter_confidence,
-                    whole_lines,
-                    shown_lines,
-                    whole_bytes,
-                    shown_bytes,
-                }) = serde_json::from_slice(line)
-                else {
-                    return;
-                };
+                let Ok(totals) = serde_json::from_slice::<FilterTotals>(line) else { return };
+                let Some(filters) = totals.filtered_by else { return };
                 let stats = all
                     .entry(filters.clone())
                     .or_insert_with(|| FilterStats { filters, ..FilterStats::default() });
                 stats.answers += 1;
-                for (sum, more) in [
-                    (&mut stats.lines, [whole_lines, shown_lines]),
-                    (&mut stats.bytes, [whole_bytes, shown_bytes]),
-                ] {
-                    sum[0] += more[0];
-                    sum[1] += more[1];
-                }
-                match filter_confidence.as_deref() {
+                stats.lines[0] += totals.whole_lines;
+                stats.lines[1] += totals.shown_lines;
+                stats.bytes[0] += totals.whole_bytes;
+                stats.bytes[1] += totals.shown_bytes;
+                match totals.filter_confidence.as_deref() {
                     Some("full") => stats.full += 1,
                     Some("partial") => stats.partial += 1,
                     _ => stats.fallback += 1,
@@ -230,35 +214,39 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// The time of the call itself.
+    /// Returns the time of the call itself.
     fn own_ms(&self) -> f32 {
         (self.duration_ms - self.waited_ms).max(0.0)
     }
 
     fn count(&self, stats: &mut ToolStats) {
-        let waits = self.error_category.as_deref() == Some("confirmation_required");
-        let refused_by_a_person = self.error_code.as_deref() == Some("denied_by_user");
+        let category = self.error_category.as_deref();
+        let is_failure = !matches!(self.result.as_str(), "success" | "blocked");
+        let waits_for_approval = category == Some("confirmation_required");
+        let was_refused_by_person = self.error_code.as_deref() == Some("denied_by_user");
+        let was_approved = self.approved_by.is_some();
         stats.calls += 1;
-        stats.failures += u64::from(!matches!(self.result.as_str(), "success" | "blocked"));
-        stats.denials += u64::from(self.error_category.as_deref() == Some("policy_blocked"));
-        stats.asks += u64::from(waits || refused_by_a_person || self.approved_by.is_some());
+        stats.failures += u64::from(is_failure);
+        stats.denials += u64::from(category == Some("policy_blocked"));
+        stats.asks += u64::from(waits_for_approval || was_refused_by_person || was_approved);
     }
 }
 
-/// The percentile by the nearest rank.
-fn percentile(sorted: &[f32], hundredths: usize) -> f64 {
-    let place = (sorted.len() * hundredths).div_ceil(100).saturating_sub(1);
+/// Returns the percentile by the nearest rank. Returns 0 if there are no values.
+fn percentile(sorted: &[f32], percent: usize) -> f64 {
+    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    let Some(time) = sorted.get(index) else { return 0.0 };
     // Rounded like the records, so that it doesn't look more precise than it is.
-    sorted.get(place).map_or(0.0, |time| (f64::from(*time) * 1000.0).round() / 1000.0)
+    (f64::from(*time) * 1000.0).round() / 1000.0
 }
 
 impl ToolStats {
-    /// The same as a time.
+    /// Returns the median time.
     pub fn p50(&self) -> Duration {
         Duration::from_secs_f64(self.p50_ms / 1000.0)
     }
 
-    /// The same as a time.
+    /// Returns the 99th percentile of the time.
     pub fn p99(&self) -> Duration {
         Duration::from_secs_f64(self.p99_ms / 1000.0)
     }

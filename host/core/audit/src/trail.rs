@@ -61,12 +61,12 @@ impl Trail {
         Ok(Self { path, opened })
     }
 
-    /// The folder of the files.
+    /// Returns the folder of the files.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The last record, from the file `head`. `None`: nothing was ever recorded.
+    /// Returns the last record, from the file `head`. Returns `None` if nothing was ever recorded.
     ///
     /// # Errors
     ///
@@ -87,8 +87,10 @@ impl Trail {
         if head.end > 0 && !has_end {
             return Err(self.damaged(CURRENT, "the end of the log is cut off"));
         }
-        Ok((head.link.seq > 0)
-            .then(|| ChainHead { seq: head.link.seq, hash: chain::to_hex(&head.link.hash) }))
+        if head.link.seq == 0 {
+            return Ok(None);
+        }
+        Ok(Some(ChainHead { seq: head.link.seq, hash: chain::to_hex(&head.link.hash) }))
     }
 
     fn damaged(&self, name: &str, what: &str) -> HostError {
@@ -99,30 +101,33 @@ impl Trail {
         HostError::io(self.path.join(name).display().to_string())(error)
     }
 
-    /// All records of one call, by the ID in its answer: the intent, the answer of a person, and
-    /// the outcome. Empty if there are none. The records aren't verified.
+    /// Returns all records of one call, by the ID in its answer: the intent, the answer of a
+    /// person, and the outcome. The list is empty if there are no records. The records aren't
+    /// verified.
     ///
     /// # Errors
     ///
     /// [`HostError::Io`] with the file.
     pub fn of_call(&self, id: &str) -> Result<Vec<Value>, HostError> {
-        let wanted = format!("\",\"call\":\"{id}\"");
-        let mut found = VecDeque::new();
-        for log in self.files().iter().rev() {
-            let mut here = Vec::new();
+        let call_field = format!("\",\"call\":\"{id}\"");
+        let mut records = Vec::new();
+        for log in self.files() {
             self.each_line(log, |line| {
                 let kind = chain::kind(line);
-                let after = chain::BEFORE_KIND + "\"kind\":\"".len() + kind.len();
-                if !kind.is_empty() && line[after..].starts_with(wanted.as_bytes()) {
-                    here.extend(serde_json::from_slice(line).ok());
+                if kind.is_empty() {
+                    return;
+                }
+                // The field with the ID follows the kind.
+                let kind_end = chain::BEFORE_KIND + "\"kind\":\"".len() + kind.len();
+                if line[kind_end..].starts_with(call_field.as_bytes()) {
+                    records.extend(serde_json::from_slice(line).ok());
                 }
             })?;
-            here.into_iter().rev().for_each(|record| found.push_front(record));
         }
-        Ok(found.into())
+        Ok(records)
     }
 
-    /// The last records, at most this number, in order.
+    /// Returns the last records, at most this number, in order.
     ///
     /// # Errors
     ///
@@ -130,18 +135,18 @@ impl Trail {
     pub fn last(&self, count: usize) -> Result<Vec<Value>, HostError> {
         let mut records: Vec<Value> = Vec::new();
         for log in self.files().iter().rev() {
-            let mut last: VecDeque<Vec<u8>> = VecDeque::new();
-            let wanted = count - records.len();
+            let mut last_lines: VecDeque<Vec<u8>> = VecDeque::new();
+            let missing = count - records.len();
             self.each_line(log, |line| {
-                if last.len() == wanted {
-                    last.pop_front();
+                if last_lines.len() == missing {
+                    last_lines.pop_front();
                 }
-                if wanted > 0 {
-                    last.push_back(line.to_vec());
+                if missing > 0 {
+                    last_lines.push_back(line.to_vec());
                 }
             })?;
             let mut parsed: Vec<Value> =
-                last.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect();
+                last_lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect();
             parsed.append(&mut records);
             records = parsed;
             if records.len() >= count {
@@ -156,23 +161,25 @@ impl Trail {
         self.files().iter().map(|log| log.size).sum()
     }
 
-    /// Whether a record could be written, if there are files to write to: with the same checks as a
-    /// writer. Creates and changes nothing.
+    /// Checks whether a record could be written, if there are files to write to: with the same
+    /// checks as a writer. Creates and changes nothing.
     ///
     /// # Errors
     ///
     /// The reason and the file that is in the way.
     pub fn check_writable(&self) -> io::Result<()> {
         let folder = match PrivateFolder::open(&self.path) {
+            Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            folder => folder
-                .and_then(|folder| folder.check_closed().map(|()| folder))
-                .map_err(files::at(&self.path))?,
+            Err(error) => return Err(files::at(&self.path)(error)),
         };
+        folder.check_closed().map_err(files::at(&self.path))?;
         for name in [files::HEAD, CURRENT] {
-            let opened = there(folder.file(name))
-                .and_then(|file| file.map_or(Ok(()), |_| folder.appended(name).map(drop)));
-            opened.map_err(files::at(&self.path.join(name)))?;
+            let path = self.path.join(name);
+            // A missing file isn't created by the check.
+            if there(folder.file(name)).map_err(files::at(&path))?.is_some() {
+                folder.appended(name).map_err(files::at(&path))?;
+            }
         }
         Ok(())
     }
@@ -188,14 +195,20 @@ impl Trail {
         mut each: impl FnMut(&[u8]),
     ) -> Result<(), HostError> {
         let mut lines = Lines::new(&log.file, 0, log.size);
-        while let Some(line) = lines.next().map_err(|error| {
-            HostError::io(self.path.join(&log.name).display().to_string())(error)
-        })? {
-            if SealedRecord::parse(line.bytes).is_some() {
-                each(line.bytes);
+        loop {
+            match lines.next() {
+                Ok(Some(line)) => {
+                    if SealedRecord::parse(line.bytes).is_some() {
+                        each(line.bytes);
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    let path = self.path.join(&log.name);
+                    return Err(HostError::io(path.display().to_string())(error));
+                }
             }
         }
-        Ok(())
     }
 }
 
@@ -209,13 +222,17 @@ impl OpenLog {
         // This comes first: if there is a key, there was a head before it.
         let key = files::key(&folder)?;
         let head = there(folder.file(files::HEAD))?;
-        // Under the lock, so that everything is from one moment.
-        let held = head.as_ref().map(LogLock::new).transpose()?;
-        let at_head = head.as_ref().map(Head::read).transpose()?.flatten();
-        let rotated = files::rotated(&folder)?;
-        let numbers = rotated.into_iter().map(Some).chain([None]);
-        let names =
-            numbers.map(|number| (number, number.map_or_else(|| CURRENT.to_owned(), files::name)));
+        // The files are opened under the lock, so that all of them are from one moment.
+        let lock = head.as_ref().map(LogLock::new).transpose()?;
+        let at_head = match &head {
+            Some(file) => Head::read(file)?,
+            None => None,
+        };
+        let mut names = Vec::new();
+        for number in files::rotated(&folder)? {
+            names.push((Some(number), files::name(number)));
+        }
+        names.push((None, CURRENT.to_owned()));
         let mut logs = Vec::new();
         for (number, name) in names {
             if let Some(file) = there(folder.file(&name))? {
@@ -223,7 +240,7 @@ impl OpenLog {
                 logs.push(LogFile { name, number, file, size });
             }
         }
-        drop(held);
+        drop(lock);
         let Some(key) = key else {
             return match files::key(&folder)? {
                 // The first record was written meanwhile.
@@ -239,11 +256,12 @@ impl OpenLog {
     }
 }
 
-/// The current file. `None`: it doesn't exist yet.
+/// Returns the current file. Returns `None` if it doesn't exist yet.
 pub(super) fn current(path: &Path) -> io::Result<Option<File>> {
     there(PrivateFolder::open(path)?.file(CURRENT))
 }
 
+/// Returns the file. Returns `None` if it doesn't exist.
 fn there(file: io::Result<File>) -> io::Result<Option<File>> {
     match file {
         Ok(file) => Ok(Some(file)),

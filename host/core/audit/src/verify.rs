@@ -47,7 +47,7 @@ pub struct Finding {
 }
 
 impl Verification {
-    /// Verifies the log.
+    /// Checks whether the log is unchanged: whether there are no problems.
     pub fn holds(&self) -> bool {
         self.problems.is_empty()
     }
@@ -110,8 +110,8 @@ impl Trail {
 struct Anomaly {
     /// The first of these lines.
     first: u64,
-    /// Whether a line can't be the rest of a record that was being written.
-    put_in: bool,
+    /// Whether a line was inserted, since it can't be an incomplete record.
+    is_inserted: bool,
 }
 
 /// State of the verification.
@@ -144,6 +144,7 @@ impl Check {
         }
     }
 
+    /// Checks the file with the index `at`.
     fn file(&mut self, opened: &OpenLog, at: usize, log: &LogFile) -> io::Result<()> {
         self.result.files += 1;
         let begin = files::begin(&log.file)?;
@@ -151,11 +152,13 @@ impl Check {
             Some(at) if self.from_the_first => opened.files[at].number,
             _ => None,
         };
-        let number = log
-            .number
-            .or(before.map(|before| before + 1))
-            .or(begin.as_ref().map(|begin| begin.file))
-            .unwrap_or(1);
+        // The number in the name comes first, then the place, then the number in the file.
+        let number = match (log.number, before, &begin) {
+            (Some(number), _, _) => number,
+            (None, Some(before), _) => before + 1,
+            (None, None, Some(begin)) => begin.file,
+            (None, None, None) => 1,
+        };
         self.first.get_or_insert(number);
         if let Some(before) = before
             && number != before + 1
@@ -185,18 +188,22 @@ impl Check {
         self.lines(opened, log, number)
     }
 
+    /// Checks the lines of a file.
     fn lines(&mut self, opened: &OpenLog, log: &LogFile, number: u64) -> io::Result<()> {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let mut count = 0;
         let mut after = 0;
         let mut ended = false;
-        let mut strange: Option<Anomaly> = None;
+        let mut anomaly: Option<Anomaly> = None;
         while let Some(line) = lines.next()? {
             count += 1;
             let Some(record) = SealedRecord::parse(line.bytes) else {
-                // An incomplete record isn't valid JSON: a valid line was inserted.
-                let put_in = serde_json::from_slice::<serde::de::IgnoredAny>(line.bytes).is_ok();
-                strange.get_or_insert(Anomaly { first: count, put_in: false }).put_in |= put_in;
+                let lines_so_far =
+                    anomaly.get_or_insert(Anomaly { first: count, is_inserted: false });
+                // An incomplete record isn't valid JSON, so a valid line was inserted.
+                if serde_json::from_slice::<serde::de::IgnoredAny>(line.bytes).is_ok() {
+                    lines_so_far.is_inserted = true;
+                }
                 continue;
             };
             if after == 0 && chain::kind(record.signed) != b"begin" {
@@ -206,14 +213,14 @@ impl Check {
                     "the file doesn't begin like a file of the log",
                 );
             }
-            self.between(log, (after, line.from), strange.take(), count, &record)?;
+            self.between(log, (after, line.from), anomaly.take(), count, &record)?;
             self.record(opened, log, count, &record);
             self.note(opened, number, &line, &record);
             after = line.to;
             ended = chain::kind(record.signed) == b"end";
         }
-        if let Some(Anomaly { first, put_in }) = strange {
-            let may_be_torn = !put_in
+        if let Some(Anomaly { first, is_inserted }) = anomaly {
+            let may_be_torn = !is_inserted
                 && log.number.is_none()
                 && opened.head.is_some_and(|head| after >= head.end);
             if may_be_torn {
@@ -236,20 +243,22 @@ impl Check {
         Ok(())
     }
 
-    /// The bytes between two records must be those that the second one states.
+    /// Checks that the bytes between two records are the incomplete record that the second one
+    /// states. `part`: the end of the first record and the start of the second one.
     fn between(
         &mut self,
         log: &LogFile,
         part: (u64, u64),
-        strange: Option<Anomaly>,
+        anomaly: Option<Anomaly>,
         line: u64,
         record: &SealedRecord<'_>,
     ) -> io::Result<()> {
         let from = part.0;
+        // The line end before the second record was written with that record.
         let to = part.1.saturating_sub(1);
-        match (strange, record.incomplete_before()) {
+        match (anomaly, record.incomplete_before()) {
             (None, None) => {}
-            (Some(Anomaly { first, put_in: false }), Some((bytes, hash)))
+            (Some(Anomaly { first, is_inserted: false }), Some((bytes, hash)))
                 if bytes == to.saturating_sub(from)
                     && hash == (Part { file: &log.file, at: from, to }).hash()? =>
             {
@@ -271,6 +280,7 @@ impl Check {
         Ok(())
     }
 
+    /// Checks that a record is unchanged and in its place.
     fn record(&mut self, opened: &OpenLog, log: &LogFile, line: u64, record: &SealedRecord<'_>) {
         let seq = record.link.seq;
         let before = self
@@ -279,15 +289,19 @@ impl Check {
             .rev()
             .find(|(known, ..)| Some(*known) == seq.checked_sub(1))
             .copied();
-        let verified = before.is_some_and(|(_, stated, actual)| {
-            record.follows(&opened.key, &stated) || record.follows(&opened.key, &actual)
-        });
+        let verified = match before {
+            Some((_, stated, actual)) => {
+                record.follows(&opened.key, &stated) || record.follows(&opened.key, &actual)
+            }
+            None => false,
+        };
         if verified && seq == self.last + 1 {
             self.result.records += 1;
-            self.wanted_is_there |= self
-                .wanted
-                .as_deref()
-                .is_some_and(|wanted| wanted.as_bytes() == chain::hex(&record.link.hash));
+            if let Some(wanted) = &self.wanted
+                && wanted.as_bytes() == chain::hex(&record.link.hash)
+            {
+                self.wanted_is_there = true;
+            }
             if chain::kind(record.signed) == b"note" {
                 self.problem(
                     &log.name,
@@ -312,9 +326,11 @@ impl Check {
             };
             self.problem(&log.name, Some(line), format!("missing before record {seq}: {missing}"));
         }
-        // Its right hash is known if the record before it is.
-        let actual = before
-            .map_or(record.link.hash, |(_, stated, _)| opened.key.hash(&stated, record.signed));
+        // The right hash of the record is known if the record before it is known.
+        let actual = match before {
+            Some((_, stated, _)) => opened.key.hash(&stated, record.signed),
+            None => record.link.hash,
+        };
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
@@ -322,11 +338,10 @@ impl Check {
         self.last = self.last.max(seq);
     }
 
+    /// Notes the end of a record if the head is about this record.
     fn note(&mut self, opened: &OpenLog, file: u64, line: &Line<'_>, record: &SealedRecord<'_>) {
-        if opened
-            .head
-            .is_some_and(|head| head.link.seq == record.link.seq && self.at_head.is_none())
-        {
+        let Some(head) = opened.head else { return };
+        if head.link.seq == record.link.seq && self.at_head.is_none() {
             self.at_head = Some(Head {
                 file,
                 end: line.to,
@@ -336,6 +351,7 @@ impl Check {
         }
     }
 
+    /// Checks the end of the log: the oldest files, and the head.
     fn end(&mut self, opened: &OpenLog) {
         if let (Some(oldest), Some(first)) = (self.oldest, self.first)
             && oldest < first
@@ -382,11 +398,10 @@ impl Check {
     }
 }
 
-/// Whether the head is right about the last record. If that record was the last of its file and the
-/// next file has no record yet, the head is about the next file.
-fn fits(head: &Head, found: Option<&Head>) -> bool {
-    found.is_some_and(|found| {
-        let next = Head { file: found.file + 1, end: 0, ended: false, ..*found };
-        head == found || (found.ended && *head == next)
-    })
+/// Checks whether the head is right about the last record. If that record was the last of its file
+/// and the next file has no record yet, the head is about the next file.
+fn fits(head: &Head, actual: Option<&Head>) -> bool {
+    let Some(actual) = actual else { return false };
+    let next_file = Head { file: actual.file + 1, end: 0, ended: false, ..*actual };
+    head == actual || (actual.ended && *head == next_file)
 }

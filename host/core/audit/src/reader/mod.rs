@@ -118,8 +118,8 @@ impl RecordReader {
         Ok(reader)
     }
 
-    /// Identifies the key of the log without giving it away: the beginning of its SHA-256. `None`:
-    /// there is none yet.
+    /// Identifies the key of the log without giving it away: the beginning of its SHA-256. Returns
+    /// `None` if there is none yet.
     ///
     /// # Errors
     ///
@@ -132,8 +132,8 @@ impl RecordReader {
             .map_err(HostError::io(self.path.join(files::KEY).display().to_string()))
     }
 
-    /// The next records, at most this number and a mebibyte. Empty: there are no more at the
-    /// moment.
+    /// Returns the next records, at most this number and a mebibyte. The list is empty if there are
+    /// no more records at the moment.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl RecordReader {
         opened.wait(most).map_err(HostError::io(self.path.display().to_string()))
     }
 
-    /// Opens the log unless that was done, or nothing is recorded.
+    /// Opens the log, unless it is open or nothing is recorded.
     fn find(&mut self) -> Result<(), HostError> {
         if self.opened.is_none() {
             self.opened = Opened::new(&self.path, &self.from)
@@ -172,26 +172,25 @@ impl Opened {
         let folder = match PrivateFolder::open(path) {
             Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return nothing(from).map(|()| None);
+                check_empty_log(from)?;
+                return Ok(None);
             }
             Err(error) => return Err(error),
         };
-        // Watched before it is read, so that no change is missed between the two.
+        // The folder is watched before it is read, so that no change is missed between the two.
         let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
         inotify::add_watch(&changes, path, what)?;
         let Some(key) = files::key(&folder)? else {
-            let has_records = folder
-                .file(CURRENT)
-                .is_ok_and(|file| file.metadata().is_ok_and(|found| found.len() > 0));
-            return if has_records && files::key(&folder)?.is_none() {
-                Err(io::Error::new(
+            // A writer creates the key before the first record, so the key is looked for again.
+            if files::has_current_records(&folder) && files::key(&folder)?.is_none() {
+                return Err(io::Error::new(
                     ErrorKind::NotFound,
                     "`key`, the key of the records, is missing; restore it",
-                ))
-            } else {
-                nothing(from).map(|()| None)
-            };
+                ));
+            }
+            check_empty_log(from)?;
+            return Ok(None);
         };
         let mut opened = Self { folder, key, changes, from: None, after: Link::START, file: None };
         match from {
@@ -205,31 +204,36 @@ impl Opened {
         Ok(Some(opened))
     }
 
-    /// The files that have begun, in order, each with its first record.
+    /// Returns the files that have begun, in order, each with its first record.
     fn files(&self) -> io::Result<Vec<(File, files::Begin)>> {
-        for last_try in (0..TRIES).map(|at| at + 1 == TRIES) {
-            let mut found = Vec::new();
-            for name in files::rotated(&self.folder)?
-                .into_iter()
-                .map(files::name)
-                .chain([CURRENT.to_owned()])
-            {
-                match self.folder.file(&name) {
-                    Ok(file) => {
-                        if let Some(begin) = begin(&file, &name)? {
-                            found.push((file, begin));
-                        }
-                    }
-                    Err(error) if error.kind() == ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
-                }
-            }
+        let mut tries_left = TRIES;
+        loop {
+            let found = self.list_files()?;
             let is_whole = found.windows(2).all(|pair| pair[1].1.file == pair[0].1.file + 1);
-            if is_whole || last_try {
+            tries_left -= 1;
+            if is_whole || tries_left == 0 {
                 return Ok(found);
             }
         }
-        Ok(Vec::new())
+    }
+
+    fn list_files(&self) -> io::Result<Vec<(File, files::Begin)>> {
+        let mut names: Vec<String> =
+            files::rotated(&self.folder)?.into_iter().map(files::name).collect();
+        names.push(CURRENT.to_owned());
+        let mut found = Vec::new();
+        for name in names {
+            match self.folder.file(&name) {
+                Ok(file) => {
+                    if let Some(begin) = begin(&file, &name)? {
+                        found.push((file, begin));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
     }
 
     /// Goes behind the record of a position.
@@ -239,9 +243,9 @@ impl Opened {
         };
         let wanted = Link { seq: position.seq, hash };
         let mut found = self.files()?;
-        let at = found.iter().rposition(|(_, begin)| begin.seq <= wanted.seq);
-        if let Some(at) = at {
-            let (file, begin) = found.swap_remove(at);
+        let index = found.iter().rposition(|(_, begin)| begin.seq <= wanted.seq);
+        if let Some(index) = index {
+            let (file, begin) = found.swap_remove(index);
             let mut lines = Lines::new(&file, 0, file.metadata()?.len());
             while let Some(line) = lines.next()? {
                 if !line.whole {
@@ -259,7 +263,8 @@ impl Opened {
             }
             return Err(changed(wanted.seq));
         }
-        // Its file was removed, or nothing is before it.
+
+        // The file of the record was removed, or the position is before the first record.
         if let Some((_, begin)) = found.first()
             && begin.seq == wanted.seq + 1
             && begin.previous != wanted.hash
@@ -277,17 +282,19 @@ impl Opened {
     /// Goes to the file in which a time lies.
     fn seek_time(&mut self, from: Vec<u8>) -> io::Result<()> {
         let mut found = self.files()?;
-        let at = found.iter().rposition(|(_, begin)| begin.ts.as_bytes() <= &from[..]).unwrap_or(0);
-        if at < found.len() {
-            let first = found.swap_remove(at);
-            // Nothing is missing: what is before wasn't asked for.
-            self.after = Link { seq: first.1.seq - 1, hash: first.1.previous };
-            self.begin_with(Some(first));
+        let index =
+            found.iter().rposition(|(_, begin)| begin.ts.as_bytes() <= &from[..]).unwrap_or(0);
+        if index < found.len() {
+            let (file, begin) = found.swap_remove(index);
+            // Records before this file aren't missing, since they weren't requested.
+            self.after = Link { seq: begin.seq - 1, hash: begin.previous };
+            self.begin_with(Some((file, begin)));
         }
         self.from = Some(from);
         Ok(())
     }
 
+    /// Reads from the beginning of this file.
     fn begin_with(&mut self, file: Option<(File, files::Begin)>) {
         self.file =
             file.map(|(file, begin)| LogPart { number: begin.file, file, at: 0, ended: false });
@@ -322,21 +329,20 @@ impl Opened {
             )));
         }
         let mut lines = Lines::new(&part.file, part.at, size);
-        while records.len() < most
-            && *bytes < MAX_BYTES
-            && !part.ended
-            // A line without an end is still being written.
-            && let Some(line) = lines.next()?.filter(|line| line.whole)
-        {
+        while records.len() < most && *bytes < MAX_BYTES && !part.ended {
+            let Some(line) = lines.next()? else { break };
+            if !line.whole {
+                // A line without an end is still being written.
+                break;
+            }
             part.at = line.to;
             let Some(sealed) = SealedRecord::parse(line.bytes) else { continue };
             part.ended = chain::kind(line.bytes) == b"end";
             let record = check(&self.key, &self.after, &sealed, line.bytes);
             self.after = sealed.link;
-            if self
-                .from
-                .as_deref()
-                .is_some_and(|from| line.bytes.get(TIME).is_some_and(|time| time < from))
+            if let Some(from) = self.from.as_deref()
+                && let Some(time) = line.bytes.get(TIME)
+                && time < from
             {
                 continue;
             }
@@ -346,20 +352,22 @@ impl Opened {
         Ok(())
     }
 
-    /// Goes to the next file, if the current one has ended and there is one.
+    /// Goes to the next file if the current one has ended and there is a next one. Returns whether
+    /// there may be more records to read.
     fn go_on(&mut self) -> io::Result<bool> {
         let Some(part) = &self.file else {
             let first = self.files()?.into_iter().next();
             self.begin_with(first);
             return Ok(self.file.is_some());
         };
-        // A cheap look first: most often, there is nothing new.
-        let current = match self.folder.file(CURRENT) {
+        // A cheap check comes first, since most often there is nothing new.
+        let newest = match self.folder.file(CURRENT) {
             Ok(file) => begin(&file, CURRENT)?.map(|begin| begin.file),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        if current.is_none_or(|number| number <= part.number) {
+        let has_next = newest.is_some_and(|number| number > part.number);
+        if !has_next {
             return Ok(false);
         }
         // Its last records may have been written after it was read.
@@ -369,11 +377,11 @@ impl Opened {
             return Ok(true);
         }
         let next = self.files()?.into_iter().find(|(_, begin)| begin.file > number);
-        let found = next.is_some();
-        if found {
-            self.begin_with(next);
+        if next.is_none() {
+            return Ok(false);
         }
-        Ok(found)
+        self.begin_with(next);
+        Ok(true)
     }
 
     fn wait(&self, most: Duration) -> io::Result<()> {
@@ -397,34 +405,40 @@ impl Opened {
     }
 }
 
-/// How a file begins. `None`: its first record isn't written yet.
+/// Returns the first record of a file. Returns `None` if it isn't written yet.
 ///
 /// # Errors
 ///
-/// The file begins otherwise, so nobody knows which records it has.
+/// The file begins with something else, so its place in the log is unknown.
 fn begin(file: &File, name: &str) -> io::Result<Option<files::Begin>> {
     if !has_line(file, 0, file.metadata()?.len())? {
         return Ok(None);
     }
-    files::begin(file)?.map(Some).ok_or_else(|| {
-        invalid(format!(
+    match files::begin(file)? {
+        Some(begin) => Ok(Some(begin)),
+        None => Err(invalid(format!(
             "{name} doesn't begin like a file of the log; `toolhold audit verify` shows details"
-        ))
-    })
+        ))),
+    }
 }
 
-/// Whether a part of a file has a whole line.
+/// Checks whether a part of a file has a whole line.
 fn has_line(file: &File, from: u64, to: u64) -> io::Result<bool> {
     Ok(Lines::new(file, from, to).next()?.is_some_and(|line| line.whole))
 }
 
-/// The record of a line, compared with the one before it.
+/// Returns the record of a line, compared with the one before it.
 fn check(key: &Key, after: &Link, sealed: &SealedRecord<'_>, line: &[u8]) -> LogRecord {
     let next = after.seq + 1;
     let missing = sealed.link.seq.saturating_sub(next);
-    // The first record of a file states the hash before it: the files before it may be removed.
-    let stated = (missing > 0).then(|| files::begin_of(line)).flatten();
-    let previous: Hash = stated.map_or(after.hash, |begin| begin.previous);
+    let mut previous: Hash = after.hash;
+    // The first record of a file states the hash before it, since the files before it may be
+    // removed.
+    if missing > 0
+        && let Some(begin) = files::begin_of(line)
+    {
+        previous = begin.previous;
+    }
     let in_place = sealed.link.seq == next || previous != after.hash;
     LogRecord {
         line: line.to_vec(),
@@ -435,8 +449,9 @@ fn check(key: &Key, after: &Link, sealed: &SealedRecord<'_>, line: &[u8]) -> Log
     }
 }
 
-/// Nothing is recorded, so no position but the first exists.
-fn nothing(from: &ReadFrom) -> io::Result<()> {
+/// Checks that a reader can start in a log without records, in which only the first position
+/// exists.
+fn check_empty_log(from: &ReadFrom) -> io::Result<()> {
     match from {
         ReadFrom::Position(position) if position.seq > 0 => Err(changed(position.seq)),
         _ => Ok(()),
