@@ -87,12 +87,13 @@ pub struct Database {
 }
 
 impl Database {
-    /// The database `name` in a folder of Toolhold's own. `name`: a plugin's name, `[a-z0-9-]`.
+    /// Returns the database `name` in a folder of Toolhold's own. `name`: a plugin's name,
+    /// `[a-z0-9-]`.
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, form: DatabaseForm) -> Self {
         Self { folder: folder.into(), name: name.into(), form, connection: Mutex::new(None) }
     }
 
-    /// Its file.
+    /// Returns the path of the file.
     pub fn path(&self) -> PathBuf {
         self.folder.join(format!("{}.db", self.name))
     }
@@ -117,14 +118,14 @@ impl Database {
             Some(connection) => connection,
             none => none.insert(self.open(&path).map_err(|error| error.at(&path))?),
         };
-        let left = stop.deadline.saturating_duration_since(Instant::now());
-        bounded(connection, left.min(BUSY), stop, operation).map_err(|error| error.at(&path))
+        let time_left = stop.deadline.saturating_duration_since(Instant::now());
+        bounded(connection, time_left.min(BUSY), stop, operation).map_err(|error| error.at(&path))
     }
 
     fn open(&self, path: &Path) -> Result<Connection, StoreError> {
-        let well_formed = !self.name.is_empty()
+        let is_valid_name = !self.name.is_empty()
             && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if !well_formed {
+        if !is_valid_name {
             return Err(StoreError::unavailable(path, "it needs the name of a plugin"));
         }
         let private =
@@ -136,14 +137,14 @@ impl Database {
         self.form.open(path)
     }
 
-    /// The error for a fault of the folder, which is no fault of the file.
+    /// Returns the error for a fault of the folder, which is no fault of the file.
     fn folder_error(&self, error: &io::Error) -> StoreError {
         StoreError::unavailable(&self.folder, error.to_string())
     }
 }
 
-/// Switches the file to a write-ahead log. SQLite doesn't wait when several processes do this to a
-/// new file at once, so this waits for it.
+/// Switches the file to a write-ahead log. SQLite fails at once if several processes do this to a
+/// new file, so the switch is tried again until it succeeds.
 fn keep_log(connection: &Connection) -> Result<(), rusqlite::Error> {
     let deadline = Instant::now() + BUSY;
     loop {
@@ -154,7 +155,7 @@ fn keep_log(connection: &Connection) -> Result<(), rusqlite::Error> {
             {
                 std::thread::sleep(PAUSE);
             }
-            done => return done,
+            result => return result,
         }
     }
 }
@@ -184,8 +185,8 @@ fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<
     }
 }
 
-/// Runs statements on a file in the state `before`. Of several processes, one does: the others find
-/// the next state.
+/// Runs statements on a file in the state `before`, and does nothing in another state. If several
+/// processes call this at once, only the first one runs the statements.
 fn step(
     connection: &Connection,
     before: (i32, i32),
@@ -197,10 +198,14 @@ fn step(
     // A table that is exchanged would take along the rows that refer to it.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let done = state(connection)
-        .and_then(|now| if now == before { connection.execute_batch(statements) } else { Ok(()) });
-    connection.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
-    done
+    let result = match state(connection) {
+        Ok(now) if now == before => connection.execute_batch(statements),
+        // Another process has run the statements meanwhile.
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    };
+    connection.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    result
 }
 
 /// Reads which program's file it is, and the version of its tables.
@@ -218,8 +223,8 @@ fn bounded<T>(
     operation: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     connection.busy_timeout(busy)?;
-    let watched = stop.clone();
-    connection.progress_handler(STEPS, Some(move || watched.is_due()))?;
+    let stop = stop.clone();
+    connection.progress_handler(STEPS, Some(move || stop.is_due()))?;
     let result = operation(connection);
     connection.progress_handler(STEPS, None::<fn() -> bool>)?;
     result

@@ -40,7 +40,7 @@ impl StoreError {
         Self::Unavailable { path: path.to_owned(), reason: reason.into() }
     }
 
-    /// The error for the store in `path`.
+    /// Returns the error for the store in `path`.
     pub(crate) fn at(self, path: &Path) -> Self {
         let Self::Sqlite(error) = self else { return self };
         match error.sqlite_error_code() {

@@ -49,7 +49,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Whether the operation has to stop now.
+    /// Checks whether the operation has to stop now.
     pub fn is_due(&self) -> bool {
         self.cancel.is_cancelled() || Instant::now() >= self.deadline
     }
@@ -73,7 +73,7 @@ pub struct Page {
     pub cursor: Option<String>,
 }
 
-/// A key and a value that a write expects or makes. `None`: no such key.
+/// A key and a value that a write expects or makes.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyValue<'a> {
     /// The key.
@@ -101,7 +101,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// The store `name` in a folder of Toolhold's own. `name`: a plugin's name, `[a-z0-9-]`.
+    /// Returns the store `name` in a folder of Toolhold's own. `name`: a plugin's name,
+    /// `[a-z0-9-]`.
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, quota: Quota) -> Self {
         let form = DatabaseForm {
             application: 0x6265_7253,
@@ -116,12 +117,12 @@ impl Store {
         Self { database: Database::named(folder, name, form), quota }
     }
 
-    /// The store's file.
+    /// Returns the store's file.
     pub fn path(&self) -> PathBuf {
         self.database.path()
     }
 
-    /// The value of a key. `None`: there is none.
+    /// Returns the value of a key. Returns `None` if there is none.
     ///
     /// # Errors
     ///
@@ -136,7 +137,7 @@ impl Store {
         })
     }
 
-    /// The entries whose keys begin with `prefix`: at most `limit` of them, and at most
+    /// Returns the entries whose keys begin with `prefix`: at most `limit` of them, and at most
     /// [`MAX_ENTRIES`] and [`MAX_PAGE`]. `cursor`: where to go on, from the page before.
     ///
     /// # Errors
@@ -183,8 +184,8 @@ impl Store {
         })
     }
 
-    /// Makes all `changes` at once, if each key of `expected` has its value. Returns false, and
-    /// changes nothing, if one doesn't. Once this returns, the changes are on disk.
+    /// Makes all `changes` at once if each key of `expected` has its value. Otherwise changes
+    /// nothing and returns false. Once this returns, the changes are on disk.
     ///
     /// # Errors
     ///
@@ -214,7 +215,7 @@ impl Store {
         self.database.run(stop, |connection| {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            if !holds(&transaction, expected)? {
+            if !has_values(&transaction, expected)? {
                 return Ok(false);
             }
             apply(&transaction, changes, self.quota)?;
@@ -223,7 +224,7 @@ impl Store {
         })
     }
 
-    /// The size of the plugin's store: bytes of keys and values, and keys.
+    /// Returns the size of the plugin's store: bytes of keys and values, and keys.
     ///
     /// # Errors
     ///
@@ -245,19 +246,22 @@ fn key_too_long(size: usize) -> StoreError {
     StoreError::Invalid(format!("a key is {size} bytes; the limit is {MAX_KEY}"))
 }
 
-/// Whether each key has its expected value.
-fn holds(transaction: &Transaction<'_>, expected: &[KeyValue<'_>]) -> Result<bool, StoreError> {
+/// Checks whether each key has its expected value.
+fn has_values(
+    transaction: &Transaction<'_>,
+    expected: &[KeyValue<'_>],
+) -> Result<bool, StoreError> {
     let mut statement =
         transaction.prepare_cached("SELECT value = ?2 FROM entries WHERE key = ?1")?;
     for KeyValue { key, value } in expected {
-        let same: Option<Option<bool>> =
+        // Without a row, the key is missing. A comparison with no value is NULL.
+        let is_equal: Option<Option<bool>> =
             statement.query_row(params![key.as_bytes(), value], |row| row.get(0)).optional()?;
-        let as_expected = match (same, value) {
-            (None, None) => true,
-            (Some(same), Some(_)) => same == Some(true),
-            _ => false,
+        let is_as_expected = match value {
+            Some(_) => is_equal == Some(Some(true)),
+            None => is_equal.is_none(),
         };
-        if !as_expected {
+        if !is_as_expected {
             return Ok(false);
         }
     }
@@ -271,7 +275,7 @@ fn apply(
     quota: Quota,
 ) -> Result<(), StoreError> {
     let before = totals(transaction)?;
-    let mut now = before;
+    let mut after = before;
     let mut size =
         transaction.prepare_cached("SELECT length(value) FROM entries WHERE key = ?1")?;
     let mut put = transaction.prepare_cached(
@@ -281,15 +285,16 @@ fn apply(
     let mut delete = transaction.prepare_cached("DELETE FROM entries WHERE key = ?1")?;
     for KeyValue { key, value } in changes {
         let name = key.as_bytes();
-        let old: Option<u64> = size.query_row([name], |row| row.get(0)).optional()?;
-        if let Some(old) = old {
-            now.bytes = now.bytes.saturating_sub(old.saturating_add(entry_size(key, 0)));
-            now.keys = now.keys.saturating_sub(1);
+        let old_size: Option<u64> = size.query_row([name], |row| row.get(0)).optional()?;
+        if let Some(old_size) = old_size {
+            let old_entry = old_size.saturating_add(entry_size(key, 0));
+            after.bytes = after.bytes.saturating_sub(old_entry);
+            after.keys = after.keys.saturating_sub(1);
         }
         match value {
             Some(value) => {
-                now.bytes = now.bytes.saturating_add(entry_size(key, value.len()));
-                now.keys += 1;
+                after.bytes = after.bytes.saturating_add(entry_size(key, value.len()));
+                after.keys += 1;
                 put.execute(params![name, value])?;
             }
             None => {
@@ -297,21 +302,21 @@ fn apply(
             }
         }
     }
-    if exceeds(now.bytes, before.bytes, quota.bytes) {
+    if exceeds(after.bytes, before.bytes, quota.bytes) {
         return Err(StoreError::Limit(format!(
             "the store would have {} bytes; the limit is {}",
-            now.bytes, quota.bytes
+            after.bytes, quota.bytes
         )));
     }
-    if exceeds(now.keys, before.keys, quota.keys) {
+    if exceeds(after.keys, before.keys, quota.keys) {
         return Err(StoreError::Limit(format!(
             "the store would have {} keys; the limit is {}",
-            now.keys, quota.keys
+            after.keys, quota.keys
         )));
     }
     transaction
         .prepare_cached("UPDATE totals SET bytes = ?1, keys = ?2")?
-        .execute(params![now.bytes, now.keys])?;
+        .execute(params![after.bytes, after.keys])?;
     Ok(())
 }
 
@@ -319,12 +324,13 @@ fn entry_size(key: &str, value: usize) -> u64 {
     u64::try_from(key.len() + value).unwrap_or(u64::MAX)
 }
 
-/// Whether a quota refuses a change. A store or an index over a quota that was lowered may still
-/// shrink.
+/// Checks whether a quota refuses a change. A store or an index over a quota that was lowered may
+/// still shrink.
 fn exceeds(now: u64, before: u64, most: u64) -> bool {
     now > most && now > before
 }
 
+/// Reads the size of the store.
 fn totals(connection: &Connection) -> Result<Quota, StoreError> {
     Ok(connection
         .prepare_cached("SELECT bytes, keys FROM totals")?

@@ -31,7 +31,7 @@ impl PartialEq for Scored {
 
 impl Eq for Scored {}
 
-/// Keeps the best.
+/// Keeps the documents with the best scores.
 #[derive(Debug)]
 pub(crate) struct Best {
     limit: usize,
@@ -39,26 +39,32 @@ pub(crate) struct Best {
 }
 
 impl Best {
-    /// Keeps `limit` of them, 1 or more.
+    /// Keeps `limit` documents, 1 or more.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, heap: BinaryHeap::with_capacity(limit + 1) }
     }
 
-    /// Whether one would be kept.
-    pub(crate) fn takes(&self, one: Scored) -> bool {
-        self.heap.len() < self.limit || self.heap.peek().is_some_and(|worst| one > worst.0)
+    /// Checks whether a document would be kept.
+    pub(crate) fn takes(&self, document: Scored) -> bool {
+        if self.heap.len() < self.limit {
+            return true;
+        }
+        match self.heap.peek() {
+            Some(Reverse(worst)) => document > *worst,
+            None => false,
+        }
     }
 
-    /// Adds one.
-    pub(crate) fn add(&mut self, one: Scored) {
-        self.heap.push(Reverse(one));
+    /// Adds a document, and removes the worst one if there are too many.
+    pub(crate) fn add(&mut self, document: Scored) {
+        self.heap.push(Reverse(document));
         if self.heap.len() > self.limit {
             self.heap.pop();
         }
     }
 
-    /// The best first.
+    /// Returns the documents, the best first.
     pub(crate) fn into_sorted(self) -> Vec<Scored> {
-        self.heap.into_sorted_vec().into_iter().map(|Reverse(one)| one).collect()
+        self.heap.into_sorted_vec().into_iter().map(|Reverse(document)| document).collect()
     }
 }

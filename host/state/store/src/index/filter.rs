@@ -29,7 +29,8 @@ impl<'a> Filter<'a> {
             let rows = statement.query_map(params![expression, COMMON + 1], |row| row.get(0))?;
             let tagged = rows.collect::<Result<HashSet<i64>, _>>()?;
             if tagged.len() <= COMMON {
-                (filter.few, filter.narrow) = (Some(tagged), Some(expression));
+                filter.few = Some(tagged);
+                filter.narrow = Some(expression);
             }
         }
         if !filter.prefix.is_empty() {
@@ -53,12 +54,12 @@ impl<'a> Filter<'a> {
         Ok(filter)
     }
 
-    /// Whether a document passes for certain not, without a look at it.
+    /// Checks whether it is known without a look at the document that the document doesn't pass.
     pub(crate) fn excludes(&self, id: i64) -> bool {
         self.few.as_ref().is_some_and(|few| !few.contains(&id))
     }
 
-    /// Whether a document passes.
+    /// Checks whether a document passes.
     pub(crate) fn passes(&self, connection: &Connection, id: i64) -> Result<bool, StoreError> {
         if self.excludes(id) {
             return Ok(false);
@@ -66,12 +67,11 @@ impl<'a> Filter<'a> {
         if self.tags.is_empty() && self.prefix.is_empty() {
             return Ok(true);
         }
-        let found = connection
+        let document = connection
             .prepare_cached("SELECT key, tags FROM documents WHERE id = ?1")?
             .query_row([id], |row| Ok((text(row, 0)?, crate::index::tags(row, 1)?)))
             .optional()?;
-        Ok(found.is_some_and(|(key, tags)| {
-            key.starts_with(self.prefix) && self.tags.iter().all(|tag| tags.contains(tag))
-        }))
+        let Some((key, tags)) = document else { return Ok(false) };
+        Ok(key.starts_with(self.prefix) && self.tags.iter().all(|tag| tags.contains(tag)))
     }
 }

@@ -75,15 +75,15 @@ pub struct UnsentVector {
     pub vector: Option<Vec<i8>>,
 }
 
-/// The first two parts of a key, each with its `/`. All documents with a prefix that has them are
-/// in the same group. `None`: the key has no two parts.
+/// Returns the first two parts of a key, each with its `/`. All documents with a prefix that has
+/// them are in the same group. Returns `None` if the key has no two parts.
 pub fn group(key: &str) -> Option<&str> {
     let (end, _) = key.match_indices('/').nth(1)?;
     Some(&key[..=end])
 }
 
 impl DocumentIndex {
-    /// How far the database at `place` has the vectors with so many numbers of a [group].
+    /// Returns how far the database at `place` has the vectors with so many numbers of a [group].
     ///
     /// # Errors
     ///
@@ -163,8 +163,8 @@ impl DocumentIndex {
         })
     }
 
-    /// The first changes of vectors with so many numbers of a [group], at most `limit`. Vectors of
-    /// other groups that are gone are among them.
+    /// Returns the first changes of vectors with so many numbers of a [group], at most `limit`.
+    /// Vectors of other groups that are gone are among them.
     ///
     /// # Errors
     ///

@@ -167,8 +167,9 @@ pub struct DocumentIndex {
 }
 
 impl DocumentIndex {
-    /// The index `name` in a folder of Toolhold's own. `name`: a plugin's name, `[a-z0-9-]`.
-    /// `is_derived`: its documents can be made again, so a write doesn't wait for the disk.
+    /// Returns the index `name` in a folder of Toolhold's own. `name`: a plugin's name,
+    /// `[a-z0-9-]`. `is_derived`: its documents can be made again, so a write doesn't wait for the
+    /// disk.
     pub fn named(
         folder: impl Into<PathBuf>,
         name: impl Into<String>,
@@ -191,7 +192,7 @@ impl DocumentIndex {
         Self { database: Database::named(folder, name, form), quota, is_derived }
     }
 
-    /// The index's file.
+    /// Returns the index's file.
     pub fn path(&self) -> PathBuf {
         self.database.path()
     }
@@ -207,19 +208,22 @@ impl DocumentIndex {
         self.write(documents, stop, || {})
     }
 
-    /// Writes documents. `begun` is called once nothing but the stop and the disk can fail.
+    /// Writes documents. `on_begun` is called once nothing but the stop and the disk can fail.
     fn write(
         &self,
         documents: &[Document],
         stop: &Stop,
-        begun: impl FnOnce(),
+        on_begun: impl FnOnce(),
     ) -> Result<(), StoreError> {
         write::check(documents)?;
         self.change(stop, |connection, totals| {
             if totals.has_room_for(documents, self.quota) {
-                begun();
+                on_begun();
             }
-            documents.iter().try_for_each(|document| write::put(connection, document, totals))
+            for document in documents {
+                write::put(connection, document, totals)?;
+            }
+            Ok(())
         })
     }
 
@@ -232,7 +236,10 @@ impl DocumentIndex {
         check_count(keys.len(), "keys")?;
         keys.iter().try_for_each(|key| check_key(key))?;
         self.change(stop, |connection, totals| {
-            keys.iter().try_for_each(|key| write::delete(connection, key, totals))
+            for key in keys {
+                write::delete(connection, key, totals)?;
+            }
+            Ok(())
         })
     }
 
@@ -265,7 +272,7 @@ impl DocumentIndex {
         })
     }
 
-    /// The documents with these keys, in their order.
+    /// Returns the documents with these keys, in their order.
     ///
     /// # Errors
     ///
@@ -280,25 +287,25 @@ impl DocumentIndex {
                 "SELECT key, tags, data, text, numbers FROM documents LEFT JOIN vectors USING (id)
                  WHERE key = ?1",
             )?;
-            let mut found = Vec::new();
+            let mut documents = Vec::new();
             let mut bytes = 0;
             for key in keys {
-                let one = statement.query_row([key.as_bytes()], document).optional()?;
-                bytes += one.as_ref().map_or(0, Document::bytes);
+                let document = statement.query_row([key.as_bytes()], read_document).optional()?;
+                bytes += document.as_ref().map_or(0, Document::bytes);
                 if bytes > MAX_PAGE && keys.len() > 1 {
                     return Err(StoreError::Limit(format!(
                         "the documents have more than {MAX_PAGE} bytes; ask for fewer at once"
                     )));
                 }
-                found.push(one);
+                documents.push(document);
             }
-            Ok(found)
+            Ok(documents)
         })
     }
 
-    /// The documents whose keys begin with `prefix`, without texts and vectors: at most `limit` of
-    /// them, and at most [`MAX_DOCUMENTS`] and [`MAX_PAGE`]. `cursor`: where to go on, from the
-    /// page before.
+    /// Returns the documents whose keys begin with `prefix`, without texts and vectors: at most
+    /// `limit` of them, and at most [`MAX_DOCUMENTS`] and [`MAX_PAGE`]. `cursor`: where to go on,
+    /// from the page before.
     ///
     /// # Errors
     ///
@@ -341,8 +348,8 @@ impl DocumentIndex {
         })
     }
 
-    /// The best documents for a query, the best first. Among equals, later written ones come first.
-    /// Of words that very many documents have, only the rarest count.
+    /// Returns the best documents for a query, the best first. Among equals, later written ones
+    /// come first. Of words that very many documents have, only the rarest count.
     ///
     /// # Errors
     ///
@@ -356,7 +363,7 @@ impl DocumentIndex {
         })
     }
 
-    /// The size of the plugin's index.
+    /// Returns the size of the plugin's index.
     ///
     /// # Errors
     ///
@@ -375,11 +382,11 @@ impl DocumentIndex {
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let before = Totals::read(&transaction)?;
-            let mut now = before;
-            let result = change(&transaction, &mut now)?;
-            mirror::bound(&transaction, now.vectors)?;
-            now.check(before.used, self.quota)?;
-            now.write(&transaction)?;
+            let mut after = before;
+            let result = change(&transaction, &mut after)?;
+            mirror::bound(&transaction, after.vectors)?;
+            after.check(before.used, self.quota)?;
+            after.write(&transaction)?;
             transaction.commit()?;
             Ok(result)
         })
@@ -412,15 +419,16 @@ impl Totals {
         Ok(())
     }
 
-    /// Whether documents fit, even if they replace none.
+    /// Checks whether documents fit, even if they replace none.
     fn has_room_for(&self, documents: &[Document], quota: IndexQuota) -> bool {
-        let bytes: usize = documents.iter().map(Document::bytes).sum();
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let size: usize = documents.iter().map(Document::bytes).sum();
+        let bytes = u64::try_from(size).unwrap_or(u64::MAX);
         let count = u64::try_from(documents.len()).unwrap_or(u64::MAX);
         self.used.bytes.saturating_add(bytes) <= quota.bytes
             && self.used.documents.saturating_add(count) <= quota.documents
     }
 
+    /// Checks that a change stays within the quota. `before`: the size before the change.
     fn check(&self, before: IndexQuota, quota: IndexQuota) -> Result<(), StoreError> {
         if exceeds(self.used.bytes, before.bytes, quota.bytes) {
             return Err(StoreError::Limit(format!(
@@ -438,7 +446,7 @@ impl Totals {
     }
 }
 
-fn document(row: &Row<'_>) -> rusqlite::Result<Document> {
+fn read_document(row: &Row<'_>) -> rusqlite::Result<Document> {
     let vector: Option<Vec<u8>> = row.get(4)?;
     Ok(Document {
         key: text(row, 0)?,
@@ -453,7 +461,7 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(String::from_utf8_lossy(row.get_ref(column)?.as_blob()?).into_owned())
 }
 
-/// Tags are kept one after the other, each with a NUL behind it.
+/// Reads the tags of a document. They are stored one after the other, each with a NUL behind it.
 fn tags(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
     let kept = text(row, column)?;
     Ok(kept.split_terminator('\0').map(str::to_owned).collect())

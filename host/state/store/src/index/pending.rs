@@ -43,21 +43,22 @@ impl DocumentIndex {
         if !self.is_derived || bytes < LARGE {
             return self.put(&documents, stop).map(|()| None);
         }
-        let (begin, begun) = mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         let index = Arc::clone(self);
         let stop = stop.clone();
         let thread = Builder::new().name("toolhold-index".to_owned()).spawn(move || {
             index.write(&documents, &stop, || {
-                // The other side waits for it.
-                let _ = begin.send(());
+                // The caller waits for this message.
+                let _ = sender.send(());
             })
         });
-        let write = PendingWrite(thread.map_err(|error| StoreError::Unavailable {
+        let thread = thread.map_err(|error| StoreError::Unavailable {
             path: self.path(),
             reason: format!("this machine starts no thread: {error}"),
-        })?);
+        })?;
+        let write = PendingWrite(thread);
         // The thread sends nothing if the write may not fit, or has failed.
-        match begun.recv() {
+        match receiver.recv() {
             Ok(()) => Ok(Some(write)),
             Err(_) => write.wait().map(|()| None),
         }

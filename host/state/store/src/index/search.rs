@@ -22,7 +22,7 @@ const MERGED: usize = 100;
 /// Reciprocal rank fusion: a document gets `1 / (RANK + its place)` from each ranking.
 const RANK: f64 = 60.0;
 
-/// Whether a query is valid.
+/// Checks whether a query is valid.
 pub(crate) fn check(query: &IndexQuery<'_>) -> Result<(), StoreError> {
     check_size(query.words.len(), MAX_WORDS, "the words of the query")?;
     check_tags(query.tags)?;
@@ -30,6 +30,7 @@ pub(crate) fn check(query: &IndexQuery<'_>) -> Result<(), StoreError> {
     check_vector(query.vector)
 }
 
+/// Returns the best documents for a query, the best first.
 pub(crate) fn search(
     connection: &Connection,
     query: &IndexQuery<'_>,
@@ -37,9 +38,14 @@ pub(crate) fn search(
     let limit = query.limit.clamp(1, MAX_HITS);
     let filter = Filter::new(connection, query)?;
     let totals = Totals::read(connection)?;
-    if filter.few.as_ref().is_some_and(|few| few.is_empty()) || totals.used.documents == 0 {
+    let no_document_passes = filter.few.as_ref().is_some_and(|few| few.is_empty());
+    if no_document_passes || totals.used.documents == 0 {
         return Ok(Vec::new());
     }
+    if query.words.is_empty() && query.vector.is_none() {
+        return find_latest(connection, &filter, limit);
+    }
+
     let depth = if query.vector.is_some() { limit.max(MERGED) } else { limit };
     let by_words = if query.words.is_empty() {
         Vec::new()
@@ -50,10 +56,7 @@ pub(crate) fn search(
         Some(vector) => rank_by_vector(connection, vector, query.near, &filter, totals, depth)?,
         None => Vec::new(),
     };
-    if query.words.is_empty() && query.vector.is_none() {
-        return latest(connection, &filter, limit);
-    }
-    let mut hits = merged(&by_words, &by_vector);
+    let mut hits = merge_rankings(&by_words, &by_vector);
     hits.truncate(limit);
     hits.into_iter().map(|hit| hit.with_key(connection)).collect()
 }
@@ -75,21 +78,25 @@ impl Found {
     }
 }
 
-/// One ranking of both, if there are two.
-fn merged(by_words: &[Scored], by_vector: &[Scored]) -> Vec<Found> {
+/// Merges both rankings into one. A single ranking keeps its scores; two are merged by the places
+/// of the documents, since their scores can't be compared.
+fn merge_rankings(by_words: &[Scored], by_vector: &[Scored]) -> Vec<Found> {
     let both = !by_words.is_empty() && !by_vector.is_empty();
     let mut found: HashMap<i64, Found> = HashMap::new();
     for (ranking, is_words) in [(by_words, true), (by_vector, false)] {
-        for (place, one) in ranking.iter().enumerate() {
-            let none = Found {
-                scored: Scored { id: one.id, score: 0.0 },
+        for (place, document) in ranking.iter().enumerate() {
+            let Scored { id, score } = *document;
+            let hit = found.entry(id).or_insert(Found {
+                scored: Scored { id, score: 0.0 },
                 by_words: false,
                 by_vector: false,
-            };
-            let entry = found.entry(one.id).or_insert(none);
-            entry.scored.score += if both { 1.0 / (RANK + 1.0 + place as f64) } else { one.score };
-            entry.by_words |= is_words;
-            entry.by_vector |= !is_words;
+            });
+            hit.scored.score += if both { 1.0 / (RANK + 1.0 + place as f64) } else { score };
+            if is_words {
+                hit.by_words = true;
+            } else {
+                hit.by_vector = true;
+            }
         }
     }
     let mut hits: Vec<Found> = found.into_values().collect();
@@ -97,7 +104,7 @@ fn merged(by_words: &[Scored], by_vector: &[Scored]) -> Vec<Found> {
     hits
 }
 
-/// Ranks by BM25.
+/// Ranks documents by the words of the query, with BM25.
 fn rank_by_words(
     connection: &Connection,
     query: &IndexQuery<'_>,
@@ -105,7 +112,7 @@ fn rank_by_words(
     totals: Totals,
     depth: usize,
 ) -> Result<Vec<Scored>, StoreError> {
-    let terms = rarest(connection, words::terms(query.words), filter, totals)?;
+    let terms = select_rarest(connection, words::terms(query.words), filter, totals)?;
     if terms.is_empty() {
         return Ok(Vec::new());
     }
@@ -121,7 +128,7 @@ fn rank_by_words(
     let mut rows = statement.query([expression])?;
     let mut best = Best::new(depth);
     let mut ranked = 0;
-    // A common word has too many documents to rank: the latest count.
+    // A common word has too many documents to rank, so only the latest ones are ranked.
     while ranked < COMMON
         && let Some(row) = rows.next()?
     {
@@ -131,17 +138,17 @@ fn rank_by_words(
         }
         ranked += 1;
         // FTS5 gives the best the lowest number.
-        let one = Scored { id, score: -row.get::<_, f64>(1)? };
-        if best.takes(one) && filter.passes(connection, id)? {
-            best.add(one);
+        let scored = Scored { id, score: -row.get::<_, f64>(1)? };
+        if best.takes(scored) && filter.passes(connection, id)? {
+            best.add(scored);
         }
     }
     Ok(best.into_sorted())
 }
 
-/// The words to search for: all of them, or the rarest if documents with them are very many. So a
-/// question takes no longer for its `the` and `is`.
-fn rarest(
+/// Returns the words to search for: all of them, or only the rarest if very many documents have
+/// them. So the `the` and `is` of a question don't slow the search down.
+fn select_rarest(
     connection: &Connection,
     terms: Vec<String>,
     filter: &Filter<'_>,
@@ -164,16 +171,16 @@ fn rarest(
         }
     }
     counted.sort_by_key(|(count, _)| *count);
-    let mut sum = 0;
-    let mut taken = Vec::new();
+    let mut documents = 0;
+    let mut selected = Vec::new();
     for (count, term) in counted {
-        sum += count;
-        if sum > most && !taken.is_empty() {
+        documents += count;
+        if documents > most && !selected.is_empty() {
             break;
         }
-        taken.push(term);
+        selected.push(term);
     }
-    Ok(taken)
+    Ok(selected)
 }
 
 /// Ranks by the cosine of two vectors. Vectors that point away aren't near, and vectors of another
@@ -196,14 +203,16 @@ fn rank_by_vector(
         norm: write::norm(vector),
         best: Best::new(depth),
     };
-    // To look few of them up is faster than to read all.
-    let few = filter.few.as_ref().filter(|few| few.len() as u64 * 8 < totals.vectors);
-    let looked_up: Option<BTreeSet<i64>> = match near {
-        // Each counts once, however often it is named.
-        Some(near) => Some(near.iter().copied().collect()),
-        None => few.map(|few| few.iter().copied().collect()),
+    // A set, so that a document that is named several times is compared once.
+    let selected: Option<BTreeSet<i64>> = match (near, &filter.few) {
+        (Some(near), _) => Some(near.iter().copied().collect()),
+        // To look few of them up is faster than to read all.
+        (None, Some(few)) if few.len() as u64 * 8 < totals.vectors => {
+            Some(few.iter().copied().collect())
+        }
+        _ => None,
     };
-    match looked_up {
+    match selected {
         Some(ids) => {
             let mut statement =
                 connection.prepare_cached("SELECT norm, numbers FROM vectors WHERE id = ?1")?;
@@ -240,15 +249,16 @@ struct VectorRanking<'a> {
 }
 
 impl VectorRanking<'_> {
+    /// Compares the vector of a document, and keeps the document if it is among the best.
     fn add(&mut self, id: i64, numbers: &[u8], norm: f64) -> Result<(), StoreError> {
         if numbers.len() != self.vector.len() {
             return Ok(());
         }
         let norms = self.norm * norm;
         let score = if norms > 0.0 { f64::from(dot(self.vector, numbers)) / norms } else { 0.0 };
-        let one = Scored { id, score };
-        if score > 0.0 && self.best.takes(one) && self.filter.passes(self.connection, id)? {
-            self.best.add(one);
+        let scored = Scored { id, score };
+        if score > 0.0 && self.best.takes(scored) && self.filter.passes(self.connection, id)? {
+            self.best.add(scored);
         }
         Ok(())
     }
@@ -259,8 +269,8 @@ fn dot(a: &[i8], b: &[u8]) -> i32 {
     a.iter().zip(b).map(|(a, b)| i32::from(*a) * i32::from(b.cast_signed())).sum()
 }
 
-/// The latest documents.
-fn latest(
+/// Returns the latest documents.
+fn find_latest(
     connection: &Connection,
     filter: &Filter<'_>,
     limit: usize,

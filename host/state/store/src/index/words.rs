@@ -4,8 +4,8 @@
 /// Words of a query that count.
 const MAX_TERMS: usize = 32;
 
-/// The words of a query in the syntax of FTS5, each as a string that has letters, digits and `_`
-/// alone: no word is ever syntax. An identifier is one of them, and so are its parts.
+/// Returns the words of a query in the syntax of FTS5, each as a string that has letters, digits
+/// and `_` alone: no word is ever syntax. An identifier is one of them, and so are its parts.
 pub(crate) fn terms(words: &str) -> Vec<String> {
     let mut terms = Vec::new();
     let names = words.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -28,7 +28,8 @@ fn add_term(terms: &mut Vec<String>, word: &str) {
     }
 }
 
-/// The parts of the words of a text that it doesn't have as words: of `parseUrl`, `parse Url`.
+/// Returns the parts of the words of a text that it doesn't have as words: of `parseUrl`, `parse
+/// Url`.
 pub(crate) fn parts(text: &str) -> String {
     let mut parts = String::new();
     for word in text.split(|c: char| !c.is_alphanumeric()) {
@@ -40,10 +41,10 @@ pub(crate) fn parts(text: &str) -> String {
     parts
 }
 
-/// The parts of a word: its humps, and each two letters that follow each other in a script that
-/// writes no spaces between words. None: it is one part alone.
+/// Returns the parts of a word: its humps, and each two letters that follow each other in a script
+/// that writes no spaces between words. The list is empty if the word has only one part.
 fn pieces(word: &str) -> Vec<&str> {
-    // Most words.
+    // Most words have only one part.
     if word.bytes().skip(1).all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Vec::new();
     }
@@ -61,31 +62,34 @@ fn pieces(word: &str) -> Vec<&str> {
     pieces
 }
 
-/// Whether a letter is one of Chinese, Japanese or Korean.
+/// Checks whether a letter is one of Chinese, Japanese or Korean.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
         | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3134f}')
 }
 
-/// The parts of a word in camel case, or in several scripts. None: it is one part alone.
+/// Returns the parts of a word in camel case, or in several scripts. The list is empty if the word
+/// has only one part.
 fn humps(word: &str) -> Vec<&str> {
     let mut humps = Vec::new();
     let mut start = 0;
     let mut before = None::<char>;
-    let mut rest = word.char_indices().peekable();
-    while let Some((at, c)) = rest.next() {
-        let next_is_lower = rest.peek().is_some_and(|(_, next)| next.is_lowercase());
-        // `parseUrl`, and `HTTPServer`.
-        let begins = before.is_some_and(|before| {
-            c.is_uppercase() && (before.is_lowercase() || before.is_uppercase() && next_is_lower)
-                || is_unspaced(c) != is_unspaced(before)
-        });
-        if begins {
-            humps.push(&word[start..at]);
-            start = at;
+    let mut letters = word.char_indices().peekable();
+    while let Some((index, letter)) = letters.next() {
+        let next_is_lower = letters.peek().is_some_and(|(_, next)| next.is_lowercase());
+        if let Some(before) = before {
+            // The `U` of `parseUrl`.
+            let is_after_lower = letter.is_uppercase() && before.is_lowercase();
+            // The `S` of `HTTPServer`.
+            let is_after_capitals = letter.is_uppercase() && before.is_uppercase() && next_is_lower;
+            let is_other_script = is_unspaced(letter) != is_unspaced(before);
+            if is_after_lower || is_after_capitals || is_other_script {
+                humps.push(&word[start..index]);
+                start = index;
+            }
         }
-        before = Some(c);
+        before = Some(letter);
     }
     if start > 0 {
         humps.push(&word[start..]);
@@ -93,7 +97,7 @@ fn humps(word: &str) -> Vec<&str> {
     humps
 }
 
-/// A tag as one word. Its last digit keeps the stemmer off.
+/// Returns a tag as one word. Its last digit keeps the stemmer off.
 pub(crate) fn tag_token(tag: &str) -> String {
     let mut token = String::with_capacity(2 * tag.len() + 2);
     token.push('t');

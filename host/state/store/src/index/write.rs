@@ -8,7 +8,7 @@ use crate::index::{
     check_tags, check_vector, mirror, words,
 };
 
-/// Whether the documents of a write are valid.
+/// Checks whether the documents of a write are valid.
 pub(crate) fn check(documents: &[Document]) -> Result<(), StoreError> {
     check_count(documents.len(), "documents")?;
     for document in documents {
@@ -90,7 +90,7 @@ pub(crate) fn delete(
     Ok(())
 }
 
-/// The length of a vector.
+/// Returns the length of a vector.
 pub(crate) fn norm(vector: &[i8]) -> f64 {
     let squares: u64 = vector.iter().map(|number| u64::from(number.unsigned_abs()).pow(2)).sum();
     // At most 4,096 times 2^14: it has an exact form.
