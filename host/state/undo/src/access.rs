@@ -40,14 +40,12 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Takes it back, unless somebody has set the permissions since.
+    /// Takes the permission back, unless somebody has set the permissions since.
     pub(crate) fn take_back(&self, handle: BorrowedFd<'_>) {
-        let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH);
-        let is_it = stat.is_ok_and(|stat| {
-            (stat.st_dev, stat.st_ino) == (self.device, self.inode)
-                && stat.st_mode & 0o7777 == self.now
-        });
-        if is_it {
+        let Ok(stat) = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH) else { return };
+        let is_object = (stat.st_dev, stat.st_ino) == (self.device, self.inode);
+        let is_unchanged = stat.st_mode & 0o7777 == self.now;
+        if is_object && is_unchanged {
             let _ = set(handle, self.before);
         }
     }
@@ -77,21 +75,23 @@ impl Access {
         self.give(handle, FILE)
     }
 
-    /// The permissions of an object are set for good.
+    /// Notes that the permissions of an object are set for good, so that they aren't taken back.
     pub(crate) fn keep(&self, device: u64, inode: u64) {
         self.given.borrow_mut().retain(|(_, given)| (given.device, given.inode) != (device, inode));
     }
 
-    /// The permissions of an object, without those that it has for a time.
+    /// Returns the permissions of an object, without those that it has for a time.
     pub(crate) fn own_mode(&self, stat: &Stat) -> u32 {
         let mode = stat.st_mode & 0o7777;
-        let given = self.given.borrow();
-        let mut it = given.iter().map(|(_, given)| given).filter(|given| {
-            (given.device, given.inode, given.now) == (stat.st_dev, stat.st_ino, mode)
-        });
-        it.next().map_or(mode, |given| given.before)
+        for (_, given) in self.given.borrow().iter() {
+            if (given.device, given.inode, given.now) == (stat.st_dev, stat.st_ino, mode) {
+                return given.before;
+            }
+        }
+        mode
     }
 
+    /// Gives the owner these permissions, and notes them.
     fn give(&self, handle: BorrowedFd<'_>, bits: u32) -> Result<(), Errno> {
         let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH)?;
         let before = stat.st_mode & 0o7777;

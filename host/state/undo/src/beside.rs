@@ -33,13 +33,14 @@ impl RunningCalls {
         let mut calls = self.calls();
         let mut others = calls.iter().filter(|(other, _)| *other != call);
         let is_shared = others.any(|(_, other)| {
-            let name = file.and_then(|file| other.files.get(&file));
-            name.is_some_and(|name| name != path)
-                || other
-                    .moves
-                    .iter()
-                    .flatten()
-                    .any(|it| path.starts_with(it) || it.starts_with(path))
+            if let Some(file) = file
+                && let Some(name) = other.files.get(&file)
+                && name != path
+            {
+                return true;
+            }
+            let mut ends = other.moves.iter().flatten();
+            ends.any(|end| path.starts_with(end) || end.starts_with(path))
         });
         let own = calls.entry(call.to_owned()).or_default();
         own.paths.insert(path.to_owned());
@@ -63,13 +64,13 @@ impl RunningCalls {
         is_changed
     }
 
-    /// The call has ended.
+    /// Forgets a call that has ended.
     pub(crate) fn end(&self, call: &str) {
         self.calls().remove(call);
     }
 }
 
-/// Whether a path is one of the two ends of a move, or below one.
+/// Checks whether a path is one of the two ends of a move, or below one.
 fn is_below(path: &Path, from: &Path, to: &Path) -> bool {
     path.starts_with(from) || path.starts_with(to)
 }

@@ -92,8 +92,8 @@ impl Caches {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a change needs no saving: it is in a cache, and changes something that a call has
-    /// made there.
+    /// Checks whether a change needs no saving: it is in a cache, and changes something that a call
+    /// has made there.
     pub(crate) fn skip(&self, changed: &ChangedPath<'_>) -> bool {
         let mut seen = self.seen();
         let Some(cache) = self.cache_of(&mut seen, changed.path) else { return false };
@@ -101,14 +101,7 @@ impl Caches {
         if changed.path.ancestors().any(|above| seen.saved.contains(above)) {
             return false;
         }
-        // An older file may have got a name there meanwhile.
-        let is_made = seen.made.contains(changed.path)
-            && file_identity(changed).is_none_or(|it| it.born() + TICK >= self.about.at)
-            || Rule::Caches.is_off()
-            || match changed.object {
-                None => !self.store.moved_in.has_above(changed.path, &cache),
-                Some(_) => file_identity(changed).is_some_and(|it| seen.has_made(&cache, &it)),
-            };
+        let is_made = self.is_made(&seen, &cache, changed);
         if is_made {
             seen.made.insert(changed.path.to_owned());
         } else {
@@ -117,40 +110,63 @@ impl Caches {
         is_made
     }
 
-    /// Decides the same for a rename.
+    /// Checks whether calls made the object of a path in a cache. A missing object may be made
+    /// there, unless the folder was moved in.
+    fn is_made(&self, seen: &Seen, cache: &Path, changed: &ChangedPath<'_>) -> bool {
+        if Rule::Caches.is_off() {
+            return true;
+        }
+        let file = file_identity(changed);
+        if seen.made.contains(changed.path) {
+            // An older file may have got this name meanwhile.
+            let is_new = match &file {
+                Some(file) => file.born() + TICK >= self.about.at,
+                None => true,
+            };
+            if is_new {
+                return true;
+            }
+        }
+        if changed.object.is_none() {
+            return !self.store.moved_in.has_above(changed.path, cache);
+        }
+        file.is_some_and(|file| seen.has_made(cache, &file))
+    }
+
+    /// Decides which names have to be saved for a rename.
     pub(crate) fn rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> Rename {
         let mut seen = self.seen();
-        let [one, other] = [from, to].map(|it| self.cache_of(&mut seen, it.path));
-        let is_within = one.is_some() && one == other;
-        let is_made = seen.made.contains(from.path)
-            || one
-                .as_ref()
-                .zip(file_identity(from))
-                .is_some_and(|(one, it)| seen.has_made(one, &it));
+        let [from_cache, to_cache] = [from, to].map(|end| self.cache_of(&mut seen, end.path));
+        let is_within = from_cache.is_some() && from_cache == to_cache;
+        let is_made =
+            seen.made.contains(from.path) || seen.has_made_file(from_cache.as_deref(), from);
         let is_replaceable = to.object.is_none()
             || seen.made.contains(to.path)
-            || other
-                .as_ref()
-                .zip(file_identity(to))
-                .is_some_and(|(one, it)| seen.has_made(one, &it));
+            || seen.has_made_file(to_cache.as_deref(), to);
         let takes_saved = below(&seen.saved, from.path).next().is_some();
-        let is_saved = to.path.ancestors().any(|above| seen.saved.contains(above))
-            || other.as_ref().is_some_and(|it| self.store.moved_in.has_above(to.path, it));
+        let is_below_saved = to.path.ancestors().any(|above| seen.saved.contains(above));
+        let is_moved_in = match &to_cache {
+            Some(cache) => self.store.moved_in.has_above(to.path, cache),
+            None => false,
+        };
         let is_of_cache = is_within && is_made && !takes_saved;
-        if is_of_cache && is_replaceable && !is_saved {
+        if is_of_cache && is_replaceable && !is_below_saved && !is_moved_in {
             seen.rekey(from.path, to.path);
             return Rename::Skipped;
         }
+
         // A folder that is moved into a cache, or out of one, isn't a part of it any more.
-        for cache in [&one, &other].into_iter().flatten() {
-            if let Some(Some(cache)) = seen.folders.get_mut(cache) {
+        for path in [&from_cache, &to_cache].into_iter().flatten() {
+            if let Some(Some(cache)) = seen.folders.get_mut(path) {
                 cache.forget(from);
             }
         }
-        if let Some(Some(cache)) = other.and_then(|cache| seen.folders.get_mut(&cache))
+        if let Some(path) = &to_cache
+            && let Some(Some(cache)) = seen.folders.get_mut(path)
             && let Some(folder) = folder_identity(from)
+            && self.store.moved_in.folders().insert(folder)
         {
-            cache.is_cut |= self.store.moved_in.folders().insert(folder);
+            cache.is_cut = true;
         }
         for path in [from.path, to.path] {
             let gone: Vec<_> = below(&seen.made, path).cloned().collect();
@@ -175,7 +191,7 @@ impl Caches {
         seen.saved.extend([from, to].map(|it| it.path.to_owned()));
     }
 
-    /// The innermost cache that a path is in.
+    /// Returns the innermost cache that a path is in.
     fn cache_of(&self, seen: &mut Seen, path: &Path) -> Option<PathBuf> {
         let folder = path.ancestors().skip(1).find(|folder| is_named(folder))?;
         if !seen.folders.contains_key(folder) {
@@ -186,12 +202,14 @@ impl Caches {
         seen.folders.get(folder)?.as_ref().map(|_| folder.to_owned())
     }
 
+    /// Returns the time of the first saved call of the session.
     fn since(&self) -> u64 {
         let saved = self.store.list().unwrap_or_default();
         let own = saved.into_iter().filter(|about| about.session == self.about.session);
         own.map(|about| about.at).min().unwrap_or(self.about.at).min(self.about.at)
     }
 
+    /// Reads the list of a cache. Returns `None` if the folder isn't a cache.
     fn look(&self, folder: &Path, since: u64) -> Option<Cache> {
         let access = Access::default();
         let handle = DirEntryRef::find(&access, folder).and_then(|place| place.handle()).ok()?;
@@ -255,6 +273,13 @@ impl Seen {
         matches!(self.folders.get(cache), Some(Some(cache)) if cache.made.contains(identity))
     }
 
+    /// Checks whether calls made the file of a path in a cache. Without a cache, they didn't.
+    fn has_made_file(&self, cache: Option<&Path>, changed: &ChangedPath<'_>) -> bool {
+        let Some(cache) = cache else { return false };
+        let Some(file) = file_identity(changed) else { return false };
+        self.has_made(cache, &file)
+    }
+
     /// Renames the paths that this call has made.
     fn rekey(&mut self, from: &Path, to: &Path) {
         let moved: Vec<_> = below(&self.made, from).cloned().collect();
@@ -269,30 +294,37 @@ impl Seen {
     }
 }
 
-/// The paths at and below another.
+/// Returns the paths at and below another.
 fn below<'a>(paths: &'a BTreeSet<PathBuf>, path: &'a Path) -> impl Iterator<Item = &'a PathBuf> {
     paths.range(path.to_owned()..).take_while(move |it| it.starts_with(path))
 }
 
 impl Cache {
-    /// Something leaves the folder or comes in. Nobody knows the content of a moved folder.
+    /// Forgets a file that leaves the cache or comes in. The content of a moved folder is unknown,
+    /// so all files are forgotten then.
     fn forget(&mut self, moved: &ChangedPath<'_>) {
-        self.is_cut |= match file_identity(moved) {
+        let is_forgotten = match file_identity(moved) {
             Some(file) => self.made.remove(&file),
             None => !std::mem::take(&mut self.made).is_empty(),
         };
+        if is_forgotten {
+            self.is_cut = true;
+        }
     }
 }
 
 /// Identifies the object, unless it is a folder.
 pub(crate) fn file_identity(changed: &ChangedPath<'_>) -> Option<Identity> {
-    object_identity(changed).and_then(|(it, is_folder)| (!is_folder).then_some(it))
+    let (identity, is_folder) = object_identity(changed)?;
+    if is_folder { None } else { Some(identity) }
 }
 
 fn folder_identity(changed: &ChangedPath<'_>) -> Option<Identity> {
-    object_identity(changed).and_then(|(it, is_folder)| is_folder.then_some(it))
+    let (identity, is_folder) = object_identity(changed)?;
+    if is_folder { Some(identity) } else { None }
 }
 
+/// Identifies the object, and says whether it is a folder.
 fn object_identity(changed: &ChangedPath<'_>) -> Option<(Identity, bool)> {
     let object = changed.object?;
     let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH).ok()?;
@@ -314,8 +346,8 @@ fn listed(store: &Folder, cache: &Identity) -> io::Result<Listed> {
     Ok((made.iter().filter_map(|line| line.parse().ok()).collect(), moved_in.collect()))
 }
 
-/// Whether a call has made a file in a cache. Such a file isn't saved, so anything may take its
-/// place.
+/// Checks whether a call has made a file in a cache. Such a file isn't saved, so anything may take
+/// its place.
 pub(crate) fn is_made_in_cache(
     store: &Folder,
     access: &Access,
@@ -326,15 +358,17 @@ pub(crate) fn is_made_in_cache(
         return false;
     };
     let handle = DirEntryRef::find(access, folder).and_then(|place| place.handle());
-    let cache = handle.ok().and_then(|handle| Identity::at(&handle));
-    cache.and_then(|cache| listed(store, &cache).ok()).is_some_and(|(made, _)| made.contains(file))
+    let Ok(handle) = handle else { return false };
+    let Some(cache) = Identity::at(&handle) else { return false };
+    let Ok((made, _)) = listed(store, &cache) else { return false };
+    made.contains(file)
 }
 
 fn exists(access: &Access, path: &Path) -> bool {
     DirEntryRef::find(access, path).and_then(|place| place.stat()).is_ok_and(|it| it.is_some())
 }
 
-/// Whether git ignores the content of a folder, by the patterns of its repository.
+/// Checks whether git ignores the content of a folder, by the patterns of its repository.
 fn is_ignored(folder: &Path) -> bool {
     let access = Access::default();
     let mut above = folder.ancestors().skip(1);
@@ -374,7 +408,7 @@ fn read_patterns(path: &Path) -> String {
 pub(crate) struct KnownCaches(HashMap<PathBuf, bool>);
 
 impl KnownCaches {
-    /// Whether a path is in one.
+    /// Checks whether a path is in a cache.
     pub(crate) fn contain(&mut self, access: &Access, path: &Path) -> bool {
         let mut around = path.ancestors().skip(1).filter(|folder| is_named(folder));
         around.any(|folder| {

@@ -33,7 +33,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// The change in words. After those of [`MovedBack`](Self::MovedBack) comes the path.
+    /// Returns the change in words. After those of [`MovedBack`](Self::MovedBack) comes the path.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Removed => "removed",
@@ -92,13 +92,13 @@ impl UndoConflict {
         }
     }
 
-    /// A path that was moved together with something that is left.
+    /// Returns the conflict for a path that was moved together with something that is left.
     pub(crate) fn stuck(path: &Path) -> Self {
         let why = "a file that was moved with it isn't restored";
         Self::later(path, why, "undo the call again when that file is restored")
     }
 
-    /// A path that the undo of another call brings back.
+    /// Returns the conflict for a path that the undo of another call brings back.
     pub(crate) fn until_undone(path: &Path, what: &str) -> Self {
         let why = format!("another call has {what} it since");
         Self::later(path, &why, "undo that call first, then this call again")

@@ -35,8 +35,8 @@ impl CommandJournal {
         Self { journal, rules, scope, caches, relies }
     }
 
-    /// A path that the operator's `scope` leaves out isn't saved, so a call that may run only
-    /// because it can be undone doesn't change it.
+    /// Refuses the change of a path that the operator's `scope` leaves out, if the call may run
+    /// only because it can be undone. Otherwise the change is made and isn't saved.
     fn leave_out(&self, path: &Path) -> io::Result<()> {
         if self.relies {
             self.journal.lose(path, "`transaction_scope` excludes it", self.rules)

@@ -25,14 +25,14 @@ const SHOWN: u64 = 1 << 20;
 /// Calls that are looked at for the reason why a path isn't as a call left it.
 const MAX_UNDONE: usize = 50;
 
-/// Whether a move may have put another object at a path, or needs the path to be undone: a call may
-/// make a directory, move something into it, and remove it.
-fn is_near(made: &Move, path: &Path) -> bool {
+/// Checks whether a move may have put another object at a path, or needs the path to be undone: a
+/// call may make a directory, move something into it, and remove it.
+fn may_affect(made: &Move, path: &Path) -> bool {
     [&made.from, &made.to].iter().any(|end| path.starts_with(end) || end.starts_with(path))
 }
 
-/// Whether a move may have put another object at a path.
-fn is_along(made: &Move, path: &Path) -> bool {
+/// Checks whether a move may have put another object at a path.
+fn touches(made: &Move, path: &Path) -> bool {
     path.starts_with(&made.from) || path.starts_with(&made.to)
 }
 
@@ -75,9 +75,12 @@ impl<'a> EarlierUndo<'a> {
             // Only a killed undo doesn't say what it left. After another undo, a change is the
             // user's.
             if read.about.left == 0 {
-                let then = read.after.as_ref().and_then(|it| it.states.get(after));
                 earlier.begun.insert(after);
-                earlier.begun_files.extend(then.and_then(State::identity));
+                if let Some(ended) = &read.after
+                    && let Some(then) = ended.states.get(after)
+                {
+                    earlier.begun_files.extend(then.identity());
+                }
             }
             if let Action::Restore { before, .. } = action
                 && *step == Step::Done
@@ -85,21 +88,26 @@ impl<'a> EarlierUndo<'a> {
                 earlier.restored.push((after, before));
             }
         }
-        let of_begun = tasks.iter().filter(|task| earlier.begun.contains(&*task.after));
-        earlier.begun_files.extend(of_begun.filter_map(|task| match &task.action {
-            Action::Restore { before, .. } => before.identity(),
-            _ => None,
-        }));
+        for task in tasks {
+            if earlier.begun.contains(&*task.after)
+                && let Action::Restore { before, .. } = &task.action
+            {
+                earlier.begun_files.extend(before.identity());
+            }
+        }
         earlier
     }
 
-    /// Whether the earlier undos may be why a path isn't as the call left it.
+    /// Checks whether the earlier undos may be why a path isn't as the call left it.
     fn explains(&self, path: &Path, then: Option<&State>, now: &State) -> bool {
-        self.begun.contains(path)
-            || self.restored.iter().any(|(restored, before)| {
-                *restored == path && *now != State::Missing && before.same_contents(now)
-            })
-            || then.and_then(State::identity).is_some_and(|file| self.begun_files.contains(&file))
+        if self.begun.contains(path) {
+            return true;
+        }
+        let is_restored = self.restored.iter().any(|(restored, before)| {
+            *restored == path && *now != State::Missing && before.same_contents(now)
+        });
+        let file = then.and_then(State::identity);
+        is_restored || file.is_some_and(|file| self.begun_files.contains(&file))
     }
 }
 
@@ -120,20 +128,19 @@ struct Seen<'s> {
 }
 
 impl Seen<'_> {
-    /// Whether the file has contents now that the call neither found nor left.
+    /// Checks whether the file has contents now that the call neither found nor left.
     fn has_later_contents(&self) -> bool {
-        let is_unwritten = self.then.is_some_and(|then| {
-            then.same_contents(self.before) && then.identity() == self.before.identity()
-        });
+        let Some(then) = self.then else { return false };
+        if !self.is_plain || self.is_explained {
+            return false;
+        }
+        let is_unwritten =
+            then.same_contents(self.before) && then.identity() == self.before.identity();
         let is_file = self.before.has_contents() && self.now.has_contents();
-        self.is_plain
-            && !self.is_explained
-            && is_unwritten
-            && is_file
-            && !self.now.same_contents(self.before)
+        is_unwritten && is_file && !self.now.same_contents(self.before)
     }
 
-    /// Whether the call left it as it was, as far as is known.
+    /// Checks whether the call left the path as it was, as far as is known.
     fn is_as_before(&self) -> bool {
         self.is_plain && !self.is_explained && self.then.is_some_and(|then| self.before.same(then))
     }
@@ -159,7 +166,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Changes the tasks accordingly.
+    /// Changes the tasks to what the comparison found.
     pub(crate) fn adapt(&self, tasks: &mut [Task]) {
         for task in tasks {
             if let Action::Restore { path, merged: both, .. } = &mut task.action {
@@ -170,31 +177,26 @@ impl Outcome {
                     &mut task.action
                 && let State::File { meta, .. } | State::Directory { meta, .. } = before
             {
-                (meta.mode, meta.owner) = (mode.mode, mode.owner);
+                meta.mode = mode.mode;
+                meta.owner = mode.owner;
             }
             if let Some(now) = self.later_contents.get(&task.after)
                 && let Action::Meta { before: State::File { meta, .. }, .. } = &mut task.action
             {
-                (meta.modified, meta.accessed) = (now.modified, now.accessed);
+                meta.modified = now.modified;
+                meta.accessed = now.accessed;
             }
         }
     }
 }
 
 impl Compared<'_> {
+    /// Decides what an undo does with each path.
     pub(crate) fn compare(&self) -> io::Result<Outcome> {
         let mut outcome = Outcome::default();
         let finals = finals(&self.read.lines, self.moves);
-        for line in &self.read.lines {
-            if let Line::Lost { path, lost } = line
-                && self.only.is_none_or(|only| path.starts_with(only))
-            {
-                let why = format!("its state before the call wasn't saved: {lost}");
-                let fix = "Toolhold can't restore it";
-                let conflict = UndoConflict::later(path, &why, fix);
-                outcome.conflicts.push(UndoConflict { is_lost: true, ..conflict });
-            }
-        }
+        self.add_lost(&mut outcome);
+
         let mut moved = HashSet::new();
         let mut left = HashSet::new();
         for (at, made) in self.moves.iter().enumerate() {
@@ -216,6 +218,7 @@ impl Compared<'_> {
                 outcome.changes.push(UndoChange { path, what, texts: None });
             }
         }
+
         // Directories that another call's undo brings back.
         let mut replaced: Vec<&Path> = Vec::new();
         for (path, before) in &finals {
@@ -229,7 +232,9 @@ impl Compared<'_> {
             match self.change(path, before, &finals, moved.contains(path)) {
                 Ok(Found::Waiting(what)) => {
                     outcome.conflicts.push(UndoConflict::until_undone(path, what));
-                    replaced.extend(matches!(before, State::Directory { .. }).then_some(&**path));
+                    if matches!(before, State::Directory { .. }) {
+                        replaced.push(path);
+                    }
                 }
                 Ok(Found::Unchanged) => {
                     outcome.unchanged.insert(path.clone());
@@ -243,9 +248,15 @@ impl Compared<'_> {
                     outcome.changes.push(change);
                 }
                 Ok(Found::Change { change, both, mode, is_explained }) => {
-                    outcome.explained.extend(is_explained.then(|| path.clone()));
-                    outcome.merged.extend(both.map(|both| (path.clone(), both)));
-                    outcome.modes.extend(mode.map(|mode| (path.clone(), mode)));
+                    if is_explained {
+                        outcome.explained.insert(path.clone());
+                    }
+                    if let Some(both) = both {
+                        outcome.merged.insert(path.clone(), both);
+                    }
+                    if let Some(mode) = mode {
+                        outcome.modes.insert(path.clone(), mode);
+                    }
                     outcome.changes.push(change);
                 }
                 Err(error) => outcome.conflicts.push(UndoConflict::from_error(path, &error)),
@@ -254,8 +265,31 @@ impl Compared<'_> {
         Ok(outcome)
     }
 
+    /// Adds a conflict for each path whose state wasn't saved.
+    fn add_lost(&self, outcome: &mut Outcome) {
+        for line in &self.read.lines {
+            let Line::Lost { path, lost } = line else { continue };
+            if !self.is_selected(path) {
+                continue;
+            }
+            let why = format!("its state before the call wasn't saved: {lost}");
+            let mut conflict = UndoConflict::later(path, &why, "Toolhold can't restore it");
+            conflict.is_lost = true;
+            outcome.conflicts.push(conflict);
+        }
+    }
+
+    /// Checks whether something is left to do about a path, and this undo may do it.
     fn is_wanted(&self, path: &Path) -> bool {
-        self.open.contains(path) && self.only.is_none_or(|only| path.starts_with(only))
+        self.open.contains(path) && self.is_selected(path)
+    }
+
+    /// Checks whether the undo is for a path: for all paths, or for those below one.
+    fn is_selected(&self, path: &Path) -> bool {
+        match self.only {
+            Some(only) => path.starts_with(only),
+            None => true,
+        }
     }
 
     /// Decides what an undo does with a path.
@@ -281,12 +315,17 @@ impl Compared<'_> {
         if seen.has_later_contents() && self.only.is_none() {
             return Ok(self.mode_alone(&seen));
         }
+
         let Seen { then, now, at, is_plain, is_explained, .. } = &seen;
         let Some(mut what) = kind(before, now) else { return Ok(Found::Nothing) };
         let is_whole = self.only.is_none();
-        if what == ChangeKind::Permissions && *is_plain && !is_explained && is_whole {
-            let is_later =
-                then.is_some_and(|then| then.has_contents() && then.mode() != now.mode());
+        if what == ChangeKind::Permissions
+            && *is_plain
+            && !is_explained
+            && is_whole
+            && let Some(then) = then
+        {
+            let is_later = then.has_contents() && then.mode() != now.mode();
             if is_later && before.mode() != now.mode() {
                 return Ok(self.left_for_its_mode(path));
             }
@@ -296,9 +335,12 @@ impl Compared<'_> {
             return Ok(Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))]));
         }
         let mut wanted = copy_of(self.read, before)?;
+
         let mut both = None;
         let is_restored = *is_plain && what == ChangeKind::Permissions;
-        if let Some(then) = then.filter(|then| !then.same_contents(now) && !is_restored)
+        if let Some(then) = then
+            && !then.same_contents(now)
+            && !is_restored
             && is_whole
             && !is_explained
             && !self.is_refreshed(path, at, now)
@@ -308,9 +350,9 @@ impl Compared<'_> {
             }
             let Some(merged) = &both else {
                 let why = "it was changed after the call";
-                let conflict = UndoConflict::later(path, why, &self.restore_one(path));
-                let texts = texts(self.access, at, now, wanted);
-                return Ok(Found::Left(vec![UndoConflict { texts, ..conflict }]));
+                let mut conflict = UndoConflict::later(path, why, &self.restore_one(path));
+                conflict.texts = texts(self.access, at, now, wanted);
+                return Ok(Found::Left(vec![conflict]));
             };
             what = ChangeKind::Merged;
             wanted = Some(merged.clone());
@@ -332,11 +374,12 @@ impl Compared<'_> {
         Ok(Found::Change { change, both, mode, is_explained: *is_explained })
     }
 
-    /// Looks at a path. `None`: another undo has restored what was there before both calls.
+    /// Reads the current state of a path. Returns `None` if another undo has restored the state
+    /// before both calls.
     fn see<'s>(&'s self, path: &'s Path, before: &'s State) -> io::Result<Option<Seen<'s>>> {
         let then = self.read.after.as_ref().and_then(|after| after.states.get(path));
-        let is_plain = !self.moves.iter().any(|made| is_near(made, path));
-        let mut along = self.moves.iter().filter(|made| is_along(made, path));
+        let is_plain = !self.moves.iter().any(|made| may_affect(made, path));
+        let mut along = self.moves.iter().filter(|made| touches(made, path));
         let is_replaced = along.all(|made| made.to == path);
         let at = path_now(self.back, path);
         let now = State::at(self.access, &at, then.unwrap_or(before).depth())?;
@@ -345,18 +388,30 @@ impl Compared<'_> {
             Some(Order::Earlier) => return Ok(None),
             Some(Order::Later) => true,
             None => {
-                let file = now.identity();
-                let is_new_name =
-                    *before == State::Missing && then.and_then(State::identity) == file;
                 self.earlier.explains(path, then, &now)
-                    || is_new_name && file.is_some_and(|file| self.has_saved(file, &now))
-                    || file.is_some_and(|file| is_made_in_cache(self.all, self.access, &at, &file))
+                    || self.is_explained_by_file(before, then, &now, &at)
             }
         };
         Ok(Some(Seen { path, before, then, now, at, is_plain, is_explained }))
     }
 
-    /// Whether an undo may have given the file its contents back by another name.
+    /// Checks whether the file itself explains the current state: an undo gave it its contents by
+    /// another name, or a call made it in a cache.
+    fn is_explained_by_file(
+        &self,
+        before: &State,
+        then: Option<&State>,
+        now: &State,
+        at: &Path,
+    ) -> bool {
+        let file = now.identity();
+        let is_new_name = *before == State::Missing && then.and_then(State::identity) == file;
+        let Some(file) = file else { return false };
+        (is_new_name && self.has_saved(file, now))
+            || is_made_in_cache(self.all, self.access, at, &file)
+    }
+
+    /// Checks whether an undo may have given the file its contents back by another name.
     fn has_saved(&self, file: Identity, now: &State) -> bool {
         self.read.lines.iter().any(|line| match line {
             Line::Before { before, .. } => {
@@ -366,8 +421,8 @@ impl Compared<'_> {
         })
     }
 
-    /// Whether a path is restored once another call is undone. Returns what that call has done with
-    /// it.
+    /// Checks whether a path is restored once another call is undone. Returns what that call has
+    /// done with it.
     fn is_for_another(&self, seen: &Seen<'_>) -> Option<&'static str> {
         let Seen { path, before, then, now, .. } = seen;
         if self.only.is_some() {
@@ -380,7 +435,7 @@ impl Compared<'_> {
         // the contents of this call or those before it.
         let is_taken = then.is_some() && self.later.have_moved_to(path);
         let is_alike = **before != State::Missing && before.same_contents(now);
-        if is_taken || is_alike && self.later.have_made(path) {
+        if is_taken || (is_alike && self.later.have_made(path)) {
             return Some("replaced");
         }
         // Once the undo of that call has brought its state back, this one removes it.
@@ -388,21 +443,26 @@ impl Compared<'_> {
             && !matches!(before, State::Directory { .. })
             && !before.same_contents(now)
             && self.later.have_seen_another(path, before);
+        if is_open {
+            return Some("changed");
+        }
         // Another name of the file may have contents that the other call wrote by this name, or may
         // have lost contents that this call wrote.
-        let is_shared = (**before == State::Missing && then.is_some_and(State::is_shared)
-            || before.is_shared() && before.identity() != now.identity())
-            && self.later.have_changed(path);
+        let got_name = **before == State::Missing && then.is_some_and(State::is_shared);
+        let lost_name = before.is_shared() && before.identity() != now.identity();
         // The path has another file, whose undo brings back the permissions that this call gave or
         // left.
-        let is_replaced = (seen.has_later_contents()
-            || then.is_some_and(|then| then.same_contents(now) && then.mode() != now.mode()))
-            && then.and_then(State::identity) != now.identity()
-            && self.later.have_changed(path);
-        (is_open || is_shared || is_replaced).then_some("changed")
+        let has_other_file = then.and_then(State::identity) != now.identity();
+        let has_later_mode =
+            then.is_some_and(|then| then.same_contents(now) && then.mode() != now.mode());
+        let is_replaced = has_other_file && (has_later_mode || seen.has_later_contents());
+        if (got_name || lost_name || is_replaced) && self.later.have_changed(path) {
+            return Some("changed");
+        }
+        None
     }
 
-    /// Whether something else was moved to the path since the call: the current object was
+    /// Checks whether something else was moved to the path since the call: the current object was
     /// elsewhere when the call ended, even if it has the same contents.
     fn is_another(&self, seen: &Seen<'_>) -> bool {
         let (Some(then), Some(now)) = (seen.then.and_then(State::object), seen.now.object()) else {
@@ -447,22 +507,23 @@ impl Compared<'_> {
         let before = seen.before.meta()?.permissions();
         let now = seen.now.meta()?;
         let is_later = then == before && before != now.permissions();
-        let is_kept = is_later
-            && !seen.is_explained
-            && self.only.is_none()
-            && !self.moves.iter().any(|made| is_along(made, seen.path));
-        is_kept.then_some(*now)
+        let is_moved = self.moves.iter().any(|made| touches(made, seen.path));
+        if is_later && !is_moved && !seen.is_explained && self.only.is_none() {
+            return Some(*now);
+        }
+        None
     }
 
-    /// The fix for a path that was changed since the call.
+    /// Returns the fix for a path that was changed since the call.
     fn restore_one(&self, path: &Path) -> String {
         let path = quoted(path);
         let call = &self.read.about.call;
         format!("to restore it and discard the later change: toolhold undo --path {path} {call}")
     }
 
-    /// Another call that changed a path too and is undone, so that the path isn't as this call left
-    /// it. Says which of them saved the path first.
+    /// Finds another call that changed a path too and is undone, so that the path isn't as this
+    /// call left it. Returns which of the two calls saved the path first. Returns `None` if there
+    /// is no such call.
     fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
         let (own, found) = self.later.first_saved(path)?;
         let undone = self.undone.get_or_init(|| self.undone_calls());
@@ -501,13 +562,15 @@ impl Compared<'_> {
         read.flatten().collect()
     }
 
-    /// Git notes the times of files in its index whenever it is asked.
+    /// Checks whether a path is git's index and has the same staged files as after the call. Git
+    /// notes the times of files in its index whenever it runs.
     fn is_refreshed(&self, path: &Path, at: &Path, now: &State) -> bool {
         let staged = self.read.after.as_ref().and_then(|After { staged, .. }| staged.get(path));
         staged.is_some_and(|staged| staged_at(self.access, at, now).as_ref() == Some(staged))
     }
 
-    /// Conflicts for entries that others made in a directory of the call, and for the directory.
+    /// Returns conflicts for entries that others made in a directory of the call, and one for the
+    /// directory if there are any.
     fn new_entries(
         &self,
         path: &Path,
@@ -515,20 +578,19 @@ impl Compared<'_> {
         finals: &BTreeMap<PathBuf, State>,
     ) -> io::Result<Vec<UndoConflict>> {
         let why = "it is new, in a directory that the call made";
-        let names = DirEntryRef::find(self.access, at)?.entries()?;
-        let entries = names.into_iter().map(|name| path.join(name));
-        let new = entries.filter(|entry| !finals.contains_key(entry));
-        let mut left: Vec<_> =
-            new.map(|entry| UndoConflict::later(&entry, why, "move it away")).collect();
-        if !left.is_empty() {
-            let why = "it contains something new";
-            left.push(UndoConflict::later(
-                path,
-                why,
-                "move the new files away and undo the call again",
-            ));
+        let mut conflicts = Vec::new();
+        for name in DirEntryRef::find(self.access, at)?.entries()? {
+            let entry = path.join(name);
+            if !finals.contains_key(&entry) {
+                conflicts.push(UndoConflict::later(&entry, why, "move it away"));
+            }
         }
-        Ok(left)
+        if !conflicts.is_empty() {
+            let why = "it contains something new";
+            let fix = "move the new files away and undo the call again";
+            conflicts.push(UndoConflict::later(path, why, fix));
+        }
+        Ok(conflicts)
     }
 }
 
@@ -570,7 +632,8 @@ pub(crate) fn copy_of(read: &SavedCall, state: &State) -> io::Result<Option<Vec<
     }
 }
 
-/// Takes the call's change out of the current contents of a file. `None`: the changes touch.
+/// Takes the call's change out of the current contents of a file. Returns `None` if the changes
+/// touch.
 fn merge(
     access: &Access,
     read: &SavedCall,
@@ -594,12 +657,13 @@ fn merge(
     Ok(diffy::merge_bytes(&then, &now, &before).ok())
 }
 
-/// Where the object of a path after the call is now. `back`: moves that are undone already.
+/// Returns the current path of the object that has a path after the call. `back`: the moves that
+/// are undone already.
 pub(crate) fn path_now(back: &[&Move], path: &Path) -> PathBuf {
     back.iter().fold(path.to_owned(), |path, made| made.undone(path))
 }
 
-/// A path as a shell takes it, in one line.
+/// Returns a path as a shell takes it, in one line.
 fn quoted(path: &Path) -> String {
     let text = path.to_str().filter(|text| !text.contains(char::is_control));
     if let Some(quoted) = text.and_then(|text| shlex::try_quote(text).ok()) {
@@ -617,7 +681,8 @@ fn escaped(byte: u8) -> String {
     }
 }
 
-/// The kind of change that restores a path. `None`: the path has its earlier state.
+/// Returns the kind of change that restores a path. Returns `None` if the path has its earlier
+/// state.
 fn kind(before: &State, now: &State) -> Option<ChangeKind> {
     match (before, now) {
         (State::Missing, State::Missing) => None,
@@ -630,29 +695,29 @@ fn kind(before: &State, now: &State) -> Option<ChangeKind> {
     }
 }
 
-/// The current and the restored contents of a small text.
+/// Returns the current and the restored contents of a small text.
 fn texts(
     access: &Access,
     path: &Path,
     now: &State,
     wanted: Option<Vec<u8>>,
 ) -> Option<(String, String)> {
-    let wanted = wanted.map_or(Some(String::new()), |bytes| text(&bytes));
-    text_at(access, path, now).zip(wanted)
+    let restored = match wanted {
+        Some(bytes) => text(&bytes)?,
+        None => String::new(),
+    };
+    Some((text_at(access, path, now)?, restored))
 }
 
+/// Reads the current contents of a small text. A missing file has empty contents.
 fn text_at(access: &Access, path: &Path, now: &State) -> Option<String> {
     match now {
         State::Missing => Some(String::new()),
         State::File { size, .. } if *size <= SHOWN => {
+            let place = DirEntryRef::find(access, path).ok()?;
+            let file = place.open().ok()?;
             let mut bytes = Vec::new();
-            DirEntryRef::find(access, path)
-                .ok()?
-                .open()
-                .ok()?
-                .take(SHOWN)
-                .read_to_end(&mut bytes)
-                .ok()?;
+            file.take(SHOWN).read_to_end(&mut bytes).ok()?;
             text(&bytes)
         }
         _ => None,

@@ -42,12 +42,12 @@ impl Meta {
         }
     }
 
-    /// The mode and the owner.
+    /// Returns the mode and the owner.
     pub(crate) fn permissions(&self) -> (u32, Option<(u32, u32)>) {
         (self.mode, self.owner)
     }
 
-    /// Whether both are equal, apart from the time of reading.
+    /// Checks whether both are equal, apart from the time of reading.
     pub(crate) fn same(&self, other: &Self) -> bool {
         (self.mode, self.modified) == (other.mode, other.modified)
     }
@@ -79,7 +79,7 @@ impl<'a> DirEntryRef<'a> {
         let below = parent.strip_prefix("/").unwrap_or(parent);
         let found = match directory_at(&root, below) {
             Err(Errno::ACCESS) => step_by_step(access, root, below),
-            found => found,
+            result => result,
         };
         match found {
             Ok(directory) => Ok(Self { access, directory, name: name.to_owned() }),
@@ -89,24 +89,24 @@ impl<'a> DirEntryRef<'a> {
         }
     }
 
-    /// Another name in the same directory.
+    /// Returns another name in the same directory.
     pub(crate) fn beside(&self, name: &str) -> io::Result<Self> {
         Ok(Self { access: self.access, directory: self.directory.try_clone()?, name: name.into() })
     }
 
-    /// Does something in the directory. Repeats it if the owner has to be given the permission
-    /// first.
+    /// Does something in the directory. If the permission is missing, gives it to the owner for a
+    /// time and tries again.
     fn try_in<T>(&self, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         match act() {
             Err(Errno::ACCESS) => {
                 self.access.give_directory(self.directory.as_fd())?;
                 act()
             }
-            done => done,
+            result => result,
         }
     }
 
-    /// Its metadata. `None`: nothing has the name.
+    /// Returns the metadata of the object. Returns `None` if nothing has the name.
     pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         match self.try_in(|| rustix::fs::statat(&self.directory, &self.name, flags)) {
@@ -116,7 +116,7 @@ impl<'a> DirEntryRef<'a> {
         }
     }
 
-    /// A handle (`O_PATH`) of the object with the name, which is not followed.
+    /// Returns a handle (`O_PATH`) of the object with the name, which is not followed.
     pub(crate) fn handle(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(self.try_in(|| rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()))?)
@@ -132,6 +132,7 @@ impl<'a> DirEntryRef<'a> {
         reopened(self.access, self.regular()?.as_fd(), OFlags::WRONLY)
     }
 
+    /// Returns a handle of the object if it is a regular file.
     fn regular(&self) -> io::Result<OwnedFd> {
         let handle = self.handle()?;
         let stat = rustix::fs::statat(&handle, "", AtFlags::EMPTY_PATH)?;
@@ -150,12 +151,12 @@ impl<'a> DirEntryRef<'a> {
         Ok(created.into())
     }
 
-    /// Becomes a symbolic link.
+    /// Makes a symbolic link.
     pub(crate) fn link(&self, target: &Path) -> io::Result<()> {
         Ok(self.try_in(|| rustix::fs::symlinkat(target, &self.directory, &self.name))?)
     }
 
-    /// Becomes another name of a file.
+    /// Makes this another name of a file.
     pub(crate) fn name_of(&self, other: &Self) -> io::Result<()> {
         let old = &other.directory;
         let new = &self.directory;
@@ -165,7 +166,7 @@ impl<'a> DirEntryRef<'a> {
         })?)
     }
 
-    /// Becomes another name of a file in a folder of the same file system.
+    /// Makes this another name of a file in a folder of the same file system.
     pub(crate) fn name_of_kept(&self, folder: &PrivateFolder, name: &str) -> io::Result<()> {
         Ok(self.try_in(|| {
             let linked = folder.link_to(name, self.directory.as_fd(), &self.name);
@@ -187,12 +188,12 @@ impl<'a> DirEntryRef<'a> {
         Ok(self.try_in(|| rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::REMOVEDIR))?)
     }
 
-    /// Takes the name of another place, and replaces the object that has it.
+    /// Gives the object another name, and replaces the object that has it.
     pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
         self.rename_with(to, RenameFlags::empty())
     }
 
-    /// Takes a name that nothing has.
+    /// Gives the object another name, which nothing may have.
     pub(crate) fn rename_new(&self, to: &Self) -> io::Result<()> {
         self.rename_with(to, RenameFlags::NOREPLACE)
     }
@@ -213,7 +214,7 @@ impl<'a> DirEntryRef<'a> {
         rustix::fs::renameat_with(&self.directory, &self.name, &to.directory, &to.name, flags)
     }
 
-    /// Takes the file of another folder of the same file system.
+    /// Moves a file of a folder of the same file system here.
     pub(crate) fn take(&self, folder: &PrivateFolder, name: &str) -> io::Result<()> {
         Ok(self.try_in(|| {
             let given = folder.give(name, self.directory.as_fd(), &self.name);
@@ -259,14 +260,14 @@ impl<'a> DirEntryRef<'a> {
         }
     }
 
-    /// The times of the directory that the name is in.
+    /// Returns the times of the directory that the name is in.
     pub(crate) fn directory_times(&self) -> io::Result<Timestamps> {
         let stat = rustix::fs::statat(&self.directory, "", AtFlags::EMPTY_PATH)?;
         let meta = Meta::from_stat(&stat);
         Ok(timestamps(meta.accessed, meta.modified))
     }
 
-    /// The directory gets these times, if its owner is this user.
+    /// Sets the times of the directory that the name is in, if its owner is this user.
     pub(crate) fn set_directory_times(&self, times: &Timestamps) -> io::Result<()> {
         match rustix::fs::utimensat(&self.directory, ".", times, AtFlags::empty()) {
             Err(Errno::PERM) => Ok(()),
@@ -274,7 +275,7 @@ impl<'a> DirEntryRef<'a> {
         }
     }
 
-    /// The names in the directory that has this name.
+    /// Returns the names in the directory that has this name.
     pub(crate) fn entries(&self) -> io::Result<Vec<OsString>> {
         let handle = match self.try_in(|| self.open_directory()) {
             Err(Errno::ACCESS) => {
@@ -334,7 +335,7 @@ fn directory_at(root: &OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Opens it in the same way, and gives the owner of each directory on the way the needed
+/// Opens a directory below another, and gives the owner of each directory on the way the needed
 /// permissions.
 fn step_by_step(access: &Access, root: OwnedFd, below: &Path) -> Result<OwnedFd, Errno> {
     let mut directory = root;

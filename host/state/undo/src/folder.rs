@@ -93,7 +93,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl UndoEntry {
-    /// A call that begins at `at`.
+    /// Returns a call that begins at `at`.
     pub fn new(call: &str, tool: &str, session: &str, at: SystemTime) -> Self {
         let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let at = u64::try_from(at).unwrap_or(u64::MAX);
@@ -111,13 +111,13 @@ impl UndoEntry {
         }
     }
 
-    /// The same in a turn of the agent.
+    /// Sets the turn of the agent that the call belongs to.
     #[must_use]
     pub fn in_turn(self, turn: Option<u64>) -> Self {
         Self { turn, ..self }
     }
 
-    /// The maker of the call, in words.
+    /// Returns the maker of the call, in words.
     pub fn who(&self) -> String {
         match self.session.split_once(' ') {
             Some(("agent", session)) => format!("the agent in session {session}"),
@@ -128,7 +128,7 @@ impl UndoEntry {
         }
     }
 
-    /// Whether an undo of the last change takes this call.
+    /// Checks whether an undo of the last change takes this call.
     pub fn is_next(&self) -> bool {
         !self.undone && !self.only_times && self.left == 0
     }
@@ -148,7 +148,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// The folder, if it exists.
+    /// Returns the folder, if it exists.
     pub(crate) fn existing(&self) -> io::Result<Option<PrivateFolder>> {
         match PrivateFolder::open(&self.path) {
             Ok(root) => Ok(Some(root)),
@@ -172,41 +172,52 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Bytes that are left for a call that may not drop the journals of the last day.
+    /// Returns the bytes that are left for a call that may not drop the journals of the last day.
     pub(crate) fn room(&self, about: &UndoEntry) -> u64 {
         let root = self.existing().ok().flatten();
         let names = root.and_then(|root| root.names(MAX_CALLS).ok()).unwrap_or_default();
-        let saved = names.iter().filter_map(|name| Name::parse(name));
-        let young = saved.filter(|it| it.at >= young_since() && it.call != about.call);
-        self.bounds.total_bytes.saturating_sub(young.map(|it| it.bytes).sum())
+        let mut young_bytes = 0;
+        for name in &names {
+            let Some(parsed) = Name::parse(name) else { continue };
+            if parsed.at >= young_since() && parsed.call != about.call {
+                young_bytes += parsed.bytes;
+            }
+        }
+        self.bounds.total_bytes.saturating_sub(young_bytes)
     }
 
-    /// The call has ended: its size is known, and the oldest journals make room. `keeps_young`:
-    /// those of the last day stay. Returns a warning if the next calls drop journals.
+    /// Ends a call: notes its size, and removes the oldest journals to make room. `keeps_young`:
+    /// journals of the last day stay. Returns a warning if this call made the store almost full.
     pub(crate) fn end(&self, about: &UndoEntry, bytes: u64, keeps_young: bool) -> Option<String> {
-        let ended = self.existing().and_then(|root| {
-            let Some(root) = root else { return Ok(0) };
-            if bytes > 0 {
-                root.rename(
-                    &Name::for_entry(about, 0).text(),
-                    &Name::for_entry(about, bytes).text(),
-                )?;
+        let kept_bytes = match self.note_size(about, bytes, keeps_young) {
+            Ok(kept_bytes) => kept_bytes,
+            Err(error) => {
+                tracing::warn!("the saved changes can't be cleaned up: {error}");
+                0
             }
-            self.prune(&root, &about.call, keeps_young)
-        });
-        let kept = ended.unwrap_or_else(|error| {
-            tracing::warn!("the saved changes can't be cleaned up: {error}");
-            0
-        });
-        let many = self.bounds.total_bytes / 100 * ALMOST_FULL;
-        (kept > many && kept - bytes <= many).then(|| {
-            format!(
-                "the storage of undo is {} % full. When it is full, calls that change files need \
-                 approval, and the saved changes of the oldest calls are deleted, so that \
-                 `toolhold undo` can't restore them",
-                kept.saturating_mul(100) / self.bounds.total_bytes.max(1)
-            )
-        })
+        };
+        let threshold = self.bounds.total_bytes / 100 * ALMOST_FULL;
+        if kept_bytes <= threshold || kept_bytes - bytes > threshold {
+            return None;
+        }
+        Some(format!(
+            "the storage of undo is {} % full. When it is full, calls that change files need \
+             approval, and the saved changes of the oldest calls are deleted, so that \
+             `toolhold undo` can't restore them",
+            kept_bytes.saturating_mul(100) / self.bounds.total_bytes.max(1)
+        ))
+    }
+
+    /// Puts the size of a call into the name of its folder, and removes the oldest journals.
+    /// Returns how many bytes are kept.
+    fn note_size(&self, about: &UndoEntry, bytes: u64, keeps_young: bool) -> io::Result<u64> {
+        let Some(root) = self.existing()? else { return Ok(0) };
+        if bytes > 0 {
+            let name = Name::for_entry(about, 0).text();
+            let name_with_size = Name::for_entry(about, bytes).text();
+            root.rename(&name, &name_with_size)?;
+        }
+        self.prune(&root, &about.call, keeps_young)
     }
 
     /// Removes a journal without content.
@@ -216,7 +227,8 @@ impl Folder {
         }
     }
 
-    /// Returns how many bytes are kept.
+    /// Removes journals that are too old, and the oldest if there are too many bytes. The journal
+    /// of the call `newest` stays. Returns how many bytes are kept.
     fn prune(&self, root: &PrivateFolder, newest: &str, keeps_young: bool) -> io::Result<u64> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let oldest = now.saturating_sub(self.bounds.age).as_nanos();
@@ -225,9 +237,11 @@ impl Folder {
         for name in root.names(MAX_CALLS)?.iter().rev() {
             let Some(parsed) = Name::parse(name) else { continue };
             bytes = bytes.saturating_add(parsed.bytes);
-            let is_needed = parsed.call == newest || keeps_young && parsed.at >= young_since();
-            let is_over = bytes > self.bounds.total_bytes || u128::from(parsed.at) < oldest;
-            if is_over && !is_needed {
+            let is_newest = parsed.call == newest;
+            let is_protected = keeps_young && parsed.at >= young_since();
+            let is_too_much = bytes > self.bounds.total_bytes;
+            let is_too_old = u128::from(parsed.at) < oldest;
+            if (is_too_much || is_too_old) && !is_newest && !is_protected {
                 root.remove_folder(name)?;
             } else {
                 kept += parsed.bytes;
@@ -236,7 +250,7 @@ impl Folder {
         Ok(kept)
     }
 
-    /// The saved calls, the newest first.
+    /// Returns the saved calls, the newest first.
     pub(crate) fn list(&self) -> io::Result<Vec<UndoEntry>> {
         let Some(root) = self.existing()? else { return Ok(Vec::new()) };
         let mut calls = Vec::new();
@@ -248,49 +262,46 @@ impl Folder {
         Ok(calls)
     }
 
-    /// The folders of the newest other calls that have saved something since a time, in nanoseconds
-    /// since 1970.
+    /// Returns the folders of the newest other calls that have saved something since a time, in
+    /// nanoseconds since 1970.
     pub(crate) fn saved_since(&self, call: &str, time: u64) -> Vec<PrivateFolder> {
         let since = UNIX_EPOCH + Duration::from_nanos(time.saturating_sub(TICK));
         let Some(root) = self.existing().ok().flatten() else { return Vec::new() };
         let names = root.names(MAX_CALLS).unwrap_or_default();
-        names
-            .iter()
-            .rev()
-            .take(MAX_BESIDE)
-            .filter(|name| Name::parse(name).is_some_and(|name| name.call != call))
-            .filter_map(|name| root.folder(name).ok())
-            .filter(|folder| {
-                let written = folder.file(JOURNAL).and_then(|file| file.metadata()?.modified());
-                written.is_ok_and(|written| written >= since)
-            })
-            .collect()
+        let mut folders = Vec::new();
+        for name in names.iter().rev().take(MAX_BESIDE) {
+            let Some(parsed) = Name::parse(name) else { continue };
+            if parsed.call == call {
+                continue;
+            }
+            let Ok(folder) = root.folder(name) else { continue };
+            let modified = folder.file(JOURNAL).and_then(|file| file.metadata()?.modified());
+            if modified.is_ok_and(|modified| modified >= since) {
+                folders.push(folder);
+            }
+        }
+        folders
     }
 
-    /// The folder of a call.
+    /// Returns the folder of a call.
     pub(crate) fn find(&self, call: &str) -> io::Result<Option<(PrivateFolder, UndoEntry)>> {
         let Some(root) = self.existing()? else { return Ok(None) };
-        let names = root.names(MAX_CALLS)?;
-        let name =
-            names.iter().find(|name| Name::parse(name).is_some_and(|name| name.call == call));
-        let Some(name) = name else { return Ok(None) };
-        let folder = root.folder(name)?;
-        let entry = entry(&folder)?;
-        Ok(Some((folder, entry)))
+        let Some(name) = name_of_call(&root, call)? else { return Ok(None) };
+        let folder = root.folder(&name)?;
+        let about = entry(&folder)?;
+        Ok(Some((folder, about)))
     }
 
     /// Gives the folder of an undone call another id: calls that ran beside it have seen its
     /// changes.
     pub(crate) fn set_aside(&self, call: &str) -> io::Result<()> {
         let Some(root) = self.existing()? else { return Ok(()) };
-        let names = root.names(MAX_CALLS)?;
-        let name = names.iter().find(|it| Name::parse(it).is_some_and(|it| it.call == call));
-        let Some(name) = name else { return Ok(()) };
-        let folder = root.folder(name)?;
-        let about = entry(&folder)?;
-        let about = UndoEntry { call: format!("{call}{ASIDE}{}", now()), ..about };
+        let Some(name) = name_of_call(&root, call)? else { return Ok(()) };
+        let folder = root.folder(&name)?;
+        let mut about = entry(&folder)?;
+        about.call = format!("{call}{ASIDE}{}", now());
         about.save(&folder)?;
-        root.rename(name, &Name::for_entry(&about, 0).text())
+        root.rename(&name, &Name::for_entry(&about, 0).text())
     }
 
     /// Gives the reserved room to the notes of an undo, if the disk is full.
@@ -309,13 +320,25 @@ impl Folder {
     }
 }
 
-/// The time, in nanoseconds since 1970.
+/// Returns the name of the folder of a call. Returns `None` if nothing of the call is saved.
+fn name_of_call(root: &PrivateFolder, call: &str) -> io::Result<Option<String>> {
+    for name in root.names(MAX_CALLS)? {
+        if let Some(parsed) = Name::parse(&name)
+            && parsed.call == call
+        {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the time, in nanoseconds since 1970.
 pub(crate) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The beginning of the last day, in nanoseconds since 1970.
+/// Returns the beginning of the last day, in nanoseconds since 1970.
 fn young_since() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.saturating_sub(DAY).as_nanos()).unwrap_or(u64::MAX)

@@ -28,13 +28,14 @@ const EXTENDED: u16 = 0x4000;
 /// Extensions that git makes again from the entries, the objects and the files.
 const CACHES: [&[u8; 4]; 5] = [b"EOIE", b"FSMN", b"IEOT", b"TREE", b"UNTR"];
 
-/// Whether the path may be that of an index: of a repository, a worktree or a submodule.
+/// Checks whether the path may be that of an index: of a repository, a worktree or a submodule.
 pub(crate) fn is_index(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "index")
 }
 
-/// A digest of the index without the times and the numbers of files, and without caches. `None`: it
-/// isn't an index that is understood. `open` opens it from its beginning.
+/// Returns a digest of an index without the times and the numbers of files, and without caches.
+/// Returns `None` if the file isn't an index of a known form. `open` opens the file at its
+/// beginning, and returns its size.
 pub(crate) fn staged<R: Read>(open: impl Fn() -> io::Result<(R, u64)>) -> Option<String> {
     // The length of an object's name isn't in the index: SHA-1 or SHA-256.
     [20, 32].into_iter().find_map(|name_bytes| {
@@ -61,6 +62,7 @@ struct Index<R: Read> {
 }
 
 impl<R: Read> Index<R> {
+    /// Reads the whole index.
     fn read(&mut self) -> io::Result<()> {
         self.take(4)?;
         if self.buffer != b"DIRC" {
@@ -93,14 +95,17 @@ impl<R: Read> Index<R> {
             bytes += 2;
         }
         if version == 4 {
+            // A number is before the path. The highest bit of a byte says that another one follows.
             let mut digits = 0;
             loop {
                 self.take(1)?;
                 digits += 1;
-                match self.buffer[0] & 0x80 {
-                    0 => break,
-                    _ if digits == MAX_NUMBER => return Err(unknown()),
-                    _ => {}
+                let is_last = self.buffer[0] & 0x80 == 0;
+                if is_last {
+                    break;
+                }
+                if digits == MAX_NUMBER {
+                    return Err(unknown());
                 }
             }
         }
@@ -132,7 +137,8 @@ impl<R: Read> Index<R> {
         if io::copy(&mut data, &mut self.hash)? == size { Ok(()) } else { Err(unknown()) }
     }
 
-    /// Reads bytes that count. There are few: an object's name, or less.
+    /// Reads bytes into the buffer and adds them to the digest. There are few: an object's name, or
+    /// less.
     fn take(&mut self, bytes: u64) -> io::Result<()> {
         self.buffer.clear();
         if (&mut self.file).take(bytes).read_to_end(&mut self.buffer)? as u64 != bytes {
@@ -148,7 +154,7 @@ impl<R: Read> Index<R> {
         Ok(u32::from_be_bytes(*bytes))
     }
 
-    /// Passes bytes that don't count.
+    /// Skips bytes that aren't a part of the digest.
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let skipped = io::copy(&mut (&mut self.file).take(bytes), &mut io::sink())?;
         if skipped == bytes { Ok(()) } else { Err(unknown()) }

@@ -15,7 +15,10 @@ const NOTES: &str = "given";
 /// Makes the access that gives permissions for a time and notes them, so that an undo of the call
 /// takes them back.
 pub(crate) fn noted_access(folder: &PrivateFolder) -> Access {
-    folder.appended(NOTES).map_or_else(|_| Access::default(), Access::noting)
+    match folder.appended(NOTES) {
+        Ok(notes) => Access::noting(notes),
+        Err(_) => Access::default(),
+    }
 }
 
 /// Takes back the permissions that an earlier undo of the call gave. Those that this one gives are

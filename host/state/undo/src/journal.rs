@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -155,23 +155,28 @@ impl Journal {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the state of a call that hasn't ended.
     fn running(&self) -> io::Result<MutexGuard<'_, Inner>> {
         let inner = self.inner();
-        if inner.ended { Err(rustix::io::Errno::CANCELED.into()) } else { Ok(inner) }
+        if inner.ended {
+            return Err(rustix::io::Errno::CANCELED.into());
+        }
+        Ok(inner)
     }
 
-    /// The first change that was refused because the old state can't be saved, and the reason.
+    /// Returns the first change that was refused because the old state can't be saved, and the
+    /// reason.
     pub fn refused(&self) -> Option<(PathBuf, String)> {
         self.inner().refused.clone()
     }
 
-    /// Whether the call has changed something so far.
+    /// Checks whether the call has changed something so far.
     pub fn has_changes(&self) -> bool {
         self.inner().open.is_some()
     }
 
-    /// Ends the journal: saves the state of each path after the call. `None`: the call changed
-    /// nothing.
+    /// Ends the journal: saves the state of each path after the call. Returns `None` if the call
+    /// changed nothing.
     pub fn finish(&self) -> Option<SavedChanges> {
         let mut inner = self.inner();
         inner.ended = true;
@@ -207,30 +212,40 @@ impl Journal {
                 (_, now) => now,
             };
             let is_directory = matches!(before, State::Directory { .. });
-            let is_back = !is_directory && before.same_contents(&now);
-            let is_first = is_back && later.have_seen_another(&path, &before);
-            changed |= is_first || !before.same(&now);
-            only_times &= !is_first;
+            let is_put_back = !is_directory && before.same_contents(&now);
+            // Another call has seen other contents meanwhile, so this call has changed something.
+            let is_seen = is_put_back && later.have_seen_another(&path, &before);
+            if is_seen || !before.same(&now) {
+                changed = true;
+            }
             let staged = staged_at(&access, &path, &now);
-            only_times &= before.same_but_for_times(&now)
-                || staged.is_some() && staged == staged_before(&open.folder, &before);
-            after.staged.extend(staged.map(|staged| (path.clone(), staged)));
-            inner.saved.paths += usize::from(before.is_changed_to(&now));
+            let has_same_staged =
+                staged.is_some() && staged == staged_before(&open.folder, &before);
+            if is_seen || !(before.same_but_for_times(&now) || has_same_staged) {
+                only_times = false;
+            }
+            if let Some(staged) = staged {
+                after.staged.insert(path.clone(), staged);
+            }
+            if before.is_changed_to(&now) {
+                inner.saved.paths += 1;
+            }
             if now.has_contents() && !before.same_contents(&now) {
                 inner.saved.written.push(path.clone());
             }
             after.states.insert(path, now);
         }
-        for (at, made) in moves.iter().enumerate() {
-            let now = present(&moves[at + 1..], &made.to);
-            if matches!(State::at(&access, &now, Depth::Times), Ok(State::Directory { .. })) {
-                inner.saved.written.push(now);
+        for (index, made) in moves.iter().enumerate() {
+            let path_now = present(&moves[index + 1..], &made.to);
+            if matches!(State::at(&access, &path_now, Depth::Times), Ok(State::Directory { .. })) {
+                inner.saved.written.push(path_now);
             }
         }
         if !changed {
             self.store.forget(&self.about);
             return None;
         }
+
         for state in inner.files.values() {
             if let State::File { copy: Some(copy), is_shared: true, .. } = state
                 && let Ok(kept) = KeptFile::read(&access, &open.folder, *copy)
@@ -239,14 +254,8 @@ impl Journal {
             }
         }
         drop(access);
-        let text = serde_json::to_vec(&after).unwrap_or_default();
         let steps = tasks(&lines, &moves).len();
-        let mut put = open.folder.put_lightly("after.json", &text);
-        if put.as_ref().is_err_and(is_full) {
-            self.store.use_reserve();
-            put = open.folder.put_lightly("after.json", &text);
-        }
-        if let Err(error) = put.and_then(|()| progress::reserve(&open.folder, steps)) {
+        if let Err(error) = self.save_after(&open.folder, &after, steps) {
             tracing::warn!("the end of a call's changes can't be saved: {error}");
         }
         if only_times {
@@ -257,6 +266,19 @@ impl Journal {
         }
         inner.saved.warning = self.store.end(&self.about, inner.saved.bytes, self.rules.required);
         Some(inner.saved.clone())
+    }
+
+    /// Saves the state after the call, and room for the progress of an undo of so many steps.
+    fn save_after(&self, folder: &PrivateFolder, after: &After, steps: usize) -> io::Result<()> {
+        let text = serde_json::to_vec(after).unwrap_or_default();
+        match folder.put_lightly("after.json", &text) {
+            Err(error) if is_full(&error) => {
+                self.store.use_reserve();
+                folder.put_lightly("after.json", &text)?;
+            }
+            result => result?,
+        }
+        progress::reserve(folder, steps)
     }
 }
 
@@ -330,24 +352,25 @@ impl Journal {
         self.save(&mut inner, to, rules)?;
         self.save_parent(&mut inner, from)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        // A file that the call made since the last move is gone when its old name is. A new name of
-        // an older file isn't one.
+        // A file that the call made since the last move needs no note: an undo removes it by its
+        // new name. A new name of an older file isn't such a file.
         let is_new = inner.segment.get(from.path) == Some(&State::Missing);
-        let is_made =
-            is_new && !file_identity(from).is_some_and(|it| inner.files.contains_key(&it));
-        if !is_directory && is_made || Rule::Moved.is_off() {
+        let is_older =
+            file_identity(from).is_some_and(|identity| inner.files.contains_key(&identity));
+        let is_made_file = !is_directory && is_new && !is_older;
+        if is_made_file || Rule::Moved.is_off() {
             return Ok(());
         }
         let is_changed = self.store.running.rename(&self.about.call, from.path, to.path);
         self.check_alone(&mut inner, from.path, is_changed, rules)?;
-        inner.pending = Some(Move {
+        let planned = Move {
             from: from.path.to_owned(),
             to: to.path.to_owned(),
             device: stat.st_dev,
             inode: stat.st_ino,
-        });
-        let line = Line::Move(inner.pending.clone().expect("it was just set"));
-        self.write(&mut inner, &line)
+        };
+        inner.pending = Some(planned.clone());
+        self.write(&mut inner, &Line::Move(planned))
     }
 
     /// Saves the state of a path, once in a segment.
@@ -357,13 +380,17 @@ impl Journal {
         changed: &ChangedPath<'_>,
         rules: SaveRules,
     ) -> io::Result<()> {
-        // First, since a directory that is removed may be known for its entries alone.
+        // The parent comes first, since a directory that is removed may be known for its entries
+        // alone.
         self.save_parent(inner, changed)?;
         self.check_unkept(inner, changed, rules)?;
         // The saved state of a file that is written over isn't enough for one that loses its name.
         let is_named = changed.parent.is_some();
-        let is_saved = inner.segment.get(changed.path).map(|it| !is_named || it.is_restorable());
-        if is_saved == Some(true) || Rule::Saved.is_off() {
+        let is_saved = match inner.segment.get(changed.path) {
+            Some(state) => !is_named || state.is_restorable(),
+            None => false,
+        };
+        if is_saved || Rule::Saved.is_off() {
             return self.check_object(inner, changed, rules);
         }
         let file = file_identity(changed);
@@ -375,29 +402,37 @@ impl Journal {
             Some(_) if inner.lines.len() >= MAX_PATHS => {
                 Err(io::Error::other(format!("the call changed more than {MAX_PATHS} paths")))
             }
-            Some(object) => self.opened(inner).and_then(|open| {
-                let max = rules.call_bytes;
-                let object: OwnedFd = object.try_clone_to_owned()?;
-                // Of a call that is killed right here, the undo takes its permission back.
-                let access = match rustix::fs::fstat(&object)?.st_mode & OWNER_READS {
-                    0 => noted_access(&open.folder),
-                    _ => Access::default(),
-                };
-                let state = State::from_object(&access, &object, |file, size| {
-                    inner.copy(&open, changed.path, file, size, max)
-                })?;
-                match state {
-                    State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
-                    state if is_named && !state.is_restorable() => {
-                        Err(io::Error::other("only root can give it back to its owner and group"))
-                    }
-                    state => Ok(inner.first_state(state)),
-                }
-            }),
+            Some(object) => self.read_object(inner, changed, object, rules.call_bytes),
         };
         self.note(inner, path, state, rules)?;
-        // It may be the first time that the file is seen.
+        // The file may be known only now.
         self.check_unkept(inner, changed, rules)
+    }
+
+    /// Reads and copies the state of the object of a path. `max`: bytes that the call may save.
+    fn read_object(
+        &self,
+        inner: &mut Inner,
+        changed: &ChangedPath<'_>,
+        object: BorrowedFd<'_>,
+        max: u64,
+    ) -> io::Result<State> {
+        let open = self.opened(inner)?;
+        let object: OwnedFd = object.try_clone_to_owned()?;
+        let can_read = rustix::fs::fstat(&object)?.st_mode & OWNER_READS != 0;
+        // If the process is killed here, an undo of the call takes the permission back.
+        let access = if can_read { Access::default() } else { noted_access(&open.folder) };
+        let state = State::from_object(&access, &object, |file, size| {
+            inner.copy(&open, changed.path, file, size, max)
+        })?;
+        let is_named = changed.parent.is_some();
+        match state {
+            State::Other => Err(io::Error::other("it isn't a file, a link or a directory")),
+            state if is_named && !state.is_restorable() => {
+                Err(io::Error::other("only root can give it back to its owner and group"))
+            }
+            state => Ok(inner.first_state(state)),
+        }
     }
 
     /// Refuses the change of an older file that somebody else has put in the place of a saved one.
@@ -438,7 +473,8 @@ impl Journal {
             Some(_) => done.is_unnamed = true,
             None => done.is_written = true,
         }
-        if !(done.is_written && done.is_unnamed) || Rule::Names.is_off() {
+        let has_lost_contents = done.is_written && done.is_unnamed;
+        if !has_lost_contents || Rule::Names.is_off() {
             return Ok(());
         }
         if !rules.required {
@@ -464,7 +500,8 @@ impl Journal {
         self.note(inner, path.to_owned(), Err(why), rules)
     }
 
-    /// A path is about to change that isn't saved.
+    /// Notes that a path is about to change whose state isn't saved. Refuses the change if saving
+    /// is required.
     pub(crate) fn lose(&self, path: &Path, why: &str, rules: SaveRules) -> io::Result<()> {
         let mut inner = self.running()?;
         self.settle(&mut inner)?;
@@ -474,7 +511,7 @@ impl Journal {
         self.note(&mut inner, path.to_owned(), Err(io::Error::other(why.to_owned())), rules)
     }
 
-    /// The caches that the call changes.
+    /// Returns the caches that the call changes.
     pub(crate) fn caches(&self) -> Caches {
         Caches::new(Arc::clone(&self.store), self.about.clone())
     }
@@ -524,7 +561,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Learns whether the last move was made. Then paths mean something else, and a new segment
+    /// Notes whether the last move was made. If so, paths mean other objects, and a new segment
     /// begins.
     fn settle(&self, inner: &mut Inner) -> io::Result<()> {
         let Some(last) = inner.pending.take() else { return Ok(()) };
@@ -543,7 +580,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The call's folder, made at its first change.
+    /// Returns the call's folder, which is made at its first change.
     fn opened(&self, inner: &mut Inner) -> io::Result<Arc<Open>> {
         if let Some(open) = &inner.open {
             return Ok(Arc::clone(open));
@@ -562,18 +599,18 @@ impl Journal {
 }
 
 impl Inner {
-    /// A small file that the call changed is saved as it is now, for a merge with later changes.
+    /// Copies a small file that the call changed, for a merge with later changes. Returns its state
+    /// with the copy, or the same state if it can't be copied.
     fn with_copy(&mut self, access: &Access, open: &Open, path: &Path, now: State) -> State {
         if !matches!(now, State::File { size, .. } if size <= MERGED) {
             return now;
         }
-        let copied =
-            DirEntryRef::find(access, path).and_then(|place| place.handle()).and_then(|it| {
-                State::from_object(access, &it, |content, size| {
-                    let (copy, digest) = self.copy_anew(open, content, size, u64::MAX)?;
-                    Ok((Some(copy), digest))
-                })
-            });
+        let handle = DirEntryRef::find(access, path).and_then(|place| place.handle());
+        let Ok(handle) = handle else { return now };
+        let copied = State::from_object(access, &handle, |content, size| {
+            let (copy, digest) = self.copy_anew(open, content, size, u64::MAX)?;
+            Ok((Some(copy), digest))
+        });
         copied.unwrap_or(now)
     }
 
@@ -601,7 +638,8 @@ impl Inner {
         Ok((Some(copy), digest))
     }
 
-    /// The state of a file before the call, if it was saved under another name.
+    /// Returns the state of a file before the call: the state that was saved first, maybe under
+    /// another name.
     fn first_state(&mut self, state: State) -> State {
         match state {
             State::File { identity: Some(identity), .. } => {
@@ -624,7 +662,9 @@ impl Inner {
                 amount(max)
             )));
         }
-        if self.room.is_some_and(|room| self.saved.bytes.saturating_add(size) > room) {
+        if let Some(room) = self.room
+            && self.saved.bytes.saturating_add(size) > room
+        {
             return Err(io::Error::other(
                 "the storage of undo (`max_mib` in [tools.undo]) is full of changes of the last \
                  day, which are deleted only with approval",
@@ -637,19 +677,20 @@ impl Inner {
         let mut hash = Sha256::new();
         let mut buffer = vec![0; 64 * 1024];
         let mut bytes = 0_u64;
-        let shared = rustix::fs::ioctl_ficlone(&copy, &file).is_ok();
+        // The contents are read anyway, for their digest.
+        let shares_blocks = rustix::fs::ioctl_ficlone(&copy, &file).is_ok();
         loop {
             let read = file.read(&mut buffer)?;
             if read == 0 {
                 break;
             }
             bytes += read as u64;
-            // It may grow while it is copied.
+            // The file may grow while it is copied.
             if self.saved.bytes.saturating_add(bytes) > max {
                 return Err(io::Error::other("it grew while it was saved"));
             }
             hash.update(&buffer[..read]);
-            if !shared {
+            if !shares_blocks {
                 copy.write_all(&buffer[..read])?;
             }
         }
@@ -667,7 +708,8 @@ fn amount(bytes: u64) -> String {
     }
 }
 
-/// The digest of the files staged in git's index at a path. `None`: the path isn't an index.
+/// Returns the digest of the files staged in git's index at a path. Returns `None` if the path
+/// isn't an index.
 pub(crate) fn staged_at(access: &Access, path: &Path, now: &State) -> Option<String> {
     if !matches!(now, State::File { .. }) || !git_index::is_index(path) {
         return None;
@@ -679,13 +721,13 @@ pub(crate) fn staged_at(access: &Access, path: &Path, now: &State) -> Option<Str
     })
 }
 
-/// The digest of the files that were staged in git's index before the call.
+/// Returns the digest of the files that were staged in git's index before the call.
 fn staged_before(folder: &PrivateFolder, before: &State) -> Option<String> {
     let State::File { copy: Some(copy), size, .. } = before else { return None };
     git_index::staged(|| Ok((folder.file(&copy.to_string())?, *size)))
 }
 
-/// Whether there was no room on the disk.
+/// Checks whether there was no room on the disk.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -28,7 +28,7 @@ impl<'a> LaterSaves<'a> {
         Self { all, call, own, first: all_first_saved(own), others: OnceCell::new() }
     }
 
-    /// When this call saved the state of a path first, and that state.
+    /// Returns the first state of a path that this call saved, after the time when it was saved.
     pub(crate) fn first_saved(&self, path: &Path) -> Option<(u64, &'a State)> {
         self.first.get(path).copied()
     }
@@ -45,18 +45,20 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
-    /// Whether another call found a path that this one had changed. Its undo restores that state,
-    /// even if this call has put the earlier state back.
+    /// Checks whether another call found a path that this one had changed. Its undo restores that
+    /// state, even if this call has put the earlier state back.
     pub(crate) fn have_seen_another(&self, path: &Path, before: &State) -> bool {
         let others = self.others();
-        let own = if others.is_empty() { None } else { self.first_saved(path) };
-        own.is_some_and(|(own, _)| {
-            let mut found = others.iter().filter_map(|it| first_saved(&it.lines, path));
-            found.any(|(at, state)| at > own && !state.same_but_for_times(before))
-        })
+        if others.is_empty() {
+            return false;
+        }
+        let Some((own_time, _)) = self.first_saved(path) else { return false };
+        let mut saves = others.iter().filter_map(|other| first_saved(&other.lines, path));
+        saves.any(|(time, state)| time > own_time && !state.same_but_for_times(before))
     }
 
-    /// Changes since a time by other calls that aren't undone, without moves that failed.
+    /// Returns the changes since a time by other calls that aren't undone, without moves that
+    /// failed.
     fn lines_since(&self, since: u64) -> impl Iterator<Item = &Line> {
         self.others().iter().filter(|other| !other.is_undone).flat_map(move |other| {
             let mut time = 0;
@@ -76,14 +78,15 @@ impl<'a> LaterSaves<'a> {
         before.filter_map(Line::at).last().unwrap_or_default()
     }
 
-    /// Whether another call has moved something since to where this move came from, or to a
+    /// Checks whether another call has moved something since to where this move came from, or to a
     /// directory above it.
     pub(crate) fn have_moved_above(&self, made: &Move) -> bool {
         let mut since = self.lines_since(self.time_of(made));
         since.any(|line| matches!(line, Line::Move(it) if made.from.starts_with(&it.to)))
     }
 
-    /// Whether another call has changed something at or below a path since it was moved there.
+    /// Checks whether another call has changed something at or below a path since it was moved
+    /// there.
     pub(crate) fn have_changed_below(&self, path: &Path, made: &Move) -> bool {
         self.lines_since(self.time_of(made)).any(|line| match line {
             Line::Before { path: changed, .. } | Line::Lost { path: changed, .. } => {
@@ -94,22 +97,24 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
-    /// Whether another call has moved away the object that this one left at a path. Its undo moves
-    /// it back.
+    /// Checks whether another call has moved away the object that this one left at a path. Its undo
+    /// moves it back.
     pub(crate) fn have_moved(&self, path: &Path) -> bool {
         let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);
         since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.from)))
     }
 
-    /// Whether another call has moved something to a path after this one, or to one above it.
+    /// Checks whether another call has moved something to a path after this one, or to one above
+    /// it.
     pub(crate) fn have_moved_to(&self, path: &Path) -> bool {
         let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);
         since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.to)))
     }
 
-    /// Whether another call found nothing at a path that this one had changed, and made something.
+    /// Checks whether another call found nothing at a path that this one had changed, and made
+    /// something.
     pub(crate) fn have_made(&self, path: &Path) -> bool {
         let Some((own, _)) = self.first_saved(path) else { return false };
         let mut others = self.others().iter().filter(|other| !other.is_undone);
@@ -119,7 +124,7 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
-    /// Whether another call has changed a path after this one. Its undo brings it back.
+    /// Checks whether another call has changed a path after this one. Its undo brings it back.
     pub(crate) fn have_changed(&self, path: &Path) -> bool {
         let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);

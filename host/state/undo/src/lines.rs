@@ -34,12 +34,12 @@ pub(crate) enum Line {
     },
     /// Something is about to get another name.
     Move(Move),
-    /// Whether it got it.
+    /// The result of the move before it: whether the move was made.
     Moved { moved: bool },
 }
 
 impl Line {
-    /// When a state was saved.
+    /// Returns the time when a state was saved.
     pub(crate) fn at(&self) -> Option<u64> {
         match self {
             Self::Before { at, .. } => Some(*at),
@@ -60,7 +60,7 @@ pub(crate) struct Move {
 }
 
 impl Move {
-    /// Where an object is again that this move took along.
+    /// Returns the path of an object after this move is undone.
     pub(crate) fn undone(&self, path: PathBuf) -> PathBuf {
         match path.strip_prefix(&self.to) {
             Ok(rest) if rest.as_os_str().is_empty() => self.from.clone(),
@@ -69,15 +69,15 @@ impl Move {
         }
     }
 
-    /// Whether the object has this path.
+    /// Checks whether the object has this path.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let stat = DirEntryRef::find(&Access::default(), path).and_then(|place| place.stat());
         matches!(stat, Ok(Some(stat)) if (stat.st_dev, stat.st_ino) == (self.device, self.inode))
     }
 }
 
-/// The lines of a call's folder. If its process was killed, the last one may be incomplete; its
-/// change wasn't made.
+/// Returns the lines of a call's folder. If its process was killed, the last one may be incomplete;
+/// its change wasn't made.
 pub(crate) fn read(folder: &PrivateFolder) -> io::Result<Vec<Line>> {
     let mut lines = Vec::new();
     for line in BufReader::new(folder.file(JOURNAL)?).lines() {
@@ -86,7 +86,7 @@ pub(crate) fn read(folder: &PrivateFolder) -> io::Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// When the state of a path was saved first, and that state.
+/// Returns the first saved state of a path, after the time when it was saved.
 pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'a State)> {
     lines.iter().find_map(|line| match line {
         Line::Before { path: saved, before, at } if saved == path => Some((*at, before)),
@@ -94,7 +94,7 @@ pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'
     })
 }
 
-/// When the state of each path was saved first, and that state.
+/// Returns the first saved state of each path, after the time when it was saved.
 pub(crate) fn all_first_saved(lines: &[Line]) -> HashMap<&Path, (u64, &State)> {
     let mut first = HashMap::new();
     for line in lines {
@@ -105,7 +105,7 @@ pub(crate) fn all_first_saved(lines: &[Line]) -> HashMap<&Path, (u64, &State)> {
     first
 }
 
-/// When a file was saved first, by any name.
+/// Returns the time when a file was saved first, by any name.
 pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
     lines.iter().find_map(|line| match line {
         Line::Before { before, at, .. } if before.identity() == Some(file) => Some(*at),
@@ -113,8 +113,8 @@ pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
     })
 }
 
-/// The paths that a call has changed, as they are after it. Each has the first state that was saved
-/// of its object.
+/// Returns the paths that a call has changed, as they are after it. Each has the first state that
+/// was saved of its object.
 pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
     let mut all = BTreeMap::new();
     let mut later = moves;
@@ -130,36 +130,36 @@ pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State>
     all
 }
 
-/// The moves that were made, in their order.
+/// Returns the moves that were made, in their order.
 pub(crate) fn moves(lines: &[Line]) -> Vec<Move> {
     let mut made = Vec::new();
-    for (at, line) in lines.iter().enumerate() {
-        if let Line::Move(this) = line
-            && match lines.get(at + 1) {
-                Some(Line::Moved { moved }) => *moved,
-                // The process was killed right here.
-                _ => this.is_at(&this.to),
-            }
-        {
-            made.push(this.clone());
+    for (index, line) in lines.iter().enumerate() {
+        let Line::Move(planned) = line else { continue };
+        let is_made = match lines.get(index + 1) {
+            Some(Line::Moved { moved }) => *moved,
+            // The process was killed before it noted the result.
+            _ => planned.is_at(&planned.to),
+        };
+        if is_made {
+            made.push(planned.clone());
         }
     }
     made
 }
 
-/// Whether the line with this number is the first of these moves. The same move may have failed
-/// before.
+/// Checks whether the line with this number is the first of these moves. The same move may have
+/// failed before.
 pub(crate) fn is_first(moves: &[Move], lines: &[Line], at: usize) -> bool {
     matches!(&lines[at], Line::Move(made) if moves.first() == Some(made)) && !has_failed(lines, at)
 }
 
-/// Whether the line with this number is a move that wasn't made.
+/// Checks whether the line with this number is a move that wasn't made.
 pub(crate) fn has_failed(lines: &[Line], at: usize) -> bool {
     let next = lines.get(at + 1);
     matches!(lines[at], Line::Move(_)) && matches!(next, Some(Line::Moved { moved: false }))
 }
 
-/// The path that something has after the moves.
+/// Returns the path that something has after the moves.
 pub(crate) fn present(moves: &[Move], path: &Path) -> PathBuf {
     moves.iter().fold(path.to_owned(), |path, made| match path.strip_prefix(&made.from) {
         Ok(rest) if rest.as_os_str().is_empty() => made.to.clone(),

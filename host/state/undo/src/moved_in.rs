@@ -17,7 +17,7 @@ impl MovedIn {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a path in a cache is in one of the folders.
+    /// Checks whether a path in a cache is in one of the folders.
     pub(crate) fn has_above(&self, path: &Path, cache: &Path) -> bool {
         let known = self.folders();
         if known.is_empty() {

@@ -35,8 +35,8 @@ pub struct UndoPlan {
 }
 
 impl UndoPlan {
-    /// `only`: the one path that is restored, with everything below it. Changes there since the
-    /// call are lost.
+    /// Plans an undo of a call. `only`: the one path that is restored, with everything below it.
+    /// Changes there since the call are lost.
     pub(crate) fn new(
         access: &Access,
         all: &Folder,
@@ -49,15 +49,13 @@ impl UndoPlan {
         let mut open = open_tasks(access, read, &tasks, &steps);
         let open_paths = open.iter().map(|at| tasks[*at].after.clone()).collect();
         let earlier = EarlierUndo::new(read, &tasks, &steps);
-        let back: Vec<&Move> = tasks
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| open.binary_search(at).is_err())
-            .filter_map(|(_, task)| match &task.action {
-                Action::MoveBack(made) => Some(made),
-                _ => None,
-            })
-            .collect();
+        let mut back: Vec<&Move> = Vec::new();
+        for (number, task) in tasks.iter().enumerate() {
+            let is_open = open.binary_search(&number).is_ok();
+            if !is_open && let Action::MoveBack(made) = &task.action {
+                back.push(made);
+            }
+        }
         let compared = Compared {
             access,
             all,
@@ -71,9 +69,13 @@ impl UndoPlan {
             undone: OnceCell::new(),
         };
         let outcome = compared.compare()?;
-        let left: HashSet<&Path> = outcome.conflicts.iter().map(|it| &*it.path).collect();
-        open.retain(|at| {
-            let Task { after, action } = &tasks[*at];
+
+        let conflicting: HashSet<&Path> = outcome.conflicts.iter().map(|it| &*it.path).collect();
+        open.retain(|number| {
+            let Task { after, action } = &tasks[*number];
+            if conflicting.contains(&**after) {
+                return false;
+            }
             // A moved file may have the contents that it should have, and not yet its name.
             let needs_nothing = match action {
                 Action::MoveBack(made) => {
@@ -84,19 +86,22 @@ impl UndoPlan {
                 }
                 Action::Meta { .. } => outcome.unchanged.contains(after),
             };
-            !left.contains(&**after)
-                && !needs_nothing
-                && only.is_none_or(|only| after.starts_with(only))
+            let is_selected = match only {
+                Some(only) => after.starts_with(only),
+                None => true,
+            };
+            is_selected && !needs_nothing
         });
         outcome.adapt(&mut tasks);
         let Outcome { changes, conflicts, explained, .. } = outcome;
-        let left = conflicts.iter().filter(|it| !it.is_lost).map(|it| it.path.clone()).collect();
+        let restorable = conflicts.iter().filter(|conflict| !conflict.is_lost);
+        let left = restorable.map(|conflict| conflict.path.clone()).collect();
         let about = read.about.clone();
         Ok(Self { about, changes, conflicts, tasks, open, left, explained })
     }
 }
 
-/// The numbers of the tasks that aren't complete. `steps`: how far each of them is.
+/// Returns the numbers of the tasks that aren't complete. `steps`: how far each of them is.
 fn open_tasks(access: &Access, read: &SavedCall, tasks: &[Task], steps: &[Step]) -> Vec<usize> {
     // Something that was removed may be there again by the undo of another call, where a move
     // still has to be undone.
@@ -111,7 +116,7 @@ fn open_tasks(access: &Access, read: &SavedCall, tasks: &[Task], steps: &[Step])
     let open = (0..tasks.len()).filter(|at| match (&steps[*at], &tasks[*at].action) {
         // A move that an undo began before it was killed was made, or wasn't.
         (Step::Begun, Action::MoveBack(made)) => !is_moved_back(access, made),
-        // After a killed undo, nobody knows why the path exists.
+        // After a killed undo, the reason why the path exists isn't known.
         (Step::Done, Action::Restore { path, before: State::Missing, .. }) => {
             read.about.left > 0
                 && unmoved.contains(path.as_path())
@@ -122,6 +127,7 @@ fn open_tasks(access: &Access, read: &SavedCall, tasks: &[Task], steps: &[Step])
     open.collect()
 }
 
+/// Checks whether a moved object has its earlier path again.
 fn is_moved_back(access: &Access, made: &Move) -> bool {
     let to = State::at(access, &made.to, Depth::Times);
     let from = State::at(access, &made.from, Depth::Times);

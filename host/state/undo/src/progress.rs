@@ -23,7 +23,7 @@ pub(crate) fn reserve(folder: &PrivateFolder, steps: usize) -> io::Result<()> {
     folder.updated(PROGRESS)?.write_all_at(&vec![Step::Open as u8; steps], 0)
 }
 
-/// How far each of so many steps is.
+/// Returns how far each of so many steps is.
 pub(crate) fn read(folder: &PrivateFolder, steps: usize) -> io::Result<Vec<Step>> {
     let mut bytes = Vec::new();
     match folder.file(PROGRESS) {

@@ -104,7 +104,9 @@ impl<'a> Restoration<'a> {
             } else if is_stuck && open.contains(&at) && failed.insert(after) {
                 conflicts.push(UndoConflict::stuck(after));
             } else if !failed.contains(&**after) {
-                needless.extend((!self.is_forced && !open.contains(&at)).then_some(at));
+                if !self.is_forced && !open.contains(&at) {
+                    needless.push(at);
+                }
                 continue;
             }
             match action {
@@ -150,32 +152,32 @@ impl<'a> Restoration<'a> {
     }
 
     fn move_back(&self, made: &Move) -> io::Result<()> {
-        let there = DirEntryRef::find(self.access, &made.to);
-        let is_there = match &there {
-            Ok(there) => there.stat()?.is_some(),
+        let current = DirEntryRef::find(self.access, &made.to);
+        let exists = match &current {
+            Ok(current) => current.stat()?.is_some(),
             Err(_) => false,
         };
-        let back = DirEntryRef::find(self.access, &made.from)?;
+        let original = DirEntryRef::find(self.access, &made.from)?;
         // The moved object may have been made again by now, with its earlier contents.
-        if !is_there && back.stat()?.is_some() {
+        if !exists && original.stat()?.is_some() {
             return Ok(());
         }
-        let there = there?;
-        match there.rename_new(&back) {
+        let current = current?;
+        match current.rename_new(&original) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let file = Identity::at(&back.handle()?);
-                let is_made = file
-                    .is_some_and(|file| is_made_in_cache(self.all, self.access, &made.from, &file));
-                if !is_made {
+                // A file that a call made in a cache may be replaced.
+                let Some(file) = Identity::at(&original.handle()?) else { return Err(error) };
+                if !is_made_in_cache(self.all, self.access, &made.from, &file) {
                     return Err(error);
                 }
-                back.remove()?;
-                there.rename_new(&back)
+                original.remove()?;
+                current.rename_new(&original)
             }
-            renamed => renamed,
+            result => result,
         }
     }
 
+    /// Gives a path its earlier state, or the merged contents.
     fn restore(&mut self, path: &Path, before: &State, merged: Option<&[u8]>) -> io::Result<()> {
         let now = State::at(self.access, path, before.depth())?;
         if merged.is_none() && before.same_contents(&now) && !self.is_another(before, &now) {
@@ -196,19 +198,13 @@ impl<'a> Restoration<'a> {
             return self.write_over(&place, before, merged);
         }
         // Only a directory can't be replaced by a rename, and can't replace anything.
-        let is_there = match (&now, before) {
-            (State::Directory { .. }, _) => {
-                place.remove_directory()?;
-                false
-            }
-            (State::Missing, _) => false,
-            (_, State::Missing | State::Directory { .. }) => {
-                place.remove()?;
-                false
-            }
-            _ => true,
-        };
-        let times = is_there.then(|| place.directory_times()).transpose()?;
+        let mut directory_times = None;
+        match (&now, before) {
+            (State::Directory { .. }, _) => place.remove_directory()?,
+            (State::Missing, _) => {}
+            (_, State::Missing | State::Directory { .. }) => place.remove()?,
+            _ => directory_times = Some(place.directory_times()?),
+        }
         match before {
             State::Missing | State::Other => {}
             State::Directory { .. } => place.make_directory()?,
@@ -219,13 +215,15 @@ impl<'a> Restoration<'a> {
             }
             State::File { .. } => self.make_file(path, &place, before, merged)?,
         }
-        // The call has changed no name, so its directory says nothing about a change either.
-        match times {
+        // A replaced object keeps its name, so the directory keeps its times.
+        match directory_times {
             Some(times) => place.set_directory_times(&times),
             None => Ok(()),
         }
     }
 
+    /// Makes a file again: as another name of the same file if there is one, otherwise from the
+    /// saved copy.
     fn make_file(
         &mut self,
         path: &Path,
@@ -234,9 +232,11 @@ impl<'a> Restoration<'a> {
         merged: Option<&[u8]>,
     ) -> io::Result<()> {
         let aside = self.beside(place)?;
-        if self.is_kept(&aside, before)
-            || self.other_name(path, before).is_some_and(|it| aside.name_of(&it).is_ok())
-        {
+        let mut has_name = self.is_kept(&aside, before);
+        if !has_name && let Some(other) = self.other_name(path, before) {
+            has_name = aside.name_of(&other).is_ok();
+        }
+        if has_name {
             let is_own = self.is_forced || self.is_as_left(before);
             if !is_own && self.is_written(before) && !self.has_kept(before) {
                 aside.remove()?;
@@ -245,7 +245,7 @@ impl<'a> Restoration<'a> {
                 ));
             }
             put(&aside, place)?;
-            if merged.is_some() || is_own && !self.has_contents(path, before) {
+            if merged.is_some() || (is_own && !self.has_contents(path, before)) {
                 return self.write_over(place, before, merged);
             }
             // The file may have got contents by its other names since, which aren't the call's.
@@ -254,24 +254,20 @@ impl<'a> Restoration<'a> {
         }
         // The file has its permissions when it gets its name: an undo may be killed between two
         // steps.
-        let written = aside.create().and_then(|mut file| {
-            self.write(&mut file, before, merged)?;
-            before.meta().map_or(Ok(()), |meta| aside.set_meta(meta))
-        });
-        match written {
-            Err(error) if is_full(&error) => {
-                let _ = aside.remove();
-                self.make_without_room(place, before, merged)?;
-            }
-            written => {
-                written.inspect_err(|_| drop(aside.remove()))?;
-                match put(&aside, place) {
-                    // The file itself is a mount, as in a container.
-                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                        self.write_over(place, before, merged)?;
-                    }
-                    named => named?,
+        match self.write_aside(&aside, before, merged) {
+            Ok(()) => match put(&aside, place) {
+                // The file itself is a mount, as in a container.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    self.write_over(place, before, merged)?;
                 }
+                result => result?,
+            },
+            Err(error) => {
+                let _ = aside.remove();
+                if !is_full(&error) {
+                    return Err(error);
+                }
+                self.make_without_room(place, before, merged)?;
             }
         }
         if let State::File { identity: Some(identity), .. } = before {
@@ -280,7 +276,23 @@ impl<'a> Restoration<'a> {
         Ok(())
     }
 
-    /// On a full disk, the saved copy itself becomes the file, or the file is written over.
+    /// Writes a file with its permissions next to its place.
+    fn write_aside(
+        &self,
+        aside: &DirEntryRef<'_>,
+        before: &State,
+        merged: Option<&[u8]>,
+    ) -> io::Result<()> {
+        let mut file = aside.create()?;
+        self.write(&mut file, before, merged)?;
+        match before.meta() {
+            Some(meta) => aside.set_meta(meta),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a file on a full disk: the saved copy itself becomes the file, or the file is written
+    /// over.
     fn make_without_room(
         &self,
         place: &DirEntryRef<'_>,
@@ -298,21 +310,23 @@ impl<'a> Restoration<'a> {
         self.write_over(place, before, merged)
     }
 
-    /// A name next to a place, for an object that gets its name when it is whole. It is the same in
-    /// each undo of the call, so an undo that was killed leaves nothing.
+    /// Returns a name next to a place, for an object that gets its real name when it is complete.
+    /// Each undo of the call uses the same name and removes an object there, so an undo that was
+    /// killed leaves nothing.
     fn beside(&self, place: &DirEntryRef<'a>) -> io::Result<DirEntryRef<'a>> {
         let aside = place.beside(&format!(".toolhold-undo-{}.tmp", self.read.about.call))?;
         let _ = aside.remove();
         Ok(aside)
     }
 
-    /// The state of a file with several names when the call ended. `None`: it is unknown.
+    /// Returns the state of a file with several names when the call ended. Returns `None` if it is
+    /// unknown.
     fn left(&self, before: &State) -> Option<&KeptFile> {
         let State::File { copy: Some(copy), .. } = before else { return None };
         self.read.after.as_ref()?.kept.get(copy)
     }
 
-    /// Whether the file that is kept has the contents that the call left.
+    /// Checks whether the file that is kept has the contents that the call left.
     fn is_as_left(&self, before: &State) -> bool {
         let State::File { copy: Some(copy), .. } = before else { return true };
         if self.read.after.is_none() {
@@ -327,19 +341,20 @@ impl<'a> Restoration<'a> {
         }
     }
 
-    /// Whether the file that is kept has its earlier contents again.
+    /// Checks whether the file that is kept has its earlier contents again.
     fn has_kept(&self, before: &State) -> bool {
         let State::File { copy: Some(copy), digest, .. } = before else { return false };
         KeptFile::read(self.access, &self.read.folder, *copy).is_ok_and(|now| now.digest == *digest)
     }
 
-    /// Whether the call has changed the contents of a file with several names.
+    /// Checks whether the call has changed the contents of a file with several names.
     fn is_written(&self, before: &State) -> bool {
         let State::File { digest, .. } = before else { return false };
         self.left(before).is_some_and(|left| left.digest != *digest)
     }
 
-    /// Whether others have changed the permissions or the owner of a file with several names since.
+    /// Checks whether others have changed the permissions or the owner of a file with several names
+    /// since.
     fn is_given_since(&self, place: &DirEntryRef<'_>, before: &State) -> io::Result<bool> {
         if self.is_forced {
             return Ok(false);
@@ -351,7 +366,7 @@ impl<'a> Restoration<'a> {
         Ok((mode, owner) != left.meta.permissions())
     }
 
-    /// Whether the file itself is kept, and has a name again.
+    /// Checks whether the file itself is kept, and has a name again.
     fn is_kept(&self, aside: &DirEntryRef<'_>, before: &State) -> bool {
         let State::File { copy: Some(copy), is_shared, .. } = before else { return false };
         *is_shared
@@ -359,7 +374,8 @@ impl<'a> Restoration<'a> {
             && aside.name_of_kept(&self.read.folder, &kept_name(*copy)).is_ok()
     }
 
-    /// Another name of the file that a path had: one that is left, or one that was made again.
+    /// Finds another name of the file that a path had: a name that is left, or one that was made
+    /// again. Returns `None` if there is no other name.
     fn other_name(&self, path: &Path, before: &State) -> Option<DirEntryRef<'a>> {
         let State::File { identity: Some(identity), is_shared, .. } = before else { return None };
         if Rule::Names.is_off() {
@@ -384,8 +400,8 @@ impl<'a> Restoration<'a> {
         siblings.find(|place| is_name_of(place, identity))
     }
 
-    /// Whether a file is another one, and one of the two has other names: their contents are the
-    /// same only now.
+    /// Checks whether a file is another one, and one of the two has other names: their contents are
+    /// the same only now.
     fn is_another(&self, before: &State, now: &State) -> bool {
         let (
             State::File { identity: Some(one), is_shared, .. },
@@ -397,7 +413,7 @@ impl<'a> Restoration<'a> {
         one != other && (*is_shared || *is_shared_now) && self.made_again(one) != Some(*other)
     }
 
-    /// The file that was made again in the place of an earlier one.
+    /// Returns the file that was made again in the place of an earlier one.
     fn made_again(&self, file: &Identity) -> Option<Identity> {
         let place = DirEntryRef::find(self.access, self.made.get(file)?).ok()?;
         Identity::at(&place.handle().ok()?)
@@ -407,7 +423,8 @@ impl<'a> Restoration<'a> {
         State::at(self.access, path, before.depth()).is_ok_and(|now| before.same_contents(&now))
     }
 
-    /// Gives all names of the file the content. The owner stays.
+    /// Writes the contents into the existing file, so that all of its names have them. The owner
+    /// stays.
     fn write_over(
         &self,
         place: &DirEntryRef<'_>,
@@ -450,7 +467,7 @@ fn is_name_of(place: &DirEntryRef<'_>, file: &Identity) -> bool {
     place.handle().is_ok_and(|handle| Identity::at(&handle) == Some(*file))
 }
 
-/// Whether a file has to be written over: others have the file too, or another user owns it.
+/// Checks whether a file has to be written over: others have the file too, or another user owns it.
 fn is_in_place(before: &State, now: &State) -> bool {
     match (before, now) {
         (
@@ -461,18 +478,19 @@ fn is_in_place(before: &State, now: &State) -> bool {
     }
 }
 
-/// Takes the blocks of a file of this size, and leaves its contents.
+/// Reserves the blocks for a file of this size. The contents stay.
 fn make_room(file: &File, size: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, size.max(1)) {
         // File systems that copy on write don't reserve.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        made => Ok(made?),
+        result => Ok(result?),
     }
 }
 
+/// Gives an object its real name.
 fn put(aside: &DirEntryRef<'_>, place: &DirEntryRef<'_>) -> io::Result<()> {
-    let named = aside.rename(place);
-    // A rename does nothing if both are names of one file.
+    let result = aside.rename(place);
+    // A rename does nothing if both are names of one file, so the other name is removed.
     let _ = aside.remove();
-    named
+    result
 }

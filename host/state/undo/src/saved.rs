@@ -24,7 +24,7 @@ pub(crate) struct SavedCall {
 }
 
 impl SavedCall {
-    /// Reads a call. `None`: nothing of the call is saved.
+    /// Reads a call. Returns `None` if nothing of the call is saved.
     pub(crate) fn read(all: &Folder, call: &str) -> io::Result<Option<Self>> {
         let Some((folder, entry)) = all.find(call)? else { return Ok(None) };
         let mut lines = lines::read(&folder)?;
@@ -45,7 +45,8 @@ impl SavedCall {
         Ok(Some(Self { folder, about: entry, lines, after }))
     }
 
-    /// When the first change was saved, and when the call ended, as far as is known.
+    /// Returns the time when the first change was saved and the time when the call ended. Returns
+    /// `None` if no change was saved.
     pub(crate) fn span(&self) -> Option<(u64, u64)> {
         let began = self.lines.iter().find_map(Line::at)?;
         let ended = match &self.after {
@@ -55,7 +56,7 @@ impl SavedCall {
         Some((began, ended))
     }
 
-    /// Whether the call changed something in a directory.
+    /// Checks whether the call changed something in a directory.
     pub(crate) fn changes_below(&self, directory: &Path) -> bool {
         self.lines.iter().any(|line| match line {
             Line::Before { path, .. } | Line::Lost { path, .. } => path.starts_with(directory),
@@ -64,7 +65,7 @@ impl SavedCall {
         })
     }
 
-    /// Whether an undo of the call has restored a path.
+    /// Checks whether an undo of the call has restored a path.
     pub(crate) fn has_restored(&self, path: &Path) -> bool {
         if self.about.undone {
             return true;
@@ -78,12 +79,12 @@ impl SavedCall {
         of_path.all(|(_, step)| step == Step::Done)
     }
 
-    /// Whether the call still runs, in any process.
+    /// Checks whether the call still runs, in any process.
     pub(crate) fn is_running(&self) -> bool {
         is_running(&self.folder)
     }
 
-    /// The call is undone. Its copies make room.
+    /// Notes that the call is undone, and removes its copies to make room.
     pub(crate) fn mark_undone(&self) -> io::Result<()> {
         for name in self.folder.names(usize::MAX)? {
             let number = name.strip_prefix("kept-").unwrap_or(&name);

@@ -27,7 +27,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The time of creation, in nanoseconds since 1970.
+    /// Returns the time of creation, in nanoseconds since 1970.
     pub(crate) fn born(&self) -> u64 {
         let seconds = u64::try_from(self.born.0).unwrap_or_default();
         seconds.saturating_mul(1_000_000_000).saturating_add(self.born.1.into())
@@ -38,12 +38,15 @@ impl Identity {
         Self::from_stat(handle.as_fd(), &stat)
     }
 
-    /// `None`: the file system doesn't say when the file was made.
+    /// Identifies an open object. Returns `None` if the file system doesn't say when the object was
+    /// made.
     pub(crate) fn from_stat(handle: BorrowedFd<'_>, stat: &Stat) -> Option<Self> {
-        let found = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
-        let has_born = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-        let born = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
-        has_born.then_some(Self { device: stat.st_dev, inode: stat.st_ino, born })
+        let statx = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+        if statx.stx_mask & StatxFlags::BTIME.bits() == 0 {
+            return None;
+        }
+        let born = (statx.stx_btime.tv_sec, statx.stx_btime.tv_nsec);
+        Some(Self { device: stat.st_dev, inode: stat.st_ino, born })
     }
 }
 
@@ -122,7 +125,7 @@ pub(crate) enum Depth {
 }
 
 impl State {
-    /// The current state of a path, without a copy. `Missing`, if its directory is missing.
+    /// Returns the current state of a path, without a copy. `Missing`, if its directory is missing.
     pub(crate) fn at(access: &Access, path: &Path, depth: Depth) -> io::Result<Self> {
         let handle = match DirEntryRef::find(access, path).and_then(|place| place.handle()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
@@ -140,8 +143,8 @@ impl State {
         })
     }
 
-    /// The state of an object that is held by a handle. A file's contents go through `copy`, which
-    /// returns the number of the copy.
+    /// Returns the state of an object that is held by a handle. A file's contents go through
+    /// `copy`, which returns the number of the copy.
     pub(crate) fn from_object(
         access: &Access,
         object: &OwnedFd,
@@ -168,7 +171,7 @@ impl State {
         }
     }
 
-    /// Whether both are the same thing with the same contents.
+    /// Checks whether both are the same thing with the same contents.
     pub(crate) fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -184,12 +187,12 @@ impl State {
         }
     }
 
-    /// Permissions. `None`: the object has none of its own.
+    /// Returns the permissions. Returns `None` if the object has no permissions of its own.
     pub(crate) fn mode(&self) -> Option<u32> {
         self.meta().map(|meta| meta.mode)
     }
 
-    /// The identity of the file.
+    /// Returns the identity of the file.
     pub(crate) fn identity(&self) -> Option<Identity> {
         match self {
             Self::File { identity, .. } => *identity,
@@ -197,7 +200,7 @@ impl State {
         }
     }
 
-    /// The identity of the file, link or directory. `None`: it is unknown.
+    /// Returns the identity of the file, link or directory. Returns `None` if it is unknown.
     pub(crate) fn object(&self) -> Option<Identity> {
         match self {
             Self::File { identity, .. }
@@ -207,7 +210,7 @@ impl State {
         }
     }
 
-    /// Whether it is a file that has several names.
+    /// Checks whether it is a file that has several names.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::File { is_shared: true, .. })
     }
@@ -219,7 +222,7 @@ impl State {
         }
     }
 
-    /// Whether this user can give it back to its owner after it was removed.
+    /// Checks whether this user can give it back to its owner after it was removed.
     pub(crate) fn is_restorable(&self) -> bool {
         let user = rustix::process::geteuid();
         let owner = match self {
@@ -227,11 +230,16 @@ impl State {
             Self::Link { owner, .. } => *owner,
             Self::Missing | Self::Other => None,
         };
-        user.is_root()
-            || owner.is_none_or(|(owner, group)| owner == user.as_raw() && is_in_group(group))
+        if user.is_root() {
+            return true;
+        }
+        match owner {
+            Some((owner, group)) => owner == user.as_raw() && is_in_group(group),
+            None => true,
+        }
     }
 
-    /// How closely a file has to be looked at for a comparison with this one.
+    /// Returns how closely a file has to be read for a comparison with this state.
     pub(crate) fn depth(&self) -> Depth {
         match self {
             Self::File { digest, .. } if digest.is_empty() => Depth::Times,
@@ -239,13 +247,13 @@ impl State {
         }
     }
 
-    /// Whether it is a file or a link.
+    /// Checks whether it is a file or a link.
     pub(crate) fn has_contents(&self) -> bool {
         matches!(self, Self::File { .. } | Self::Link { .. })
     }
 
-    /// Whether a person would say that this path was changed: the times of a directory change with
-    /// its entries.
+    /// Checks whether a person would say that this path was changed: the times of a directory
+    /// change with its entries.
     pub(crate) fn is_changed_to(&self, now: &Self) -> bool {
         match (self, now) {
             (Self::Directory { meta, .. }, Self::Directory { meta: now, .. }) => {
@@ -255,7 +263,7 @@ impl State {
         }
     }
 
-    /// Whether both differ in nothing but times.
+    /// Checks whether both differ in nothing but times.
     pub(crate) fn same_but_for_times(&self, other: &Self) -> bool {
         let modes = match (self, other) {
             (Self::File { meta, .. }, Self::File { meta: other, .. })
@@ -267,7 +275,7 @@ impl State {
         modes && self.same_contents(other)
     }
 
-    /// Whether both have the same contents, whatever their modes and times are.
+    /// Checks whether both have the same contents, whatever their modes and times are.
     pub(crate) fn same_contents(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -287,11 +295,13 @@ impl State {
     }
 }
 
-/// Whether this user may give its files to a group.
+/// Checks whether this user may give its files to a group.
 fn is_in_group(group: u32) -> bool {
-    group == rustix::process::getegid().as_raw()
-        || rustix::process::getgroups()
-            .is_ok_and(|groups| groups.iter().any(|it| it.as_raw() == group))
+    if group == rustix::process::getegid().as_raw() {
+        return true;
+    }
+    let Ok(groups) = rustix::process::getgroups() else { return false };
+    groups.iter().any(|other| other.as_raw() == group)
 }
 
 /// A file whose state is saved.
@@ -319,7 +329,7 @@ impl Content<'_> {
     }
 }
 
-/// The name of the kept file whose copy has a number.
+/// Returns the name of the kept file whose copy has a number.
 pub(crate) fn kept_name(copy: u32) -> String {
     format!("kept-{copy}")
 }
@@ -328,7 +338,7 @@ fn digest(content: &Content<'_>) -> io::Result<String> {
     digest_of(content.open()?)
 }
 
-/// SHA-256 of the rest of a file, in hexadecimal.
+/// Returns the SHA-256 of the bytes of a file from its position on, in hexadecimal.
 pub(crate) fn digest_of(mut file: File) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];

@@ -70,7 +70,7 @@ impl std::error::Error for UndoError {}
 pub struct UndoStore(Arc<Folder>);
 
 impl UndoStore {
-    /// The store in a folder, which is created at the first change.
+    /// Returns the store in a folder, which is created at the first change.
     pub fn in_folder(path: PathBuf, bounds: UndoLimits) -> Self {
         Self(Arc::new(Folder {
             path,
@@ -80,14 +80,14 @@ impl UndoStore {
         }))
     }
 
-    /// The journal of a call that begins. `required`: a change whose old state can't be saved is
-    /// refused.
+    /// Returns the journal of a call that begins. `required`: a change whose old state can't be
+    /// saved is refused.
     pub fn journal(&self, about: UndoEntry, required: bool) -> Journal {
         let rules = SaveRules { required, call_bytes: self.0.bounds.call_bytes };
         Journal::new(Arc::clone(&self.0), about, rules)
     }
 
-    /// The saved calls, the newest first.
+    /// Returns the saved calls, the newest first.
     ///
     /// # Errors
     ///
@@ -98,8 +98,8 @@ impl UndoStore {
         Ok(calls)
     }
 
-    /// The newest call that changed something in a directory, more than times, and isn't undone,
-    /// whoever made it. Calls of which an undo has left something come last.
+    /// Returns the newest call that changed something in a directory, more than times, and isn't
+    /// undone, whoever made it. Calls of which an undo has left something come last.
     ///
     /// # Errors
     ///
@@ -118,8 +118,8 @@ impl UndoStore {
         Ok(None)
     }
 
-    /// The calls of the same turn of the agent that aren't undone, the newest first. A call outside
-    /// of any turn is alone.
+    /// Returns the calls of the same turn of the agent that aren't undone, the newest first. A call
+    /// outside of any turn is alone.
     ///
     /// # Errors
     ///
@@ -174,20 +174,20 @@ impl UndoStore {
         let access = access_for(&read.folder);
         let mut plan =
             UndoPlan::new(&access, &self.0, &read, only).map_err(UndoError::Unreadable)?;
-        let left = Restoration::new(&access, &self.0, &read, &plan, only.is_some()).run();
-        // The permissions are as they were before anything is reported about them.
+        let conflicts = Restoration::new(&access, &self.0, &read, &plan, only.is_some()).run();
+        // The permissions given for a time are taken back before anything is reported.
         drop(access);
-        plan.conflicts.extend(left);
+        plan.conflicts.extend(conflicts);
         plan.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
         plan.conflicts.dedup_by(|one, other| one.path == other.path);
         let is_over = plan.conflicts.iter().all(|conflict| conflict.is_lost);
         self.0.use_reserve();
-        let marked = match only {
+        let mark_result = match only {
             Some(_) => Ok(()),
             None if is_over => read.mark_undone(),
             None => read.mark_left(plan.conflicts.len()),
         };
-        if let Err(error) = marked {
+        if let Err(error) = mark_result {
             tracing::warn!("the note that a call is undone can't be saved: {error}");
         }
         if plan.conflicts.is_empty() {

@@ -33,8 +33,10 @@ impl Action {
     }
 }
 
-/// The tasks of a journal, the last change first.
+/// Returns the tasks of a journal, the last change first.
 pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
+    // A segment has the states that were saved between two moves. It is stored with the moves
+    // after it.
     let mut segment: BTreeMap<&Path, &State> = BTreeMap::new();
     let mut segments = Vec::new();
     let mut later = moves;
@@ -51,6 +53,7 @@ pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
         }
     }
     segments.push((segment, later));
+
     let mut tasks = Vec::new();
     for (segment, later) in segments.into_iter().rev() {
         if let Some(made) = later.first() {
