@@ -15,10 +15,10 @@ use crate::skill::{
     SKILL_FILE, Skill, SkillError, SkillOrigin, SkillText, is_name, name_problem, read_whole,
 };
 
-/// Skills that count.
+/// Most skills that are offered.
 const MAX_SKILLS: usize = 200;
 
-/// Entries of a folder of skills that are looked at.
+/// Most entries of a folder of skills that are read.
 const MAX_ENTRIES: usize = 10_000;
 
 /// The folders of a project's skills, below the working directory.
@@ -45,58 +45,77 @@ impl Skills {
     ///
     /// The list of trusted skills can't be read.
     pub fn find(config: &Config, folders: &Folders, directory: &Path) -> Result<Self, HostError> {
-        let mut found = Self::default();
+        let mut skills = Self::default();
         if !config.values.skills.enabled {
-            return Ok(found);
+            return Ok(skills);
         }
+
+        // The real paths of the folders so far: a folder is read once, whatever links lead to it.
         let mut roots = Vec::new();
-        for root in config.skill_folders(folders, directory) {
-            let Some(real) = found.real(&root) else { continue };
-            if roots.contains(&real) {
-                continue;
-            }
-            let before = found.usable.len();
-            if let Some(folder) = found.open(&real, Owners::User) {
-                found.add_all(&folder, None);
-            }
-            if found.usable.len() > before {
-                found.readable.push(real.clone());
-            }
-            roots.push(real);
-        }
-        let mut trusted: Option<BTreeMap<String, String>> = None;
-        for name in PROJECT_FOLDERS {
-            let Some(real) = found.real(&directory.join(name)) else { continue };
-            let Ok(directory) = directory.canonicalize() else { continue };
-            if roots.contains(&real) {
-                continue;
-            }
-            if !real.starts_with(&directory) {
-                found.leave_out(&directory.join(name), "it is a link out of the working directory");
-                continue;
-            }
-            if let Some(folder) = found.open(&real, Owners::Any) {
-                let trusted = match &trusted {
-                    Some(trusted) => trusted,
-                    None => trusted.insert(config::trusted(folders)?),
-                };
-                found.add_all(&folder, Some(trusted));
-            }
-            roots.push(real);
-        }
-        Ok(found.sorted())
+        skills.add_user_skills(&config.skill_folders(folders, directory), &mut roots);
+        skills.add_project_skills(folders, directory, &mut roots)?;
+
+        let trusted = skills.usable.iter().filter(|skill| skill.origin == SkillOrigin::Trusted);
+        skills.readable.extend(trusted.map(|skill| skill.folder.clone()));
+        skills.usable.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(skills)
     }
 
-    /// The skill of a name that models get.
+    /// Adds the skills in the folders of the configuration.
+    fn add_user_skills(&mut self, folders: &[PathBuf], roots: &mut Vec<PathBuf>) {
+        for path in folders {
+            let Some(root) = self.resolve(path) else { continue };
+            if roots.contains(&root) {
+                continue;
+            }
+            let usable_before = self.usable.len();
+            if let Some(folder) = self.open(&root, Owners::User) {
+                self.add_all(&folder, None);
+            }
+            if self.usable.len() > usable_before {
+                self.readable.push(root.clone());
+            }
+            roots.push(root);
+        }
+    }
+
+    /// Adds the skills in the folders of the working directory.
+    ///
+    /// # Errors
+    ///
+    /// The list of trusted skills can't be read.
+    fn add_project_skills(
+        &mut self,
+        folders: &Folders,
+        directory: &Path,
+        roots: &mut Vec<PathBuf>,
+    ) -> Result<(), HostError> {
+        // The list is read once, and only if the project has a folder of skills.
+        let mut trusted = None;
+        for name in PROJECT_FOLDERS {
+            let Some(root) = self.resolve(&directory.join(name)) else { continue };
+            let Ok(directory) = directory.canonicalize() else { continue };
+            if roots.contains(&root) {
+                continue;
+            }
+            if !root.starts_with(&directory) {
+                self.leave_out(&directory.join(name), "it is a link out of the working directory");
+                continue;
+            }
+            if let Some(folder) = self.open(&root, Owners::Any) {
+                if trusted.is_none() {
+                    trusted = Some(config::trusted(folders)?);
+                }
+                self.add_all(&folder, trusted.as_ref());
+            }
+            roots.push(root);
+        }
+        Ok(())
+    }
+
+    /// Returns the skill with this name, if models get it.
     pub(crate) fn named(&self, name: &str) -> Option<&Skill> {
         self.usable.iter().find(|skill| skill.name == name)
-    }
-
-    fn sorted(mut self) -> Self {
-        let trusted = self.usable.iter().filter(|skill| skill.origin == SkillOrigin::Trusted);
-        self.readable.extend(trusted.map(|skill| skill.folder.clone()));
-        self.usable.sort_by(|one, other| one.name.cmp(&other.name));
-        self
     }
 
     fn leave_out(&mut self, path: &Path, why: impl Display) {
@@ -107,9 +126,10 @@ impl Skills {
         }
     }
 
-    /// The real path of a folder. `None`: the folder doesn't exist.
-    fn real(&mut self, path: &Path) -> Option<PathBuf> {
-        // Each folder above takes a system call of its own, and mostly the path doesn't exist.
+    /// Returns the real path of a folder, or `None` if the folder can't be used.
+    fn resolve(&mut self, path: &Path) -> Option<PathBuf> {
+        // `canonicalize` makes a system call for each folder above, and mostly the path doesn't
+        // exist.
         if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             return None;
         }
@@ -123,19 +143,27 @@ impl Skills {
         }
     }
 
+    /// Opens a folder. Returns `None` if the folder has to be left out.
     fn open(&mut self, path: &Path, owners: Owners) -> Option<SkillFolder> {
-        SkillFolder::open(path, owners).map_err(|error| self.leave_out(path, error)).ok()
+        match SkillFolder::open(path, owners) {
+            Ok(folder) => Some(folder),
+            Err(error) => {
+                self.leave_out(path, error);
+                None
+            }
+        }
     }
 
-    /// Adds the skills of a folder. `trusted`: the skills that a person has seen, if the folder is
-    /// a project's.
+    /// Adds the skills of a folder. `trusted`: the digests of the skills that a person has seen, by
+    /// their paths, if the folder belongs to a project.
     fn add_all(&mut self, root: &SkillFolder, trusted: Option<&BTreeMap<String, String>>) {
-        let (names, is_cut) = match root.names(MAX_ENTRIES) {
+        let (names, is_truncated) = match root.names(MAX_ENTRIES) {
             Ok(names) => names,
             Err(error) => return self.leave_out(&root.path, error),
         };
-        let mut more = 0;
-        let mut looked_at = 0;
+
+        let mut candidates = 0;
+        let mut surplus = 0;
         for name in names {
             let path = root.path.join(&name);
             let folder = match root.folder(&name) {
@@ -147,12 +175,14 @@ impl Skills {
                     continue;
                 }
             };
-            looked_at += 1;
-            // Skills that models don't get take time too, and a project's skills may all be such.
-            if self.usable.len() + self.untrusted.len() >= MAX_SKILLS || looked_at > MAX_SKILLS {
-                more += 1;
+
+            // Skills that models don't get take time too, so they count towards the limit.
+            candidates += 1;
+            if self.usable.len() + self.untrusted.len() >= MAX_SKILLS || candidates > MAX_SKILLS {
+                surplus += 1;
                 continue;
             }
+
             if !is_name(&name) {
                 self.leave_out(&path, name_problem(&name));
                 continue;
@@ -161,58 +191,66 @@ impl Skills {
                 self.leave_out(&path, "another skill with that name is used instead");
                 continue;
             }
-            let (origin, digest, text) = match read(&folder, trusted) {
-                Ok(read) => read,
-                Err(error) => {
-                    self.leave_out(&path, error);
-                    continue;
-                }
-            };
-            let description = text.description;
-            let skill = Skill { name, description, folder: folder.path, origin, digest };
-            if skill.origin.counts() {
-                self.usable.push(skill);
-            } else {
-                self.untrusted.push(skill);
+            match read_skill(name, folder, trusted) {
+                Ok(skill) if skill.origin.counts() => self.usable.push(skill),
+                Ok(skill) => self.untrusted.push(skill),
+                Err(error) => self.leave_out(&path, error),
             }
         }
-        if more > 0 || is_cut {
-            let why = format!("it has {more} or more skills too many; the limit is {MAX_SKILLS}");
+
+        if surplus > 0 || is_truncated {
+            let why =
+                format!("it has {surplus} or more skills too many; the limit is {MAX_SKILLS}");
             self.leave_out(&root.path, why);
         }
     }
 }
 
-/// The origin of a skill, the digest of its files if they are trusted, and its text.
-fn read(
-    folder: &SkillFolder,
+/// Reads the skill in a folder. `trusted`: the digests of the skills that a person has seen, by
+/// their paths, if the folder belongs to a project.
+fn read_skill(
+    name: String,
+    folder: SkillFolder,
     trusted: Option<&BTreeMap<String, String>>,
-) -> Result<(SkillOrigin, Option<String>, SkillText), SkillError> {
-    let (origin, known) = match trusted {
-        None => (SkillOrigin::User, None),
-        Some(trusted) => {
-            (SkillOrigin::Untrusted, folder.path.to_str().and_then(|path| trusted.get(path)))
-        }
-    };
-    let Some(known) = known else { return Ok((origin, None, SkillText::read(folder)?)) };
-    match read_whole(folder) {
-        Ok((tree, text)) if tree.digest() == *known => {
-            Ok((SkillOrigin::Trusted, Some(known.clone()), text))
-        }
-        _ => Ok((SkillOrigin::Changed, None, SkillText::read(folder)?)),
+) -> Result<Skill, SkillError> {
+    let path = folder.path.to_str();
+    let trusted_digest = path.and_then(|path| trusted?.get(path));
+    if let Some(digest) = trusted_digest
+        && let Ok((tree, text)) = read_whole(&folder)
+        && tree.digest() == *digest
+    {
+        return Ok(Skill {
+            name,
+            description: text.description,
+            folder: folder.path,
+            origin: SkillOrigin::Trusted,
+            digest: Some(digest.clone()),
+        });
     }
+
+    let origin = if trusted.is_none() {
+        SkillOrigin::User
+    } else if trusted_digest.is_some() {
+        SkillOrigin::Changed
+    } else {
+        SkillOrigin::Untrusted
+    };
+    let description = SkillText::read(&folder)?.description;
+    Ok(Skill { name, description, folder: folder.path, origin, digest: None })
 }
 
-/// The paths of the trusted skills of a working directory. Blocks.
+/// Returns the paths of the trusted skills of a working directory. Blocks.
 ///
 /// # Errors
 ///
 /// The list of trusted skills can't be read.
 pub fn trusted_skills(directory: &Path, folders: &Folders) -> Result<Vec<PathBuf>, HostError> {
-    let trusted = config::trusted(folders)?.into_keys().map(PathBuf::from);
-    let below = trusted.filter(|path| {
-        let parent = path.parent();
-        PROJECT_FOLDERS.iter().any(|folder| parent == Some(&directory.join(folder)))
-    });
-    Ok(below.collect())
+    let roots = PROJECT_FOLDERS.map(|folder| directory.join(folder));
+    let mut paths = Vec::new();
+    for path in config::trusted(folders)?.into_keys().map(PathBuf::from) {
+        if roots.iter().any(|root| path.parent() == Some(root.as_path())) {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
 }

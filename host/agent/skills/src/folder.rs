@@ -95,15 +95,15 @@ pub enum Owners {
 
 impl Owners {
     fn check(self, stat: &Stat) -> Result<(), FolderError> {
-        let user = rustix::process::geteuid().as_raw();
-        match self {
-            Self::Any => Ok(()),
-            Self::User if stat.st_uid != user && stat.st_uid != 0 => {
-                Err(FolderError::Owner(stat.st_uid))
-            }
-            Self::User if stat.st_mode & 0o022 != 0 => Err(FolderError::Writable),
-            Self::User => Ok(()),
+        if let Self::Any = self {
+            return Ok(());
         }
+        let user = rustix::process::geteuid().as_raw();
+        if stat.st_uid != user && stat.st_uid != 0 {
+            return Err(FolderError::Owner(stat.st_uid));
+        }
+        let is_writable_by_others = stat.st_mode & 0o022 != 0;
+        if is_writable_by_others { Err(FolderError::Writable) } else { Ok(()) }
     }
 }
 
@@ -121,8 +121,8 @@ pub struct SkillFolder {
 pub struct FileBytes {
     /// The bytes, up to the limit of the reader.
     pub bytes: Vec<u8>,
-    /// Whether there is more.
-    pub is_cut: bool,
+    /// Whether the file has more bytes.
+    pub is_truncated: bool,
 }
 
 /// A file of a folder.
@@ -150,7 +150,7 @@ pub struct FileTree {
 }
 
 impl FileTree {
-    /// The SHA-256 of all names, sizes and bytes, in hexadecimal digits.
+    /// Returns the SHA-256 of all names, sizes and bytes, in hexadecimal digits.
     pub fn digest(&self) -> String {
         let mut digest = Sha256::new_with_prefix("skill");
         for file in &self.files {
@@ -163,7 +163,7 @@ impl FileTree {
         format!("{:x}", digest.finalize())
     }
 
-    /// Whether it has a file with these bytes.
+    /// Checks whether the tree has a file with this path and these bytes.
     pub(crate) fn has(&self, path: &str, bytes: &[u8]) -> bool {
         let digest = Sha256::digest(bytes);
         self.files.iter().any(|file| file.path == path && file.digest == digest[..])
@@ -179,24 +179,27 @@ impl SkillFolder {
         Ok(Self { dir, path: path.to_owned(), owners })
     }
 
-    /// Opens a folder in this folder. `None`: there is no such folder.
+    /// Opens a folder in this folder. Returns `None` if there is no such folder.
     pub fn folder(&self, name: &str) -> Option<Result<Self, FolderError>> {
         let dir = match open_folder(self.dir.as_fd(), name) {
             Ok(dir) => dir,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return None,
             Err(error) => return Some(Err(error.into())),
         };
-        let stat = fstat(&dir).map_err(FolderError::from);
-        let checked = stat.and_then(|stat| self.owners.check(&stat));
-        let path = self.path.join(name);
-        Some(checked.map(|()| Self { dir, path, owners: self.owners }))
+        Some(self.check_child(dir, name))
     }
 
-    /// The names in it, in order, without those that begin with a dot and those that aren't UTF-8.
-    /// At most `most`, and whether there are more.
+    /// Checks the owner of an open folder in this folder.
+    fn check_child(&self, dir: OwnedFd, name: &str) -> Result<Self, FolderError> {
+        self.owners.check(&fstat(&dir)?)?;
+        Ok(Self { dir, path: self.path.join(name), owners: self.owners })
+    }
+
+    /// Returns the first `most` names in the folder, sorted, and whether the folder has more. Names
+    /// that begin with a dot and names that aren't UTF-8 are left out.
     pub fn names(&self, most: usize) -> Result<(Vec<String>, bool), FolderError> {
         let mut names = Vec::new();
-        let mut is_cut = false;
+        let mut is_truncated = false;
         for entry in Dir::read_from(&self.dir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().to_str() else { continue };
@@ -204,55 +207,59 @@ impl SkillFolder {
                 continue;
             }
             if names.len() == most {
-                is_cut = true;
+                is_truncated = true;
                 break;
             }
             names.push(name.to_owned());
         }
         names.sort_unstable();
-        Ok((names, is_cut))
+        Ok((names, is_truncated))
     }
 
-    /// Whether there is something of that name in it. Links aren't followed.
+    /// Checks whether the folder has an entry with this name. A link counts, wherever it leads.
     pub fn has(&self, name: &str) -> bool {
         statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// The first bytes of a file, by its path in the folder.
+    /// Reads the first bytes of a file, by its path in the folder.
     pub(crate) fn read(&self, path: &str, most: u64) -> Result<FileBytes, FolderError> {
         let path = plain_path(path)?;
-        let mut names: Vec<&str> = path.split('/').collect();
-        let last = names.pop().unwrap_or_default();
-        let mut dir = None;
-        for name in names {
-            let above = dir.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
-            let below = open_folder(above, name)?;
-            self.owners.check(&fstat(&below)?)?;
-            dir = Some(below);
+        let (folders, file_name) = path.rsplit_once('/').unwrap_or(("", &path));
+
+        let mut opened: Option<OwnedFd> = None;
+        for name in folders.split_terminator('/') {
+            let parent = opened.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
+            let child = open_folder(parent, name)?;
+            self.owners.check(&fstat(&child)?)?;
+            opened = Some(child);
         }
-        let dir = dir.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
-        let mut file = self.file(dir, last)?;
+
+        let parent = opened.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
+        let mut file = self.open_file(parent, file_name)?;
         let mut bytes = Vec::new();
+        // One byte more shows whether the file is longer.
         (&mut file).take(most + 1).read_to_end(&mut bytes)?;
-        let is_cut = bytes.len() as u64 > most;
+        let is_truncated = bytes.len() as u64 > most;
         bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-        Ok(FileBytes { bytes, is_cut })
+        Ok(FileBytes { bytes, is_truncated })
     }
 
-    /// Opens a regular file. This waits for nothing, whatever has the name.
-    fn file(&self, dir: BorrowedFd<'_>, name: &str) -> Result<File, FolderError> {
-        // Opening a device may have an effect.
-        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        regular(&stat)?;
+    /// Opens a regular file. The call doesn't block, even if the name belongs to a pipe.
+    fn open_file(&self, dir: BorrowedFd<'_>, name: &str) -> Result<File, FolderError> {
+        // Opening a device may have an effect, so the type is checked before.
+        check_regular(&statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
+
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::RDONLY;
         let file = openat(dir, name, flags, Mode::empty())?;
+        // The name may have got another file since.
         let stat = fstat(&file)?;
-        regular(&stat)?;
+        check_regular(&stat)?;
         self.owners.check(&stat)?;
         Ok(File::from(file))
     }
 
-    /// All files, with the digests of their bytes if `reads`.
+    /// Lists all files below the folder. `reads`: whether the bytes of the files are read for their
+    /// digests.
     ///
     /// # Errors
     ///
@@ -268,7 +275,7 @@ impl SkillFolder {
     fn walk(
         &self,
         dir: BorrowedFd<'_>,
-        above: &str,
+        parent: &str,
         depth: usize,
         walk: &mut Walk,
     ) -> Result<(), FolderError> {
@@ -281,24 +288,27 @@ impl SkillFolder {
             if matches!(name, "." | "..") {
                 continue;
             }
-            let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
+            let path = if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") };
+
             walk.entries += 1;
             if walk.entries > MAX_FILES {
                 return Err(FolderError::TooManyFiles);
             }
+
             let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let file_type = FileType::from_raw_mode(stat.st_mode);
             if let Err(error) = self.owners.check(&stat)
-                && !FileType::from_raw_mode(stat.st_mode).is_symlink()
+                && !file_type.is_symlink()
             {
                 walk.tree.foreign.push(format!("{path}: {error}"));
                 continue;
             }
-            match FileType::from_raw_mode(stat.st_mode) {
+            match file_type {
                 FileType::Directory => {
-                    let below = open_folder(dir, name)?;
-                    self.walk(below.as_fd(), &path, depth + 1, walk)?;
+                    let child = open_folder(dir, name)?;
+                    self.walk(child.as_fd(), &path, depth + 1, walk)?;
                 }
-                FileType::RegularFile => match self.file(dir, name) {
+                FileType::RegularFile => match self.open_file(dir, name) {
                     Ok(file) => walk.add(file, path)?,
                     Err(error) => return Err(FolderError::File { path, error: error.into() }),
                 },
@@ -309,37 +319,42 @@ impl SkillFolder {
     }
 }
 
+/// The state of a walk through a folder and the folders in it.
 struct Walk {
     tree: FileTree,
+    /// The number of files and folders so far.
     entries: usize,
+    /// The size of all files so far.
     bytes: u64,
+    /// Whether the bytes of the files are read for their digests.
     reads: bool,
 }
 
 impl Walk {
     fn add(&mut self, mut file: File, path: String) -> Result<(), FolderError> {
         let stat = fstat(&file)?;
-        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-        let mut read = size;
+        let mut size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
         let mut digest = Vec::new();
-        if self.reads && size <= MAX_TREE - self.bytes {
+        let room = MAX_TREE - self.bytes;
+        if self.reads && size <= room {
             let mut hasher = Sha256::new();
-            // The file may have grown since.
-            let mut bounded = (&mut file).take(MAX_TREE + 1 - self.bytes);
-            read = io::copy(&mut bounded, &mut hasher)?;
+            // The file may have grown since. One byte more than the room shows that.
+            let mut bounded = (&mut file).take(room + 1);
+            size = io::copy(&mut bounded, &mut hasher)?;
             digest = hasher.finalize().to_vec();
         }
-        self.bytes = self.bytes.saturating_add(read);
+
+        self.bytes = self.bytes.saturating_add(size);
         if self.bytes > MAX_TREE {
             return Err(FolderError::TooLarge);
         }
         let is_executable = stat.st_mode & 0o111 != 0;
-        self.tree.files.push(TreeFile { path, size: read, is_executable, digest });
+        self.tree.files.push(TreeFile { path, size, is_executable, digest });
         Ok(())
     }
 }
 
-/// The path of a file in the folder, without parts that mean nothing.
+/// Returns the path of a file in the folder, without empty parts and `.`.
 ///
 /// # Errors
 ///
@@ -360,7 +375,7 @@ fn open_folder(above: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     openat(above, name, flags, Mode::empty())
 }
 
-fn regular(stat: &Stat) -> Result<(), FolderError> {
+fn check_regular(stat: &Stat) -> Result<(), FolderError> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
         FileType::Symlink => Err(FolderError::Link),
@@ -403,7 +418,7 @@ mod tests {
         read("scripts").expect_err("it is a folder");
         read(&"x/".repeat(600)).expect_err("it is long");
         let cut = folder.read("SKILL.md", 3).expect("it is there");
-        assert_eq!((cut.bytes.as_slice(), cut.is_cut), (&b"tex"[..], true));
+        assert_eq!((cut.bytes.as_slice(), cut.is_truncated), (&b"tex"[..], true));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct FrontMatter {
     pub license: Option<String>,
     /// The requirements of the skill.
     pub compatibility: Option<String>,
-    /// Whether it names tools that it wants to use.
+    /// Whether the skill names the tools that it uses.
     pub names_tools: bool,
     /// Keys that the documented format doesn't have.
     pub unknown: Vec<String>,
@@ -82,7 +82,7 @@ pub enum YamlError {
     NoKeys,
 }
 
-/// The front matter and the instructions after it.
+/// Divides the text of a `SKILL.md` into the front matter and the instructions after it.
 ///
 /// # Errors
 ///
@@ -93,38 +93,40 @@ pub(crate) fn split(text: &str) -> Result<(&str, &str), FrontMatterError> {
     if first.trim_end() != "---" {
         return Err(FrontMatterError::NoStart);
     }
-    let from = text.find('\n').map_or(text.len(), |end| end + 1);
-    let mut at = from;
-    for line in text[from..].split_inclusive('\n') {
+    let (_, after_mark) = text.split_once('\n').unwrap_or_default();
+    let mut length = 0;
+    for line in after_mark.split_inclusive('\n') {
         if line.trim_end() == "---" {
-            return Ok((&text[from..at], &text[at + line.len()..]));
+            let body = &after_mark[length + line.len()..];
+            return Ok((&after_mark[..length], body));
         }
-        at += line.len();
-        if at - from > MAX_BYTES {
+        length += line.len();
+        if length > MAX_BYTES {
             break;
         }
     }
     Err(FrontMatterError::NoEnd)
 }
 
-/// Reads the front matter.
+/// Parses the front matter.
 ///
 /// # Errors
 ///
 /// The text isn't YAML, or doesn't have the values of a skill.
 pub(crate) fn parse(yaml: &str) -> Result<FrontMatter, FrontMatterError> {
-    match read(yaml) {
-        Ok(read) => Ok(read),
-        // The mistake that most authors make: a colon within a value.
-        Err(mistake) => match read(&quoted(yaml)) {
-            Ok(read) => Ok(FrontMatter { mistake: Some(mistake), ..read }),
-            Err(_) => Err(FrontMatterError::Invalid(mistake)),
-        },
+    let mistake = match parse_yaml(yaml) {
+        Ok(matter) => return Ok(matter),
+        Err(mistake) => mistake,
+    };
+    // The mistake that most authors make is a colon within a value.
+    match parse_yaml(&quote_values(yaml)) {
+        Ok(matter) => Ok(FrontMatter { mistake: Some(mistake), ..matter }),
+        Err(_) => Err(FrontMatterError::Invalid(mistake)),
     }
 }
 
-fn read(yaml: &str) -> Result<FrontMatter, YamlError> {
-    let mut read = FrontMatter::default();
+fn parse_yaml(yaml: &str) -> Result<FrontMatter, YamlError> {
+    let mut matter = FrontMatter::default();
     let mut depth = 0;
     // The key whose value comes next.
     let mut key: Option<String> = None;
@@ -144,7 +146,7 @@ fn read(yaml: &str) -> Result<FrontMatter, YamlError> {
                 }
                 if depth == 1 {
                     let key = key.take().ok_or(YamlError::Key(line))?;
-                    set(&mut read, line, &key, None)?;
+                    set_value(&mut matter, line, &key, None)?;
                 }
                 depth += 1;
                 if depth > MAX_DEPTH {
@@ -164,67 +166,74 @@ fn read(yaml: &str) -> Result<FrontMatter, YamlError> {
         };
         match key.take() {
             None => key = Some(text),
-            Some(key) => set(&mut read, line, &key, Some(text))?,
+            Some(key) => set_value(&mut matter, line, &key, Some(text))?,
         }
     }
-    if is_table { Ok(read) } else { Err(YamlError::NoKeys) }
+    if is_table { Ok(matter) } else { Err(YamlError::NoKeys) }
 }
 
-/// Sets the value in this line. `None`: a list or a table.
-fn set(
-    read: &mut FrontMatter,
+/// Sets the value of a key in this line. `value` is `None` for a list and a table.
+fn set_value(
+    matter: &mut FrontMatter,
     line: usize,
     key: &str,
     value: Option<String>,
 ) -> Result<(), YamlError> {
-    let place = match key {
-        "name" => &mut read.name,
-        "description" => &mut read.description,
-        "license" => &mut read.license,
-        "compatibility" => &mut read.compatibility,
+    let field = match key {
+        "name" => &mut matter.name,
+        "description" => &mut matter.description,
+        "license" => &mut matter.license,
+        "compatibility" => &mut matter.compatibility,
         "allowed-tools" => {
-            read.names_tools = true;
+            matter.names_tools = true;
             return Ok(());
         }
         _ => {
             if !KNOWN.contains(&key) {
-                read.unknown.push(key.to_owned());
+                matter.unknown.push(key.to_owned());
             }
             return Ok(());
         }
     };
     let value = value.ok_or_else(|| YamlError::Value(line, key.to_owned()))?;
-    if place.is_some() {
+    if field.is_some() {
         return Err(YamlError::Twice(line, key.to_owned()));
     }
-    *place = Some(value).filter(|value| !value.trim().is_empty());
+    if !value.trim().is_empty() {
+        *field = Some(value);
+    }
     Ok(())
 }
 
-/// The text with quotes around each value that has no quotes, and is on the line of its key.
-fn quoted(yaml: &str) -> String {
+/// Puts quotes around each value that has no quotes and begins on the line of its key.
+fn quote_values(yaml: &str) -> String {
     let mut text = String::new();
     let mut lines = yaml.lines().peekable();
     while let Some(line) = lines.next() {
-        let pair = line.split_once(": ").filter(|(key, value)| {
-            let begins = value.trim_start().chars().next().unwrap_or('"');
-            !key.is_empty()
-                && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
-                && !"\"'|>[{&*!%@`#".contains(begins)
-        });
-        let Some((key, value)) = pair else {
+        let Some((key, first_line)) = split_unquoted(line) else {
             text += line;
             text.push('\n');
             continue;
         };
-        let mut value = value.trim().to_owned();
-        while let Some(more) = lines.next_if(|line| line.starts_with([' ', '\t'])) {
+        let mut value = first_line.trim().to_owned();
+        while let Some(continuation) = lines.next_if(|line| line.starts_with([' ', '\t'])) {
             value.push(' ');
-            value += more.trim();
+            value += continuation.trim();
         }
         text += &format!("{key}: '{}'\n", value.replace('\'', "''"));
     }
     text
+}
+
+/// Splits a line into a key and its value. Returns `None` if the line has no key, or if YAML gives
+/// the first character of the value a meaning.
+fn split_unquoted(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(": ")?;
+    let is_key =
+        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    let first = value.trim_start().chars().next()?;
+    let is_unquoted = !"\"'|>[{&*!%@`#".contains(first);
+    if is_key && is_unquoted { Some((key, value)) } else { None }
 }
 
 #[cfg(test)]

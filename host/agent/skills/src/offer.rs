@@ -28,7 +28,8 @@ impl OfferedSkills {
         Ok(Self { skills: Arc::new(skills), are_listed: true })
     }
 
-    /// The provider of the tool that loads them. `None`: there is no skill to load.
+    /// Returns the source of the tool that loads the skills, or `None` if there is no skill to
+    /// load.
     ///
     /// # Errors
     ///

@@ -42,12 +42,12 @@ pub enum SkillOrigin {
 }
 
 impl SkillOrigin {
-    /// Whether models get the skill.
+    /// Checks whether models get the skill.
     pub fn counts(self) -> bool {
         matches!(self, Self::User | Self::Trusted)
     }
 
-    /// The origin as a person reads it.
+    /// Returns the words for the origin, for a person.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::User => "yours",
@@ -127,14 +127,15 @@ pub enum SkillTextError {
     NoDescription,
 }
 
-/// Whether a folder's name can be a skill's. It goes to terminals and models as it is.
+/// Checks whether a folder's name can be the name of a skill. Terminals and models get the name
+/// unchanged.
 pub(crate) fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// The reason why a folder's name can't be a skill's.
+/// Returns the reason why a folder's name can't be the name of a skill.
 pub(crate) fn name_problem(name: &str) -> String {
     let shown = neutral_line(cut(name, 80));
     format!(
@@ -142,7 +143,7 @@ pub(crate) fn name_problem(name: &str) -> String {
     )
 }
 
-/// A text as one line without characters that steer, of at most `most` characters.
+/// Returns a text as one line without control characters, of at most `most` characters.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = neutral_line(&line);
@@ -162,8 +163,8 @@ pub struct SkillText {
     pub body: String,
     /// The whole file, up to its limit.
     pub bytes: Vec<u8>,
-    /// Whether there is more.
-    pub is_cut: bool,
+    /// Whether the file has more bytes.
+    pub is_truncated: bool,
 }
 
 impl SkillText {
@@ -173,15 +174,15 @@ impl SkillText {
     ///
     /// The file can't be read, or isn't that of a skill.
     pub fn read(folder: &SkillFolder) -> Result<Self, SkillError> {
-        let read = folder.read(SKILL_FILE, MAX_TEXT).map_err(SkillError::File)?;
-        Self::parse(read.bytes, read.is_cut).map_err(SkillError::Text)
+        let file = folder.read(SKILL_FILE, MAX_TEXT).map_err(SkillError::File)?;
+        Self::parse(file.bytes, file.is_truncated).map_err(SkillError::Text)
     }
 
-    pub(crate) fn parse(bytes: Vec<u8>, is_cut: bool) -> Result<Self, SkillTextError> {
+    pub(crate) fn parse(bytes: Vec<u8>, is_truncated: bool) -> Result<Self, SkillTextError> {
         let text = match std::str::from_utf8(&bytes) {
             Ok(text) => text,
-            // The cut may be within a character.
-            Err(error) if is_cut && error.error_len().is_none() => {
+            // The text may be truncated within a character.
+            Err(error) if is_truncated && error.error_len().is_none() => {
                 std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
             }
             Err(_) => return Err(SkillTextError::NotUtf8),
@@ -191,82 +192,90 @@ impl SkillText {
         let description = matter.description.as_ref().ok_or(SkillTextError::NoDescription)?;
         let description = one_line(description, MAX_DESCRIPTION);
         let body = body.to_owned();
-        Ok(Self { description, matter, body, bytes, is_cut })
+        Ok(Self { description, matter, body, bytes, is_truncated })
     }
 
-    /// The faults by the documented format and the bounds. `name`: the name of the skill's folder.
+    /// Lists the differences from the documented format and the limits that are exceeded. `name`:
+    /// the name of the skill's folder.
     fn findings(&self, name: &str) -> Vec<String> {
-        let mut found = Vec::new();
-        let matter = &self.matter;
-        if let Some(mistake) = &matter.mistake {
-            found.push(format!(
-                "its front matter isn't valid YAML: {mistake}; Toolhold reads it anyway, but other agents may not: put the value in quotes"
-            ));
-        }
-        match &matter.name {
-            None => found.push(format!("it has no `name`; add `name: {name}`")),
-            Some(own) if own != name => found.push(format!(
-                "its `name` is `{}`, but the name of its folder is used, `{name}`; use one name",
-                one_line(own, 80)
-            )),
-            Some(_) => {}
-        }
-        let is_documented =
-            name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
-                && !name.ends_with('-')
-                && !name.contains("--");
-        if !is_documented {
-            found.push(format!(
-                "`{name}` has other characters than a-z, 0-9 and single `-`; other agents may not accept the name"
-            ));
-        }
-        found.extend(too_long(
-            "description",
-            matter.description.as_ref(),
-            MAX_DESCRIPTION,
-            ", and the rest isn't shown",
-        ));
-        found.extend(too_long(
-            "compatibility",
-            matter.compatibility.as_ref(),
-            MAX_COMPATIBILITY,
-            "",
-        ));
-        if matter.names_tools {
-            found.push(
-                "`allowed-tools` approves nothing here: every call keeps your rules".to_owned(),
-            );
-        }
+        let mut findings = self.matter_findings(name);
         if self.body.trim().is_empty() {
-            found.push("it has no instructions after the front matter".to_owned());
+            findings.push("it has no instructions after the front matter".to_owned());
         }
-        if self.is_cut {
-            found.push(format!(
+        if self.is_truncated {
+            findings.push(format!(
                 "{SKILL_FILE} is larger than {MAX_TEXT} bytes, the limit; the rest isn't read"
             ));
         }
         let lines = self.body.lines().count();
         if lines > MAX_LINES {
-            found.push(format!(
+            findings.push(format!(
                 "{SKILL_FILE} has {lines} lines; the format recommends at most {MAX_LINES}: move details \
                  into `references/`"
             ));
         }
-        found
+        findings
+    }
+
+    /// Lists the faults of the front matter. `name`: the name of the skill's folder.
+    fn matter_findings(&self, name: &str) -> Vec<String> {
+        let mut findings = Vec::new();
+        let matter = &self.matter;
+        if let Some(mistake) = &matter.mistake {
+            findings.push(format!(
+                "its front matter isn't valid YAML: {mistake}; Toolhold reads it anyway, but other agents may not: put the value in quotes"
+            ));
+        }
+        match &matter.name {
+            None => findings.push(format!("it has no `name`; add `name: {name}`")),
+            Some(own) if own != name => findings.push(format!(
+                "its `name` is `{}`, but the name of its folder is used, `{name}`; use one name",
+                one_line(own, 80)
+            )),
+            Some(_) => {}
+        }
+        let has_only_allowed = name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        let has_stray_hyphen = name.ends_with('-') || name.contains("--");
+        if !has_only_allowed || has_stray_hyphen {
+            findings.push(format!(
+                "`{name}` has other characters than a-z, 0-9 and single `-`; other agents may not accept the name"
+            ));
+        }
+        let description = matter.description.as_ref();
+        let consequence = ", and the rest isn't shown";
+        findings.extend(check_length("description", description, MAX_DESCRIPTION, consequence));
+        let compatibility = matter.compatibility.as_ref();
+        findings.extend(check_length("compatibility", compatibility, MAX_COMPATIBILITY, ""));
+        if matter.names_tools {
+            findings.push(
+                "`allowed-tools` approves nothing here: every call keeps your rules".to_owned(),
+            );
+        }
+        findings
     }
 }
 
-/// The fault of a text that is too long. `then`: the consequence.
-fn too_long(key: &str, text: Option<&String>, most: usize, then: &str) -> Option<String> {
-    let count = text.map_or(0, |text| text.trim().chars().count());
-    (count > most).then(|| format!("`{key}` has {count} characters; the limit is {most}{then}"))
+/// Returns the finding for a value that is too long. `consequence`: the end of its message.
+fn check_length(
+    key: &str,
+    value: Option<&String>,
+    most: usize,
+    consequence: &str,
+) -> Option<String> {
+    let count = value?.trim().chars().count();
+    if count <= most {
+        return None;
+    }
+    Some(format!("`{key}` has {count} characters; the limit is {most}{consequence}"))
 }
 
-/// All files of a skill and its text, in a state that a person can trust.
+/// Reads all files of a skill and its `SKILL.md`, so that a digest covers every byte of them.
 ///
 /// # Errors
 ///
-/// The folder has something that a digest can't cover.
+/// The folder has an entry that a digest can't cover, or changed while it was read.
 pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), SkillError> {
     let tree = folder.tree(true)?;
     if let Some(other) = tree.others.first() {
@@ -279,41 +288,44 @@ pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), SkillEr
     Ok((tree, text))
 }
 
-/// All faults of the skill of a folder, and its files.
+/// Checks the skill of a folder. Returns the faults and the files.
 pub fn check(folder: &SkillFolder, name: &str) -> (Vec<SkillFinding>, FileTree) {
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     if !is_name(name) {
-        found.push(SkillFinding::error(&name_problem(name)));
+        findings.push(SkillFinding::error(&name_problem(name)));
     }
     match SkillText::read(folder) {
         Ok(text) => {
-            found.extend(text.findings(name).iter().map(|fault| SkillFinding::warning(fault)));
+            let messages = text.findings(name);
+            findings.extend(messages.iter().map(|message| SkillFinding::warning(message)));
         }
-        Err(fault) => found.push(SkillFinding::error(&fault.to_string())),
+        Err(error) => findings.push(SkillFinding::error(&error.to_string())),
     }
+
     let tree = match folder.tree(true) {
         Ok(tree) => tree,
-        Err(fault) => {
-            let message = format!("as a project's skill, it can't be trusted: {fault}");
-            found.push(SkillFinding::warning(&message));
+        Err(error) => {
+            let message = format!("as a project's skill, it can't be trusted: {error}");
+            findings.push(SkillFinding::warning(&message));
             FileTree::default()
         }
     };
-    let shown = tree.foreign.first().map(|first| neutral_line(cut(first, 300)));
-    found.extend(shown.map(|fault| SkillFinding::error(&fault)));
+    if let Some(first) = tree.foreign.first() {
+        findings.push(SkillFinding::error(cut(first, 300)));
+    }
     if let Some(first) = tree.others.first() {
         let shown = neutral_line(cut(first, 200));
         let count = tree.others.len();
-        found.push(SkillFinding::warning(&format!(
+        findings.push(SkillFinding::warning(&format!(
             "`{shown}` is a link or no regular file ({count} in all), which `load_skill` doesn't show; as a \
              project's skill, it can't be trusted"
         )));
     }
     debug_assert!(tree.files.len() <= MAX_FILES, "the walk is bounded");
-    (found, tree)
+    (findings, tree)
 }
 
-/// The name of a skill's folder. Empty: it has none that is text.
+/// Returns the name of a skill's folder, or an empty string if the name isn't UTF-8.
 pub fn folder_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }

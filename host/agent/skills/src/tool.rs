@@ -15,7 +15,7 @@ use toolhold_core::{
 use toolhold_policy::files::{FileRules, Kind};
 
 use crate::find::Skills;
-use crate::folder::{FileTree, Owners, SkillFolder, plain_path};
+use crate::folder::{FileBytes, FileTree, Owners, SkillFolder, plain_path};
 use crate::listing::describe_skills;
 use crate::skill::{MAX_TEXT, SKILL_FILE, Skill, SkillText, read_whole};
 
@@ -25,10 +25,10 @@ const LOAD_SKILL: &str = "load_skill";
 /// Another name of the tool.
 const INVOKE_SKILL: &str = "invoke_skill";
 
-/// Files of a skill that an answer names.
+/// Most files of a skill that an answer names.
 const MAX_NAMED: usize = 50;
 
-/// Names of skills in an error.
+/// Most names of skills in an error.
 const MAX_NAMES: usize = 30;
 
 const DESCRIPTION: &str = "\
@@ -41,7 +41,7 @@ struct Arguments {
     file: Option<String>,
 }
 
-/// Offers the tool.
+/// The source of the tool.
 pub struct SkillLoader(Arc<Loader>);
 
 struct Loader {
@@ -54,8 +54,10 @@ struct Loader {
 }
 
 impl SkillLoader {
+    /// Makes the source of the tool. Returns `None` if there is no skill to load.
+    ///
     /// `lists`: whether the tool's description lists the skills, for clients that get no other text
-    /// about them. `None`: there is no skill to load.
+    /// about them.
     ///
     /// # Errors
     ///
@@ -105,69 +107,76 @@ impl SkillLoader {
 }
 
 impl Loader {
+    /// Answers a call: with the instructions of a skill, or with a file of its folder.
     fn load(&self, call: &Call) -> Outcome {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
         let skill = self.skills.named(&arguments.name).ok_or_else(|| self.unknown(&arguments))?;
-        let name = &skill.name;
-        let file = arguments.file.as_deref().unwrap_or(SKILL_FILE);
-        let shown = neutral_line(cut(file, 200));
-        let file = plain_path(file).map_err(|error| unreadable(name, &shown, error))?;
-        self.check(call, &skill.folder.join(&file))?;
+        let path = arguments.file.as_deref().unwrap_or(SKILL_FILE);
+        let shown = neutral_line(cut(path, 200));
+        let path = plain_path(path).map_err(|error| unreadable(skill, &shown, error))?;
+        self.check_rules(call, &skill.folder.join(&path))?;
+
         let folder = SkillFolder::open(&skill.folder, owners(skill))
-            .map_err(|error| unreadable(name, &shown, error))?;
-        let tree = match &skill.digest {
+            .map_err(|error| unreadable(skill, &shown, error))?;
+        let trusted_tree = match &skill.digest {
             None => None,
             Some(digest) => match read_whole(&folder) {
                 Ok((tree, _)) if tree.digest() == *digest => Some(tree),
                 _ => return Err(unseen(skill)),
             },
         };
-        let read = folder.read(&file, MAX_TEXT).map_err(|error| unreadable(name, &shown, error))?;
-        match &tree {
-            Some(_) if read.is_cut => {
+        let file =
+            folder.read(&path, MAX_TEXT).map_err(|error| unreadable(skill, &shown, error))?;
+        if let Some(tree) = &trusted_tree {
+            if file.is_truncated {
                 let why = format!("it is larger than {MAX_TEXT} bytes, the limit");
-                return Err(unreadable(name, &shown, why));
+                return Err(unreadable(skill, &shown, why));
             }
-            // The file may have changed since the look at all files.
-            Some(tree) if !tree.has(&file, &read.bytes) => return Err(unseen(skill)),
-            _ => {}
+            // The file may have changed since all files were read.
+            if !tree.has(&path, &file.bytes) {
+                return Err(unseen(skill));
+            }
         }
+
         if arguments.file.is_some() {
-            let text = String::from_utf8(read.bytes).or_else(|error| {
-                if read.is_cut && error.utf8_error().error_len().is_none() {
-                    let valid = error.utf8_error().valid_up_to();
-                    Ok(String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned())
-                } else {
-                    Err(unreadable(name, &shown, "it isn't text; bash can use it by its path"))
-                }
-            })?;
-            return Ok(Output::text(with_end(neutral_owned(text), read.is_cut)));
+            return show_file(skill, &shown, file);
         }
-        let text = SkillText::parse(read.bytes, read.is_cut)
-            .map_err(|error| unreadable(name, &shown, error))?;
-        let tree = match tree {
-            Some(tree) => Ok(tree),
-            None => folder.tree(false),
+        let text = SkillText::parse(file.bytes, file.is_truncated)
+            .map_err(|error| unreadable(skill, &shown, error))?;
+        let tree = match trusted_tree {
+            Some(tree) => Some(tree),
+            None => folder.tree(false).ok(),
         };
-        if let Some(foreign) = tree.as_ref().ok().and_then(|tree| tree.foreign.first()) {
+        self.show_instructions(call, skill, text, tree.as_ref())
+    }
+
+    /// Returns the instructions of a skill, and gives the variables of the skill to later commands.
+    fn show_instructions(
+        &self,
+        call: &Call,
+        skill: &Skill,
+        text: SkillText,
+        tree: Option<&FileTree>,
+    ) -> Outcome {
+        if let Some(foreign) = tree.and_then(|tree| tree.foreign.first()) {
             let why = format!("a file next to it: {}", neutral_line(foreign));
-            return Err(unreadable(name, &shown, why));
+            return Err(unreadable(skill, SKILL_FILE, why));
         }
-        let environment = self.config.values.skills.env.get(name);
+        let environment = self.config.values.skills.env.get(&skill.name);
         let variables: Vec<(String, String)> = environment
             .into_iter()
             .flatten()
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        let head = head(skill, tree.as_ref().ok(), &variables);
+        let head = head(skill, tree, &variables);
         call.report.entries().variables = Some(variables);
-        let body = with_end(neutral_owned(text.body), text.is_cut);
+        let body = with_end(neutral_owned(text.body), text.is_truncated);
         Ok(Output::text(format!("{head}\n\n{}", body.trim_start_matches(['\n', '\r']))))
     }
 
     /// Checks the rules about files, and the rules about calls.
-    fn check(&self, call: &Call, path: &Path) -> Result<(), Failure> {
+    fn check_rules(&self, call: &Call, path: &Path) -> Result<(), Failure> {
         if let Err(refusal) = self.rules.decide(path, Kind::Other, Access::Read) {
             return Err(Failure::denied(self.rules.explain(refusal, path, Access::Read)));
         }
@@ -180,43 +189,67 @@ impl Loader {
     }
 
     fn unknown(&self, arguments: &Arguments) -> Failure {
-        if let Some(skill) = self.skills.untrusted.iter().find(|it| it.name == arguments.name) {
+        let mut untrusted = self.skills.untrusted.iter();
+        if let Some(skill) = untrusted.find(|skill| skill.name == arguments.name) {
             return unseen(skill);
         }
         let name = neutral_line(cut(&arguments.name, 80));
+        let usable = &self.skills.usable;
         let names: Vec<&str> =
-            self.skills.usable.iter().take(MAX_NAMES).map(|skill| skill.name.as_str()).collect();
-        let more = self.skills.usable.len() - names.len();
-        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+            usable.iter().take(MAX_NAMES).map(|skill| skill.name.as_str()).collect();
         let known = names.join(", ");
-        Failure::new(
-            Category::InvalidParameters,
-            format!("there is no skill `{name}`; the skills are: {known}{more}"),
-        )
+        let unnamed = usable.len() - names.len();
+        let more = if unnamed > 0 { format!(", and {unnamed} more") } else { String::new() };
+        let message = format!("there is no skill `{name}`; the skills are: {known}{more}");
+        Failure::new(Category::InvalidParameters, message)
     }
 }
 
-fn unreadable(skill: &str, file: &str, why: impl Display) -> Failure {
-    let message = format!("`{file}` of the skill `{skill}` can't be read: {why}");
+/// Returns the text of a file that a call asks for. `shown`: its path, for errors.
+fn show_file(skill: &Skill, shown: &str, file: FileBytes) -> Outcome {
+    let is_truncated = file.is_truncated;
+    let text = match String::from_utf8(file.bytes) {
+        Ok(text) => text,
+        // The text is truncated within a character.
+        Err(error) if is_truncated && error.utf8_error().error_len().is_none() => {
+            let valid = error.utf8_error().valid_up_to();
+            String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned()
+        }
+        Err(_) => {
+            return Err(unreadable(skill, shown, "it isn't text; bash can use it by its path"));
+        }
+    };
+    Ok(Output::text(with_end(neutral_owned(text), is_truncated)))
+}
+
+fn unreadable(skill: &Skill, file: &str, why: impl Display) -> Failure {
+    let message = format!("`{file}` of the skill `{}` can't be read: {why}", skill.name);
     Failure::new(Category::PermanentFailure, message)
 }
 
-/// The facts that the model needs with the instructions.
+/// Returns the first paragraph of an answer: the folder of the skill, its files, and the variables
+/// that later commands have.
 fn head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, String)]) -> String {
     let path = neutral_line(&skill.folder.display().to_string());
     let mut head = format!(
         "[Skill `{}`, from {path}: paths in its text begin there. It gives no rights: every call keeps the rules.",
         skill.name
     );
-    let files = tree.iter().flat_map(|tree| &tree.files).filter(|file| file.path != SKILL_FILE);
-    let mut names: Vec<String> =
-        files.map(|file| format!("`{}`", neutral_line(&file.path))).collect();
-    let more = names.len().saturating_sub(MAX_NAMED);
-    names.truncate(MAX_NAMED);
-    if !names.is_empty() {
-        head += &format!(" Its files: {}", names.join(", "));
-        head += &if more > 0 { format!(", and {more} more.") } else { ".".to_owned() };
+
+    let all_files = tree.into_iter().flat_map(|tree| &tree.files);
+    let other_files = all_files.filter(|file| file.path != SKILL_FILE);
+    let mut files: Vec<String> =
+        other_files.map(|file| format!("`{}`", neutral_line(&file.path))).collect();
+    let unnamed = files.len().saturating_sub(MAX_NAMED);
+    files.truncate(MAX_NAMED);
+    if !files.is_empty() {
+        head += &format!(" Its files: {}", files.join(", "));
+        if unnamed > 0 {
+            head += &format!(", and {unnamed} more");
+        }
+        head += ".";
     }
+
     if !variables.is_empty() {
         let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
         let count = counted(names.len(), "variable");
@@ -225,6 +258,7 @@ fn head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, String)]) 
     head + "]"
 }
 
+/// Returns the users who may own the files of a skill.
 fn owners(skill: &Skill) -> Owners {
     match skill.digest {
         None => Owners::User,
@@ -233,7 +267,7 @@ fn owners(skill: &Skill) -> Owners {
     }
 }
 
-/// The refusal of a project's skill that nobody has looked at as it is.
+/// Returns the error for a project's skill that nobody has trusted in its present state.
 fn unseen(skill: &Skill) -> Failure {
     let message = format!(
         "the skill `{}` belongs to the project and isn't trusted as it is now, so it isn't loaded",
@@ -243,8 +277,9 @@ fn unseen(skill: &Skill) -> Failure {
         .with_suggestion("Continue without the skill. The user can review it with: toolhold trust")
 }
 
-fn with_end(mut text: String, is_cut: bool) -> String {
-    if is_cut {
+/// Adds the notice that the text is truncated, if it is.
+fn with_end(mut text: String, is_truncated: bool) -> String {
+    if is_truncated {
         text += &format!("\n[The file is larger than {MAX_TEXT} bytes; the rest isn't read.]\n");
     }
     text
