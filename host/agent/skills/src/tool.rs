@@ -169,7 +169,7 @@ impl Loader {
             .flatten()
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        let head = head(skill, tree, &variables);
+        let head = write_head(skill, tree, &variables);
         call.report.entries().variables = Some(variables);
         let body = with_end(neutral_owned(text.body), text.is_truncated);
         Ok(Output::text(format!("{head}\n\n{}", body.trim_start_matches(['\n', '\r']))))
@@ -229,7 +229,7 @@ fn unreadable(skill: &Skill, file: &str, why: impl Display) -> Failure {
 
 /// Returns the first paragraph of an answer: the folder of the skill, its files, and the variables
 /// that later commands have.
-fn head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, String)]) -> String {
+fn write_head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, String)]) -> String {
     let path = neutral_line(&skill.folder.display().to_string());
     let mut head = format!(
         "[Skill `{}`, from {path}: paths in its text begin there. It gives no rights: every call keeps the rules.",

@@ -8,8 +8,9 @@ pub(crate) struct Block {
     pub(crate) kind: BlockKind,
     /// The whole block.
     pub(crate) raw: String,
-    /// The offset at which its body begins. The body of a fenced block ends at `body_end`.
+    /// The offset at which its body begins.
     pub(crate) body: usize,
+    /// The offset at which the body of a fenced block ends.
     pub(crate) body_end: usize,
     /// Whether its end was found. A JSON value that is complete needs no end.
     pub(crate) is_closed: bool,
@@ -24,9 +25,9 @@ pub(crate) struct Block {
 /// The kind of a block, by its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
-    /// A fenced block with a word and the rest of the line.
+    /// A fenced block, with the text behind its fence.
     Fence(String),
-    /// A fenced block of JSON that is the first thing in a message.
+    /// A fenced block of JSON at the beginning of a message.
     JsonFence,
     Tag(Family),
     /// `tool/argument>value`

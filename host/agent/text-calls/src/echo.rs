@@ -12,23 +12,25 @@ use serde_json::Value;
 
 use super::{CallForm, TextCall};
 
-/// Most values of one call that are looked for: the longest.
+/// Most values of one call that are compared. The longest values are used.
 const MAX_PARTS: usize = 32;
 
-/// Bytes that may be between the name of an argument and its value.
+/// Most bytes between the name of an argument and its value.
 const GAP: usize = 48;
 
-/// Bytes of other text that may be between the parts of a call.
+/// Most bytes of other text between the parts of a call.
 const SLACK: usize = 400;
 
 /// Words before a tool's name in the written forms of a call.
 const NAME_MARKS: [&str; 7] =
     ["name", "tool", "toolid", "toolcall", "function", "invoke", "functionname"];
 
-/// A part of a call: a text in one of its spellings, behind one of the texts in `before`.
+/// A part of a call: a value behind a mark.
 struct Part {
-    before: Vec<String>,
-    texts: Vec<String>,
+    /// The marks that the value may follow: the name of its argument, or the tag of the call.
+    marks: Vec<String>,
+    /// The spellings of the value.
+    spellings: Vec<String>,
 }
 
 /// Most bytes of earlier texts that are kept, in the form that is compared.
@@ -39,7 +41,7 @@ const MAX_EARLIER: usize = 32 * 1024 * 1024;
 /// before.
 #[derive(Clone, Debug)]
 pub struct EarlierTexts {
-    /// In the form that is compared, each with whether the person wrote it.
+    /// The texts in the form that is compared, each with a flag that the person wrote it.
     texts: Vec<(String, bool)>,
     /// Bytes that may be added.
     room: usize,
@@ -91,45 +93,57 @@ impl EarlierTexts {
         }
     }
 
-    /// Whether one of the texts names a path, by its letters and digits. Also true if some texts
-    /// are unknown.
+    /// Checks whether one of the texts names a path, by its letters and digits. Also returns true
+    /// if some texts are unknown.
     pub fn name_path(&self, path: &str) -> bool {
         let path = normalize(path);
         self.is_full || self.texts.iter().any(|(text, _)| text.contains(&path))
     }
 
-    /// Whether one of the texts has a call. `tag`: the word that marks its form if its tool isn't
-    /// named by a field or an attribute. A person may ask for a call in a marked form.
+    /// Checks whether one of the texts has a call. Also returns true if some texts are unknown.
+    ///
+    /// `tag`: the word that marks the form of the call, if no field or attribute names the tool.
+    /// Messages of the person don't count for a marked form, because a person may ask for a call.
     pub fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {
-        if self.is_full || self.texts.is_empty() {
-            return self.is_full;
+        if self.is_full {
+            return true;
         }
+        if self.texts.is_empty() {
+            return false;
+        }
+
         let mut parts = Vec::new();
         add_parts(&mut parts, "", tag, &call.arguments);
         parts.sort_by_key(|part| std::cmp::Reverse(part.length()));
         parts.truncate(MAX_PARTS);
-        keep_most(&mut parts);
+        drop_short_parts(&mut parts);
         if tag.is_none() {
-            let before = NAME_MARKS.map(str::to_owned).to_vec();
-            parts.push(Part { before, texts: vec![normalize(&call.name)] });
+            let marks = NAME_MARKS.map(str::to_owned).to_vec();
+            parts.push(Part { marks, spellings: vec![normalize(&call.name)] });
         }
+
         let length: usize = parts.iter().map(|part| part.length() + GAP).sum();
         let window = 2 * length + SLACK;
         let is_marked = call.form != CallForm::Json;
-        let compared = self.texts.iter().filter(|(_, is_message)| !(is_marked && *is_message));
-        compared.into_iter().any(|(text, _)| has_all(text, &parts, window))
+        for (text, is_message) in &self.texts {
+            let is_exempt = is_marked && *is_message;
+            if !is_exempt && has_all(text, &parts, window) {
+                return true;
+            }
+        }
+        false
     }
 }
 
-/// Leaves the longest parts, which together are two thirds of all: a call is still the same call if
-/// a small argument differs.
-fn keep_most(parts: &mut Vec<Part>) {
-    let all: usize = parts.iter().map(Part::length).sum();
-    let mut kept = 0;
+/// Drops the shortest parts, and leaves two thirds of the length of all parts. A call is still the
+/// same call if a small argument differs. The parts are sorted, with the longest first.
+fn drop_short_parts(parts: &mut Vec<Part>) {
+    let total: usize = parts.iter().map(Part::length).sum();
+    let mut length_before = 0;
     parts.retain(|part| {
-        let is_kept = kept * 3 < all * 2 || all == 0;
-        kept += part.length();
-        is_kept
+        let is_needed = length_before * 3 < total * 2 || total == 0;
+        length_before += part.length();
+        is_needed
     });
 }
 
@@ -137,31 +151,41 @@ fn keep_most(parts: &mut Vec<Part>) {
 fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value) {
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| add_parts(parts, name, tag, value));
+            for (name, value) in fields {
+                add_parts(parts, name, tag, value);
+            }
         }
-        Value::Array(items) => items.iter().for_each(|item| add_parts(parts, "", tag, item)),
+        Value::Array(items) => {
+            for item in items {
+                add_parts(parts, "", tag, item);
+            }
+        }
         Value::Null => {}
         value => {
-            // A text is on one line with escapes, or on lines that may have numbers.
-            let mut texts = vec![normalize(&value.to_string())];
-            texts.extend(value.as_str().map(normalize));
-            texts.dedup();
-            let before = [Some(name), tag].into_iter().flatten().map(normalize).collect();
-            parts.push(Part { before, texts });
+            // A string is on one line with escapes, or on lines that may have numbers.
+            let mut spellings = vec![normalize(&value.to_string())];
+            spellings.extend(value.as_str().map(normalize));
+            spellings.dedup();
+            let mut marks = vec![normalize(name)];
+            marks.extend(tag.map(normalize));
+            parts.push(Part { marks, spellings });
         }
     }
 }
 
-/// Whether a part of the text of about this length has all parts.
+/// Checks whether the text has all parts close together, within about `window` bytes.
 fn has_all(text: &str, parts: &[Part], window: usize) -> bool {
-    // Most texts lack the longest part.
-    if !parts.iter().all(|part| part.texts.iter().any(|one| text.contains(one))) {
+    // Most texts lack a part, and this test is fast.
+    if !parts.iter().all(|part| part.has_spelling_in(text)) {
         return false;
     }
+
+    // Each section overlaps the next one by a window, so no window is divided.
     let mut start = 0;
     loop {
         let end = text.ceil_char_boundary((start + 2 * window).min(text.len()));
-        if parts.iter().all(|part| part.stands_in(&text[start..end])) {
+        let section = &text[start..end];
+        if parts.iter().all(|part| part.is_in(section)) {
             return true;
         }
         if end == text.len() {
@@ -173,54 +197,65 @@ fn has_all(text: &str, parts: &[Part], window: usize) -> bool {
 
 impl Part {
     fn length(&self) -> usize {
-        self.texts.iter().map(String::len).max().unwrap_or(0)
+        self.spellings.iter().map(String::len).max().unwrap_or(0)
     }
 
-    fn stands_in(&self, text: &str) -> bool {
-        self.texts.iter().any(|one| {
-            self.before.iter().any(|before| {
-                if one.is_empty() {
+    /// Checks whether the text has the value, with or without a mark.
+    fn has_spelling_in(&self, text: &str) -> bool {
+        self.spellings.iter().any(|spelling| text.contains(spelling))
+    }
+
+    /// Checks whether the text has the value behind one of its marks.
+    fn is_in(&self, text: &str) -> bool {
+        for spelling in &self.spellings {
+            for mark in &self.marks {
+                let is_match = if spelling.is_empty() {
                     // A value without letters and digits is where its argument is.
-                    text.contains(before)
+                    text.contains(mark)
                 } else {
-                    stands_behind(text, one, before)
+                    is_behind(text, spelling, mark)
+                };
+                if is_match {
+                    return true;
                 }
-            })
-        })
-    }
-}
-
-/// Whether a part of the text is closely behind another part.
-fn stands_behind(text: &str, part: &str, before: &str) -> bool {
-    let mut ends = text.match_indices(before).map(|(at, _)| at + before.len()).peekable();
-    let mut last = None;
-    text.match_indices(part).any(|(at, _)| {
-        while let Some(end) = ends.next_if(|end| *end <= at) {
-            last = Some(end);
+            }
         }
-        last.is_some_and(|end| at - end <= GAP)
-    })
-}
-
-/// The letters and digits of a text in lower case, without escapes and line numbers.
-pub(super) fn normalize(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for line in text.split('\n') {
-        add_line(&mut out, without_number(line));
+        false
     }
-    out
 }
 
-fn add_line(out: &mut String, line: &str) {
+/// Checks whether the text has `value` at most [`GAP`] bytes behind `mark`.
+fn is_behind(text: &str, value: &str, mark: &str) -> bool {
+    let mut mark_ends = text.match_indices(mark).map(|(at, _)| at + mark.len()).peekable();
+    let mut last_mark_end = None;
+    for (at, _) in text.match_indices(value) {
+        while let Some(end) = mark_ends.next_if(|end| *end <= at) {
+            last_mark_end = Some(end);
+        }
+        if last_mark_end.is_some_and(|end| at - end <= GAP) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns the letters and digits of a text in lower case, without escapes and line numbers.
+pub(super) fn normalize(text: &str) -> String {
+    let mut normalized = String::with_capacity(text.len());
+    for line in text.split('\n') {
+        add_line(&mut normalized, without_number(line));
+    }
+    normalized
+}
+
+fn add_line(normalized: &mut String, line: &str) {
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
         let length = match c {
-            '\\' => add_escape(out, rest),
-            '&' => add_entity(out, rest),
+            '\\' => add_escape(normalized, rest),
+            '&' => add_entity(normalized, rest),
             _ => {
-                if c.is_alphanumeric() {
-                    out.extend(c.to_lowercase());
-                }
+                add_char(normalized, c);
                 c.len_utf8()
             }
         };
@@ -228,50 +263,64 @@ fn add_line(out: &mut String, line: &str) {
     }
 }
 
-/// A line without the number that `read` and others put before it.
-fn without_number(line: &str) -> &str {
-    let trimmed = line.trim_start();
-    let rest = trimmed.trim_start_matches(|c: char| c.is_ascii_digit());
-    let is_numbered = rest.len() < trimmed.len() && rest.starts_with(['\t', ':', '|', '→']);
-    if is_numbered { rest } else { line }
+/// Adds a letter or a digit. Drops any other character.
+fn add_char(normalized: &mut String, c: char) {
+    if c.is_alphanumeric() {
+        normalized.extend(c.to_lowercase());
+    }
 }
 
-/// Any number of backslashes, and what they escape: a control character is dropped, a code point is
-/// resolved. Returns the length.
-fn add_escape(out: &mut String, text: &str) -> usize {
+/// Returns a line without the number that `read` and others put before it.
+fn without_number(line: &str) -> &str {
+    let trimmed = line.trim_start();
+    let after_digits = trimmed.trim_start_matches(|c: char| c.is_ascii_digit());
+    let has_digits = after_digits.len() < trimmed.len();
+    if has_digits && after_digits.starts_with(['\t', ':', '|', '→']) {
+        after_digits
+    } else {
+        line
+    }
+}
+
+/// Adds the character of an escape, which may have several backslashes. Control characters are
+/// dropped. Returns the length of the escape.
+fn add_escape(normalized: &mut String, text: &str) -> usize {
     let escaped = text.trim_start_matches('\\');
     let slashes = text.len() - escaped.len();
     match escaped.bytes().next() {
         Some(b'n' | b'r' | b't' | b'b' | b'f') => slashes + 1,
-        Some(b'u') if let Some(c) = code_point(escaped.get(1..5)) => {
-            if c.is_alphanumeric() {
-                out.extend(c.to_lowercase());
-            }
+        Some(b'u') if let Some(c) = escaped.get(1..5).and_then(hexadecimal_char) => {
+            add_char(normalized, c);
+            // A `u` and four digits.
             slashes + 5
         }
         _ => slashes,
     }
 }
 
-fn code_point(digits: Option<&str>) -> Option<char> {
-    digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).and_then(char::from_u32)
+fn hexadecimal_char(digits: &str) -> Option<char> {
+    let number = u32::from_str_radix(digits, 16).ok()?;
+    char::from_u32(number)
 }
 
-/// A character reference of HTML. Returns the length.
-fn add_entity(out: &mut String, text: &str) -> usize {
+/// Adds the character of a character reference of HTML. Returns the length of the reference, or 1
+/// if the `&` doesn't begin one.
+fn add_entity(normalized: &mut String, text: &str) -> usize {
     let Some(end) = text.bytes().take(10).position(|byte| byte == b';') else { return 1 };
     let name = &text[1..end];
-    if let Some(number) = name.strip_prefix('#') {
-        let code = match number.strip_prefix(['x', 'X']) {
-            Some(digits) => u32::from_str_radix(digits, 16),
-            None => number.parse(),
-        };
-        if let Some(c) = code.ok().and_then(char::from_u32) {
-            if c.is_alphanumeric() {
-                out.extend(c.to_lowercase());
-            }
-            return end + 1;
-        }
+    if let Some(number) = name.strip_prefix('#')
+        && let Some(c) = numbered_char(number)
+    {
+        add_char(normalized, c);
+        return end + 1;
     }
     if ["quot", "amp", "lt", "gt", "apos", "nbsp"].contains(&name) { end + 1 } else { 1 }
+}
+
+/// Returns the character with this number, which is hexadecimal behind an `x`.
+fn numbered_char(number: &str) -> Option<char> {
+    match number.strip_prefix(['x', 'X']) {
+        Some(digits) => hexadecimal_char(digits),
+        None => char::from_u32(number.parse().ok()?),
+    }
 }

@@ -1,6 +1,6 @@
 //! The hint for a model that seems to have meant a call but wrote none.
 
-/// A message without a call, whose writer seems to have meant one.
+/// The reason why a message has no call although the model seems to have meant one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormHint {
     /// The message is a call of this tool as a fenced block of JSON.
@@ -17,7 +17,7 @@ pub enum FormHint {
 }
 
 impl FormHint {
-    /// The hint for the model.
+    /// Returns the hint for the model.
     pub fn for_model(&self) -> String {
         match self {
             Self::Json { tool, .. } => format!(
@@ -35,7 +35,7 @@ impl FormHint {
         }
     }
 
-    /// The hint for the person. `None`: the model can help itself.
+    /// Returns the hint for the person, or `None` if the model can help itself.
     pub fn for_person(&self) -> Option<String> {
         match self {
             Self::Json { tool, lenient_helps } => {

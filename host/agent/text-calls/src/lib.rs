@@ -65,7 +65,7 @@ pub use splitter::{CallSplitter, ShownText};
 /// Most calls that one message makes.
 pub const MAX_CALLS: usize = 16;
 
-/// Most refused blocks that are told of.
+/// Most refused blocks that are listed.
 const MAX_REJECTED: usize = 8;
 
 /// Bytes of a refused block that are shown.
@@ -106,9 +106,9 @@ pub struct FoundCalls {
 pub struct TextCall {
     /// The tool's own name, or the name as it was written if no such tool is offered.
     pub name: String,
-    /// An object. It isn't checked against the schema.
+    /// The arguments, as an object that isn't checked against the schema.
     pub arguments: Value,
-    /// How it was written.
+    /// The form in which the call was written.
     pub form: CallForm,
     /// Whether the tool was offered. The host answers any other call with `tool_not_found`.
     pub is_offered: bool,
@@ -116,7 +116,7 @@ pub struct TextCall {
     pub is_echo: bool,
 }
 
-/// How a call was written.
+/// The form in which a call was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
     /// A fenced block with a tool's tag.
@@ -136,7 +136,7 @@ pub enum CallForm {
 /// A block that looks like a call and is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedText {
-    /// Why, for the model: what is wrong, and what to do.
+    /// The fault and the remedy, for the model.
     pub why: String,
     /// Its beginning, on one line.
     pub excerpt: String,
@@ -156,7 +156,7 @@ pub fn find(text: &str, offered: &OfferedTools, options: &FindOptions<'_>) -> Fo
     splitter.finish(options).1
 }
 
-/// The beginning of a text on one line.
+/// Returns the beginning of a text on one line.
 fn excerpt(text: &str, max: usize) -> String {
     let shown = neutral_line(cut(text.trim(), max));
     if shown.len() < text.trim().len() { format!("{shown}…") } else { shown }

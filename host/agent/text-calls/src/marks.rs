@@ -30,25 +30,60 @@ pub(super) const CALL_TAGS: [&str; 6] =
 
 const QUOTATIONS: [&str; 4] = ["tool_result", "external-data", "blockquote", "pre"];
 
-/// The tag at the beginning of a text, and its length. `Err(true)`: the tag isn't complete yet.
-/// `Err(false)`: there is no tag.
+/// Reads the tag at the beginning of a text. Returns the tag and its length, `Err(true)` if the tag
+/// isn't complete yet, and `Err(false)` if there is no tag.
 pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), bool> {
-    if !text.starts_with('<') {
-        return Err(false);
-    }
-    let end = text.bytes().take(MAX_MARK).skip(1).position(|byte| b">\n<".contains(&byte));
-    let Some(end) = end.map(|end| end + 1) else { return Err(text.len() < MAX_MARK) };
-    if text.as_bytes()[end] != b'>' {
-        return Err(false);
-    }
-    let inner = text[1..end].trim_ascii_end();
-    let (closes, inner) = match inner.strip_prefix('/') {
-        Some(inner) => (true, inner.trim_ascii_start()),
-        None => (false, inner),
+    let Some(after_bracket) = text.strip_prefix('<') else { return Err(false) };
+    let mut bytes = after_bracket.bytes().take(MAX_MARK - 1);
+    let Some(length) = bytes.position(|byte| b">\n<".contains(&byte)) else {
+        return Err(text.len() < MAX_MARK);
     };
-    let name_end = inner.find(|c: char| c.is_ascii_whitespace()).unwrap_or(inner.len());
-    let (name, rest) = inner.split_at(name_end);
-    let family = if CALL_TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag)) {
+    if after_bracket.as_bytes()[length] != b'>' {
+        return Err(false);
+    }
+
+    let inner = after_bracket[..length].trim_ascii_end();
+    let tag = match inner.strip_prefix('/') {
+        Some(inner) => closing_tag(inner.trim_ascii_start()),
+        None => opening_tag(inner),
+    };
+    // The brackets are part of the tag.
+    Ok((tag, length + 2))
+}
+
+/// Returns the opening tag with this text between its brackets.
+fn opening_tag(inner: &str) -> Tag<'_> {
+    let (name, attributes) = inner.split_at(name_length(inner));
+    if let Some(family) = family_of(name) {
+        return Tag::Open(family, attributes.trim());
+    }
+    if is_thoughts(name) {
+        return Tag::Thoughts;
+    }
+    match QUOTATIONS.iter().find(|tag| name.eq_ignore_ascii_case(tag)) {
+        Some(tag) => Tag::Quotation(tag),
+        None => Tag::Other(inner),
+    }
+}
+
+/// Returns the closing tag with this text behind its slash.
+fn closing_tag(inner: &str) -> Tag<'_> {
+    let name = &inner[..name_length(inner)];
+    match family_of(name) {
+        Some(family) => Tag::Close(family),
+        None if is_thoughts(name) => Tag::EndOfThoughts,
+        None => Tag::Other(inner),
+    }
+}
+
+/// Returns the length of the name that a tag begins with.
+fn name_length(inner: &str) -> usize {
+    inner.find(|c: char| c.is_ascii_whitespace()).unwrap_or(inner.len())
+}
+
+/// Returns the family of the tags with this name, or `None` if they have no part in calls.
+fn family_of(name: &str) -> Option<Family> {
+    if CALL_TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag)) {
         Some(Family::Call)
     } else if name.eq_ignore_ascii_case("invoke") {
         Some(Family::Invoke)
@@ -56,25 +91,11 @@ pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), bool> {
         Some(Family::Tools)
     } else {
         None
-    };
-    let is_thoughts = ["think", "thinking"].iter().any(|tag| name.eq_ignore_ascii_case(tag));
-    let tag = match (family, closes) {
-        (Some(family), false) => Tag::Open(family, rest.trim()),
-        (Some(family), true) => Tag::Close(family),
-        (None, closes) if is_thoughts => {
-            if closes {
-                Tag::EndOfThoughts
-            } else {
-                Tag::Thoughts
-            }
-        }
-        (None, false) => match QUOTATIONS.iter().find(|tag| name.eq_ignore_ascii_case(tag)) {
-            Some(tag) => Tag::Quotation(tag),
-            None => Tag::Other(inner),
-        },
-        (None, true) => Tag::Other(inner),
-    };
-    Ok((tag, end + 1))
+    }
+}
+
+fn is_thoughts(name: &str) -> bool {
+    ["think", "thinking"].iter().any(|tag| name.eq_ignore_ascii_case(tag))
 }
 
 /// The run of backticks or tildes at the beginning of a line, without its indentation.
@@ -85,19 +106,30 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// A fence at the beginning of a whole line, and what follows it.
+    /// Reads the fence at the beginning of a whole line, and the text behind the fence. Returns
+    /// `None` if the line has no fence.
     pub(super) fn read(line: &str) -> Option<(Self, &str)> {
         let line = line.trim_end_matches(['\n', '\r']);
-        let indented = line.trim_start_matches(' ');
-        let mark = indented.chars().next().filter(|c| "`~".contains(*c))?;
-        let info = indented.trim_start_matches(mark);
-        let length = indented.len() - info.len();
-        let fits = line.len() - indented.len() <= 3 && length >= 3;
-        (fits && !(mark == '`' && info.contains('`'))).then(|| (Self { mark, length }, info.trim()))
+        let unindented = line.trim_start_matches(' ');
+        let indentation = line.len() - unindented.len();
+        let mark = unindented.chars().next()?;
+        if !"`~".contains(mark) {
+            return None;
+        }
+        let info = unindented.trim_start_matches(mark);
+        let length = unindented.len() - info.len();
+        if indentation > 3 || length < 3 {
+            return None;
+        }
+        // Such a line is code within a line, as in Markdown.
+        if mark == '`' && info.contains('`') {
+            return None;
+        }
+        Some((Self { mark, length }, info.trim()))
     }
 
-    /// The role of a whole line inside the block that this fence opened.
-    pub(super) fn line(self, line: &str) -> Inside {
+    /// Returns the role of a whole line inside the block that this fence opened.
+    pub(super) fn role(self, line: &str) -> Inside {
         match Self::read(line) {
             Some((other, info)) if other.mark == self.mark && other.length >= self.length => {
                 if info.is_empty() { Inside::End } else { Inside::Opening }
@@ -115,23 +147,28 @@ pub(super) enum Inside {
     End,
 }
 
-/// Whether an incomplete text may become a closing tag that counts, so that prose with `<` isn't
-/// held back.
+/// Checks whether an incomplete tag may become a tag with a meaning. Other text with `<` is shown
+/// at once.
 pub(super) fn may_be_tag(text: &str) -> bool {
-    let name = text[1..].trim_start_matches('/').trim_ascii_start();
-    let (name, is_complete) = match name.split_once(|c: char| c.is_ascii_whitespace()) {
-        Some((name, _)) => (name, true),
-        None => (name, false),
-    };
-    let names =
+    let inner = text[1..].trim_start_matches('/').trim_ascii_start();
+    let name = &inner[..name_length(inner)];
+    let is_name_complete = name.len() < inner.len();
+    let mut known =
         CALL_TAGS.iter().chain(&QUOTATIONS).chain(&["invoke", "think", "thinking", "tools"]);
-    names.into_iter().any(|other| {
-        let start = if is_complete { Some(*other) } else { other.get(..name.len()) };
-        start.is_some_and(|start| start.eq_ignore_ascii_case(name))
-    })
+    if is_name_complete {
+        known.any(|tag| tag.eq_ignore_ascii_case(name))
+    } else {
+        known.any(|tag| has_prefix(tag, name))
+    }
 }
 
-/// Whether a line without its end has this length or more. Also a line whose end isn't known yet.
+/// Checks whether a text begins with a prefix, in upper or lower case.
+pub(super) fn has_prefix(text: &str, prefix: &str) -> bool {
+    text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+/// Checks whether a line has at least this length, without its line end. The line may be
+/// incomplete.
 pub(super) fn is_longer(line: &str, limit: usize) -> bool {
     line.trim_end_matches('\n').len() >= limit
 }

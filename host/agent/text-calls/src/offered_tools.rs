@@ -30,10 +30,10 @@ pub(super) struct OfferedTool {
 }
 
 impl OfferedTools {
-    /// The tools with these definitions. An alias that is another tool's name or alias means
-    /// nothing, so a call never reaches a tool that it doesn't name. If two tools want the same
-    /// fence, the tool with a bare name has it, which is a built-in tool; of equal tools, no tool
-    /// has it.
+    /// Makes the list of the tools with these definitions. An alias that is another tool's name or
+    /// alias is ignored, so a call never reaches a tool that it doesn't name. If two tools claim
+    /// the same fence, the built-in tool gets the fence. If both are built-in or neither is, the
+    /// fence belongs to no tool.
     pub fn new<'a>(definitions: impl IntoIterator<Item = &'a Definition>) -> Self {
         let definitions: Vec<&Definition> =
             definitions.into_iter().filter(|definition| !definition.unlisted).collect();
@@ -58,11 +58,7 @@ impl OfferedTools {
             offered.by_name.entry(alias.to_owned()).or_insert(index);
         }
         for (fence, index) in fences.settled() {
-            let is_word = !fence.is_empty()
-                && fence
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"_-.+".contains(&byte));
-            if is_word && !RESERVED.contains(&fence) {
+            if is_word(fence) && !RESERVED.contains(&fence) {
                 offered.by_fence.insert(fence.to_owned(), index);
             }
         }
@@ -70,9 +66,9 @@ impl OfferedTools {
         offered
     }
 
-    /// Leaves only the forms that stand for nothing but a call: tags and blocks `tool_call` and
-    /// `tool NAME`. This is for a model that was offered the tools natively too: it shows commands
-    /// in fenced blocks such as `bash`, and means no call.
+    /// Removes the forms that a model also writes without meaning a call. Tags and the blocks
+    /// `tool_call` and `tool NAME` are left. A model with native tool use shows commands in fenced
+    /// blocks such as `bash`, and means no call.
     #[must_use]
     pub fn marked_only(mut self) -> Self {
         self.by_fence.clear();
@@ -80,17 +76,17 @@ impl OfferedTools {
         self
     }
 
-    /// Whether `tool/argument>value` is a call.
+    /// Checks whether a line `tool/argument>value` is a call.
     pub(super) fn has_lines(&self) -> bool {
         self.has_lines
     }
 
-    /// The tool with this name or alias.
+    /// Returns the tool with this name or alias.
     pub(super) fn named(&self, name: &str) -> Option<&OfferedTool> {
         self.by_name.get(name).map(|index| &self.tools[*index])
     }
 
-    /// The tool that is called by a block with this tag.
+    /// Returns the tool that a block with this tag calls.
     pub(super) fn fenced(&self, tag: &str) -> Option<&OfferedTool> {
         self.by_fence.get(tag).map(|index| &self.tools[*index])
     }
@@ -99,17 +95,26 @@ impl OfferedTools {
         &self.tools
     }
 
-    /// The tag of a fenced block that calls the tool with this name.
+    /// Returns the tag of a fenced block that calls the tool with this name.
     pub(super) fn fence_of(&self, name: &str) -> Option<&str> {
         let mut fences = self.by_fence.iter();
-        fences.find(|(_, index)| self.tools[**index].name == name).map(|(fence, _)| fence.as_str())
+        let (fence, _) = fences.find(|(_, index)| self.tools[**index].name == name)?;
+        Some(fence)
     }
 
-    /// Whether a name or alias begins with this text.
+    /// Checks whether a name or alias begins with this text.
     pub(super) fn may_begin(&self, start: &str) -> bool {
-        let from = (std::ops::Bound::Included(start), std::ops::Bound::Unbounded);
-        self.by_name.range::<str, _>(from).next().is_some_and(|(name, _)| name.starts_with(start))
+        // Names with this beginning are the first names that don't sort before the text.
+        let at_or_after = (std::ops::Bound::Included(start), std::ops::Bound::Unbounded);
+        let next = self.by_name.range::<str, _>(at_or_after).next();
+        next.is_some_and(|(name, _)| name.starts_with(start))
     }
+}
+
+/// Checks whether a text can be the tag of a fenced block.
+fn is_word(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    !text.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_-.+".contains(&byte))
 }
 
 impl OfferedTool {
@@ -126,12 +131,12 @@ impl OfferedTool {
         }
     }
 
-    /// The argument that a text without a name is given to.
+    /// Returns the argument that takes a text without a name.
     pub(super) fn bare_argument(&self) -> Option<&str> {
         self.bare_argument.as_deref()
     }
 
-    /// Whether this is the name or an alias of an argument.
+    /// Checks whether this is the name or an alias of an argument.
     pub(super) fn has_argument(&self, name: &str) -> bool {
         self.argument_aliases.contains_key(name) || self.property(name).is_some()
     }
@@ -154,36 +159,50 @@ impl OfferedTool {
         self.schema.get("properties")?.get(name)
     }
 
-    /// The value of an argument that was written as text between tags. It is JSON if the schema
-    /// doesn't want a text.
+    /// Returns the value of an argument that was written as text between tags. The text is read as
+    /// JSON if the schema doesn't allow a string.
     pub(super) fn value(&self, argument: &str, text: &str) -> Value {
         let types = self.property(argument).and_then(|property| property.get("type"));
-        let wants_json = match types {
+        let is_json = match types {
             Some(Value::String(name)) => name != "string",
             Some(Value::Array(names)) => !names.iter().any(|name| name == "string"),
             _ => text.trim_start().starts_with(['{', '[']),
         };
-        let json = wants_json.then(|| serde_json::from_str(text.trim()).ok()).flatten();
-        json.unwrap_or_else(|| Value::from(text))
+        if is_json && let Ok(value) = serde_json::from_str(text.trim()) {
+            return value;
+        }
+        Value::from(text)
     }
 }
 
-/// The tools that claim a name. Names of third-party tools have a prefix.
+/// The tools that claim each name.
 #[derive(Default)]
-struct Claims<'a>(BTreeMap<&'a str, Vec<(bool, usize)>>);
+struct Claims<'a>(BTreeMap<&'a str, Claimants>);
+
+/// The indices of the tools that claim a name.
+#[derive(Default)]
+struct Claimants {
+    built_in: Vec<usize>,
+    third_party: Vec<usize>,
+}
 
 impl<'a> Claims<'a> {
     fn claim(&mut self, name: &'a str, index: usize, definition: &Definition) {
-        let is_bare = !definition.name.contains("__");
-        self.0.entry(name).or_default().push((is_bare, index));
+        let claimants = self.0.entry(name).or_default();
+        // Names of third-party tools have a prefix.
+        let is_third_party = definition.name.contains("__");
+        if is_third_party {
+            claimants.third_party.push(index);
+        } else {
+            claimants.built_in.push(index);
+        }
     }
 
-    /// Each name with the tool that has it.
+    /// Returns each name that belongs to one tool, with the index of the tool.
     fn settled(&self) -> impl Iterator<Item = (&'a str, usize)> {
-        self.0.iter().filter_map(|(name, claims)| {
-            let bare: Vec<_> = claims.iter().filter(|(is_bare, _)| *is_bare).collect();
-            match (bare.as_slice(), claims.as_slice()) {
-                ([(_, index)], _) | ([], [(_, index)]) => Some((*name, *index)),
+        self.0.iter().filter_map(|(name, claimants)| {
+            match (claimants.built_in.as_slice(), claimants.third_party.as_slice()) {
+                ([index], _) | ([], [index]) => Some((*name, *index)),
                 _ => None,
             }
         })

@@ -13,19 +13,25 @@ use super::{CallForm, TextCall};
 /// Most calls in one block.
 const MAX_CALLS: usize = 16;
 
-/// Bytes of the longest name of a tool that is given on.
+/// Most bytes of a tool's name.
 const MAX_NAME: usize = 128;
 
-/// The calls in a block, or why there are none.
+/// Returns the calls in a block, or the reason why the block has no calls.
 pub(super) fn read_block(
     block: &Block,
     offered: &OfferedTools,
 ) -> Result<Vec<TextCall>, BlockError> {
     let body = &block.raw[block.body..block.body_end.max(block.body)];
+    if block.is_ambiguous {
+        return Err(BlockError::Ambiguous);
+    }
+    if block.is_quoted {
+        return Err(BlockError::Quoted);
+    }
+    if block.is_too_deep {
+        return Err(BlockError::TooDeep);
+    }
     match &block.kind {
-        _ if block.is_ambiguous => Err(BlockError::Ambiguous),
-        _ if block.is_quoted => Err(BlockError::Quoted),
-        _ if block.is_too_deep => Err(BlockError::TooDeep),
         BlockKind::Fence(_) | BlockKind::JsonFence if !block.is_closed => {
             Err(BlockError::OpenFence)
         }
@@ -33,22 +39,25 @@ pub(super) fn read_block(
         BlockKind::Fence(info) => read_fence(info, &without_indentation(block, body), offered),
         BlockKind::Tag(Family::Tools) if !block.is_closed => Err(BlockError::Tools),
         BlockKind::Tag(Family::Tools) => {
-            let body = body.rfind('<').map_or("", |end| &body[..end]);
-            let call = canonical_call(body, offered).ok_or(BlockError::Tools)?;
+            // The body of a block of tags includes the closing tag.
+            let json = body.rfind('<').map_or("", |end| &body[..end]);
+            let call = canonical_call(json, offered).ok_or(BlockError::Tools)?;
             Ok(vec![TextCall { form: CallForm::Tag, ..call }])
         }
         BlockKind::Tag(_) => {
-            Tags { text: &block.raw, at: 0, offered, calls: Vec::new(), has_attributes: false }
-                .read()
+            let calls = Vec::new();
+            let tags = Tags { text: &block.raw, at: 0, offered, calls, has_attributes: false };
+            tags.read()
         }
         BlockKind::Line => {
-            read_line(block.raw.trim(), offered).map(|call| vec![call]).ok_or(BlockError::Line)
+            let call = read_line(block.raw.trim(), offered).ok_or(BlockError::Line)?;
+            Ok(vec![call])
         }
     }
 }
 
-/// A call in the one form that needs no mark: an object with the name of an offered tool and its
-/// arguments, and no other field that means anything.
+/// Reads a call in the one form that needs no mark: an object with the name of an offered tool, its
+/// arguments, and no field that isn't part of a call. Returns `None` for any other text.
 pub(super) fn canonical_call(json: &str, offered: &OfferedTools) -> Option<TextCall> {
     let Value::Object(mut fields) = serde_json::from_str(json.trim()).ok()? else { return None };
     let known = ["name", "arguments", "parameters", "id", "type"];
@@ -56,12 +65,11 @@ pub(super) fn canonical_call(json: &str, offered: &OfferedTools) -> Option<TextC
         return None;
     }
     let arguments = match (fields.remove("arguments"), fields.remove("parameters")) {
-        (Some(arguments @ Value::Object(_)), None) | (None, Some(arguments @ Value::Object(_))) => {
-            arguments
-        }
+        (Some(arguments), None) | (None, Some(arguments)) if arguments.is_object() => arguments,
         _ => return None,
     };
-    let tool = offered.named(fields.get("name")?.as_str()?)?;
+    let name = fields.get("name")?.as_str()?;
+    let tool = offered.named(name)?;
     Some(TextCall {
         name: tool.name.clone(),
         arguments,
@@ -71,7 +79,8 @@ pub(super) fn canonical_call(json: &str, offered: &OfferedTools) -> Option<TextC
     })
 }
 
-fn call(
+/// Makes a call from its name and its arguments. The arguments may be missing or a string.
+fn make_call(
     offered: &OfferedTools,
     name: &str,
     arguments: Value,
@@ -93,28 +102,28 @@ fn call(
     Ok(TextCall { name, arguments, form, is_offered, is_echo: false })
 }
 
-/// Arguments that were written as one text: a JSON object, or the argument that takes a text.
+/// Reads arguments that were written as one string: a JSON object, or the argument that takes a
+/// string.
 fn text_arguments(tool: Option<&OfferedTool>, text: String) -> Result<Value, CallError> {
-    match (serde_json::from_str(&text), tool.and_then(OfferedTool::bare_argument)) {
-        // For a tool that takes a text, an object with other fields is such a text.
-        (Ok(Value::Object(fields)), bare)
-            if bare.is_none() || tool.is_none_or(|tool| has_all(tool, &fields)) =>
-        {
-            Ok(Value::Object(fields))
-        }
-        (_, Some(argument)) => {
+    let object: Option<Map<String, Value>> = serde_json::from_str(&text).ok();
+    let bare_argument = tool.and_then(|tool| Some((tool, tool.bare_argument()?)));
+    match (object, bare_argument) {
+        (Some(fields), None) => Ok(Value::Object(fields)),
+        (Some(fields), Some((tool, _))) if has_all(tool, &fields) => Ok(Value::Object(fields)),
+        // An object with other fields is the string that the tool takes.
+        (_, Some((_, argument))) => {
             Ok(Value::Object(Map::from_iter([(argument.to_owned(), Value::String(text))])))
         }
-        _ => Err(CallError::ArgumentText),
+        (None, None) => Err(CallError::ArgumentText),
     }
 }
 
-/// Whether the fields are all arguments of a tool.
+/// Checks whether the fields are all arguments of a tool.
 fn has_all(tool: &OfferedTool, fields: &Map<String, Value>) -> bool {
     fields.keys().all(|name| tool.has_argument(name))
 }
 
-/// ```` ```tool_call ````, ```` ```tool NAME ````, or the tag of a tool.
+/// Reads a block ```` ```tool_call ````, ```` ```tool NAME ````, or a block with the tag of a tool.
 fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<TextCall>, BlockError> {
     if info == "tool_call" {
         let mut calls = Vec::new();
@@ -124,24 +133,24 @@ fn read_fence(info: &str, body: &str, offered: &OfferedTools) -> Result<Vec<Text
         }
         return if calls.is_empty() { Err(BlockError::Empty) } else { Ok(calls) };
     }
-    let own = offered.fenced(info);
-    let (name, form) = match own {
-        Some(tool) => (tool.name.as_str(), CallForm::Fence),
-        None => (info.strip_prefix("tool").unwrap_or_default().trim(), CallForm::ToolFence),
-    };
+
     let text = body.strip_suffix('\n').unwrap_or(body);
-    if text.trim().is_empty() {
-        // A tool without arguments needs none. A command, for example, can't be empty.
-        return match own {
-            Some(_) => Err(BlockError::Empty),
-            None => Ok(vec![call(offered, name, Value::Null, form)?]),
-        };
-    }
-    Ok(vec![call(offered, name, Value::String(text.to_owned()), form)?])
+    let is_empty = text.trim().is_empty();
+    let call = match offered.fenced(info) {
+        // A command, for example, can't be empty.
+        Some(_) if is_empty => return Err(BlockError::Empty),
+        Some(tool) => make_call(offered, &tool.name, Value::from(text), CallForm::Fence)?,
+        None => {
+            let name = info.strip_prefix("tool").unwrap_or_default();
+            let arguments = if is_empty { Value::Null } else { Value::from(text) };
+            make_call(offered, name, arguments, CallForm::ToolFence)?
+        }
+    };
+    Ok(vec![call])
 }
 
-/// The body of a fenced block, without the spaces that its first line has too, and with the line
-/// ends of Unix: a command isn't written for another system.
+/// Returns the body of a fenced block without the indentation of the block, and with the line ends
+/// of Unix, because commands run on Unix.
 fn without_indentation<'a>(block: &Block, body: &'a str) -> Cow<'a, str> {
     let indentation = block.raw.bytes().take_while(|byte| *byte == b' ').count();
     let body = if body.contains("\r\n") {
@@ -194,39 +203,46 @@ fn json_call(value: Value, offered: &OfferedTools, form: CallForm) -> Result<Tex
     }
     let name = fields.remove("name").or_else(|| fields.remove("tool_id"));
     let Some(Value::String(name)) = name else { return Err(CallError::Fields) };
-    let mut arguments =
-        ["arguments", "parameters", "params"].into_iter().filter_map(|key| fields.remove(key));
-    let first = arguments.next();
-    if arguments.next().is_some() {
-        return Err(CallError::ArgumentsTwice { tool: name });
+    let mut arguments = None;
+    for key in ["arguments", "parameters", "params"] {
+        let Some(value) = fields.remove(key) else { continue };
+        if arguments.is_some() {
+            return Err(CallError::ArgumentsTwice { tool: name });
+        }
+        arguments = Some(value);
     }
-    call(offered, &name, first.unwrap_or(Value::Null), form)
+    make_call(offered, &name, arguments.unwrap_or(Value::Null), form)
 }
 
-/// `tool/argument>value` or `tool/{…}`: only for a tool and an argument that exist, since this form
-/// has no mark that prose doesn't have.
+/// Reads a line `tool/argument>value` or `tool/{…}`. Returns `None` unless the tool and the
+/// argument exist, because prose can look like this form.
 pub(super) fn read_line(line: &str, offered: &OfferedTools) -> Option<TextCall> {
-    let (name, rest) = line.split_once('/')?;
+    let (name, parameters) = line.split_once('/')?;
     let tool = offered.named(name)?;
-    let arguments = if rest.starts_with('{') {
-        let fields: Map<String, Value> = serde_json::from_str(rest).ok()?;
-        has_all(tool, &fields).then_some(Value::Object(fields))?
+    let fields: Map<String, Value> = if parameters.starts_with('{') {
+        serde_json::from_str(parameters).ok()?
     } else {
-        let (argument, value) = rest.split_once('>')?;
-        let is_known = tool.has_argument(argument) && !value.trim().is_empty();
-        let value = tool.value(argument, value.trim());
-        is_known.then(|| Value::Object(Map::from_iter([(argument.to_owned(), value)])))?
+        let (argument, value) = parameters.split_once('>')?;
+        let value = value.trim();
+        if value.is_empty() {
+            return None;
+        }
+        Map::from_iter([(argument.to_owned(), tool.value(argument, value))])
     };
-    call(offered, name, arguments, CallForm::Line).ok()
+    if !has_all(tool, &fields) {
+        return None;
+    }
+    make_call(offered, name, Value::Object(fields), CallForm::Line).ok()
 }
 
-/// Reads a block of tags.
+/// A reader of a block of tags.
 struct Tags<'a> {
     text: &'a str,
+    /// The offset of the text that isn't read yet.
     at: usize,
     offered: &'a OfferedTools,
     calls: Vec<TextCall>,
-    /// Whether a tag of a call had some, which are never a call.
+    /// Whether a tag had attributes that are no call.
     has_attributes: bool,
 }
 
@@ -254,9 +270,12 @@ impl<'a> Tags<'a> {
             }
         }
         if !self.calls.is_empty() {
-            return Ok(self.calls);
+            Ok(self.calls)
+        } else if self.has_attributes {
+            Err(BlockError::Attributes)
+        } else {
+            Err(BlockError::Empty)
         }
-        Err(if self.has_attributes { BlockError::Attributes } else { BlockError::Empty })
     }
 
     fn rest(&self) -> &'a str {
@@ -274,10 +293,12 @@ impl<'a> Tags<'a> {
                 let name = attribute(attributes).ok_or(BlockError::NamelessInvoke)?;
                 self.at += length;
                 let arguments = self.read_parameters(name, "</invoke>")?;
-                self.calls.push(call(self.offered, name, arguments, CallForm::Invoke)?);
+                self.calls.push(make_call(self.offered, name, arguments, CallForm::Invoke)?);
             }
             Tag::Open(Family::Call | Family::Invoke, attributes) => {
-                self.has_attributes |= !attributes.is_empty();
+                if !attributes.is_empty() {
+                    self.has_attributes = true;
+                }
                 self.at += length;
             }
             Tag::Close(_) => self.at += length,
@@ -285,14 +306,14 @@ impl<'a> Tags<'a> {
                 let name = &inner["function=".len()..];
                 self.at += length;
                 let arguments = self.read_parameters(name, "</function>")?;
-                self.calls.push(call(self.offered, name, arguments, CallForm::Invoke)?);
+                self.calls.push(make_call(self.offered, name, arguments, CallForm::Invoke)?);
             }
             _ => return Err(unexpected(self.rest())),
         }
         Ok(())
     }
 
-    /// `<parameter name="…">…</parameter>` or `<parameter=…>…</parameter>`, until `end`.
+    /// Reads `<parameter name="…">…</parameter>` or `<parameter=…>…</parameter>` up to `end`.
     fn read_parameters(&mut self, tool: &str, end: &'static str) -> Result<Value, BlockError> {
         let tool = self.offered.named(tool);
         let mut arguments = Map::new();
@@ -302,27 +323,25 @@ impl<'a> Tags<'a> {
                 self.at += end.len();
                 return Ok(Value::Object(arguments));
             }
-            let tag_name = match read_tag(self.rest()) {
-                Ok((Tag::Other(inner), length)) => {
-                    self.at += length;
-                    inner
-                        .strip_prefix("parameter=")
-                        .or_else(|| attribute(inner.strip_prefix("parameter ")?))
-                }
-                _ => None,
+            let Ok((Tag::Other(inner), length)) = read_tag(self.rest()) else {
+                return Err(BlockError::NoTag(end));
             };
-            let name = tag_name.ok_or(BlockError::NoTag(end))?.trim();
+            self.at += length;
+            let name = parameter_name(inner).ok_or(BlockError::NoTag(end))?.trim();
             let value = self.take_until("</parameter>")?;
-            self.insert(&mut arguments, tool, name, value)?;
+            insert_argument(&mut arguments, tool, name, value)?;
         }
     }
 
-    /// A tool's name, then `<arg_key>…</arg_key><arg_value>…</arg_value>`, until the tag is closed.
+    /// Reads a tool's name and pairs of `<arg_key>…</arg_key><arg_value>…</arg_value>` up to a
+    /// closing tag.
     fn read_name_and_pairs(&mut self) -> Result<(), BlockError> {
         let rest = self.rest();
-        let name = rest.find(['<', '\n']).map_or(rest, |end| &rest[..end]).trim();
+        let name_end = rest.find(['<', '\n']).unwrap_or(rest.len());
+        let name = rest[..name_end].trim();
         let tool = self.offered.named(name).ok_or_else(|| unexpected(rest))?;
-        self.at += rest.find(['<', '\n']).unwrap_or(rest.len());
+        self.at += name_end;
+
         let mut arguments = Map::new();
         loop {
             self.skip_space();
@@ -335,10 +354,10 @@ impl<'a> Tags<'a> {
                 }
                 self.at += "<arg_value>".len();
                 let value = self.take_until("</arg_value>")?;
-                self.insert(&mut arguments, Some(tool), key.trim(), value)?;
+                insert_argument(&mut arguments, Some(tool), key.trim(), value)?;
             } else if matches!(read_tag(self.rest()), Ok((Tag::Close(_), _))) {
-                let call = call(self.offered, name, Value::Object(arguments), CallForm::Invoke)?;
-                self.calls.push(call);
+                let arguments = Value::Object(arguments);
+                self.calls.push(make_call(self.offered, name, arguments, CallForm::Invoke)?);
                 return Ok(());
             } else {
                 return Err(BlockError::NoTag("</tool_call>"));
@@ -346,36 +365,50 @@ impl<'a> Tags<'a> {
         }
     }
 
+    /// Reads the text up to `end`, and moves on behind `end`.
     fn take_until(&mut self, end: &'static str) -> Result<&'a str, BlockError> {
         let rest = self.rest();
         let length = rest.find(end).ok_or(BlockError::NoTag(end))?;
         self.at += length + end.len();
         Ok(&rest[..length])
     }
+}
 
-    fn insert(
-        &self,
-        arguments: &mut Map<String, Value>,
-        tool: Option<&OfferedTool>,
-        name: &str,
-        value: &str,
-    ) -> Result<(), CallError> {
-        // Models write the value on lines of its own.
-        let text = value.strip_prefix('\n').unwrap_or(value);
-        let value = text.strip_suffix('\n').unwrap_or(text);
-        let value = tool.map_or_else(|| Value::from(value), |tool| tool.value(name, value));
-        match arguments.insert(name.to_owned(), value) {
-            Some(_) => Err(CallError::RepeatedArgument(name.to_owned())),
-            None => Ok(()),
-        }
+/// Adds an argument that was written between tags.
+fn insert_argument(
+    arguments: &mut Map<String, Value>,
+    tool: Option<&OfferedTool>,
+    name: &str,
+    text: &str,
+) -> Result<(), CallError> {
+    // Models write the value on lines of its own.
+    let text = text.strip_prefix('\n').unwrap_or(text);
+    let value = text.strip_suffix('\n').unwrap_or(text);
+    let value = match tool {
+        Some(tool) => tool.value(name, value),
+        None => Value::from(value),
+    };
+    match arguments.insert(name.to_owned(), value) {
+        Some(_) => Err(CallError::RepeatedArgument(name.to_owned())),
+        None => Ok(()),
     }
 }
 
-/// The value of the one attribute `name`.
+/// Returns the name in the tag of a parameter: `parameter=NAME` or `parameter name="NAME"`.
+fn parameter_name(tag: &str) -> Option<&str> {
+    match tag.strip_prefix("parameter=") {
+        Some(name) => Some(name),
+        None => attribute(tag.strip_prefix("parameter ")?),
+    }
+}
+
+/// Returns the value of the attribute `name`. Returns `None` if the attribute is missing or has
+/// other attributes next to it.
 fn attribute(attributes: &str) -> Option<&str> {
-    let quoted = attributes.trim().strip_prefix("name")?.trim_start().strip_prefix('=')?.trim();
-    let quote = quoted.chars().next().filter(|c| "\"'".contains(*c))?;
-    quoted[1..].strip_suffix(quote).filter(|name| !name.contains(quote))
+    let value = attributes.trim().strip_prefix("name")?.trim_start().strip_prefix('=')?.trim();
+    let quote = value.chars().next()?;
+    let name = value.strip_prefix(['"', '\''])?.strip_suffix(quote)?;
+    if name.contains(quote) { None } else { Some(name) }
 }
 
 fn unexpected(rest: &str) -> BlockError {

@@ -7,32 +7,32 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 use toolhold_core::text::{cut, neutral};
 
-use super::marks::{CALL_TAGS, MAX_MARK};
+use super::marks::{CALL_TAGS, MAX_MARK, has_prefix};
 use super::offered_tools::{OfferedTool, OfferedTools};
 
-/// Bytes of a tool's name in a result.
+/// Most bytes of a tool's name in a result.
 const MAX_NAME: usize = 128;
 
-/// Alternatives and references that are followed to find the type of a parameter.
+/// Most levels of alternatives and references that are followed to find the type of a parameter.
 const MAX_DEPTH: usize = 4;
 
-/// Allowed values of a parameter that are listed.
+/// Most allowed values of a parameter that are listed.
 const MAX_VALUES: usize = 30;
 
 /// Tags that only the host writes, or that a model's server reads, apart from the tags of calls.
 const HOST_TAGS: [&str; 6] =
     ["tools", "invoke", "think", "thinking", "start_of_turn", "end_of_turn"];
 
-/// The part of the system text about tools, for a model without native tool use: how to call them,
-/// and the list of them. It is the same text for the same tools, in whatever order they come, so
-/// that the prefix of a conversation stays as it is.
+/// Writes the part of the system text about tools, for a model without native tool use: the form of
+/// a call, and the list of the tools. The order of the tools doesn't change the text, so that the
+/// prefix of a conversation stays the same.
 pub fn system_text(offered: &OfferedTools) -> String {
     let mut tools: Vec<&OfferedTool> = offered.tools().iter().collect();
     tools.sort_by(|one, other| one.name.cmp(&other.name));
-    let example = tools
-        .iter()
-        .find(|tool| offered.fence_of(&tool.name).is_none())
-        .map_or_else(|| json!({ "name": "NAME", "arguments": {} }), |tool| example(tool));
+    let example = match tools.iter().find(|tool| offered.fence_of(&tool.name).is_none()) {
+        Some(tool) => example_call(tool),
+        None => json!({ "name": "NAME", "arguments": {} }),
+    };
     let mut text = format!(
         "You call a tool by writing a block, at the beginning of a line, in the form that the list \
          names for it. For example:\n\n```tool_call\n{example}\n```\n\n\
@@ -48,8 +48,8 @@ pub fn system_text(offered: &OfferedTools) -> String {
     text
 }
 
-/// A result for a model without native tool use. No text ends its own result, begins another one,
-/// or looks like a call.
+/// Writes a result for a model without native tool use. No text can end its own result, begin
+/// another result, or look like a call.
 pub fn tool_result(name: &str, text: &str) -> String {
     let name: String = cut(name, MAX_NAME)
         .chars()
@@ -82,24 +82,24 @@ fn add_tool(text: &mut String, tool: &OfferedTool, fence: Option<&str>) {
         let written = property.get("description").and_then(Value::as_str).unwrap_or_default();
         let description = written.split_whitespace().collect::<Vec<_>>().join(" ");
         let need = if tool.requires(name) { "required" } else { "optional" };
-        let kind = kind(tool.schema(), property, MAX_DEPTH);
+        let type_name = describe_type(tool.schema(), property, MAX_DEPTH);
         let space = if description.is_empty() { "" } else { " " };
-        let line = format!("- {name}:{space}{description} ({kind}, {need})");
+        let line = format!("- {name}:{space}{description} ({type_name}, {need})");
         let _ = writeln!(text, "{}", defuse(&line));
     }
     text.push('\n');
 }
 
-/// A call of the tool with its required parameters.
-fn example(tool: &OfferedTool) -> Value {
+/// Returns a call of the tool with its required parameters.
+fn example_call(tool: &OfferedTool) -> Value {
     let required = tool.properties().filter(|(name, _)| tool.requires(name));
     let arguments: Map<String, Value> =
-        required.map(|(name, property)| (name.clone(), sample(property))).collect();
+        required.map(|(name, property)| (name.clone(), example_value(property))).collect();
     json!({ "name": tool.name, "arguments": arguments })
 }
 
-/// A value of a parameter's type.
-fn sample(property: &Value) -> Value {
+/// Returns a value of a parameter's type.
+fn example_value(property: &Value) -> Value {
     match property.get("type").and_then(Value::as_str) {
         Some("integer" | "number") => json!(1),
         Some("boolean") => json!(true),
@@ -109,8 +109,8 @@ fn sample(property: &Value) -> Value {
     }
 }
 
-/// The type of a parameter in words.
-fn kind(root: &Value, property: &Value, depth: usize) -> String {
+/// Returns the type of a parameter in words. References are looked up in `root`.
+fn describe_type(root: &Value, property: &Value, depth: usize) -> String {
     if let Some(values) = property.get("enum").and_then(Value::as_array) {
         let values: Vec<_> = values
             .iter()
@@ -124,76 +124,78 @@ fn kind(root: &Value, property: &Value, depth: usize) -> String {
         return value.to_string();
     }
     let Some(depth) = depth.checked_sub(1) else { return "any".to_owned() };
-    let referenced = property.get("$ref").and_then(Value::as_str);
-    if let Some(target) = referenced.and_then(|target| root.pointer(target.strip_prefix('#')?)) {
-        return kind(root, target, depth);
+    if let Some(target) = referenced(root, property) {
+        return describe_type(root, target, depth);
     }
     match property.get("type") {
         Some(Value::String(name)) if name == "array" => match property.get("items") {
-            Some(items) => format!("array of {}", kind(root, items, depth)),
+            Some(items) => format!("array of {}", describe_type(root, items, depth)),
             None => name.clone(),
         },
         Some(Value::String(name)) => name.clone(),
         Some(Value::Array(names)) => {
-            join(names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+            join_types(names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
         }
         _ => {
             let list = ["anyOf", "oneOf"].into_iter().find_map(|key| property.get(key));
             let choices = list.and_then(Value::as_array).into_iter().flatten();
-            join(choices.map(|choice| kind(root, choice, depth)).collect())
+            join_types(choices.map(|choice| describe_type(root, choice, depth)).collect())
         }
     }
 }
 
-/// The words for a value of one of these types.
-fn join(mut kinds: Vec<String>) -> String {
-    kinds.retain(|kind| kind != "null");
-    kinds.dedup();
-    if kinds.is_empty() { "any".to_owned() } else { kinds.join(" or ") }
+/// Returns the schema that a `$ref` of the property points to, or `None` without one in `root`.
+fn referenced<'a>(root: &'a Value, property: &Value) -> Option<&'a Value> {
+    let pointer = property.get("$ref")?.as_str()?.strip_prefix('#')?;
+    root.pointer(pointer)
 }
 
-/// A text without tags that only the host or the model may write. The `<` of such a tag becomes
-/// `‹`; any other text stays as it is.
+/// Returns the words for a value of one of these types.
+fn join_types(mut types: Vec<String>) -> String {
+    types.retain(|name| name != "null");
+    types.dedup();
+    if types.is_empty() { "any".to_owned() } else { types.join(" or ") }
+}
+
+/// Replaces the `<` of each tag that only the host or the model may write with `‹`. Any other text
+/// stays the same.
 fn defuse(text: &str) -> Cow<'_, str> {
     let text = neutral(text);
-    let mut out = String::new();
-    let mut from = 0;
+    let mut defused = String::new();
+    let mut copied = 0;
     for (at, _) in text.match_indices('<') {
         if is_host_tag(&text[at + 1..]) {
-            out.push_str(&text[from..at]);
-            out.push('‹');
-            from = at + 1;
+            defused.push_str(&text[copied..at]);
+            defused.push('‹');
+            copied = at + 1;
         }
     }
-    if from == 0 {
+    if copied == 0 {
         return text;
     }
-    out.push_str(&text[from..]);
-    Cow::Owned(out)
+    defused.push_str(&text[copied..]);
+    Cow::Owned(defused)
 }
 
-/// Whether a tag that begins with this text, behind `<`, is one of the host or of a model's server.
+/// Checks whether a tag belongs to the host or to a model's server. `rest`: the text behind its
+/// `<`.
 fn is_host_tag(rest: &str) -> bool {
     let head = cut(rest, MAX_MARK);
     // Marks such as `<|im_end|>` end a turn.
     if let Some(mark) = head.strip_prefix('|') {
-        return mark.split_once("|>").is_some_and(|(name, _)| {
-            !name.is_empty()
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        });
+        let Some((name, _)) = mark.split_once("|>") else { return false };
+        let mut bytes = name.bytes();
+        return !name.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     }
+
     let trimmed = head.trim_start();
     let tag = trimmed.strip_prefix('/').unwrap_or(trimmed).trim_start();
-    let end = tag.find(|c: char| !c.is_ascii_alphanumeric() && !"_-:".contains(c));
-    let name = &tag[..end.unwrap_or(tag.len())];
-    CALL_TAGS.iter().any(|tag| is_like(name, tag))
-        || is_like(name, "tool_result")
+    let name_end = tag.find(|c: char| !c.is_ascii_alphanumeric() && !"_-:".contains(c));
+    let name = &tag[..name_end.unwrap_or(tag.len())];
+    // A model takes `<tool_result2>` for a result too.
+    CALL_TAGS.iter().any(|tag| has_prefix(name, tag))
+        || has_prefix(name, "tool_result")
         || HOST_TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag))
-}
-
-/// Whether a name begins with a tag's name: a model takes `<tool_result2>` for a result too.
-fn is_like(name: &str, tag: &str) -> bool {
-    name.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag))
 }
 
 #[cfg(test)]

@@ -26,7 +26,8 @@ pub struct CallSplitter<'a> {
 /// The parts of a piece that may be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownText {
-    /// All text that was shown until now turned out to be thoughts. This comes before the rest.
+    /// Whether all text that was shown until now turned out to be thoughts. A reader applies this
+    /// before the other fields.
     pub was_thoughts: bool,
     /// More text.
     pub text: String,
@@ -35,7 +36,7 @@ pub struct ShownText {
 }
 
 impl<'a> CallSplitter<'a> {
-    /// The splitter of one message.
+    /// Makes the splitter of one message.
     pub fn new(offered: &'a OfferedTools, is_lenient: bool) -> Self {
         Self {
             scanner: Scanner::new(offered, is_lenient),
@@ -53,7 +54,7 @@ impl<'a> CallSplitter<'a> {
         self.add(segments)
     }
 
-    /// Takes the end of the message, and returns the rest that may be shown, and the calls.
+    /// Takes the end of the message, and returns the last parts that may be shown, and the calls.
     pub fn finish(mut self, options: &FindOptions<'_>) -> (ShownText, FoundCalls) {
         let segments = self.scanner.finish();
         let mut shown = self.add(segments);
@@ -62,13 +63,15 @@ impl<'a> CallSplitter<'a> {
                 call.is_echo = earlier.have(call, tag.as_deref());
             }
         }
-        let is_call = self.read_json(options);
-        if !is_call {
-            shown.text.push_str(&self.held);
-            self.found.text_without_calls.push_str(&self.held);
+
+        let is_json_call = self.read_json(options);
+        if !is_json_call {
+            self.release(&mut shown);
         }
+
         let found = &mut self.found;
-        if found.calls.is_empty() && found.rejected.is_empty() && found.hint.is_none() {
+        let is_explained = !found.rejected.is_empty() || found.hint.is_some();
+        if found.calls.is_empty() && !is_explained {
             if self.scanner.has_result {
                 found.hint = Some(FormHint::MadeUpResult);
             } else if self.scanner.has_mark_in_line {
@@ -92,7 +95,7 @@ impl<'a> CallSplitter<'a> {
                         self.show(&mut shown, tag);
                     }
                 }
-                Segment::EndOfThoughts => self.all_was_thoughts(&mut shown),
+                Segment::EndOfThoughts => self.turn_into_thoughts(&mut shown),
                 Segment::Block(block) => match block.kind {
                     BlockKind::JsonFence if block.is_closed && !block.is_ambiguous => {
                         self.held.push_str(&block.raw);
@@ -117,6 +120,7 @@ impl<'a> CallSplitter<'a> {
         shown.text.push_str(&text);
     }
 
+    /// Shows the text that was held back.
     fn release(&mut self, shown: &mut ShownText) {
         let held = std::mem::take(&mut self.held);
         self.found.text_without_calls.push_str(&held);
@@ -125,14 +129,11 @@ impl<'a> CallSplitter<'a> {
 
     fn add_block(&mut self, shown: &mut ShownText, block: Block) {
         self.release(shown);
-        let calls = read_block(&block, self.offered).and_then(|calls| {
-            let is_too_many = self.found.calls.len() + calls.len() > MAX_CALLS;
-            if is_too_many { Err(BlockError::TooManyCallsInMessage) } else { Ok(calls) }
-        });
-        self.is_refused = calls.is_err();
-        match calls {
+        let result = self.read_calls(&block);
+        self.is_refused = result.is_err();
+        match result {
             Ok(calls) => {
-                self.tags.extend(calls.iter().map(|call| mark(call, &block.kind)));
+                self.tags.extend(calls.iter().map(|call| marking_word(call, &block.kind)));
                 self.found.calls.extend(calls);
             }
             Err(error) => {
@@ -142,14 +143,23 @@ impl<'a> CallSplitter<'a> {
         }
     }
 
+    /// Reads the calls in a block, within the limit of the message.
+    fn read_calls(&self, block: &Block) -> Result<Vec<TextCall>, BlockError> {
+        let calls = read_block(block, self.offered)?;
+        if self.found.calls.len() + calls.len() > MAX_CALLS {
+            return Err(BlockError::TooManyCallsInMessage);
+        }
+        Ok(calls)
+    }
+
     fn reject(&mut self, why: &str, raw: &str) {
         if self.found.rejected.len() < MAX_REJECTED {
             self.found.rejected.push(RejectedText::new(why, raw));
         }
     }
 
-    /// The beginning of the thoughts is missing, as some servers leave it out.
-    fn all_was_thoughts(&mut self, shown: &mut ShownText) {
+    /// Makes all text so far thoughts. Some servers leave out the tag that begins the thoughts.
+    fn turn_into_thoughts(&mut self, shown: &mut ShownText) {
         self.release(shown);
         let text = std::mem::take(&mut self.found.text_without_calls);
         self.found.thoughts.push_str(&text);
@@ -163,32 +173,39 @@ impl<'a> CallSplitter<'a> {
         }
     }
 
-    /// Looks whether the message is a block of JSON that names an offered tool, and makes it a call
-    /// if that is allowed. Otherwise there is a hint or a refusal.
+    /// Adds the call of a message that is a block of JSON and names an offered tool, if that form
+    /// is allowed. Otherwise adds a hint or a refusal. Returns whether there is a call.
     fn read_json(&mut self, options: &FindOptions<'_>) -> bool {
-        let whole = if self.held.is_empty() { &self.found.text_without_calls } else { &self.held };
         if !self.found.calls.is_empty() || !self.found.rejected.is_empty() {
             return false;
         }
-        let Some(json) = json_block(whole) else {
-            // Without a mark, the block is no call in any mode. The model is told so, because
-            // otherwise the task would end with the block as the answer.
-            if let Some(call) = canonical_call(whole.trim(), self.offered) {
+        let message =
+            if self.held.is_empty() { &self.found.text_without_calls } else { &self.held };
+        let Some(json) = json_block(message) else {
+            // JSON without a fence is no call in any mode. The hint keeps the task from ending with
+            // the JSON as the answer.
+            if let Some(call) = canonical_call(message.trim(), self.offered) {
                 let hint = FormHint::Json { tool: call.name, lenient_helps: false };
                 self.found.hint = Some(hint);
             }
             return false;
         };
         let Some(call) = canonical_call(json, self.offered) else { return false };
+
         let lenient_helps = options.is_loopback && !options.used_native_calls;
         if !options.is_lenient || !lenient_helps {
             self.found.hint = Some(FormHint::Json { tool: call.name, lenient_helps });
             return false;
         }
+
         // Without the earlier texts, the call may be a quotation.
-        if options.earlier.is_none_or(|earlier| earlier.have(&call, None)) {
+        let may_be_quotation = match options.earlier {
+            Some(earlier) => earlier.have(&call, None),
+            None => true,
+        };
+        if may_be_quotation {
             let why = "it is also in an earlier result, file or message, and may be a quotation: write it as a block ```tool_call";
-            self.found.rejected.push(RejectedText::new(why, whole));
+            self.found.rejected.push(RejectedText::new(why, message));
             return false;
         }
         self.found.calls.push(call);
@@ -196,8 +213,9 @@ impl<'a> CallSplitter<'a> {
     }
 }
 
-/// The word that marks the form of a call, if its tool isn't named by a field or an attribute.
-fn mark(call: &TextCall, kind: &BlockKind) -> Option<String> {
+/// Returns the word that marks the form of a call. Returns `None` if a field or an attribute names
+/// the tool.
+fn marking_word(call: &TextCall, kind: &BlockKind) -> Option<String> {
     match (call.form, kind) {
         (CallForm::Fence, BlockKind::Fence(tag)) => Some(tag.clone()),
         (CallForm::Line, _) => Some(call.name.clone()),
@@ -208,14 +226,15 @@ fn mark(call: &TextCall, kind: &BlockKind) -> Option<String> {
     }
 }
 
-/// The JSON in a text that is one fenced block of JSON.
+/// Returns the JSON in a text that is one fenced block of JSON, or `None` for any other text.
 fn json_block(text: &str) -> Option<&str> {
     let text = text.trim();
-    let opening = text.trim_start_matches('`');
-    let fence = &text[..text.len() - opening.len()];
-    let rest = opening.strip_prefix("json")?.trim_start_matches([' ', '\t', '\r']);
-    let body = rest.strip_prefix('\n')?.trim_end_matches('`');
-    let closing = text.len() - text.trim_end_matches('`').len();
-    let is_block = fence.len() >= 3 && closing >= fence.len() && body.ends_with('\n');
-    is_block.then_some(body)
+    let after_fence = text.trim_start_matches('`');
+    let opening_length = text.len() - after_fence.len();
+    let closing_length = text.len() - text.trim_end_matches('`').len();
+
+    let after_word = after_fence.strip_prefix("json")?.trim_start_matches([' ', '\t', '\r']);
+    let body = after_word.strip_prefix('\n')?.trim_end_matches('`');
+    let is_closed = closing_length >= opening_length && body.ends_with('\n');
+    if opening_length >= 3 && is_closed { Some(body) } else { None }
 }

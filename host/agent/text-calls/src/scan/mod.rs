@@ -11,9 +11,10 @@ mod tagged;
 use super::block::{Block, BlockKind};
 use super::marks::{Fence, Inside, MAX_MARK, Tag, is_longer, may_be_tag, read_tag};
 use super::offered_tools::OfferedTools;
+use super::read::read_line;
 use tagged::Tagged;
 
-/// Bytes of the longest call on one line.
+/// Most bytes of a call on one line.
 const MAX_LINE: usize = 16 * 1024;
 
 /// A part of a model's text.
@@ -47,7 +48,7 @@ enum State {
         at_line: bool,
     },
     Quotation(&'static str),
-    /// In a block. It takes whole lines.
+    /// In a fenced block that may be a call. The block is read in whole lines.
     FencedBlock(Fence),
     TaggedBlock(Tagged),
 }
@@ -58,9 +59,9 @@ pub(crate) struct Scanner<'a> {
     offered: &'a OfferedTools,
     holds_json: bool,
     buffer: String,
-    /// How much of the buffer is decided on.
+    /// The offset in the buffer of the text that isn't decided on.
     at: usize,
-    /// How far the buffer was searched for the end of a line.
+    /// The offset up to which the buffer was searched for the end of a line.
     searched: usize,
     state: State,
     block: Block,
@@ -87,7 +88,8 @@ enum Step {
 }
 
 impl<'a> Scanner<'a> {
-    /// `holds_json`: a fenced block of JSON at the beginning of the message may be a call.
+    /// Makes the scanner of one message. `holds_json`: whether a fenced block of JSON at the
+    /// beginning of the message may be a call.
     pub(crate) fn new(offered: &'a OfferedTools, holds_json: bool) -> Self {
         Self {
             offered,
@@ -153,22 +155,37 @@ impl<'a> Scanner<'a> {
         &self.buffer[self.at..]
     }
 
-    /// The next line, with its end. `None`: the line isn't complete yet.
-    fn line(&mut self, is_end: bool) -> Option<usize> {
+    /// Returns the length of the next line, with its end. Returns `None` if the line isn't complete
+    /// yet.
+    fn line_length(&mut self, is_end: bool) -> Option<usize> {
+        // No byte is searched twice.
         let from = self.searched.max(self.at);
-        let found = self.buffer.as_bytes()[from..].iter().position(|byte| *byte == b'\n');
-        self.work += found.unwrap_or(self.buffer.len() - from);
-        self.searched = found.map_or(self.buffer.len(), |found| from + found);
-        match found {
-            Some(found) => Some(from + found + 1 - self.at),
-            None => is_end.then(|| self.buffer.len() - self.at),
+        let unsearched = &self.buffer.as_bytes()[from..];
+        let newline = unsearched.iter().position(|byte| *byte == b'\n');
+        let end = from + newline.unwrap_or(unsearched.len());
+        self.work += end - from;
+        self.searched = end;
+
+        let length = end - self.at;
+        match newline {
+            Some(_) => Some(length + 1),
+            None if is_end => Some(length),
+            None => None,
         }
     }
 
+    /// Moves on by `length` bytes.
+    fn advance(&mut self, length: usize) {
+        self.at += length;
+        self.work += length;
+    }
+
     /// Moves on by `length` bytes, which are prose.
-    fn text(&mut self, length: usize) {
+    fn take_text(&mut self, length: usize) {
         let text = &self.buffer[self.at..self.at + length];
-        self.has_content |= !text.trim().is_empty();
+        if !text.trim().is_empty() {
+            self.has_content = true;
+        }
         self.work += length;
         self.at += length;
         if let Some(Segment::Text(last)) = self.segments.last_mut() {
@@ -178,28 +195,32 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Begins a line, or the text behind a block.
     fn start(&mut self, behind_block: bool, is_end: bool) -> Step {
         let rest = self.rest();
-        let inner = rest.trim_start_matches([' ', '\t']);
-        let indentation = rest.len() - inner.len();
+        let unindented = rest.trim_start_matches([' ', '\t']);
+        let indentation = rest.len() - unindented.len();
+        let is_deep = indentation > 3 || rest[..indentation].contains('\t');
+        let first = unindented.chars().next();
         self.work += indentation.min(MAX_MARK) + 1;
-        // A text this far to the right is no mark, however much of it has arrived.
+
+        // Text so far to the right can't be a mark, however much of it has arrived.
         if indentation > MAX_MARK {
             return self.begin_prose(indentation);
         }
-        let Some(first) = self.buffer[self.at + indentation..].chars().next() else {
+        let Some(first) = first else {
             return if is_end { self.begin_prose(indentation) } else { Step::NeedsMore };
         };
-        let is_code =
-            !behind_block && (indentation > 3 || self.rest()[..indentation].contains('\t'));
-        self.is_quoted = match first {
-            '>' => !is_code || self.is_quoted,
-            '\n' => false,
-            _ => self.is_quoted,
-        };
+
+        let is_code = is_deep && !behind_block;
+        match first {
+            '\n' => self.is_quoted = false,
+            '>' if !is_code => self.is_quoted = true,
+            _ => {}
+        }
         match first {
             '\n' => {
-                self.text(indentation + 1);
+                self.take_text(indentation + 1);
                 self.state = State::Start { behind_block: false };
                 Step::Done
             }
@@ -214,56 +235,67 @@ impl<'a> Scanner<'a> {
     }
 
     fn begin_prose(&mut self, indentation: usize) -> Step {
-        self.text(indentation);
+        self.take_text(indentation);
         self.state = State::Prose;
         Step::Done
     }
 
     fn start_fence(&mut self, indentation: usize, is_end: bool) -> Step {
-        let length = self.line(is_end);
-        if length.is_none() && self.rest().len() < MAX_MARK {
-            return Step::NeedsMore;
-        }
-        let line = &self.buffer[self.at..self.at + length.unwrap_or(self.rest().len())];
+        let length = match self.line_length(is_end) {
+            Some(length) => length,
+            None if self.rest().len() < MAX_MARK => return Step::NeedsMore,
+            None => self.rest().len(),
+        };
+        let line = &self.rest()[..length];
         if is_longer(line, MAX_MARK) {
-            // The first line of a call is shorter. Whatever this is, nothing in it is a call.
-            let head = &line.as_bytes()[indentation..];
-            let run = head.iter().take(MAX_MARK).take_while(|byte| **byte == head[0]).count();
-            if run < 3 {
+            // The first line of a call is shorter, so nothing in this block is a call.
+            let marks = &line.as_bytes()[indentation..];
+            let fence_length =
+                marks.iter().take(MAX_MARK).take_while(|byte| **byte == marks[0]).count();
+            if fence_length < 3 {
                 return self.begin_prose(indentation);
             }
-            let fence = Fence { mark: char::from(head[0]), length: run };
+            let fence = Fence { mark: char::from(marks[0]), length: fence_length };
             self.state = State::Code { fence, at_line: false };
             return Step::Done;
         }
+
         let Some((fence, info)) = Fence::read(line) else {
             return self.begin_prose(indentation);
         };
-        let length = line.len();
-        let is_call = info == "tool_call"
-            || info.strip_prefix("tool").is_some_and(|name| name.starts_with([' ', '\t']))
-            || self.offered.fenced(info).is_some();
-        let is_first = !self.has_content && !self.has_blocks;
-        let kind = if is_call {
-            BlockKind::Fence(info.to_owned())
-        } else if self.holds_json && is_first && info == "json" {
-            BlockKind::JsonFence
-        } else {
-            self.text(length);
-            self.state = State::Code { fence, at_line: true };
-            return Step::Done;
-        };
-        self.begin_block(kind, length);
-        self.state = State::FencedBlock(fence);
+        match self.block_kind(info) {
+            Some(kind) => {
+                self.begin_block(kind, length);
+                self.state = State::FencedBlock(fence);
+            }
+            None => {
+                self.take_text(length);
+                self.state = State::Code { fence, at_line: true };
+            }
+        }
         Step::Done
     }
 
+    /// Returns the kind of a fenced block with this text behind its fence. Returns `None` if the
+    /// block is no call.
+    fn block_kind(&self, info: &str) -> Option<BlockKind> {
+        let names_tool =
+            info.strip_prefix("tool").is_some_and(|name| name.starts_with([' ', '\t']));
+        if info == "tool_call" || names_tool || self.offered.fenced(info).is_some() {
+            return Some(BlockKind::Fence(info.to_owned()));
+        }
+        let is_first = !self.has_content && !self.has_blocks;
+        if self.holds_json && is_first && info == "json" {
+            return Some(BlockKind::JsonFence);
+        }
+        None
+    }
+
     fn start_tag(&mut self, indentation: usize, behind_block: bool, is_end: bool) -> Step {
-        let (tag, length) = match read_tag(&self.rest()[indentation..]) {
-            Ok(found) => found,
-            Err(true) if !is_end && may_be_tag(&self.rest()[indentation..]) => {
-                return Step::NeedsMore;
-            }
+        let text = &self.rest()[indentation..];
+        let (tag, length) = match read_tag(text) {
+            Ok(tag) => tag,
+            Err(true) if !is_end && may_be_tag(text) => return Step::NeedsMore,
             Err(_) => return self.begin_prose(indentation),
         };
         let total = indentation + length;
@@ -274,19 +306,19 @@ impl<'a> Scanner<'a> {
                 self.state = State::TaggedBlock(tagged);
             }
             Tag::Close(_) if behind_block => {
-                let tag = self.buffer[self.at..self.at + total].to_owned();
+                let tag = self.rest()[..total].to_owned();
                 self.segments.push(Segment::LeftOver(tag));
-                self.at += total;
-                self.work += total;
+                self.advance(total);
             }
             Tag::Thoughts => {
-                self.at += total;
-                self.work += total;
+                self.advance(total);
                 self.state = State::Thoughts;
             }
             Tag::Quotation(name) => {
-                self.has_result |= name == "tool_result";
-                self.text(total);
+                if name == "tool_result" {
+                    self.has_result = true;
+                }
+                self.take_text(total);
                 self.state = State::Quotation(name);
             }
             Tag::EndOfThoughts if indentation == 0 || behind_block => {
@@ -300,40 +332,40 @@ impl<'a> Scanner<'a> {
         Step::Done
     }
 
-    /// `tool/argument>value` or `tool/{…}`, once no other form was seen.
+    /// Begins a call `tool/argument>value` or `tool/{…}`, if no other form was seen before.
     fn start_line(&mut self, indentation: usize, is_end: bool) -> Step {
-        let rest = &self.rest()[indentation..];
-        let length = rest
+        if self.has_blocks || self.is_quoted || !self.offered.has_lines() {
+            return self.begin_prose(indentation);
+        }
+        let text = &self.rest()[indentation..];
+        let name_length = text
             .bytes()
             .take(65)
             .take_while(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte))
             .count();
-        let (name, after) = rest.split_at(length);
-        if self.has_blocks || self.is_quoted || !self.offered.has_lines() {
-            return self.begin_prose(indentation);
-        }
-        if after.is_empty() && !is_end && self.offered.may_begin(name) {
+        let (name, after_name) = text.split_at(name_length);
+        if after_name.is_empty() && !is_end && self.offered.may_begin(name) {
             return Step::NeedsMore;
         }
-        if !after.starts_with('/') || self.offered.named(name).is_none() {
+        if !after_name.starts_with('/') || self.offered.named(name).is_none() {
             return self.begin_prose(indentation);
         }
-        let Some(length) = self.line(is_end) else {
+
+        let Some(length) = self.line_length(is_end) else {
             if self.rest().len() < MAX_LINE {
                 return Step::NeedsMore;
             }
             return self.begin_prose(indentation);
         };
-        let line = &self.buffer[self.at..self.at + length];
-        if is_longer(line, MAX_LINE) || super::read::read_line(line.trim(), self.offered).is_none()
-        {
+        let line = &self.rest()[..length];
+        if is_longer(line, MAX_LINE) || read_line(line.trim(), self.offered).is_none() {
             return self.begin_prose(indentation);
         }
         self.begin_block(BlockKind::Line, length);
         self.block.body_end = self.block.raw.len();
         let block = self.take_block(true);
         self.segments.push(Segment::Block(block));
-        // Other lines may follow: only other forms end this one.
+        // Other calls in this form may follow. Only a block in another form prevents them.
         self.has_blocks = false;
         self.state = State::Start { behind_block: false };
         Step::Done
@@ -341,52 +373,56 @@ impl<'a> Scanner<'a> {
 
     fn prose(&mut self, is_end: bool) -> Step {
         let rest = self.rest().as_bytes();
-        let Some(next) = rest.iter().position(|byte| b"\n<".contains(byte)) else {
-            self.text(rest.len());
-            return Step::Done;
-        };
-        if next > 0 {
-            self.text(next);
+        let length = rest.iter().position(|byte| b"\n<".contains(byte)).unwrap_or(rest.len());
+        if length > 0 {
+            self.take_text(length);
             return Step::Done;
         }
         if rest[0] == b'\n' {
-            self.text(1);
+            self.take_text(1);
             self.state = State::Start { behind_block: false };
             return Step::Done;
         }
         match read_tag(self.rest()) {
+            // The line goes on as prose: it may be a quotation, and not the model's own line.
             Ok((Tag::EndOfThoughts, length)) => {
                 self.at += length;
                 self.segments.push(Segment::EndOfThoughts);
-                (self.has_content, self.has_blocks) = (false, false);
-                (self.has_mark_in_line, self.has_result) = (false, false);
-                // The rest of the line may be a quotation, which isn't the model's own line.
+                self.has_content = false;
+                self.has_blocks = false;
+                self.has_mark_in_line = false;
+                self.has_result = false;
             }
             Ok((Tag::Open(..), length)) => {
                 self.has_mark_in_line = true;
-                self.text(length);
+                self.take_text(length);
             }
             Err(true) if !is_end && may_be_tag(self.rest()) => return Step::NeedsMore,
-            _ => self.text(1),
+            _ => self.take_text(1),
         }
         Step::Done
     }
 
     fn thoughts(&mut self, is_end: bool) -> Step {
         let rest = self.rest().as_bytes();
-        let mut length = rest.iter().position(|byte| *byte == b'<').unwrap_or(rest.len());
-        if length == 0 {
-            match read_tag(self.rest()) {
-                Ok((Tag::EndOfThoughts, length)) => {
-                    self.at += length;
-                    self.work += length;
-                    self.state = State::Start { behind_block: true };
-                    return Step::Done;
-                }
-                Err(true) if !is_end && may_be_tag(self.rest()) => return Step::NeedsMore,
-                _ => length = 1,
-            }
+        let length = rest.iter().position(|byte| *byte == b'<').unwrap_or(rest.len());
+        if length > 0 {
+            self.take_thoughts(length);
+            return Step::Done;
         }
+        match read_tag(self.rest()) {
+            Ok((Tag::EndOfThoughts, length)) => {
+                self.advance(length);
+                self.state = State::Start { behind_block: true };
+            }
+            Err(true) if !is_end && may_be_tag(self.rest()) => return Step::NeedsMore,
+            _ => self.take_thoughts(1),
+        }
+        Step::Done
+    }
+
+    /// Moves on by `length` bytes, which are thoughts.
+    fn take_thoughts(&mut self, length: usize) {
         let thoughts = &self.buffer[self.at..self.at + length];
         self.work += length;
         self.at += length;
@@ -395,31 +431,32 @@ impl<'a> Scanner<'a> {
         } else {
             self.segments.push(Segment::Thoughts(thoughts.to_owned()));
         }
-        Step::Done
     }
 
     fn code(&mut self, fence: Fence, at_line: bool, is_end: bool) -> Step {
         let first = self.rest().trim_start_matches(' ').chars().next();
         let may_be_fence = at_line && first.is_none_or(|first| first == fence.mark);
-        let Some(length) = self.line(is_end) else {
-            // A line that may end the block is decided on as a whole; others are shown at once.
+        let Some(length) = self.line_length(is_end) else {
+            // A line that may end the block is decided on as a whole. Other lines are shown at
+            // once.
             if may_be_fence && self.rest().len() < MAX_MARK {
                 return Step::NeedsMore;
             }
-            let length = self.rest().len();
-            self.text(length);
+            self.take_text(self.rest().len());
             self.state = State::Code { fence, at_line: false };
             return Step::Done;
         };
-        let line = &self.buffer[self.at..self.at + length];
-        let inside =
-            if at_line && !is_longer(line, MAX_MARK) { fence.line(line) } else { Inside::Content };
-        self.text(length);
-        self.is_ambiguous |= matches!(inside, Inside::Opening);
-        self.state = match inside {
-            Inside::End => State::Start { behind_block: false },
-            Inside::Opening | Inside::Content => State::Code { fence, at_line: true },
-        };
+
+        let line = &self.rest()[..length];
+        let is_whole_line = at_line && !is_longer(line, MAX_MARK);
+        let role = if is_whole_line { fence.role(line) } else { Inside::Content };
+        self.take_text(length);
+        self.state = State::Code { fence, at_line: true };
+        match role {
+            Inside::End => self.state = State::Start { behind_block: false },
+            Inside::Opening => self.is_ambiguous = true,
+            Inside::Content => {}
+        }
         Step::Done
     }
 
@@ -427,66 +464,63 @@ impl<'a> Scanner<'a> {
         let rest = self.rest().as_bytes();
         let length = rest.iter().position(|byte| *byte == b'<').unwrap_or(rest.len());
         if length > 0 {
-            self.text(length);
+            self.take_text(length);
             return Step::Done;
         }
         match read_tag(self.rest()) {
             Ok((Tag::Other(inner), length)) => {
-                let closes = self.rest().starts_with("</")
-                    && inner
-                        .split_whitespace()
-                        .next()
-                        .is_some_and(|tag| tag.eq_ignore_ascii_case(name));
-                self.text(length);
+                let tag_name = inner.split_whitespace().next().unwrap_or_default();
+                let closes = self.rest().starts_with("</") && tag_name.eq_ignore_ascii_case(name);
+                self.take_text(length);
                 if closes {
                     self.state = State::Start { behind_block: false };
                 }
             }
             Err(true) if !is_end && may_be_tag(self.rest()) => return Step::NeedsMore,
-            _ => self.text(1),
+            _ => self.take_text(1),
         }
         Step::Done
     }
 
     fn begin_block(&mut self, kind: BlockKind, length: usize) {
-        let raw = self.buffer[self.at..self.at + length].to_owned();
-        let body = raw.len();
-        let is_quoted = self.is_quoted;
-        self.block = Block { body, body_end: body, raw, is_quoted, ..Block::new(kind) };
-        self.at += length;
-        self.work += length;
+        self.block = Block::new(kind);
+        self.block.raw = self.rest()[..length].to_owned();
+        self.block.body = length;
+        self.block.body_end = length;
+        self.block.is_quoted = self.is_quoted;
+        self.advance(length);
     }
 
     /// Moves on by `length` bytes, which belong to the block.
     fn take(&mut self, length: usize) {
         self.block.raw.push_str(&self.buffer[self.at..self.at + length]);
-        self.at += length;
-        self.work += length;
+        self.advance(length);
     }
 
+    /// Ends the block, and returns it.
     fn take_block(&mut self, is_closed: bool) -> Block {
         self.has_blocks = true;
         self.has_content = true;
-        let block = std::mem::replace(&mut self.block, Block::new(BlockKind::Line));
-        Block { is_closed, is_ambiguous: block.is_ambiguous || self.is_ambiguous, ..block }
+        let mut block = std::mem::replace(&mut self.block, Block::new(BlockKind::Line));
+        block.is_closed = is_closed;
+        block.is_ambiguous = self.is_ambiguous;
+        block
     }
 
     fn fenced_block(&mut self, fence: Fence, is_end: bool) -> Step {
-        let Some(length) = self.line(is_end) else { return Step::NeedsMore };
-        let inside = fence.line(&self.buffer[self.at..self.at + length]);
+        let Some(length) = self.line_length(is_end) else { return Step::NeedsMore };
+        let role = fence.role(&self.rest()[..length]);
         self.take(length);
-        match inside {
-            Inside::End => {
-                let block = self.take_block(true);
-                self.segments.push(Segment::Block(block));
-                self.state = State::Start { behind_block: false };
-            }
-            Inside::Opening => self.is_ambiguous = true,
-            Inside::Content => {}
+        if let Inside::End = role {
+            let block = self.take_block(true);
+            self.segments.push(Segment::Block(block));
+            self.state = State::Start { behind_block: false };
+            return Step::Done;
         }
-        if !matches!(inside, Inside::End) {
-            self.block.body_end = self.block.raw.len();
+        if let Inside::Opening = role {
+            self.is_ambiguous = true;
         }
+        self.block.body_end = self.block.raw.len();
         Step::Done
     }
 }

@@ -3,7 +3,7 @@
 use super::super::marks::{Family, Tag, may_be_tag, read_tag};
 use super::{Scanner, Segment, State, Step};
 
-/// Tags inside one another.
+/// Most tags inside one another.
 const MAX_NESTED: usize = 4;
 
 /// The place of the scanner in a block of tags.
@@ -31,17 +31,18 @@ enum Mode {
 }
 
 impl Scanner<'_> {
+    /// Takes the next part of a block of tags.
     pub(super) fn tagged_block(&mut self, is_end: bool) -> Step {
         let State::TaggedBlock(mut tagged) = std::mem::replace(&mut self.state, State::Prose)
         else {
             return Step::Done;
         };
         let outcome = match tagged.mode {
-            Mode::Between => self.between(&mut tagged, is_end),
+            Mode::Between => self.between_values(&mut tagged, is_end),
             Mode::Json { .. } => self.json(&mut tagged),
             Mode::Other => self.other(&mut tagged, is_end),
             Mode::Lost => {
-                self.take(self.buffer.len() - self.at);
+                self.take(self.rest().len());
                 Within::Inside
             }
         };
@@ -56,7 +57,7 @@ impl Scanner<'_> {
         if let Within::NeedsMore = outcome { Step::NeedsMore } else { Step::Done }
     }
 
-    fn between(&mut self, tagged: &mut Tagged, is_end: bool) -> Within {
+    fn between_values(&mut self, tagged: &mut Tagged, is_end: bool) -> Within {
         let rest = self.rest();
         let space = rest.len() - rest.trim_start().len();
         if space > 0 {
@@ -67,48 +68,43 @@ impl Scanner<'_> {
             tagged.mode = Mode::Json { depth: 0, in_string: false, escaped: false };
             return Within::Inside;
         }
-        let (tag, length) = match rest.starts_with('<').then(|| read_tag(rest)) {
-            Some(Err(true)) if !is_end => return Within::NeedsMore,
-            Some(Ok((Tag::Open(family @ (Family::Call | Family::Invoke), attributes), length))) => {
-                (Ok((family, Tagged::mode(family, attributes))), length)
+        match read_tag(rest) {
+            Err(true) if !is_end => Within::NeedsMore,
+            Ok((Tag::Open(family @ (Family::Call | Family::Invoke), attributes), length)) => {
+                let mode = Tagged::first_mode(family, attributes);
+                self.take(length);
+                tagged.open_tag(family, mode);
+                self.block.is_too_deep = matches!(tagged.mode, Mode::Lost);
+                Within::Inside
             }
-            Some(Ok((Tag::Close(family), length))) if tagged.open.contains(&family) => {
-                (Err(family), length)
+            Ok((Tag::Close(family), length)) if tagged.open.contains(&family) => {
+                self.take(length);
+                tagged.close_tag(family)
             }
-            // A complete call whose tag isn't closed.
-            _ if tagged.has_call => return Within::End,
+            // The call is complete, and its tag isn't closed.
+            _ if tagged.has_call => Within::End,
             _ => {
                 tagged.mode = Mode::Other;
-                return Within::Inside;
+                Within::Inside
             }
-        };
-        self.take(length);
-        let (family, mode) = match tag {
-            Ok(opened) => opened,
-            Err(family) => return tagged.close(family),
-        };
-        if tagged.has_call {
-            // The last tag wasn't closed.
-            tagged.open.pop();
         }
-        tagged.open.push(family);
-        tagged.has_call = false;
-        self.block.is_too_deep = tagged.open.len() > MAX_NESTED;
-        tagged.mode = if self.block.is_too_deep { Mode::Lost } else { mode };
-        Within::Inside
     }
 
-    /// Finds the end of a JSON value, which is checked later.
+    /// Finds the end of a JSON value. The value is parsed later.
     fn json(&mut self, tagged: &mut Tagged) -> Within {
         let Mode::Json { mut depth, mut in_string, mut escaped } = tagged.mode else {
             return Within::Inside;
         };
         let mut length = 0;
-        let mut mode = None;
+        let mut next_mode = None;
         for byte in self.rest().bytes() {
             length += 1;
             match byte {
-                b'\n' if in_string => mode = Some(Mode::Other),
+                // A JSON string has no line end.
+                b'\n' if in_string => {
+                    next_mode = Some(Mode::Other);
+                    break;
+                }
                 _ if escaped => escaped = false,
                 b'\\' if in_string => escaped = true,
                 b'"' => in_string = !in_string,
@@ -118,20 +114,19 @@ impl Scanner<'_> {
                     depth -= 1;
                     if depth == 0 {
                         tagged.has_call = true;
-                        mode = Some(Mode::Between);
+                        next_mode = Some(Mode::Between);
+                        break;
                     }
                 }
                 _ => {}
             }
-            if mode.is_some() {
-                break;
-            }
         }
         self.take(length);
-        tagged.mode = mode.unwrap_or(Mode::Json { depth, in_string, escaped });
+        tagged.mode = next_mode.unwrap_or(Mode::Json { depth, in_string, escaped });
         Within::Inside
     }
 
+    /// Looks for the closing tag of the innermost tag.
     fn other(&mut self, tagged: &mut Tagged, is_end: bool) -> Within {
         let rest = self.rest().as_bytes();
         let length = rest.iter().position(|byte| *byte == b'<').unwrap_or(rest.len());
@@ -142,7 +137,7 @@ impl Scanner<'_> {
         match read_tag(self.rest()) {
             Ok((Tag::Close(family), length)) if tagged.open.last() == Some(&family) => {
                 self.take(length);
-                tagged.close(family)
+                tagged.close_tag(family)
             }
             Err(true) if !is_end && may_be_tag(self.rest()) => Within::NeedsMore,
             _ => {
@@ -162,11 +157,11 @@ enum Within {
 
 impl Tagged {
     pub(super) fn new(family: Family, attributes: &str) -> Self {
-        Self { open: vec![family], has_call: false, mode: Self::mode(family, attributes) }
+        Self { open: vec![family], has_call: false, mode: Self::first_mode(family, attributes) }
     }
 
-    /// How the body of a tag begins.
-    fn mode(family: Family, attributes: &str) -> Mode {
+    /// Returns the mode at the beginning of a tag's body.
+    fn first_mode(family: Family, attributes: &str) -> Mode {
         match family {
             Family::Call => Mode::Between,
             Family::Invoke if attributes.is_empty() => Mode::Between,
@@ -174,9 +169,21 @@ impl Tagged {
         }
     }
 
-    /// Closes the innermost tag of this family, and those inside it.
-    fn close(&mut self, family: Family) -> Within {
-        while self.open.pop().is_some_and(|open| open != family) {}
+    /// Opens a tag. A block whose tags are nested too deeply is lost.
+    fn open_tag(&mut self, family: Family, mode: Mode) {
+        if self.has_call {
+            // The last tag wasn't closed.
+            self.open.pop();
+        }
+        self.open.push(family);
+        self.has_call = false;
+        self.mode = if self.open.len() > MAX_NESTED { Mode::Lost } else { mode };
+    }
+
+    /// Closes the innermost tag of this family, and the tags inside it.
+    fn close_tag(&mut self, family: Family) -> Within {
+        let innermost = self.open.iter().rposition(|open| *open == family);
+        self.open.truncate(innermost.unwrap_or(0));
         self.has_call = false;
         self.mode = Mode::Between;
         if self.open.is_empty() { Within::End } else { Within::Inside }
