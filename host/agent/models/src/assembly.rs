@@ -34,15 +34,12 @@ pub(crate) struct Assembly {
 
 impl Assembly {
     pub(crate) fn new(turn: &Turn, caps: WireCaps) -> Self {
-        let ids: HashSet<String> = turn
-            .messages
-            .iter()
-            .filter_map(|message| match message {
-                TurnMessage::Model(answer) => Some(answer.calls().map(|call| call.id.clone())),
-                _ => None,
-            })
-            .flatten()
-            .collect();
+        let mut ids = HashSet::new();
+        for message in &turn.messages {
+            if let TurnMessage::Model(answer) = message {
+                ids.extend(answer.calls().map(|call| call.id.clone()));
+            }
+        }
         Self {
             caps,
             bytes: 0,
@@ -58,14 +55,14 @@ impl Assembly {
         }
     }
 
-    /// The name of the model that answers, from an object that may have it.
+    /// Reads the name of the model that answers, if the object has it.
     pub(crate) fn read_model(&mut self, fields: &Fields<'_>) {
         if let Some(model) = fields.some_text("model") {
             self.model = word(&model);
         }
     }
 
-    /// The name of the model that answers.
+    /// Returns the name of the model that answers.
     pub(crate) fn model(self) -> String {
         self.model
     }
@@ -88,7 +85,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Counts a call, and says that it begins.
+    /// Counts a call, and adds the event that the call begins.
     pub(crate) fn begin_call(
         &mut self,
         name: &str,
@@ -148,8 +145,8 @@ impl Assembly {
         Ok(())
     }
 
-    /// The ID of a call: the server's, unless that is missing or taken. The same answer to the same
-    /// turn always gets the same IDs.
+    /// Returns the ID of a call: the server's ID, or a new one if that is missing or in use. The
+    /// same answer to the same turn always gets the same IDs.
     pub(crate) fn call_id(&mut self, sent: &str) -> Result<String, WireError> {
         check_name(sent)?;
         if !sent.is_empty() && self.ids.insert(sent.to_owned()) {
@@ -164,29 +161,37 @@ impl Assembly {
         }
     }
 
-    /// The reason why the answer ended, from the server's words and the blocks.
+    /// Returns the reason why the answer ended, from the server's words and the blocks.
     pub(crate) fn stop(&self, blocks: &[Block]) -> FinishReason {
         let has_calls = blocks.iter().any(|block| matches!(block, Block::Call(_)));
-        // In the format Responses, llama.cpp says of an answer that it cut that the answer is
-        // complete.
-        let is_full =
-            self.max_output.zip(self.usage.output).is_some_and(|(most, output)| output >= most);
-        match (&self.stop, has_calls) {
-            (None | Some(FinishReason::End), false) if is_full => FinishReason::Length,
-            // Many servers say `stop` although there are calls, or the other way round.
-            (None | Some(FinishReason::End | FinishReason::Calls), true) => FinishReason::Calls,
-            (None | Some(FinishReason::Calls), false) => FinishReason::End,
-            (Some(stop), _) => stop.clone(),
+        match &self.stop {
+            // Many servers report the end of the answer although there are calls, or the other way
+            // round.
+            None | Some(FinishReason::End | FinishReason::Calls) if has_calls => {
+                FinishReason::Calls
+            }
+            // In the format Responses, llama.cpp reports a truncated answer as complete.
+            None | Some(FinishReason::End) if self.has_most_output() => FinishReason::Length,
+            None | Some(FinishReason::Calls) => FinishReason::End,
+            Some(stop) => stop.clone(),
+        }
+    }
+
+    /// Checks whether the answer has as many tokens as were asked for.
+    fn has_most_output(&self) -> bool {
+        match (self.max_output, self.usage.output) {
+            (Some(most), Some(output)) => output >= most,
+            _ => false,
         }
     }
 }
 
-/// A server's own word, in one bounded line.
+/// Returns a server's own word in one line of bounded length.
 pub(crate) fn word(text: &str) -> String {
     neutral_line(cut(text, WORD))
 }
 
-/// Says that a call is complete.
+/// Adds the event that a call is complete.
 pub(crate) fn finish_call(call: &ModelCall, events: &mut Vec<ModelEvent>) {
     events.push(ModelEvent::Call(call.clone()));
 }

@@ -11,7 +11,7 @@ pub(crate) struct Writer<'o> {
     is_first: bool,
 }
 
-/// A JSON object.
+/// Writes a JSON object, whose fields `fill` writes.
 pub(crate) fn object(fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = Vec::new();
     enclosed(&mut out, b"{}", fill);
@@ -25,51 +25,51 @@ fn enclosed(out: &mut Vec<u8>, signs: &[u8; 2], fill: impl FnOnce(&mut Writer<'_
 }
 
 impl Writer<'_> {
-    /// A field.
+    /// Writes a field.
     pub(crate) fn field(&mut self, key: &str, value: &(impl Serialize + ?Sized)) {
         self.key(key);
         self.write(value);
     }
 
-    /// A field, if there is a value.
+    /// Writes a field, if there is a value.
     pub(crate) fn maybe(&mut self, key: &str, value: Option<&(impl Serialize + ?Sized)>) {
         if let Some(value) = value {
             self.field(key, value);
         }
     }
 
-    /// A field in its own bytes.
+    /// Writes a field whose value is JSON already.
     pub(crate) fn raw(&mut self, key: &str, json: &str) {
         self.key(key);
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// A field that is an object.
+    /// Writes a field that is an object.
     pub(crate) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Writer<'_>)) {
         self.key(key);
         enclosed(self.out, b"{}", fill);
     }
 
-    /// A field that is an array.
+    /// Writes a field that is an array.
     pub(crate) fn array(&mut self, key: &str, fill: impl FnOnce(&mut Writer<'_>)) {
         self.key(key);
         enclosed(self.out, b"[]", fill);
     }
 
-    /// All fields of an object that was sent before, in their own bytes.
+    /// Writes all fields of an object that was sent before, in the same bytes.
     pub(crate) fn fields_of(&mut self, object: &RawJson) {
         for (key, value) in object.fields().iter() {
             self.raw(key, value.get());
         }
     }
 
-    /// An item of an array, in its own bytes.
+    /// Writes an item of an array that is JSON already.
     pub(crate) fn item(&mut self, json: &str) {
         self.comma();
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// An item of an array that is an object.
+    /// Writes an item of an array that is an object.
     pub(crate) fn object_item(&mut self, fill: impl FnOnce(&mut Writer<'_>)) {
         self.comma();
         enclosed(self.out, b"{}", fill);
@@ -82,9 +82,10 @@ impl Writer<'_> {
     }
 
     fn comma(&mut self) {
-        if !std::mem::replace(&mut self.is_first, false) {
+        if !self.is_first {
             self.out.push(b',');
         }
+        self.is_first = false;
     }
 
     fn write(&mut self, value: &(impl Serialize + ?Sized)) {

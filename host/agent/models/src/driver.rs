@@ -24,7 +24,7 @@ const MAX_ERROR: usize = 64 << 10;
 /// next request.
 const END_TIME: Duration = Duration::from_millis(100);
 
-/// Limits of time of one attempt.
+/// The time limits of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerTimes {
     /// The time until the answer begins. Local servers load the model before.
@@ -49,27 +49,31 @@ impl Default for AnswerTimes {
 #[derive(Clone, Debug)]
 pub struct ModelClient {
     door: OutboundClient,
-    /// Limits of time.
+    /// The time limits of one attempt.
     pub times: AnswerTimes,
-    /// Further attempts.
+    /// The rules for further attempts.
     pub retries: ModelRetries,
-    /// Bounds of an answer.
+    /// The bounds of an answer.
     pub caps: WireCaps,
 }
 
 impl ModelClient {
-    /// A client with the usual limits.
+    /// Makes a client with the usual limits.
     pub fn new(door: OutboundClient) -> Self {
-        let (times, retries, caps) = Default::default();
-        Self { door, times, retries, caps }
+        Self {
+            door,
+            times: AnswerTimes::default(),
+            retries: ModelRetries::default(),
+            caps: WireCaps::default(),
+        }
     }
 
-    /// Asks a model, and gives the parts of its answer as they come. A dropped future is cancelled
-    /// too: it leaves nothing behind.
+    /// Asks a model, and passes the parts of its answer to `events` as they come. Dropping the
+    /// future cancels the request.
     ///
     /// # Errors
     ///
-    /// There is no whole answer. The parts so far are right, but incomplete.
+    /// There is no whole answer. The parts so far are valid, but incomplete.
     pub async fn ask(
         &self,
         provider: &ModelEndpoint,
@@ -77,11 +81,12 @@ impl ModelClient {
         events: &mut (dyn FnMut(ModelEvent) + Send),
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, ModelError> {
-        let asked = cancel.run_until_cancelled(self.attempts(provider, turn, events)).await;
-        asked.unwrap_or_else(|| Err(cancelled(provider)))
+        let asking = self.ask_with_retries(provider, turn, events);
+        cancel.run_until_cancelled(asking).await.unwrap_or_else(|| Err(cancelled(provider)))
     }
 
-    async fn attempts(
+    /// Sends the request again while another attempt may succeed.
+    async fn ask_with_retries(
         &self,
         provider: &ModelEndpoint,
         turn: &Turn,
@@ -90,20 +95,21 @@ impl ModelClient {
         let request = provider.ask(turn)?;
         let mut attempts = 1;
         loop {
-            let mut is_begun = false;
-            let asked = self
-                .attempt(provider, turn, request.clone(), &mut |event| {
-                    is_begun = true;
+            let mut has_event = false;
+            let result = self
+                .ask_once(provider, turn, request.clone(), &mut |event| {
+                    has_event = true;
                     events(event);
                 })
                 .await;
-            let error = match asked.map_err(|error| provider.hide_keys_in(error)) {
+            let error = match result {
                 Ok(answer) => return Ok(answer),
-                Err(error) if is_begun || !error.may_succeed_later() => {
-                    return Err(error.after(attempts));
-                }
-                Err(error) => error,
+                Err(error) => provider.hide_keys_in(error),
             };
+            // An answer that has begun is never requested again: it would cost as much.
+            if has_event || !error.may_succeed_later() {
+                return Err(error.after(attempts));
+            }
             let Some(wait) = self.retries.wait(attempts, error.retry_after) else {
                 return Err(error.after(attempts));
             };
@@ -113,48 +119,53 @@ impl ModelClient {
         }
     }
 
-    async fn attempt(
+    async fn ask_once(
         &self,
         provider: &ModelEndpoint,
         turn: &Turn,
         request: Request,
         events: &mut (dyn FnMut(ModelEvent) + Send),
     ) -> Result<ModelAnswer, ModelError> {
-        let mut answer = self.send(provider, request, &turn.model).await?;
+        let mut response = self.send(provider, request, &turn.model).await?;
         let mut guard = KeyGuards::new(provider.keys());
         let mut decoder = provider.format().decoder(turn, provider.name(), self.caps);
         let mut pending = Vec::new();
         let mut has_event = false;
         while !decoder.is_done() {
-            let read = answer.chunk().await;
-            let Some(piece) =
-                read.map_err(|error| ModelError::from_door(provider.name(), &error))?
-            else {
-                break;
+            let chunk = match response.chunk().await {
+                Ok(chunk) => chunk,
+                Err(error) => return Err(ModelError::from_door(provider.name(), &error)),
             };
-            if guard.is_in_bytes(&piece) {
-                return Err(echo(provider));
+            let Some(bytes) = chunk else { break };
+            if guard.is_in_bytes(&bytes) {
+                return Err(echoed_key(provider));
             }
-            let fed = decoder.feed(&piece, &mut pending);
-            has_event |= !pending.is_empty();
-            give(&mut pending, &mut guard, provider, events)?;
-            fed.map_err(|error| self.explain(provider, turn, &answer, &error))?;
-        }
-        let whole = decoder.finish(&mut pending).map_err(|error| {
-            let error = self.explain(provider, turn, &answer, &error);
-            if has_event || error.kind != ModelErrorKind::Cut {
-                error
-            } else {
-                no_answer(provider, &answer).unwrap_or(error)
+            // The events before an error are passed on too.
+            let result = decoder.feed(&bytes, &mut pending);
+            if !pending.is_empty() {
+                has_event = true;
             }
-        });
-        give(&mut pending, &mut guard, provider, events)?;
-        let whole = whole?;
-        if guard.is_in_answer(&whole) {
-            return Err(echo(provider));
+            pass_on(&mut pending, &mut guard, provider, events)?;
+            result.map_err(|error| self.explain(provider, turn, &response, &error))?;
         }
-        drain(answer).await;
-        Ok(whole)
+
+        let result = decoder.finish(&mut pending);
+        pass_on(&mut pending, &mut guard, provider, events)?;
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(error) => {
+                let error = self.explain(provider, turn, &response, &error);
+                if error.kind == ModelErrorKind::Cut && !has_event {
+                    return Err(no_answer(provider, &response).unwrap_or(error));
+                }
+                return Err(error);
+            }
+        };
+        if guard.is_in_answer(&answer) {
+            return Err(echoed_key(provider));
+        }
+        drain(response).await;
+        Ok(answer)
     }
 
     /// Sends a request. An answer that isn't a success is an error, in the server's words.
@@ -168,45 +179,50 @@ impl ModelClient {
         // The decoder checks the cap of the stream, and this limit is above it.
         let bytes = self.caps.stream.saturating_add(1 << 20);
         let limits = Limits { time: total, idle: first, bytes };
-        let mut answer = self.door.send(request.limits(limits)).await.map_err(|error| {
-            let mut error = ModelError::from_door(provider.name(), &error);
-            if error.kind == ModelErrorKind::Unreachable && provider.is_local() {
-                error.message += ". Is the server running?";
+        let mut response = match self.door.send(request.limits(limits)).await {
+            Ok(response) => response,
+            Err(error) => {
+                let mut error = ModelError::from_door(provider.name(), &error);
+                if error.kind == ModelErrorKind::Unreachable && provider.is_local() {
+                    error.message += ". Is the server running?";
+                }
+                return Err(error);
             }
-            error
-        })?;
-        answer.set_idle(idle);
-        if answer.status().is_success() {
-            return Ok(answer);
-        }
-        let status = answer.status();
-        let asked = retry_after(answer.headers());
-        let is_final = answer.headers().get("x-should-retry").is_some_and(|it| it == "false");
-        let guard = KeyGuards::new(provider.keys());
-        let body = error_body(answer).await;
-        // Keys are hidden before the text is cut, so that no half of a key stays.
-        let body = guard.hidden(&String::from_utf8_lossy(&body));
-        let words = if guard.is_in_text(&body) {
-            in_words("its message contains the key, and isn't shown".to_owned())
-        } else {
-            ServerError::find(&body).unwrap_or_else(|| in_words(start_of(&body)))
         };
-        let error = server_failure(provider, Some(status), &words, model);
-        Err(ModelError { retry_after: asked, is_final, ..error })
+        response.set_idle(idle);
+        if response.status().is_success() {
+            return Ok(response);
+        }
+
+        let status = response.status();
+        let wait = retry_after(response.headers());
+        let should_retry = response.headers().get("x-should-retry");
+        let is_final = should_retry.is_some_and(|value| value == "false");
+        let guard = KeyGuards::new(provider.keys());
+        let bytes = read_error_body(response).await;
+        // Keys are hidden before the text is truncated, so that no half of a key stays.
+        let body = guard.hidden(&String::from_utf8_lossy(&bytes));
+        let server_error = if guard.is_in_text(&body) {
+            message_only("its message contains the key, and isn't shown".to_owned())
+        } else {
+            ServerError::find(&body).unwrap_or_else(|| message_only(start_of_body(&body)))
+        };
+        let error = server_failure(provider, Some(status), &server_error, model);
+        Err(ModelError { retry_after: wait, is_final, ..error })
     }
 
     fn explain(
         &self,
         provider: &ModelEndpoint,
         turn: &Turn,
-        answer: &Response,
+        response: &Response,
         error: &WireError,
     ) -> ModelError {
         match error {
-            WireError::Server(words) => {
-                let asked = retry_after(answer.headers());
-                let error = server_failure(provider, None, words, &turn.model);
-                ModelError { retry_after: asked, ..error }
+            WireError::Server(server_error) => {
+                let mut error = server_failure(provider, None, server_error, &turn.model);
+                error.retry_after = retry_after(response.headers());
+                error
             }
             other => wire_failure(provider, other),
         }
@@ -214,7 +230,7 @@ impl ModelClient {
 }
 
 /// Passes on the pending events, unless one of them has a key.
-fn give(
+fn pass_on(
     pending: &mut Vec<ModelEvent>,
     guard: &mut KeyGuards,
     provider: &ModelEndpoint,
@@ -222,32 +238,34 @@ fn give(
 ) -> Result<(), ModelError> {
     for event in pending.drain(..) {
         if guard.is_in_event(&event) {
-            return Err(echo(provider));
+            return Err(echoed_key(provider));
         }
         events(event);
     }
     Ok(())
 }
 
-/// The error of an answer that has the key in it.
-fn echo(provider: &ModelEndpoint) -> ModelError {
+/// Returns the error for an answer that has the key in it.
+fn echoed_key(provider: &ModelEndpoint) -> ModelError {
     let message = "it sent the key back, so its answer isn't used";
     ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
 }
 
-/// An error of which only the words are known.
-fn in_words(message: String) -> ServerError {
+/// Returns a server's error that has a message and no kind.
+fn message_only(message: String) -> ServerError {
     ServerError { kind: String::new(), message }
 }
 
-/// Reads the beginning of an error. A failure meanwhile matters less than the error.
-async fn error_body(mut answer: Response) -> Vec<u8> {
+/// Reads the beginning of the body of an error. A failure to read ends the body, because the error
+/// itself matters more.
+async fn read_error_body(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
-    let until = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(10);
     while body.len() < MAX_ERROR {
-        match tokio::time::timeout_at(until, answer.chunk()).await {
-            Ok(Ok(Some(piece))) => {
-                body.extend_from_slice(&piece[..piece.len().min(MAX_ERROR - body.len())]);
+        match tokio::time::timeout_at(deadline, response.chunk()).await {
+            Ok(Ok(Some(bytes))) => {
+                let room = MAX_ERROR - body.len();
+                body.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
             _ => break,
         }
@@ -255,38 +273,41 @@ async fn error_body(mut answer: Response) -> Vec<u8> {
     body
 }
 
-/// The beginning of a body that isn't JSON.
-fn start_of(body: &str) -> String {
+/// Returns the beginning of a body that isn't JSON.
+fn start_of_body(body: &str) -> String {
     match body.trim() {
         "" => "it gives no reason".to_owned(),
         body => neutral_line(cut(body, 200)),
     }
 }
 
-/// The error of an answer of another kind, such as a page.
-fn no_answer(provider: &ModelEndpoint, answer: &Response) -> Option<ModelError> {
-    let kind = answer.headers().get(CONTENT_TYPE)?.to_str().ok()?;
-    let is_usual = ["event-stream", "json"].iter().any(|usual| kind.contains(usual));
+/// Returns the error for a response of another type, such as a page. Returns `None` if the type is
+/// that of a model's answer.
+fn no_answer(provider: &ModelEndpoint, response: &Response) -> Option<ModelError> {
+    let media_type = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+    if media_type.contains("event-stream") || media_type.contains("json") {
+        return None;
+    }
     let message = format!(
         "its answer is of the type `{}` and has no event of a model: check the base URL {}",
-        neutral_line(cut(kind, 100)),
+        neutral_line(cut(media_type, 100)),
         provider.base_url()
     );
-    (!is_usual).then(|| ModelError::new(ModelErrorKind::Malformed, provider.name(), message))
+    Some(ModelError::new(ModelErrorKind::Malformed, provider.name(), message))
 }
 
-/// Takes the end of an answer whose events are complete.
-async fn drain(mut answer: Response) {
-    let rest = async {
-        let mut bytes = 0;
-        while let Ok(Some(piece)) = answer.chunk().await {
-            bytes += piece.len();
-            if bytes > MAX_ERROR {
+/// Reads the end of a response whose events are complete.
+async fn drain(mut response: Response) {
+    let end = async {
+        let mut length = 0;
+        while let Ok(Some(bytes)) = response.chunk().await {
+            length += bytes.len();
+            if length > MAX_ERROR {
                 break;
             }
         }
     };
-    let _ = timeout(END_TIME, rest).await;
+    let _ = timeout(END_TIME, end).await;
 }
 
 pub(crate) fn cancelled(provider: &ModelEndpoint) -> ModelError {

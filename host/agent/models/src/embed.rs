@@ -11,15 +11,15 @@ use crate::failure::{ModelError, ModelErrorKind};
 use crate::raw::Fields;
 use crate::wire_types::WireFormat;
 
-/// Texts of one request.
+/// Most texts of one request.
 const BATCH: usize = 32;
 
 /// Most numbers of a vector. The largest models have half of this number.
 const MAX_NUMBERS: usize = 8192;
 
 impl ModelClient {
-    /// The vector of each text, in the same order, by an `/embeddings` as `OpenAI` has it. All
-    /// vectors have the same length.
+    /// Requests the vector of each text, in the same order, from an `/embeddings` in the form of
+    /// `OpenAI`. All vectors have the same length.
     ///
     /// # Errors
     ///
@@ -31,19 +31,26 @@ impl ModelClient {
         texts: &[String],
         cancel: &CancellationToken,
     ) -> Result<Vec<Vec<f32>>, ModelError> {
-        let asked = async {
-            let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
-            for texts in texts.chunks(BATCH) {
-                vectors.extend(self.embed_batch(provider, model, texts).await?);
-                if vectors.iter().any(|vector| vector.len() != vectors[0].len()) {
-                    return Err(wrong(provider, "its vectors have different lengths"));
-                }
+        match cancel.run_until_cancelled(self.embed_all(provider, model, texts)).await {
+            Some(result) => result.map_err(|error| provider.hide_keys_in(error)),
+            None => Err(cancelled(provider)),
+        }
+    }
+
+    async fn embed_all(
+        &self,
+        provider: &ModelEndpoint,
+        model: &str,
+        texts: &[String],
+    ) -> Result<Vec<Vec<f32>>, ModelError> {
+        let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
+        for batch in texts.chunks(BATCH) {
+            vectors.extend(self.embed_batch(provider, model, batch).await?);
+            if vectors.iter().any(|vector| vector.len() != vectors[0].len()) {
+                return Err(wrong(provider, "its vectors have different lengths"));
             }
-            Ok(vectors)
-        };
-        let asked =
-            cancel.run_until_cancelled(asked).await.unwrap_or_else(|| Err(cancelled(provider)));
-        asked.map_err(|error| provider.hide_keys_in(error))
+        }
+        Ok(vectors)
     }
 
     async fn embed_batch(
@@ -68,34 +75,39 @@ impl ModelClient {
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .body(body);
         let answer = self.read(provider, request, model).await?;
-        let vectors = vectors(&answer, texts.len()).map_err(|why| wrong(provider, why))?;
-        let numbers = vectors.first().and_then(|vector| u64::try_from(vector.len()).ok());
-        match (provider.wanted_dimensions(), numbers) {
-            (Some(wanted), Some(has)) if wanted != has => Err(wrong(
-                provider,
-                &format!("they have {has} numbers, and `dimensions` asks for {wanted}"),
-            )),
-            _ => Ok(vectors),
+        let vectors = parse_vectors(&answer, texts.len()).map_err(|why| wrong(provider, why))?;
+        if let Some(expected) = provider.wanted_dimensions()
+            && let Some(first) = vectors.first()
+            && first.len() as u64 != expected
+        {
+            let length = first.len();
+            let why = format!("they have {length} numbers, and `dimensions` asks for {expected}");
+            return Err(wrong(provider, &why));
         }
+        Ok(vectors)
     }
 }
 
-/// The vectors of an answer.
-fn vectors(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, &'static str> {
+/// Parses the vectors of an answer, which has to have one for each of `count` texts.
+fn parse_vectors(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, &'static str> {
     let fields = Fields::parse(answer).ok_or("it isn't a JSON object")?;
     let mut vectors: Vec<Option<Vec<f32>>> = vec![None; count];
-    for (at, item) in fields.items("data").into_iter().enumerate() {
+    for (position, item) in fields.items("data").into_iter().enumerate() {
         let item = Fields::parse(item.get()).ok_or("an item of `data` isn't an object")?;
-        let at = item.number("index").map_or(Some(at), |at| usize::try_from(at).ok());
-        let place = at.and_then(|at| vectors.get_mut(at)).ok_or("`data` has too many items")?;
-        let vector = item
-            .raw("embedding")
-            .and_then(|raw| serde_json::from_str::<Vec<f32>>(raw.get()).ok())
-            .ok_or("an `embedding` isn't a list of numbers")?;
+        // Without an index, the order of the items counts.
+        let index = match item.number("index") {
+            Some(index) => usize::try_from(index).unwrap_or(usize::MAX),
+            None => position,
+        };
+        let slot = vectors.get_mut(index).ok_or("`data` has too many items")?;
+        let embedding = item.raw("embedding").map_or("", |embedding| embedding.get());
+        let Ok(vector) = serde_json::from_str::<Vec<f32>>(embedding) else {
+            return Err("an `embedding` isn't a list of numbers");
+        };
         if vector.is_empty() || vector.len() > MAX_NUMBERS {
             return Err("an `embedding` is empty or too long");
         }
-        *place = Some(vector);
+        *slot = Some(vector);
     }
     vectors.into_iter().collect::<Option<_>>().ok_or("`data` has too few items")
 }
@@ -112,9 +124,9 @@ mod tests {
     #[test]
     fn each_text_gets_its_vector() {
         let answer = r#"{"data":[{"index":1,"embedding":[0.5,1]},{"index":0,"embedding":[2,3]}]}"#;
-        assert_eq!(vectors(answer, 2), Ok(vec![vec![2.0, 3.0], vec![0.5, 1.0]]));
+        assert_eq!(parse_vectors(answer, 2), Ok(vec![vec![2.0, 3.0], vec![0.5, 1.0]]));
         // Without numbers, the order of the texts counts.
-        assert_eq!(vectors(r#"{"data":[{"embedding":[1]}]}"#, 1), Ok(vec![vec![1.0]]));
+        assert_eq!(parse_vectors(r#"{"data":[{"embedding":[1]}]}"#, 1), Ok(vec![vec![1.0]]));
     }
 
     #[test]
@@ -130,10 +142,10 @@ mod tests {
             (r#"{"data":[{"index":0,"embedding":"AAAA"}]}"#, "list of numbers"),
             (r#"{"data":[1]}"#, "object"),
         ] {
-            let error = vectors(answer, 2).unwrap_err();
+            let error = parse_vectors(answer, 2).unwrap_err();
             assert!(error.contains(why), "{answer}: {error}");
         }
         let long = format!(r#"{{"data":[{{"embedding":[{}0]}}]}}"#, "0,".repeat(MAX_NUMBERS));
-        assert!(vectors(&long, 1).unwrap_err().contains("too long"));
+        assert!(parse_vectors(&long, 1).unwrap_err().contains("too long"));
     }
 }

@@ -34,7 +34,7 @@ pub struct ModelEndpoint {
 }
 
 impl ModelEndpoint {
-    /// A provider at a base URL, in the form that its own documents have: with or without `/v1`.
+    /// Makes a provider from its base URL, with or without `/v1`, as its documentation has it.
     ///
     /// # Errors
     ///
@@ -45,19 +45,9 @@ impl ModelEndpoint {
             ModelError::new(ModelErrorKind::Request, name, why)
         })?;
         base.set_fragment(None);
-        let path = base.path().trim_end_matches('/').to_owned();
-        let last = path.rsplit('/').next().unwrap_or_default();
-        let has_version = last
-            .strip_prefix('v')
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        let path = match (format, path.as_str()) {
-            // The paths of Ollama begin at the root.
-            (WireFormat::Ollama, path) => path.trim_end_matches("/api").to_owned(),
-            (WireFormat::Messages, path) if !has_version => format!("{path}/v1"),
-            (WireFormat::Chat | WireFormat::Responses, "") => "/v1".to_owned(),
-            (_, path) => path.to_owned(),
-        };
+        let path = base_path(format, base.path());
         base.set_path(&path);
+
         let host = base.host_str().unwrap_or_default();
         let is_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
         let options = WireOptions {
@@ -76,7 +66,7 @@ impl ModelEndpoint {
         })
     }
 
-    /// With a key, which goes to the origin of the base URL and nowhere else. A second key has a
+    /// Adds a key, which goes to the origin of the base URL and nowhere else. A second key has a
     /// header of its own.
     #[must_use]
     pub fn key(mut self, key: ModelKey) -> Self {
@@ -84,69 +74,69 @@ impl ModelEndpoint {
         self
     }
 
-    /// With a header in all requests. A header with a secret is a key instead.
+    /// Adds a header to all requests. A header with a secret has to be a key.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// With a further field in the body of all requests.
+    /// Adds a field to the body of all requests.
     #[must_use]
     pub fn field(mut self, name: &str, value: RawJson) -> Self {
         self.options.fields.push((name.to_owned(), value));
         self
     }
 
-    /// With another way of asking for the provider's cache.
+    /// Sets the way of asking for the provider's cache.
     #[must_use]
     pub fn caching(mut self, caching: Caching) -> Self {
         self.options.caching = caching;
         self
     }
 
-    /// Without sending thinking back, for servers that refuse it.
+    /// Keeps thinking out of later requests, for servers that refuse it.
     #[must_use]
     pub fn drop_thinking(mut self) -> Self {
         self.options.drop_thinking = true;
         self
     }
 
-    /// With the size of the context, which a local server is to make room for.
+    /// Sets the size of the context for which a local server should make room.
     #[must_use]
     pub fn context(mut self, tokens: Option<u64>) -> Self {
         self.options.context = tokens;
         self
     }
 
-    /// With vectors of so many numbers. 0: as the model has them.
+    /// Sets the number of dimensions of vectors. 0 leaves the number to the model.
     #[must_use]
     pub fn dimensions(mut self, numbers: u64) -> Self {
         self.dimensions = numbers;
         self
     }
 
-    /// The numbers of each vector, if they are asked for.
+    /// Returns the number of dimensions of vectors, or `None` if the model decides it.
     pub(crate) fn wanted_dimensions(&self) -> Option<u64> {
-        (self.dimensions > 0).then_some(self.dimensions)
+        if self.dimensions > 0 { Some(self.dimensions) } else { None }
     }
 
-    /// Its name.
+    /// Returns the name of the provider.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its format.
+    /// Returns the format of the provider.
     pub fn format(&self) -> WireFormat {
         self.format
     }
 
-    /// The URL of its requests, without the path of each.
+    /// Returns the URL of all requests, without their own paths.
     pub fn base_url(&self) -> &Url {
         &self.base
     }
 
-    /// Whether it is on this machine.
+    /// Checks whether the provider is on this machine.
     pub fn is_local(&self) -> bool {
         match self.base.host() {
             Some(url::Host::Domain(name)) => name == "localhost",
@@ -156,7 +146,7 @@ impl ModelEndpoint {
         }
     }
 
-    /// The options of the format.
+    /// Returns the options of the format.
     pub fn options(&self) -> &WireOptions {
         &self.options
     }
@@ -165,21 +155,22 @@ impl ModelEndpoint {
         &self.keys
     }
 
-    /// The request for a turn.
+    /// Makes the request for a turn.
     pub(crate) fn ask(&self, turn: &Turn) -> Result<Request, ModelError> {
         let wire = self.format.request(turn, &self.options);
-        let mut request = self.request(Method::POST, wire.path, wire.headers)?;
         let accepted = match self.format {
             WireFormat::Ollama => "application/x-ndjson",
             _ => "text/event-stream",
         };
-        request = request
+        let request = self
+            .request(Method::POST, wire.path, wire.headers)?
             .header(ACCEPT, HeaderValue::from_static(accepted))
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Ok(request.body(wire.body))
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(wire.body);
+        Ok(request)
     }
 
-    /// A request below the base URL. Its redirects aren't followed.
+    /// Makes a request below the base URL. Its redirects aren't followed.
     pub(crate) fn request(
         &self,
         method: Method,
@@ -187,12 +178,17 @@ impl ModelEndpoint {
         headers: Vec<(&'static str, &'static str)>,
     ) -> Result<Request, ModelError> {
         let mut url = self.base.clone();
-        let (path, query) = path.split_once('?').map_or((path, None), |(a, b)| (a, Some(b)));
+        let (path, query) = match path.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (path, None),
+        };
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
         if let Some(query) = query {
-            let whole =
-                url.query().map_or_else(|| query.to_owned(), |own| format!("{own}&{query}"));
-            url.set_query(Some(&whole));
+            let all = match url.query() {
+                Some(base_query) => format!("{base_query}&{query}"),
+                None => query.to_owned(),
+            };
+            url.set_query(Some(&all));
         }
         let mut request = Request::new(PURPOSE, method, url.as_str())
             .map_err(|error| ModelError::from_door(&self.name, &error))?
@@ -220,6 +216,21 @@ impl ModelEndpoint {
     }
 }
 
+/// Returns the path to which the paths of requests are added.
+fn base_path(format: WireFormat, path: &str) -> String {
+    let path = path.trim_end_matches('/');
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let after_v = last.strip_prefix('v').unwrap_or_default();
+    let has_version = after_v.starts_with(|c: char| c.is_ascii_digit());
+    match format {
+        // The paths of Ollama begin at the root.
+        WireFormat::Ollama => path.trim_end_matches("/api").to_owned(),
+        WireFormat::Messages if !has_version => format!("{path}/v1"),
+        WireFormat::Chat | WireFormat::Responses if path.is_empty() => "/v1".to_owned(),
+        _ => path.to_owned(),
+    }
+}
+
 /// The key of a provider. `Debug` doesn't show it.
 #[derive(Clone)]
 pub struct ModelKey {
@@ -229,11 +240,11 @@ pub struct ModelKey {
 }
 
 impl ModelKey {
-    /// The value of a secret.
+    /// Makes a key from the name and the value of a secret.
     ///
     /// # Errors
     ///
-    /// The text can't be a key.
+    /// The value can't be a key.
     pub fn new(secret: &str, value: &str) -> Result<Self, ModelKeyError> {
         let secret = neutral_line(cut(secret, 100));
         let value = value.trim();
@@ -246,14 +257,15 @@ impl ModelKey {
         Ok(Self { secret, value: value.into(), header: None })
     }
 
-    /// In another header than the usual one of the format, after a text such as `Bearer `.
+    /// Puts the key into another header than the usual one of the format, behind a prefix such as
+    /// `Bearer `.
     #[must_use]
     pub fn in_header(mut self, name: HeaderName, prefix: &str) -> Self {
         self.header = Some((name, prefix.to_owned()));
         self
     }
 
-    /// The name of the secret.
+    /// Returns the name of the secret.
     pub fn secret(&self) -> &str {
         &self.secret
     }

@@ -6,7 +6,7 @@ use crate::endpoint::ModelEndpoint;
 use crate::failure::{ModelError, ModelErrorKind, classify};
 use crate::wire_types::{ServerError, WireError};
 
-/// The error of an answer that can't be used.
+/// Returns the error for an answer that can't be used.
 pub(crate) fn wire_failure(provider: &ModelEndpoint, error: &WireError) -> ModelError {
     let kind = match error {
         WireError::Cap { .. } | WireError::Count { .. } => ModelErrorKind::Cap,
@@ -17,7 +17,8 @@ pub(crate) fn wire_failure(provider: &ModelEndpoint, error: &WireError) -> Model
     ModelError::new(kind, provider.name(), error.to_string())
 }
 
-/// An error of a server: with a status, or within an answer that began well.
+/// Returns the error for a server's own error: with a status, or within an answer that began
+/// without an error.
 pub(crate) fn server_failure(
     provider: &ModelEndpoint,
     status: Option<StatusCode>,
@@ -25,43 +26,39 @@ pub(crate) fn server_failure(
     model: &str,
 ) -> ModelError {
     let kind = classify(status, error);
-    let status_text = status.map(|status| format!(" ({})", status.as_u16())).unwrap_or_default();
-    let words = error.to_string();
-    let secrets: Vec<String> =
-        provider.keys().iter().map(|key| format!("`{}`", key.secret())).collect();
-    let message = match (kind, secrets.is_empty()) {
-        (ModelErrorKind::Key, false) => format!(
-            "it refuses the key of the secret {}{status_text}: {words}. Check the secret, and what the key may do",
-            secrets.join(" and ")
+    let code = status.map(|status| status.as_u16());
+    let status_text = code.map(|code| format!(" ({code})")).unwrap_or_default();
+    let base_url = provider.base_url();
+    let explanation = match kind {
+        ModelErrorKind::Key if provider.keys().is_empty() => {
+            format!("it needs a key, but has none{status_text}: {error}")
+        }
+        ModelErrorKind::Key => {
+            let secrets: Vec<String> =
+                provider.keys().iter().map(|key| format!("`{}`", key.secret())).collect();
+            format!(
+                "it refuses the key of the secret {}{status_text}: {error}. Check the secret, and what the key may do",
+                secrets.join(" and ")
+            )
+        }
+        ModelErrorKind::Model if model.is_empty() => {
+            format!("there is nothing at {base_url}{status_text}: {error}. Check the base URL")
+        }
+        ModelErrorKind::Model => format!(
+            "it doesn't know the model `{model}`, or the base URL {base_url} is wrong{status_text}: {error}"
         ),
-        (ModelErrorKind::Key, true) => {
-            format!("it needs a key, but has none{status_text}: {words}")
+        ModelErrorKind::Context => {
+            format!("the conversation is longer than the model's context{status_text}: {error}")
         }
-        (ModelErrorKind::Model, _) if model.is_empty() => format!(
-            "there is nothing at {}{status_text}: {words}. Check the base URL",
-            provider.base_url()
-        ),
-        (ModelErrorKind::Model, _) => format!(
-            "it doesn't know the model `{model}`, or the base URL {} is wrong{status_text}: {words}",
-            provider.base_url()
-        ),
-        (ModelErrorKind::Context, _) => {
-            format!("the conversation is longer than the model's context{status_text}: {words}")
+        ModelErrorKind::Funds => {
+            format!("the account has no funds or quota left{status_text}: {error}")
         }
-        (ModelErrorKind::Funds, _) => {
-            format!("the account has no funds or quota left{status_text}: {words}")
-        }
-        (ModelErrorKind::Busy, _) => format!("it is busy{status_text}: {words}"),
-        (ModelErrorKind::Refused, _) => {
-            format!("its rules refuse this request{status_text}: {words}")
-        }
-        (ModelErrorKind::Request, _) => {
-            format!("it doesn't accept the request{status_text}: {words}")
-        }
-        _ => format!("it failed{status_text}: {words}"),
+        ModelErrorKind::Busy => format!("it is busy{status_text}: {error}"),
+        ModelErrorKind::Refused => format!("its rules refuse this request{status_text}: {error}"),
+        ModelErrorKind::Request => format!("it doesn't accept the request{status_text}: {error}"),
+        _ => format!("it failed{status_text}: {error}"),
     };
-    ModelError {
-        status: status.map(|status| status.as_u16()),
-        ..ModelError::new(kind, provider.name(), message)
-    }
+    let mut model_error = ModelError::new(kind, provider.name(), explanation);
+    model_error.status = code;
+    model_error
 }

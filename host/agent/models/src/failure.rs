@@ -44,7 +44,7 @@ pub enum ModelErrorKind {
 }
 
 impl ModelErrorKind {
-    /// Whether the same request may be answered later.
+    /// Checks whether the same request may succeed later.
     fn may_succeed_later(self) -> bool {
         matches!(self, Self::Busy | Self::Server | Self::Unreachable | Self::Cut)
     }
@@ -101,7 +101,7 @@ impl ModelError {
         Self::new(kind, provider, error.to_string())
     }
 
-    /// The same after several attempts.
+    /// Adds the number of attempts, and the wait that the provider asks for, to the message.
     pub(crate) fn after(mut self, attempts: u32) -> Self {
         if attempts > 1 {
             self.message = format!("{} (after {attempts} attempts)", self.message);
@@ -168,6 +168,8 @@ const MODEL: [&str; 6] = [
     "does not exist",
 ];
 
+/// Returns the kind of a server's error. A status that is `None` counts as 0: the error came within
+/// an answer.
 pub(crate) fn classify(status: Option<StatusCode>, error: &ServerError) -> ModelErrorKind {
     let words = format!("{} {}", error.kind, error.message).to_ascii_lowercase();
     let code = status.map_or(0, |status| status.as_u16());

@@ -5,30 +5,28 @@ use crate::endpoint::{ModelEndpoint, ModelKey};
 use crate::failure::ModelError;
 use crate::turn::{ModelAnswer, ModelEvent};
 
-/// How often the escapes of a JSON string are undone: arguments are JSON within JSON, and a model
+/// The number of times that escapes of JSON are undone. Arguments are JSON within JSON, and a model
 /// may write them into its text.
 const ROUNDS: usize = 4;
 
 impl ModelEndpoint {
-    /// A text without its keys.
+    /// Returns a text without the provider's keys.
     pub fn hide_keys(&self, text: &str) -> String {
         KeyGuards::new(self.keys()).hidden(text)
     }
 
-    /// An error without its keys, which a server may repeat.
-    pub(crate) fn hide_keys_in(&self, error: ModelError) -> ModelError {
+    /// Returns an error without the provider's keys, which a server may repeat.
+    pub(crate) fn hide_keys_in(&self, mut error: ModelError) -> ModelError {
         let guards = KeyGuards::new(self.keys());
-        let message = match guards.hidden(&error.message) {
-            message if guards.is_in_text(&message) => {
-                "its message contains the key, and isn't shown".to_owned()
-            }
-            message => message,
-        };
-        ModelError { message, ..error }
+        error.message = guards.hidden(&error.message);
+        if guards.is_in_text(&error.message) {
+            error.message = "its message contains the key, and isn't shown".to_owned();
+        }
+        error
     }
 }
 
-/// Looks for all keys of a provider.
+/// The search for all keys of a provider.
 pub(crate) struct KeyGuards(Vec<KeyGuard>);
 
 impl KeyGuards {
@@ -36,23 +34,23 @@ impl KeyGuards {
         Self(keys.iter().map(|key| KeyGuard::new(key.value())).collect())
     }
 
-    /// Whether the bytes of the answer have a key, with these at their end.
+    /// Checks whether the bytes of the answer so far have a key. `bytes`: the next bytes.
     pub(crate) fn is_in_bytes(&mut self, bytes: &[u8]) -> bool {
         self.0.iter_mut().any(|guard| guard.is_in(0, bytes))
     }
 
-    /// Whether the texts of the events have a key, however the key was cut.
+    /// Checks whether the texts of the events so far have a key, even if the key is divided.
     pub(crate) fn is_in_event(&mut self, event: &ModelEvent) -> bool {
         self.0.iter_mut().any(|guard| guard.is_in_event(event))
     }
 
-    /// Whether a whole answer has a key, also with escapes of JSON.
+    /// Checks whether a whole answer has a key, also with escapes of JSON.
     pub(crate) fn is_in_answer(&self, answer: &ModelAnswer) -> bool {
-        let answer = serde_json::to_string(answer);
-        answer.is_ok_and(|answer| self.is_in_text(&answer))
+        let json = serde_json::to_string(answer);
+        json.is_ok_and(|json| self.is_in_text(&json))
     }
 
-    /// Whether a text has a key, also with escapes of JSON.
+    /// Checks whether a text has a key, also with escapes of JSON.
     pub(crate) fn is_in_text(&self, text: &str) -> bool {
         if self.0.is_empty() {
             return false;
@@ -65,21 +63,21 @@ impl KeyGuards {
             if !text.contains(&b'\\') {
                 return false;
             }
-            text = unescaped(&text);
+            text = unescape(&text);
         }
         self.0.iter().any(|guard| guard.is_whole_in(&text))
     }
 
-    /// A text of a server without the keys.
+    /// Returns a text of a server without the keys.
     pub(crate) fn hidden(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, guard| guard.hidden(&text))
     }
 }
 
-/// Looks for one key, which isn't empty.
+/// The search for one key, which isn't empty.
 struct KeyGuard {
     key: Vec<u8>,
-    /// The end of what came, in which the key may have begun: of the bytes, the text, the thinking.
+    /// The last bytes so far, in which the key may begin: of the bytes, the text and the thinking.
     tails: [Vec<u8>; 3],
 }
 
@@ -102,63 +100,77 @@ impl KeyGuard {
     }
 
     fn hidden(&self, text: &str) -> String {
-        std::str::from_utf8(&self.key)
-            .map_or_else(|_| text.to_owned(), |key| text.replace(key, "[the key]"))
+        match std::str::from_utf8(&self.key) {
+            Ok(key) => text.replace(key, "[the key]"),
+            Err(_) => text.to_owned(),
+        }
     }
 
-    fn is_in(&mut self, kind: usize, bytes: &[u8]) -> bool {
-        // First the bytes across the border, then the bytes inside.
-        let tail = &mut self.tails[kind];
-        tail.extend_from_slice(&bytes[..bytes.len().min(self.key.len() - 1)]);
-        let is_across = find(tail, &self.key);
-        if bytes.len() >= self.key.len() {
+    /// Checks whether the bytes of a stream so far have the key. `stream`: the index of its tail.
+    fn is_in(&mut self, stream: usize, bytes: &[u8]) -> bool {
+        // A key across the border has at most so many bytes on each side of it.
+        let most_before_end = self.key.len() - 1;
+        let tail = &mut self.tails[stream];
+        tail.extend_from_slice(&bytes[..bytes.len().min(most_before_end)]);
+        let is_across_border = contains(tail, &self.key);
+
+        if bytes.len() > most_before_end {
             tail.clear();
-            tail.extend_from_slice(&bytes[bytes.len() - (self.key.len() - 1)..]);
+            tail.extend_from_slice(&bytes[bytes.len() - most_before_end..]);
         } else {
-            let too_much = tail.len().saturating_sub(self.key.len() - 1);
-            tail.drain(..too_much);
+            let surplus = tail.len().saturating_sub(most_before_end);
+            tail.drain(..surplus);
         }
-        is_across || self.is_whole_in(bytes)
+        is_across_border || self.is_whole_in(bytes)
     }
 
     fn is_whole_in(&self, bytes: &[u8]) -> bool {
-        find(bytes, &self.key)
+        contains(bytes, &self.key)
     }
 }
 
-/// The bytes with the escapes of JSON strings undone once. A character that isn't in ASCII becomes
-/// nothing or a byte that no key has.
-fn unescaped(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
+/// Undoes the escapes of JSON strings once. A character outside ASCII becomes nothing or a byte
+/// that no key has.
+fn unescape(bytes: &[u8]) -> Vec<u8> {
+    let mut unescaped = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        let escaped = if byte == b'\\' { after.split_first() } else { None };
-        let Some((&escape, after)) = escaped else {
-            out.push(byte);
-            continue;
-        };
-        rest = after;
-        match escape {
-            b'n' => out.push(b'\n'),
-            b't' => out.push(b'\t'),
-            b'r' => out.push(b'\r'),
-            b'u' => {
-                let digits = after.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
-                let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-                if let Some(unit) = unit {
-                    out.extend(u8::try_from(unit).ok());
+    loop {
+        match rest {
+            [] => return unescaped,
+            [b'\\', b'u', after @ ..] => {
+                // Without four digits, the text isn't JSON, and the `u` is dropped.
+                if let Some(unit) = after.get(..4).and_then(parse_unit) {
+                    unescaped.extend(u8::try_from(unit).ok());
                     rest = &after[4..];
+                } else {
+                    rest = after;
                 }
             }
-            other => out.push(other),
+            [b'\\', escape, after @ ..] => {
+                unescaped.push(match escape {
+                    b'n' => b'\n',
+                    b't' => b'\t',
+                    b'r' => b'\r',
+                    other => *other,
+                });
+                rest = after;
+            }
+            [byte, after @ ..] => {
+                unescaped.push(*byte);
+                rest = after;
+            }
         }
     }
-    out
 }
 
-fn find(bytes: &[u8], key: &[u8]) -> bool {
-    // The first byte is found fast, and seldom.
+/// Parses the four digits of an escape such as `\u0041`.
+fn parse_unit(digits: &[u8]) -> Option<u32> {
+    let digits = std::str::from_utf8(digits).ok()?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+fn contains(bytes: &[u8], key: &[u8]) -> bool {
+    // Finding a single byte is fast, and the first byte of the key is rare.
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|byte| *byte == key[0]) {
         rest = &rest[at..];

@@ -35,7 +35,8 @@ pub struct ListedModel {
 }
 
 impl ModelClient {
-    /// The models of a provider, in its order. Each is asked once, without further attempts.
+    /// Lists the models of a provider, in its order. The provider is asked once, without further
+    /// attempts.
     ///
     /// # Errors
     ///
@@ -45,15 +46,14 @@ impl ModelClient {
         provider: &ModelEndpoint,
         cancel: &CancellationToken,
     ) -> Result<Vec<ListedModel>, ModelError> {
-        let listed = cancel
-            .run_until_cancelled(self.listed(provider))
-            .await
-            .unwrap_or_else(|| Err(cancelled(provider)));
-        listed.map_err(|error| provider.hide_keys_in(error))
+        match cancel.run_until_cancelled(self.request_list(provider)).await {
+            Some(result) => result.map_err(|error| provider.hide_keys_in(error)),
+            None => Err(cancelled(provider)),
+        }
     }
 
-    /// The most tokens that a model reads: the number that was set for the provider, otherwise the
-    /// server's number. `None`: there is no number.
+    /// Returns the most tokens that a model reads: the number that was set for the provider,
+    /// otherwise the server's number. Returns `None` if there is no number.
     ///
     /// # Errors
     ///
@@ -64,22 +64,29 @@ impl ModelClient {
         model: &str,
         cancel: &CancellationToken,
     ) -> Result<Option<u64>, ModelError> {
-        let found = async {
-            if let Some(set) = provider.options().context {
-                return Ok(Some(set));
-            }
-            if provider.format() == WireFormat::Ollama {
-                return self.ollama_window(provider, model).await;
-            }
-            let models = self.listed(provider).await?;
-            Ok(models.into_iter().find(|it| it.name == model).and_then(|it| it.context))
-        };
-        let found =
-            cancel.run_until_cancelled(found).await.unwrap_or_else(|| Err(cancelled(provider)));
-        found.map_err(|error| provider.hide_keys_in(error))
+        match cancel.run_until_cancelled(self.find_window(provider, model)).await {
+            Some(result) => result.map_err(|error| provider.hide_keys_in(error)),
+            None => Err(cancelled(provider)),
+        }
     }
 
-    async fn listed(&self, provider: &ModelEndpoint) -> Result<Vec<ListedModel>, ModelError> {
+    async fn find_window(
+        &self,
+        provider: &ModelEndpoint,
+        model: &str,
+    ) -> Result<Option<u64>, ModelError> {
+        if let Some(configured) = provider.options().context {
+            return Ok(Some(configured));
+        }
+        if provider.format() == WireFormat::Ollama {
+            return self.ollama_window(provider, model).await;
+        }
+        let models = self.request_list(provider).await?;
+        let listed = models.iter().find(|listed| listed.name == model);
+        Ok(listed.and_then(|listed| listed.context))
+    }
+
+    async fn request_list(&self, provider: &ModelEndpoint) -> Result<Vec<ListedModel>, ModelError> {
         let (path, headers, list) = match provider.format() {
             WireFormat::Messages => {
                 ("/models?limit=1000", vec![("anthropic-version", "2023-06-01")], "data")
@@ -87,12 +94,13 @@ impl ModelClient {
             WireFormat::Chat | WireFormat::Responses => ("/models", Vec::new(), "data"),
             WireFormat::Ollama => ("/api/tags", Vec::new(), "models"),
         };
-        let body = self.read(provider, provider.request(Method::GET, path, headers)?, "").await?;
-        // Some servers answer with the list alone.
+        let request = provider.request(Method::GET, path, headers)?;
+        let body = self.read(provider, request, "").await?;
         let items = match Fields::parse(&body) {
             Some(fields) if fields.raw(list).is_some() => fields.items(list),
             Some(fields) if fields.raw("models").is_some() => fields.items("models"),
             Some(_) => return Err(unreadable(provider, &format!("it has no `{list}`"))),
+            // Some servers answer with the list alone.
             None => serde_json::from_str(&body)
                 .map_err(|_| unreadable(provider, "it isn't a list in JSON"))?,
         };
@@ -103,69 +111,75 @@ impl ModelClient {
         Ok(items.into_iter().filter_map(|item| listed_model(item.get())).collect())
     }
 
-    /// The tokens of a conversation that Ollama can read: the room of the running model, otherwise
-    /// the length that the model was made for.
+    /// Returns the most tokens that Ollama reads: the context of the running model, otherwise the
+    /// context that the model was made for.
     async fn ollama_window(
         &self,
         provider: &ModelEndpoint,
         model: &str,
     ) -> Result<Option<u64>, ModelError> {
         let request = provider.request(Method::GET, "/api/ps", Vec::new())?;
-        if let Ok(running) = self.read(provider, request, model).await {
-            let fields = Fields::parse(&running).unwrap_or_default();
-            let items = fields.items("models");
-            let mut models = items.iter().filter_map(|item| Fields::parse(item.get()));
-            let wanted = models.find(|it| {
-                ["name", "model"].iter().any(|key| it.text(key).as_deref() == Some(model))
-            });
-            let running = wanted.and_then(|it| it.number("context_length"));
-            if running.is_some() {
-                return Ok(running);
-            }
+        if let Ok(running) = self.read(provider, request, model).await
+            && let Some(context) = running_context(&running, model)
+        {
+            return Ok(Some(context));
         }
+
         let body = object(|body| body.field("model", model));
         let request = provider
             .request(Method::POST, "/api/show", Vec::new())?
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .body(body);
-        let shown = self.read(provider, request, model).await?;
-        let info = Fields::parse(&shown)
-            .and_then(|fields| fields.object("model_info"))
-            .unwrap_or_default();
+        let description = self.read(provider, request, model).await?;
+        let fields = Fields::parse(&description).unwrap_or_default();
+        let info = fields.object("model_info").unwrap_or_default();
+        // The name of the field begins with the model's architecture.
         let name = info.iter().map(|(key, _)| key).find(|key| key.ends_with(".context_length"));
         Ok(name.and_then(|name| info.number(name)))
     }
 
-    /// The whole body of an answer that isn't streamed.
+    /// Reads the whole body of an answer that isn't streamed.
     pub(crate) async fn read(
         &self,
         provider: &ModelEndpoint,
         request: Request,
         model: &str,
     ) -> Result<String, ModelError> {
-        let mut answer: Response = self.send(provider, request, model).await?;
-        let mut body = Vec::new();
+        let mut response: Response = self.send(provider, request, model).await?;
+        let mut bytes = Vec::new();
         loop {
-            let read = answer.chunk().await;
-            let Some(piece) =
-                read.map_err(|error| ModelError::from_door(provider.name(), &error))?
-            else {
-                break;
+            let chunk = match response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                Err(error) => return Err(ModelError::from_door(provider.name(), &error)),
             };
-            if body.len() + piece.len() > MAX_LIST {
+            if bytes.len() + chunk.len() > MAX_LIST {
                 let message = format!("its answer has more than {} MiB, the limit", MAX_LIST >> 20);
                 return Err(ModelError::new(ModelErrorKind::Cap, provider.name(), message));
             }
-            body.extend_from_slice(&piece);
+            bytes.extend_from_slice(&chunk);
         }
+
         let guard = KeyGuards::new(provider.keys());
-        let body = guard.hidden(&String::from_utf8_lossy(&body));
+        let body = guard.hidden(&String::from_utf8_lossy(&bytes));
         if guard.is_in_text(&body) {
             let message = "its answer contains the key, and isn't used";
             return Err(ModelError::new(ModelErrorKind::Malformed, provider.name(), message));
         }
         Ok(body)
     }
+}
+
+/// Returns the context of a model in Ollama's list of running models.
+fn running_context(list: &str, model: &str) -> Option<u64> {
+    for item in Fields::parse(list)?.items("models") {
+        let Some(running) = Fields::parse(item.get()) else { continue };
+        let names = [running.text("name"), running.text("model")];
+        if names.iter().flatten().any(|name| name == model) {
+            return running.number("context_length");
+        }
+    }
+    None
 }
 
 fn unreadable(provider: &ModelEndpoint, why: &str) -> ModelError {
@@ -176,16 +190,18 @@ fn unreadable(provider: &ModelEndpoint, why: &str) -> ModelError {
     ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
 }
 
-/// A model of a list, read by the words of all known servers. A model whose name can't be used is
-/// left out.
+/// Reads a model of a list, by the field names of all known servers. Returns `None` if the name of
+/// the model can't be used.
 fn listed_model(item: &str) -> Option<ListedModel> {
     let fields = Fields::parse(item)?;
     let name = fields.some_text("id").or_else(|| fields.some_text("name"))?;
-    let is_usable = name.len() <= MAX_NAME && !name.chars().any(char::is_control);
+    if name.len() > MAX_NAME || name.chars().any(char::is_control) {
+        return None;
+    }
     let meta = fields.object("meta").unwrap_or_default();
     let top = fields.object("top_provider").unwrap_or_default();
     let context = [
-        // The room of a running server comes before the length that the model was made for.
+        // The context of a running server comes before the context that the model was made for.
         meta.number("n_ctx"),
         fields.number("loaded_context_length"),
         fields.number("max_model_len"),
@@ -202,7 +218,7 @@ fn listed_model(item: &str) -> Option<ListedModel> {
         fields.number("max_completion_tokens"),
         top.number("max_completion_tokens"),
     ];
-    is_usable.then(|| ListedModel {
+    Some(ListedModel {
         name: name.into_owned(),
         context: first_positive(&context),
         max_output: first_positive(&max_output),
@@ -210,5 +226,5 @@ fn listed_model(item: &str) -> Option<ListedModel> {
 }
 
 fn first_positive(numbers: &[Option<u64>]) -> Option<u64> {
-    numbers.iter().flatten().copied().find(|it| *it > 0)
+    numbers.iter().flatten().copied().find(|number| *number > 0)
 }

@@ -19,6 +19,7 @@ enum Value {
     Raw(String),
     /// The characters between the quotes.
     Text(String),
+    /// The items with an `index`, and behind them the other items.
     List(Vec<Merged>, Vec<String>),
 }
 
@@ -39,23 +40,26 @@ impl Merged {
         self.0.iter().map(|(key, _)| key.as_str())
     }
 
-    /// Whether a field is there with more than `null`.
+    /// Checks whether the object has a field with another value than `null`.
     pub(crate) fn has(&self, key: &str) -> bool {
-        self.0.iter().any(|(known, value)| {
-            known == key && !matches!(value, Value::Raw(raw) if raw == "null")
-        })
+        let field = self.0.iter().find(|(known, _)| known == key);
+        match field {
+            Some((_, Value::Raw(raw))) => raw != "null",
+            Some(_) => true,
+            None => false,
+        }
     }
 
     /// Sets a field to a value.
     pub(crate) fn set(&mut self, key: &str, value: &RawValue) {
-        let value = match (inside(value), value.get().starts_with('[')) {
-            (Some(text), _) => Value::Text(text.to_owned()),
-            (_, true) => {
-                let mut list = Value::List(Vec::new(), Vec::new());
-                list.extend(value);
-                list
-            }
-            _ => Value::Raw(value.get().to_owned()),
+        let value = if let Some(text) = inside(value) {
+            Value::Text(text.to_owned())
+        } else if value.get().starts_with('[') {
+            let mut list = Value::List(Vec::new(), Vec::new());
+            list.extend(value);
+            list
+        } else {
+            Value::Raw(value.get().to_owned())
         };
         self.put(key, value);
     }
@@ -93,12 +97,12 @@ impl Merged {
         }
     }
 
-    /// The object as JSON, with the values of the pieces in their own bytes.
+    /// Returns the object as JSON, with the values of the pieces in their own bytes.
     pub(crate) fn json(&self) -> RawJson {
-        let mut out = String::new();
-        self.write(&mut out);
+        let mut json = String::new();
+        self.write(&mut json);
         // The object consists of valid values, except for a text that ended within an escape.
-        RawJson::new(out).unwrap_or_else(|_| RawJson::from_value(&serde_json::json!({})))
+        RawJson::new(json).unwrap_or_else(|_| RawJson::from_value(&serde_json::json!({})))
     }
 
     fn write(&self, out: &mut String) {
@@ -111,15 +115,18 @@ impl Merged {
                 Value::Text(text) => {
                     let _ = write!(out, "\"{text}\"");
                 }
-                Value::List(merged, other) => {
+                Value::List(indexed, other) => {
+                    let mut comma = "";
                     out.push('[');
-                    for (index, item) in merged.iter().enumerate() {
-                        out.push_str(if index == 0 { "" } else { "," });
+                    for item in indexed {
+                        out.push_str(comma);
                         item.write(out);
+                        comma = ",";
                     }
-                    for (index, item) in other.iter().enumerate() {
-                        out.push_str(if index + merged.len() == 0 { "" } else { "," });
+                    for item in other {
+                        out.push_str(comma);
                         out.push_str(item);
+                        comma = ",";
                     }
                     out.push(']');
                 }
@@ -147,21 +154,21 @@ impl Value {
         }
     }
 
-    /// Adds an item, to one with the same `index` if there is one.
+    /// Adds an item to a list, or joins it with the item that has the same `index`.
     fn push(&mut self, item: &RawValue) {
-        let Self::List(merged, other) = self else { return };
-        let fields = Fields::parse(item.get());
-        let index = fields.as_ref().and_then(|fields| fields.number("index"));
-        let (Some(fields), Some(index)) = (fields, index) else {
+        let Self::List(indexed, other) = self else { return };
+        let fields = Fields::parse(item.get()).unwrap_or_default();
+        let Some(index) = fields.number("index") else {
             return other.push(item.get().to_owned());
         };
-        let same = merged.iter_mut().find(|known| known.index() == Some(index));
-        let Some(same) = same else { return merged.push(Merged::new(&fields)) };
+        let Some(known) = indexed.iter_mut().find(|known| known.index() == Some(index)) else {
+            return indexed.push(Merged::new(&fields));
+        };
         for (key, value) in fields.iter() {
             if JOINED.contains(&key) {
-                same.add(key, value);
+                known.add(key, value);
             } else if value.get() != "null" {
-                same.set(key, value);
+                known.set(key, value);
             }
         }
     }

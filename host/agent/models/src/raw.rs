@@ -30,7 +30,7 @@ impl RawJson {
         Self(value.to_string().into())
     }
 
-    /// The bytes.
+    /// Returns the JSON.
     pub fn get(&self) -> &str {
         &self.0
     }
@@ -65,76 +65,80 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// The text of a JSON value in which half a surrogate pair, which readers refuse, is U+FFFD.
+/// Replaces each half of a surrogate pair in a JSON value with U+FFFD, because readers refuse such
+/// a half.
 pub(crate) fn readable(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return json.into();
     }
-    let mut out = String::with_capacity(json.len());
-    let mut at = 0;
-    while let Some(found) = json[at..].find('\\') {
-        out.push_str(&json[at..at + found]);
-        at += found;
-        let length = match (escaped_unit(json, at), escaped_unit(json, at + 6)) {
+    let mut repaired = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        repaired.push_str(before);
+        // An escape of a unit has 6 bytes.
+        let length = match (escaped_unit(escape, 0), escaped_unit(escape, 6)) {
             (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
             (Some(0xd800..0xe000), _) => {
-                out.push_str("\\ufffd");
-                at += 6;
+                repaired.push_str("\\ufffd");
+                rest = &escape[6..];
                 continue;
             }
             (Some(_), _) => 6,
             // The escaped character is ASCII, or the text isn't JSON.
-            (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
+            (None, _) => 1 + escape[1..].chars().next().map_or(0, char::len_utf8),
         };
-        out.push_str(&json[at..at + length]);
-        at += length;
+        repaired.push_str(&escape[..length]);
+        rest = &escape[length..];
     }
-    out.push_str(&json[at..]);
-    out.into()
+    repaired.push_str(rest);
+    repaired.into()
 }
 
-/// The UTF-16 unit of an escape such as `\ud83d`.
+/// Returns the UTF-16 unit of an escape such as `\ud83d`.
 fn escaped_unit(json: &str, at: usize) -> Option<u16> {
     let digits = json.get(at..)?.strip_prefix("\\u")?.get(..4)?;
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// The fields of a JSON object in their order, of which only the ones that are asked for are read
-/// further. A field of another type than the expected one counts as missing, and so does `null`:
-/// servers differ in what they leave out.
+/// The fields of a JSON object in their order. A value is parsed only when it is used. A field of
+/// another type than the expected one counts as missing, and so does `null`, because some servers
+/// write `null` where others leave the field out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields<'j>(Vec<(Cow<'j, str>, &'j RawValue)>);
 
 impl<'j> Fields<'j> {
-    /// The fields of an object. `None` for any other text.
+    /// Parses an object. Returns `None` for any other text.
     pub(crate) fn parse(text: &'j str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The same for the first object of a list, too: Gemini puts errors in one.
+    /// Parses an object, or the first object of a list, because Gemini puts errors in a list.
     pub(crate) fn parse_first(text: &'j str) -> Option<Self> {
-        Self::parse(text).or_else(|| {
-            let list: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-            Self::parse(list.first()?.get())
-        })
+        if let Some(fields) = Self::parse(text) {
+            return Some(fields);
+        }
+        let list: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+        Self::parse(list.first()?.get())
     }
 
-    /// All fields, also those that are `null`.
+    /// Returns all fields, also those that are `null`.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'j RawValue)> {
         self.0.iter().map(|(key, value)| (&**key, *value))
     }
 
-    /// A field as it was written. Of several fields with one name, the last one.
+    /// Returns the value of a field as it was written. Of several fields with one name, the last
+    /// one counts.
     pub(crate) fn raw(&self, name: &str) -> Option<&'j RawValue> {
-        let found = self.0.iter().rev().find(|(key, _)| key == name)?.1;
-        (found.get() != "null").then_some(found)
+        let (_, value) = self.0.iter().rev().find(|(key, _)| key == name)?;
+        if value.get() == "null" { None } else { Some(*value) }
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<Cow<'j, str>> {
         self.raw(name).and_then(string)
     }
 
-    /// A text that isn't empty.
+    /// Returns a text that isn't empty.
     pub(crate) fn some_text(&self, name: &str) -> Option<Cow<'j, str>> {
         self.text(name).filter(|text| !text.is_empty())
     }
@@ -151,28 +155,29 @@ impl<'j> Fields<'j> {
         self.raw(name).and_then(|value| Self::parse(value.get()))
     }
 
-    /// The items of an array. Empty if there is none.
+    /// Returns the items of an array, or no items if the field isn't an array.
     pub(crate) fn items(&self, name: &str) -> Vec<&'j RawValue> {
         self.raw(name).map(items).unwrap_or_default()
     }
 }
 
-/// The items of an array. Empty for any other value.
+/// Returns the items of an array, or no items for any other value.
 pub(crate) fn items(value: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(value.get()).unwrap_or_default()
 }
 
-/// A number of tokens and the like. Some servers write them as floats.
+/// Reads a number that isn't negative. Some servers write such numbers as floats.
 fn number(value: &RawValue) -> Option<u64> {
     let text = value.get();
-    text.parse().ok().or_else(|| {
-        let float: f64 = text.parse().ok()?;
-        // Rounds towards zero, and saturates.
-        (float >= 0.0).then_some(float as u64)
-    })
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let float: f64 = text.parse().ok()?;
+    // Rounds towards zero, and saturates.
+    if float >= 0.0 { Some(float as u64) } else { None }
 }
 
-/// The text of a JSON string. Half a surrogate pair, which some servers send, becomes U+FFFD.
+/// Reads the text of a JSON string. Half a surrogate pair, which some servers send, becomes U+FFFD.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     struct Text;
     impl<'de> Visitor<'de> for Text {
@@ -196,7 +201,7 @@ pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::Deserializer::from_str(value.get()).deserialize_bytes(Text).ok()
 }
 
-/// The characters between the quotes of a JSON string, as they were written.
+/// Returns the characters between the quotes of a JSON string, as they were written.
 pub(crate) fn inside(value: &RawValue) -> Option<&str> {
     value.get().strip_prefix('"')?.strip_suffix('"')
 }
@@ -223,7 +228,7 @@ impl<'de: 'j, 'j> Deserialize<'de> for Fields<'j> {
     }
 }
 
-/// The name of a field. Only one with escapes is copied.
+/// The name of a field. Only a name with escapes is copied.
 #[derive(Deserialize)]
 struct Key<'j>(#[serde(borrow)] Cow<'j, str>);
 

@@ -9,15 +9,15 @@ use http::header::{DATE, RETRY_AFTER};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 
-/// How often, and after which wait, a request is sent again that failed before its answer began. A
-/// request whose answer has begun is never sent again: it would cost as much.
+/// The rules for sending a request again that failed before its answer began. A request whose
+/// answer has begun is never sent again, because it would cost as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelRetries {
     /// The most further attempts.
     pub count: u32,
-    /// The longest wait before the first of them. Each next one is twice as long.
+    /// The longest wait before the first further attempt. Each next wait is twice as long.
     pub base: Duration,
-    /// The longest wait of all. A provider that asks for a longer one is not asked again.
+    /// The longest wait of all. A provider that asks for a longer wait gets no further attempt.
     pub longest: Duration,
 }
 
@@ -28,58 +28,63 @@ impl Default for ModelRetries {
 }
 
 impl ModelRetries {
-    /// The wait after a number of attempts, at least one. `None`: there is no further attempt.
-    pub(crate) fn wait(&self, attempts: u32, asked: Option<Duration>) -> Option<Duration> {
+    /// Returns the wait after a number of attempts, which is at least one. Returns `None` if there
+    /// is no further attempt. `requested`: the wait that the server asks for.
+    pub(crate) fn wait(&self, attempts: u32, requested: Option<Duration>) -> Option<Duration> {
         if attempts > self.count {
             return None;
         }
-        if let Some(asked) = asked {
-            // A little later than asked, and not all clients at once.
-            let spread = jitter(self.base.min(asked / 4 + Duration::from_millis(50)), random());
-            return (asked <= self.longest).then(|| asked + spread);
+        if let Some(requested) = requested {
+            if requested > self.longest {
+                return None;
+            }
+            // A little later than requested, so that not all clients come back at once.
+            let most_jitter = self.base.min(requested / 4 + Duration::from_millis(50));
+            return Some(requested + random_part(most_jitter));
         }
-        let doubled = 2u32.saturating_pow(attempts.saturating_sub(1).min(10));
-        let most = self.base.saturating_mul(doubled).min(self.longest);
-        Some(jitter(most, random()))
+        let factor = 2u32.saturating_pow(attempts.saturating_sub(1).min(10));
+        let most = self.base.saturating_mul(factor).min(self.longest);
+        Some(random_part(most))
     }
 }
 
-/// A part of a time that a number chooses.
-fn jitter(most: Duration, random: u64) -> Duration {
+/// Returns a random part of a time.
+fn random_part(most: Duration) -> Duration {
+    // Each hasher has other keys, which the system draws.
+    let random = RandomState::new().build_hasher().finish();
     most.mul_f64(random as f64 / u64::MAX as f64)
 }
 
-/// Each map has other keys, which the system draws.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
-
-/// How long a server asks to wait: in milliseconds, in seconds or until a date.
+/// Returns the time that a server asks to wait: in milliseconds, in seconds or until a date.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    if let Some(wait) = text_of(headers, "retry-after-ms").and_then(number) {
-        return Duration::try_from_secs_f64(wait / 1000.0).ok();
+    if let Some(milliseconds) = header_text(headers, "retry-after-ms").and_then(parse_number) {
+        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
     }
-    let written = text_of(headers, RETRY_AFTER.as_str())?;
-    if let Some(seconds) = number(written) {
+    let text = header_text(headers, RETRY_AFTER.as_str())?;
+    if let Some(seconds) = parse_number(text) {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    let until = date(written)?;
-    // The server's own clock, so that a wrong one here doesn't matter.
-    let now = text_of(headers, DATE.as_str())
-        .and_then(date)
-        .or_else(|| Timestamp::try_from(SystemTime::now()).ok())?;
+    let until = parse_date(text)?;
+    // The server's own clock comes first, in case that the clock here is wrong.
+    let now = match header_text(headers, DATE.as_str()).and_then(parse_date) {
+        Some(now) => now,
+        None => Timestamp::try_from(SystemTime::now()).ok()?,
+    };
     Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
 }
 
-fn text_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let text = headers.get(name)?.to_str().ok()?;
+    Some(text.trim())
 }
 
-fn number(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|it: &f64| it.is_finite() && *it >= 0.0)
+/// Parses a number that isn't negative.
+fn parse_number(text: &str) -> Option<f64> {
+    let number: f64 = text.parse().ok()?;
+    if number.is_finite() && number >= 0.0 { Some(number) } else { None }
 }
 
-fn date(text: &str) -> Option<Timestamp> {
+fn parse_date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }
 

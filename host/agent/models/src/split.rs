@@ -28,7 +28,8 @@ pub(crate) struct Splitter {
     caps: WireCaps,
     total: u64,
     line: Vec<u8>,
-    /// Whether the last byte ended a line as the first of two.
+    /// Whether the last byte was a carriage return, after which a line feed belongs to the same
+    /// line end.
     after_return: bool,
     start: Start,
     name: String,
@@ -74,41 +75,45 @@ impl Splitter {
     ) -> Result<(), WireError> {
         let mut rest = piece;
         while !rest.is_empty() {
-            if std::mem::take(&mut self.after_return) && rest[0] == b'\n' {
+            let is_second_half = self.after_return && rest[0] == b'\n';
+            self.after_return = false;
+            if is_second_half {
                 self.count(1)?;
                 rest = &rest[1..];
                 continue;
             }
-            let end = match self.start {
+
+            let line_end = match self.start {
                 Start::Whole => None,
                 _ => rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')),
             };
-            let taken = &rest[..end.unwrap_or(rest.len())];
+            let text = &rest[..line_end.unwrap_or(rest.len())];
             // Bytes are counted by the line, up to the first byte that doesn't fit into the event,
-            // so that a stream ends at the same place and with the same cap however it is cut.
+            // so that a stream ends at the same place and with the same cap in whatever pieces.
             let room = self.caps.event.saturating_sub(self.line.len() + self.data.len());
-            self.count(taken.len().min(room + 1))?;
-            // The part that doesn't fit isn't copied.
-            if taken.len() > room {
+            self.count(text.len().min(room + 1))?;
+            if text.len() > room {
                 return Err(WireError::cap("one event of its answer", self.caps.event as u64));
             }
-            self.line.extend_from_slice(taken);
-            self.look_at_start();
-            let Some(end) = end else { break };
+            self.line.extend_from_slice(text);
+            self.detect_start();
+
+            let Some(line_end) = line_end else { break };
             if self.start == Start::Whole {
                 // The bytes so far showed that line ends mean nothing.
-                rest = &rest[end..];
+                rest = &rest[line_end..];
                 continue;
             }
             self.count(1)?;
-            self.after_return = rest[end] == b'\r';
-            rest = &rest[end + 1..];
+            self.after_return = rest[line_end] == b'\r';
+            rest = &rest[line_end + 1..];
             self.end_line(on)?;
         }
         Ok(())
     }
 
-    /// Takes the end. An incomplete event is left out, unless only line ends are missing.
+    /// Takes the end of the stream. An incomplete event is dropped, unless only line ends are
+    /// missing.
     ///
     /// # Errors
     ///
@@ -119,26 +124,27 @@ impl Splitter {
     ) -> Result<(), WireError> {
         if self.start == Start::Whole {
             let line = std::mem::take(&mut self.line);
-            return if is_whole(&line) {
-                on(Frame { name: "", data: String::from_utf8_lossy(&line) })
-            } else {
-                Ok(())
-            };
+            if is_whole(&line) {
+                on(Frame { name: "", data: String::from_utf8_lossy(&line) })?;
+            }
+            return Ok(());
         }
         match self.form {
-            Form::Lines if is_whole(&self.line) => self.end_line(on),
-            Form::Lines => Ok(()),
+            Form::Lines => {
+                if is_whole(&self.line) {
+                    self.end_line(on)?;
+                }
+            }
             Form::Events => {
                 if !self.line.is_empty() {
                     self.end_line(&mut |_| Ok(()))?;
                 }
                 if is_whole(&self.data) || self.data.trim_ascii() == b"[DONE]" {
-                    self.end_event(on)
-                } else {
-                    Ok(())
+                    self.end_event(on)?;
                 }
             }
         }
+        Ok(())
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), WireError> {
@@ -149,26 +155,26 @@ impl Splitter {
         Ok(())
     }
 
-    fn look_at_start(&mut self) {
+    /// Detects the kind of the stream, as soon as the first line shows it.
+    fn detect_start(&mut self) {
         if self.start != Start::Unknown {
             return;
         }
-        let line = &self.line[..];
-        // A part of the mark says nothing yet.
-        if BYTE_ORDER_MARK.starts_with(line) && line != BYTE_ORDER_MARK {
+        let is_part_of_mark =
+            BYTE_ORDER_MARK.starts_with(&self.line) && self.line != BYTE_ORDER_MARK;
+        if is_part_of_mark {
             return;
         }
-        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii_start();
-        match line.first() {
+        let unmarked = self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line);
+        let content = unmarked.trim_ascii_start();
+        match content.first() {
             None => {}
             Some(b'{' | b'[') if self.form == Form::Events => {
-                self.line = line.to_vec();
+                self.line = content.to_vec();
                 self.start = Start::Whole;
             }
             Some(_) => {
-                if let Some(rest) = self.line.strip_prefix(BYTE_ORDER_MARK) {
-                    self.line = rest.to_vec();
-                }
+                self.line = unmarked.to_vec();
                 self.start = Start::Stream;
             }
         }
@@ -180,7 +186,7 @@ impl Splitter {
     ) -> Result<(), WireError> {
         let line = std::mem::take(&mut self.line);
         if self.start == Start::Unknown {
-            // Empty lines before the beginning.
+            // The line has no content, and the stream begins after it.
             if line.starts_with(BYTE_ORDER_MARK) {
                 self.start = Start::Stream;
             }
@@ -195,10 +201,11 @@ impl Splitter {
         if line.is_empty() {
             return self.end_event(on);
         }
+
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
         let field = &line[..colon];
-        let rest = line.get(colon + 1..).unwrap_or_default();
-        let value = rest.strip_prefix(b" ").unwrap_or(rest);
+        let after_colon = line.get(colon + 1..).unwrap_or_default();
+        let value = after_colon.strip_prefix(b" ").unwrap_or(after_colon);
         match field {
             b"data" => {
                 if self.has_data {
@@ -220,15 +227,15 @@ impl Splitter {
     ) -> Result<(), WireError> {
         let name = std::mem::take(&mut self.name);
         let data = std::mem::take(&mut self.data);
-        if std::mem::take(&mut self.has_data) && !data.trim_ascii().is_empty() {
-            on(Frame { name: &name, data: String::from_utf8_lossy(&data) })
-        } else {
-            Ok(())
+        self.has_data = false;
+        if data.trim_ascii().is_empty() {
+            return Ok(());
         }
+        on(Frame { name: &name, data: String::from_utf8_lossy(&data) })
     }
 }
 
-/// Whether the bytes are a whole JSON value.
+/// Checks whether the bytes are a whole JSON value.
 fn is_whole(bytes: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }

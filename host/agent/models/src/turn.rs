@@ -49,14 +49,14 @@ pub struct ModelTool {
 /// How much a model thinks. Each format says it in its own words, and a model may not know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ThinkingLevel {
-    /// As the provider has it.
+    /// The provider's default.
     #[default]
     Usual,
-    /// Not at all.
+    /// No thinking.
     Off,
-    /// As much as a word says: `low`, `medium`, `high`, or another one that the provider knows.
+    /// An effort: `low`, `medium`, `high`, or another word that the provider knows.
     Effort(String),
-    /// At most this number of tokens. Formats that can't say it leave it out.
+    /// Most tokens of thinking. Formats without such a field leave the number out.
     Tokens(u32),
 }
 
@@ -126,7 +126,7 @@ pub struct ModelAnswer {
 }
 
 impl ModelAnswer {
-    /// The calls, in order.
+    /// Returns the calls, in order.
     pub fn calls(&self) -> impl Iterator<Item = &ModelCall> {
         self.blocks.iter().filter_map(|block| match block {
             Block::Call(call) => Some(call),
@@ -134,7 +134,7 @@ impl ModelAnswer {
         })
     }
 
-    /// The text, without the thinking.
+    /// Returns the text, without the thinking.
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
             Block::Text { text, .. } => Some(text.as_str()),
@@ -216,7 +216,7 @@ pub struct TokenUsage {
 }
 
 impl TokenUsage {
-    /// With every number that another statement has: the later one is right.
+    /// Returns these numbers, replaced by every number that a later statement of the server has.
     #[must_use]
     pub(crate) fn updated(self, later: Self) -> Self {
         Self {
@@ -228,7 +228,7 @@ impl TokenUsage {
         }
     }
 
-    /// All tokens of the request. `None` if the server said nothing of it.
+    /// Returns the number of all tokens of the request, or `None` if the server gave no number.
     pub fn request(&self) -> Option<u64> {
         let parts = [self.input, self.cache_read, self.cache_written];
         parts.iter().flatten().copied().reduce(u64::saturating_add)

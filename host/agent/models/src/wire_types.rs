@@ -137,7 +137,7 @@ impl WireError {
     }
 }
 
-/// An error in a server's words, each in one bounded line.
+/// An error in a server's words. Each field is one line of bounded length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerError {
     /// Its kind or code, such as `overloaded_error`.
@@ -154,36 +154,42 @@ impl ServerError {
 
     pub(crate) fn from_fields(fields: &Fields<'_>) -> Option<Self> {
         if let Some(error) = fields.object("error") {
-            // A body in a body: some gateways hand the other server's words on as a text.
-            let said = error.text("message");
-            let inner = said.as_deref().and_then(|text| Self::find(text.trim()));
-            if let Some(inner) = inner.filter(|inner| !inner.message.is_empty()) {
-                return Some(inner);
-            }
-            let code = ["code", "type", "status"].iter().find_map(|name| error.some_text(name));
-            let code = match code {
-                Some(code) => code.into_owned(),
-                None => error.number("code").map_or_else(String::new, |code| code.to_string()),
-            };
-            let kind = match (error.some_text("type"), code) {
-                // `type` alone is too general, and `code` alone is often a number.
-                (Some(kind), code) if kind != code => format!("{kind} {code}"),
-                (_, code) => code,
-            };
-            let message = error.some_text("message").unwrap_or_default();
-            return Some(Self { kind: line(kind.trim()), message: line(&message) });
+            return Some(Self::from_error_object(&error));
         }
         let error = fields.some_text("error").or_else(|| fields.some_text("detail"));
         if let Some(message) = error {
-            return Some(Self { kind: String::new(), message: line(&message) });
+            return Some(Self { kind: String::new(), message: one_line(&message) });
         }
         let message = fields.some_text("message")?;
         let code = fields.some_text("code").or_else(|| fields.some_text("type"));
-        Some(Self { kind: line(&code.unwrap_or_default()), message: line(&message) })
+        Some(Self { kind: one_line(&code.unwrap_or_default()), message: one_line(&message) })
+    }
+
+    /// Reads the object in the field `error`.
+    fn from_error_object(error: &Fields<'_>) -> Self {
+        // Some gateways pass on the body of the other server as the message.
+        let message = error.text("message").unwrap_or_default();
+        if let Some(inner) = Self::find(message.trim())
+            && !inner.message.is_empty()
+        {
+            return inner;
+        }
+
+        let word = ["code", "type", "status"].iter().find_map(|name| error.some_text(name));
+        let code = match word {
+            Some(word) => word.into_owned(),
+            None => error.number("code").map(|code| code.to_string()).unwrap_or_default(),
+        };
+        let kind = match error.some_text("type") {
+            // `type` alone is too general, and `code` alone is often a number.
+            Some(kind) if kind != code => format!("{kind} {code}"),
+            _ => code,
+        };
+        Self { kind: one_line(kind.trim()), message: one_line(&message) }
     }
 }
 
-fn line(text: &str) -> String {
+fn one_line(text: &str) -> String {
     neutral_line(cut(text, WORDS))
 }
 

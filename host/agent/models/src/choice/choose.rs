@@ -15,7 +15,8 @@ use crate::choice::error::ChoiceError;
 use crate::choice::model::ChosenModel;
 use crate::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 
-/// The model that is meant: by the command line, or by the configuration.
+/// Chooses the model of the command line or of the configuration. `wanted`: the name of a provider,
+/// of a model, or both, on the command line.
 ///
 /// # Errors
 ///
@@ -27,30 +28,8 @@ pub async fn choose_model(
     front_end: &str,
     wanted: Option<&str>,
 ) -> Result<ChosenModel, ChoiceError> {
-    let agent = &config.values.agent;
-    let providers = &config.values.providers;
-    let named = match wanted {
-        Some(wanted) if providers.contains_key(wanted) => Some((wanted, None)),
-        Some(wanted) => match wanted.split_once('/') {
-            Some((name, model)) if providers.contains_key(name) => Some((name, Some(model))),
-            _ => None,
-        },
-        None => None,
-    };
-    let (name, model) = match named {
-        Some(found) => found,
-        None => {
-            let usual = match &*agent.provider {
-                "" if providers.len() == 1 => providers.keys().next().map(String::as_str),
-                "" => None,
-                name => Some(name),
-            };
-            let name = usual.ok_or_else(|| unchosen(config))?;
-            let own = Some(agent.model.as_str()).filter(|model| !model.is_empty());
-            (name, wanted.or(own))
-        }
-    };
-    let Some(settings) = providers.get(name) else { return Err(unchosen(config)) };
+    let (name, model) = choose_names(config, wanted)?;
+    let Some(settings) = config.values.providers.get(name) else { return Err(unchosen(config)) };
     let model = model.unwrap_or(&settings.model);
     if model.is_empty() {
         return Err(wrong(
@@ -58,7 +37,8 @@ pub async fn choose_model(
             "names no `model`; write one there, or use `--model`: `toolhold models` lists them",
         ));
     }
-    let provider = provider(config, folders, directory, name, settings).await?;
+
+    let provider = make_endpoint(config, folders, directory, name, settings).await?;
     let mut client = ModelClient::new(door(config, folders, front_end));
     // A server that never begins to answer sends no byte either.
     let idle = Duration::from_secs(settings.idle_secs.get());
@@ -67,7 +47,39 @@ pub async fn choose_model(
     Ok(ChosenModel { client, provider, model: model.to_owned() })
 }
 
-async fn provider(
+/// Returns the name of the provider, and the name of the model unless the table of the provider has
+/// it.
+fn choose_names<'a>(
+    config: &'a Config,
+    wanted: Option<&'a str>,
+) -> Result<(&'a str, Option<&'a str>), ChoiceError> {
+    let agent = &config.values.agent;
+    let providers = &config.values.providers;
+    if let Some(wanted) = wanted {
+        if providers.contains_key(wanted) {
+            return Ok((wanted, None));
+        }
+        if let Some((name, model)) = wanted.split_once('/')
+            && providers.contains_key(name)
+        {
+            return Ok((name, Some(model)));
+        }
+    }
+
+    let name = if !agent.provider.is_empty() {
+        agent.provider.as_str()
+    } else if providers.len() == 1
+        && let Some(only) = providers.keys().next()
+    {
+        only.as_str()
+    } else {
+        return Err(unchosen(config));
+    };
+    let configured = if agent.model.is_empty() { None } else { Some(agent.model.as_str()) };
+    Ok((name, wanted.or(configured)))
+}
+
+async fn make_endpoint(
     config: &Config,
     folders: &Folders,
     directory: &Path,
@@ -91,6 +103,7 @@ async fn provider(
         ModelFormat::Responses => WireFormat::Responses,
         ModelFormat::Ollama => WireFormat::Ollama,
     };
+
     let mut provider =
         ModelEndpoint::new(name, format, base_url).map_err(|error| wrong(name, error))?;
     for (header, value) in &settings.headers {
@@ -99,7 +112,11 @@ async fn provider(
         let value = HeaderValue::from_str(value).map_err(|error| wrong_header(name, error))?;
         provider = provider.header(header, value);
     }
-    provider = provider.context(context(settings)).dimensions(settings.dimensions.get());
+    let context_tokens = settings.context_tokens.get();
+    provider = provider
+        .context(if context_tokens > 0 { Some(context_tokens) } else { None })
+        .dimensions(settings.dimensions.get());
+
     let Some((secret_name, secret)) = settings.secrets.first_key_value() else {
         return Ok(provider);
     };
@@ -118,7 +135,7 @@ async fn provider(
     Ok(provider.key(key.in_header(header, &prefix)))
 }
 
-/// How much a model thinks, as its provider's table has it.
+/// Returns the amount of thinking that a provider's table asks for.
 pub fn thinking_level(effort: ThinkingEffort) -> ThinkingLevel {
     match effort {
         ThinkingEffort::Default => ThinkingLevel::Usual,
@@ -129,10 +146,6 @@ pub fn thinking_level(effort: ThinkingEffort) -> ThinkingLevel {
     }
 }
 
-fn context(settings: &ProviderSettings) -> Option<u64> {
-    Some(settings.context_tokens.get()).filter(|tokens| *tokens > 0)
-}
-
 fn wrong(name: &str, why: impl fmt::Display) -> ChoiceError {
     HostError::Config(format!("[providers.{name}] {why}")).into()
 }
@@ -141,7 +154,7 @@ fn wrong_header(name: &str, error: impl fmt::Display) -> ChoiceError {
     wrong(name, format_args!("has a header: {error}"))
 }
 
-/// No model is chosen.
+/// Returns the error that no model is chosen.
 fn unchosen(config: &Config) -> ChoiceError {
     let names: Vec<&str> = config.values.providers.keys().map(String::as_str).collect();
     if names.is_empty() {

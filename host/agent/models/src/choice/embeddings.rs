@@ -9,14 +9,14 @@ use tokio::sync::OnceCell;
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::{BoxFuture, CancellationToken, EmbeddingModel};
 
-use crate::ModelErrorKind;
 use crate::choice::choose::choose_model;
 use crate::choice::error::{ChoiceError, EmbeddingError};
 use crate::choice::model::ChosenModel;
 use crate::choice::rest::Rest;
+use crate::{ModelError, ModelErrorKind};
 
-/// The models that `embeddings` of tools and plugins names, by their tables of `[providers]`. No
-/// model is asked before its first texts, and its key is read then. The records of the requests
+/// Returns the models that `embeddings` of tools and plugins names, by their tables of
+/// `[providers]`. The key of a model is read for its first request. The records of the requests
 /// name `front_end`.
 pub(super) fn embedding_models(
     config: &Config,
@@ -24,23 +24,23 @@ pub(super) fn embedding_models(
     directory: &Path,
     front_end: &str,
 ) -> BTreeMap<String, Arc<dyn EmbeddingModel>> {
-    let named = config.embedding_providers().into_iter();
-    // Another name would be taken for a model of the agent's provider.
-    let known = named.filter(|name| config.values.providers.contains_key(*name));
-    known
-        .map(|name| {
-            let choice = Choice {
-                config: config.clone(),
-                folders: folders.clone(),
-                directory: directory.to_owned(),
-                front_end: front_end.to_owned(),
-                name: name.to_owned(),
-            };
-            let model: Arc<dyn EmbeddingModel> =
-                Arc::new(NamedModel { choice, model: Arc::default(), rest: Rest::default() });
-            (name.to_owned(), model)
-        })
-        .collect()
+    let mut models: BTreeMap<String, Arc<dyn EmbeddingModel>> = BTreeMap::new();
+    for name in config.embedding_providers() {
+        // Another name would be taken for a model of the agent's provider.
+        if !config.values.providers.contains_key(name) {
+            continue;
+        }
+        let choice = Choice {
+            config: config.clone(),
+            folders: folders.clone(),
+            directory: directory.to_owned(),
+            front_end: front_end.to_owned(),
+            name: name.to_owned(),
+        };
+        let model = NamedModel { choice, model: Arc::default(), rest: Rest::default() };
+        models.insert(name.to_owned(), Arc::new(model));
+    }
+    models
 }
 
 /// The model of one table, chosen when it is first asked.
@@ -70,7 +70,7 @@ impl Choice {
 }
 
 impl NamedModel {
-    /// The vector of each text.
+    /// Requests the vector of each text.
     async fn vectors(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbeddingError> {
         self.rest.check()?;
         let model = Arc::clone(&self.model);
@@ -79,14 +79,21 @@ impl NamedModel {
         let chosen =
             tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });
         let ChosenModel { client, provider, model } = chosen.await??;
+
         let request = self.rest.begin();
-        let made = client.embed(&provider, &model, texts, &CancellationToken::new()).await;
-        let unanswered = made.as_ref().err().filter(|error| {
-            matches!(error.kind, ModelErrorKind::Unreachable | ModelErrorKind::Time)
-        });
-        request.end(unanswered.map(ToString::to_string));
-        Ok(made?)
+        let vectors = client.embed(&provider, &model, texts, &CancellationToken::new()).await;
+        let unanswered = match &vectors {
+            Err(error) if is_unanswered(error) => Some(error.to_string()),
+            _ => None,
+        };
+        request.end(unanswered);
+        Ok(vectors?)
     }
+}
+
+/// Checks whether the provider gave no answer at all.
+fn is_unanswered(error: &ModelError) -> bool {
+    matches!(error.kind, ModelErrorKind::Unreachable | ModelErrorKind::Time)
 }
 
 impl EmbeddingModel for NamedModel {

@@ -36,19 +36,26 @@ pub async fn find_local_servers(
     front_end: &str,
 ) -> Vec<LocalServer> {
     let client = ModelClient::new(door(config, folders, front_end));
-    let mut looks = tokio::task::JoinSet::new();
+    let mut searches = tokio::task::JoinSet::new();
     for (base_url, format) in LOCAL {
-        let client = client.clone();
-        looks.spawn(async move {
-            let provider = ModelEndpoint::new("local", format, base_url).ok()?;
-            let never = CancellationToken::new();
-            let listed = tokio::time::timeout(LOOK, client.list(&provider, &never)).await;
-            let models = listed.ok()?.ok()?.into_iter().map(|model| model.name).collect();
-            let format = if format == WireFormat::Ollama { "ollama" } else { "chat" };
-            Some(LocalServer { base_url, format, models })
-        });
+        searches.spawn(find_server(client.clone(), base_url, format));
     }
-    let mut found: Vec<LocalServer> = looks.join_all().await.into_iter().flatten().collect();
-    found.sort_by_key(|server| LOCAL.iter().position(|(url, _)| *url == server.base_url));
-    found
+    let mut servers: Vec<LocalServer> = searches.join_all().await.into_iter().flatten().collect();
+    servers.sort_by_key(|server| LOCAL.iter().position(|(url, _)| *url == server.base_url));
+    servers
+}
+
+/// Lists the models of the server at a URL. Returns `None` if no such server answers.
+async fn find_server(
+    client: ModelClient,
+    base_url: &'static str,
+    format: WireFormat,
+) -> Option<LocalServer> {
+    let provider = ModelEndpoint::new("local", format, base_url).ok()?;
+    let never = CancellationToken::new();
+    let listing = client.list(&provider, &never);
+    let listed = tokio::time::timeout(LOOK, listing).await.ok()?.ok()?;
+    let models = listed.into_iter().map(|model| model.name).collect();
+    let format = if format == WireFormat::Ollama { "ollama" } else { "chat" };
+    Some(LocalServer { base_url, format, models })
 }

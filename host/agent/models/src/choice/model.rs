@@ -11,10 +11,10 @@ use crate::{
     ModelRetries, Turn, WireCaps,
 };
 
-/// How long a provider has for the list of its models.
+/// The time limit for the list of a provider's models.
 const LIST: Duration = Duration::from_secs(30);
 
-/// Bytes of a short answer. Some formats repeat the request in its last event.
+/// Most bytes of a short answer. Some formats repeat the request in the last event.
 const SHORT: usize = 256 << 10;
 
 /// A provider and its model, ready to be asked.
@@ -26,7 +26,7 @@ pub struct ChosenModel {
 }
 
 impl ChosenModel {
-    /// Asks the model, and gives the parts of its answer as they come.
+    /// Asks the model, and passes the parts of its answer to `on_event` as they come.
     ///
     /// # Errors
     ///
@@ -40,8 +40,8 @@ impl ChosenModel {
         self.client.ask(&self.provider, turn, on_event, cancel).await
     }
 
-    /// The same for short answers, which have to be whole within `time`. Nothing of the provider's
-    /// table makes the time shorter.
+    /// Sets the limits for short answers, which have to be whole within `time`. The provider's
+    /// table doesn't make this time shorter.
     #[must_use]
     pub fn for_short_answers(mut self, time: Duration) -> Self {
         self.client.times = AnswerTimes { first: time, idle: time, total: time };
@@ -58,38 +58,40 @@ impl ChosenModel {
         self
     }
 
-    /// The address of the provider, with its key and its options.
+    /// Returns the address of the provider, with its key and its options.
     pub fn endpoint(&self) -> &ModelEndpoint {
         &self.provider
     }
 
-    /// The provider's name.
+    /// Returns the provider's name.
     pub fn provider(&self) -> &str {
         self.provider.name()
     }
 
-    /// The model's name.
+    /// Returns the model's name.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// The provider and the model, as `PROVIDER/MODEL`.
+    /// Returns the provider and the model, as `PROVIDER/MODEL`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.provider(), self.model)
     }
 
-    /// The models that the provider has.
+    /// Lists the models of the provider.
     ///
     /// # Errors
     ///
     /// The provider can't be asked.
     pub async fn list(&self) -> Result<Vec<ListedModel>, ChosenModelError> {
         let never = CancellationToken::new();
-        let listed = tokio::time::timeout(LIST, self.client.list(&self.provider, &never)).await;
-        Ok(listed.map_err(|_| ChosenModelError::NoList(LIST))??)
+        match tokio::time::timeout(LIST, self.client.list(&self.provider, &never)).await {
+            Ok(listed) => Ok(listed?),
+            Err(_) => Err(ChosenModelError::NoList(LIST)),
+        }
     }
 
-    /// The vector of each text, if it is a model that makes vectors.
+    /// Returns the vector of each text, if the model makes vectors.
     ///
     /// # Errors
     ///
@@ -100,15 +102,20 @@ impl ChosenModel {
         time: Duration,
     ) -> Result<Vec<Vec<f32>>, ChosenModelError> {
         let never = CancellationToken::new();
-        let asked = self.client.embed(&self.provider, &self.model, texts, &never);
-        let asked = tokio::time::timeout(time, asked).await;
-        Ok(asked.map_err(|_| ChosenModelError::NoVectors(time))??)
+        let embedding = self.client.embed(&self.provider, &self.model, texts, &never);
+        match tokio::time::timeout(time, embedding).await {
+            Ok(vectors) => Ok(vectors?),
+            Err(_) => Err(ChosenModelError::NoVectors(time)),
+        }
     }
 
-    /// Tokens that it reads at once. `None`: its provider doesn't say.
+    /// Returns the most tokens that the model reads, or `None` if its provider gives no number.
     pub async fn context_window(&self) -> Option<u64> {
         let never = CancellationToken::new();
-        let asked = self.client.context_window(&self.provider, &self.model, &never);
-        tokio::time::timeout(Duration::from_secs(5), asked).await.ok()?.ok()?
+        let asking = self.client.context_window(&self.provider, &self.model, &never);
+        match tokio::time::timeout(Duration::from_secs(5), asking).await {
+            Ok(Ok(tokens)) => tokens,
+            _ => None,
+        }
     }
 }

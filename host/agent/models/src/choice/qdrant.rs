@@ -23,9 +23,8 @@ const KEY: &str = "api-key";
 /// Digits of a hash of the secret of an index.
 const DIGITS: usize = 16;
 
-/// The database that `[index]` names for finding near vectors, if it names one. The database is not
-/// asked before its first vectors, and its key is read then. The records of the requests name
-/// `front_end`.
+/// Returns the database that `[index]` names for finding near vectors, if it names one. The key of
+/// the database is read for the first request. The records of the requests name `front_end`.
 pub(super) fn vector_database(
     config: &Config,
     folders: &Folders,
@@ -36,23 +35,26 @@ pub(super) fn vector_database(
     if index.vector_backend != VectorBackend::Qdrant {
         return None;
     }
-    let secret = index.qdrant.secrets.first_key_value().map(|(name, secret)| {
-        let table = format!("index.qdrant.secrets.{}", dotted_name(name));
-        let source = config.source_of(&table, secret, folders, directory);
-        let (header, prefix) = match secret.header {
-            Some(_) => secret.placement(),
-            None => (KEY.to_owned(), String::new()),
-        };
-        Secret { name: name.clone(), source, header, prefix }
-    });
     Some(Arc::new(Qdrant {
         door: door(config, folders, front_end),
         url: index.qdrant.url.trim_end_matches('/').to_owned(),
         collection: index.qdrant.collection.clone(),
-        secret,
+        secret: configured_secret(config, folders, directory),
         key: Arc::default(),
         rest: Rest::default(),
     }))
+}
+
+/// Returns the source of the key, if the configuration has one.
+fn configured_secret(config: &Config, folders: &Folders, directory: &Path) -> Option<Secret> {
+    let (name, secret) = config.values.index.qdrant.secrets.first_key_value()?;
+    let table = format!("index.qdrant.secrets.{}", dotted_name(name));
+    let source = config.source_of(&table, secret, folders, directory);
+    let (header, prefix) = match secret.header {
+        Some(_) => secret.placement(),
+        None => (KEY.to_owned(), String::new()),
+    };
+    Some(Secret { name: name.clone(), source, header, prefix })
 }
 
 /// A Qdrant server.
@@ -80,7 +82,7 @@ struct Secret {
 }
 
 impl Secret {
-    /// The header with the key. Blocks: a program may have to print it.
+    /// Returns the header with the key. Blocks, because a program may have to print the key.
     fn header(&self) -> Result<(HeaderName, HeaderValue), QdrantError> {
         self.read_header().map_err(|error| QdrantError::Secret { secret: self.name.clone(), error })
     }
@@ -170,7 +172,8 @@ struct Near {
 }
 
 impl Qdrant {
-    /// A request about the collection of a set. `None`: the collection is missing.
+    /// Sends a request about the collection of a set. Returns the body of the answer, or `None` if
+    /// the collection is missing.
     async fn ask(
         &self,
         method: Method,
@@ -180,38 +183,42 @@ impl Qdrant {
     ) -> Result<Option<Vec<u8>>, QdrantError> {
         let url = format!("{}/collections/{}{path}", self.url, self.name_of(set));
         let request = Request::new("qdrant", method, &url)?;
-        let credential = self
-            .key()
-            .await?
-            .map(|(name, value)| Credential::in_header(request.url(), name, value));
+        let key = self.key().await?;
+        let credential = key.map(|(name, value)| Credential::in_header(request.url(), name, value));
         let mut request = request.stay().credential(credential).limits(Limits::default());
         if let Some(body) = body {
             request = request
                 .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
                 .body(body.to_string());
         }
+
         self.rest.check()?;
-        let asked = self.rest.begin();
-        let reading = async {
-            let answer = self.door.send(request).await?;
-            let status = answer.status();
-            let is_read = status.is_success();
-            let bytes = if is_read { answer.bytes(&|_, _| ()).await? } else { Vec::new() };
-            Ok((status, bytes))
-        };
-        let read: Result<_, OutboundError> = reading.await;
-        asked.end(read.as_ref().err().map(ToString::to_string));
-        match read? {
-            (StatusCode::NOT_FOUND, _) => Ok(None),
-            (status, bytes) if status.is_success() => Ok(Some(bytes)),
-            (status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _) => {
+        let attempt = self.rest.begin();
+        let result = self.send(request).await;
+        attempt.end(result.as_ref().err().map(ToString::to_string));
+        let (status, bytes) = result?;
+        match status {
+            StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(QdrantError::Key(status.as_u16()))
             }
-            (status, _) => Err(QdrantError::Status(status.as_u16())),
+            _ if status.is_success() => Ok(Some(bytes)),
+            _ => Err(QdrantError::Status(status.as_u16())),
         }
     }
 
-    /// The same, where the collection has to exist.
+    /// Returns the status and the body of the answer. The body of an error isn't read.
+    async fn send(&self, request: Request) -> Result<(StatusCode, Vec<u8>), OutboundError> {
+        let answer = self.door.send(request).await?;
+        let status = answer.status();
+        if !status.is_success() {
+            return Ok((status, Vec::new()));
+        }
+        let bytes = answer.bytes(&|_, _| ()).await?;
+        Ok((status, bytes))
+    }
+
+    /// Sends a request about the collection of a set, which has to exist.
     async fn ask_existing(
         &self,
         method: Method,
@@ -226,14 +233,15 @@ impl Qdrant {
     async fn key(&self) -> Result<Option<(HeaderName, HeaderValue)>, QdrantError> {
         let Some(secret) = self.secret.clone() else { return Ok(None) };
         let key = Arc::clone(&self.key);
-        let read = async move {
-            let key = key.get_or_try_init(|| async {
+        // The reading goes on, and is kept, if the request ends before it.
+        let reading = tokio::spawn(async move {
+            let header = key.get_or_try_init(|| async {
                 let header = tokio::task::spawn_blocking(move || secret.header()).await?;
                 header.map(Some)
             });
-            key.await.cloned()
-        };
-        tokio::spawn(read).await?
+            header.await.cloned()
+        });
+        reading.await?
     }
 
     fn name_of(&self, set: &VectorSet) -> String {
@@ -242,8 +250,8 @@ impl Qdrant {
 
     /// Makes the collection of a set, if it is missing.
     async fn ensure(&self, set: &VectorSet) -> Result<(), QdrantError> {
-        if let Some(found) = self.ask(Method::GET, set, "", None).await? {
-            return self.check(set, &found);
+        if let Some(description) = self.ask(Method::GET, set, "", None).await? {
+            return self.check(set, &description);
         }
         let body = json!({ "vectors": { "size": set.numbers, "distance": "Cosine" } });
         self.ask_existing(Method::PUT, set, "", body).await?;
@@ -254,18 +262,15 @@ impl Qdrant {
         Ok(())
     }
 
-    /// Checks that a collection is one for vectors of a set.
-    fn check(&self, set: &VectorSet, found: &[u8]) -> Result<(), QdrantError> {
-        let vectors = parse::<Collection>(found)?.config.params.vectors;
-        let is_right = vectors["size"].as_u64() == u64::try_from(set.numbers).ok()
-            && vectors["distance"].as_str() == Some("Cosine");
-        if !is_right {
-            return Err(QdrantError::Collection {
-                collection: self.name_of(set),
-                numbers: set.numbers,
-            });
+    /// Checks that a collection is for the vectors of a set, by its description.
+    fn check(&self, set: &VectorSet, description: &[u8]) -> Result<(), QdrantError> {
+        let vectors = parse::<Collection>(description)?.config.params.vectors;
+        let has_size = vectors["size"].as_u64() == u64::try_from(set.numbers).ok();
+        let is_cosine = vectors["distance"].as_str() == Some("Cosine");
+        if has_size && is_cosine {
+            return Ok(());
         }
-        Ok(())
+        Err(QdrantError::Collection { collection: self.name_of(set), numbers: set.numbers })
     }
 }
 
@@ -339,7 +344,7 @@ impl VectorDatabase for Qdrant {
     }
 }
 
-/// A task of [`VectorDatabase`], whose errors are texts.
+/// Runs a task of [`VectorDatabase`], whose errors are texts.
 fn with_text_errors<'a, T>(
     task: impl Future<Output = Result<T, QdrantError>> + Send + 'a,
 ) -> BoxFuture<'a, Result<T, String>> {
@@ -350,17 +355,17 @@ fn parse<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, serde_json::Erro
     serde_json::from_slice::<Answer<T>>(answer).map(|answer| answer.result)
 }
 
-/// The points of a set.
+/// Returns the filter for the points of a set.
 fn filter(set: &VectorSet) -> Value {
     json!({ "must": [has("index", index(set)), has("group", group(set))] })
 }
 
-/// The points whose payload has a value.
+/// Returns the condition that the payload of a point has a value.
 fn has(key: &str, value: String) -> Value {
     json!({ "key": key, "match": { "value": value } })
 }
 
-/// The hash that all points of an index have, and no other points.
+/// Returns the hash that all points of an index have, and no other points.
 fn index(set: &VectorSet) -> String {
     digits(&[&set.secret, "index"])
 }
@@ -369,22 +374,23 @@ fn group(set: &VectorSet) -> String {
     digits(&[&set.secret, "group", &set.group])
 }
 
-/// A UUID in its simple form, made of the index and the document.
+/// Makes the UUID of a point from the index and the document, in its simple form.
 fn point_id(set: &VectorSet, id: i64) -> String {
     format!("{}{id:016x}", index(set))
 }
 
-/// The document of a point. `None`: the point isn't of this index.
+/// Returns the document of a point, or `None` if the point isn't of this index.
 fn id_of_point(set: &VectorSet, id: &str) -> Option<i64> {
     let simple = id.replace('-', "").to_ascii_lowercase();
     let number = simple.strip_prefix(&index(set))?;
     if number.len() != DIGITS || !number.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    u64::from_str_radix(number, 16).ok().map(u64::cast_signed)
+    let id = u64::from_str_radix(number, 16).ok()?;
+    Some(id.cast_signed())
 }
 
-/// A short hash of some texts.
+/// Returns a short hash of some texts.
 fn digits(texts: &[&str]) -> String {
     let digest = Sha256::digest(texts.join("\n"));
     digest[..DIGITS / 2].iter().map(|byte| format!("{byte:02x}")).collect()

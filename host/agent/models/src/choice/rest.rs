@@ -1,4 +1,4 @@
-//! Lets a server rest that didn't answer in time: it isn't asked for a while.
+//! Lets a server rest that didn't answer in time. Such a server gets no request for a while.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ const SLOW: Duration = Duration::from_secs(1);
 /// The time for which a server isn't asked after such a request.
 const REST: Duration = Duration::from_secs(60);
 
-/// When a server may be asked again.
+/// The rest of a server, during which the server gets no request.
 #[derive(Debug, Default)]
 pub(crate) struct Rest(Mutex<Until>);
 
 impl Rest {
-    /// Whether the server may be asked.
+    /// Checks whether the server may be asked.
     ///
     /// # Errors
     ///
@@ -49,8 +49,7 @@ pub(crate) struct RestError {
 pub(crate) struct Asked<'r> {
     rest: &'r Rest,
     began: Instant,
-    /// The reason why there is no answer. `None`: there is an answer, if only that the request is
-    /// wrong.
+    /// The reason why there is no answer. An answer that refuses the request is an answer too.
     unanswered: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use crate::wire::{Reader, WireError, server_error};
 #[derive(Debug, Default)]
 pub(super) struct Chat {
     message: DeltaMessage,
-    /// Whether the server said why it ended, or that it ended.
+    /// Whether the server reported the end.
     has_end: bool,
 }
 
@@ -23,17 +23,19 @@ impl Reader for Chat {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
         let choices = fields.items("choices");
-        if fields.raw("error").is_some() || choices.is_empty() && is_error(fields) {
+        let is_other_error = choices.is_empty() && is_error(fields);
+        if fields.raw("error").is_some() || is_other_error {
             return Err(server_error(fields));
         }
         assembly.read_model(fields);
+
         let mut usage = fields.object("usage");
         // Only one choice was asked for.
         if let Some(choice) = choices.first().and_then(|choice| Fields::parse(choice.get())) {
             if choice.raw("error").is_some() {
                 return Err(server_error(&choice));
             }
-            // `message`: from a server that doesn't stream.
+            // A server that doesn't stream sends `message`.
             let delta = choice.object("delta").or_else(|| choice.object("message"));
             if let Some(delta) = delta {
                 self.message.add(&delta, assembly, events)?;
@@ -85,10 +87,12 @@ impl Chat {
     }
 }
 
-/// Whether an event without choices is an error: `{"object":"error","message":…}`.
+/// Checks whether an event without choices is an error: `{"detail":…}` or
+/// `{"object":"error","message":…}`.
 fn is_error(fields: &Fields<'_>) -> bool {
-    fields.raw("detail").is_some()
-        || fields.text("object").as_deref() == Some("error") && fields.raw("message").is_some()
+    let is_error_object = fields.text("object").as_deref() == Some("error");
+    let has_message = fields.raw("message").is_some();
+    fields.raw("detail").is_some() || (is_error_object && has_message)
 }
 
 fn read_usage(usage: &Fields<'_>) -> TokenUsage {
@@ -99,10 +103,10 @@ fn read_usage(usage: &Fields<'_>) -> TokenUsage {
     let cache_written =
         prompt.number("cache_write_tokens").or_else(|| usage.number("cache_creation_input_tokens"));
     // Some servers count thinking only in the total.
-    let beyond_prompt = usage
-        .number("total_tokens")
-        .zip(usage.number("prompt_tokens"))
-        .map(|(total, prompt)| total.saturating_sub(prompt));
+    let beyond_prompt = match (usage.number("total_tokens"), usage.number("prompt_tokens")) {
+        (Some(total), Some(prompt)) => Some(total.saturating_sub(prompt)),
+        _ => None,
+    };
     // In this format, the cached tokens are part of all tokens.
     let cached = cache_read.unwrap_or(0).saturating_add(cache_written.unwrap_or(0));
     TokenUsage {

@@ -60,7 +60,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     WireRequest { path: "/chat/completions", headers: Vec::new(), body }
 }
 
-/// The tools, in the form that Ollama has taken over.
+/// Writes the tools. Ollama has the same form.
 pub(super) fn write_tools(body: &mut Writer<'_>, turn: &Turn) {
     if turn.tools.is_empty() {
         return;
@@ -115,15 +115,20 @@ fn write_answer(
     messages.object_item(|message| {
         message.field("role", "assistant");
         let has_calls = answer.calls().next().is_some();
-        let parts = returned.blocks().find_map(|(block, raw)| match block {
-            // Thoughts may be among the parts.
+        let content = returned.blocks().find_map(|(block, raw)| match block {
+            // Thoughts may be among the parts of the content.
             Block::Text { .. } if !options.drop_thinking => raw,
             _ => None,
         });
-        match (parts, answer.text()) {
-            (Some(parts), _) => message.fields_of(parts),
-            (None, text) if text.is_empty() && has_calls => message.raw("content", "null"),
-            (None, text) => message.field("content", &text),
+        if let Some(content) = content {
+            message.fields_of(content);
+        } else {
+            let text = answer.text();
+            if text.is_empty() && has_calls {
+                message.raw("content", "null");
+            } else {
+                message.field("content", &text);
+            }
         }
         for (block, raw) in returned.blocks() {
             if let (Block::Thinking { .. } | Block::Opaque(_), Some(raw)) = (block, raw) {
@@ -151,8 +156,8 @@ fn write_answer(
     });
 }
 
-/// The results, each in a message. Such messages may have no images, so these follow in a message
-/// of the person.
+/// Writes each result in a message. Such messages may have no images, so the images follow in a
+/// message of the person.
 fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &CallNames<'_>) {
     for result in results {
         messages.object_item(|message| {
@@ -167,17 +172,19 @@ fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &Call
     }
 }
 
-/// The text of a result, for formats whose results are only texts and can't say that a call failed.
+/// Returns the text of a result, for formats whose results have no images and no mark of a failure.
 pub(super) fn result_text(result: &CallResult) -> String {
     let text = joined_text(&result.content);
-    match (text.is_empty(), has_image(&result.content)) {
-        (true, true) => "(the image follows)".to_owned(),
-        (true, false) => "(no output)".to_owned(),
-        (false, _) => text,
+    if !text.is_empty() {
+        text
+    } else if has_image(&result.content) {
+        "(the image follows)".to_owned()
+    } else {
+        "(no output)".to_owned()
     }
 }
 
-/// The images of results, each with the name of the tool.
+/// Returns the images of results, those of each result behind the name of its tool.
 pub(super) fn image_parts(results: &[CallResult]) -> Vec<Part> {
     let mut parts = Vec::new();
     for result in results.iter().filter(|result| has_image(&result.content)) {

@@ -8,20 +8,20 @@ use crate::raw::{Fields, RawJson, items, string};
 use crate::turn::{Block, ModelCall, ModelEvent};
 use crate::wire::{WireError, arguments_of};
 
-/// The fields in which servers put the text of thinking. Each began with a name of its own.
+/// The fields in which servers put the text of thinking. The name differs between servers.
 const THINKING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 /// Further fields of thinking, which go back with it.
 const ABOUT_THINKING: [&str; 2] = ["reasoning_details", "thinking_blocks"];
 
-/// Fields that say something about the answer but aren't part of what goes back.
+/// Fields of an answer that don't go back to the server.
 const NOT_RETURNED: [&str; 8] =
     ["annotations", "audio", "function_call", "images", "logprobs", "refusal", "role", "token_ids"];
 
 /// A message, of which more may come.
 #[derive(Debug, Default)]
 pub(super) struct DeltaMessage {
-    /// Whether each call comes at once, with its arguments as JSON rather than a text of it.
+    /// Whether each call comes in one piece, with its arguments as JSON rather than a string.
     has_whole_calls: bool,
     thinking: String,
     /// The fields of thinking, as they go back.
@@ -47,15 +47,15 @@ struct Open {
 }
 
 impl DeltaMessage {
-    /// A message whose calls come each at once, with its arguments as JSON rather than a text of
-    /// it.
+    /// Makes a message each of whose calls comes in one piece, with its arguments as JSON rather
+    /// than a string.
     pub(super) fn with_whole_calls() -> Self {
         Self { has_whole_calls: true, ..Self::default() }
     }
 
-    /// The words with which the model refused.
+    /// Returns the words with which the model refused, if it refused.
     pub(super) fn refusal(&self) -> Option<&str> {
-        (!self.refusal.is_empty()).then_some(&*self.refusal)
+        if self.refusal.is_empty() { None } else { Some(&self.refusal) }
     }
 
     /// Adds a piece.
@@ -65,7 +65,7 @@ impl DeltaMessage {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        // Some servers say the same thought in two fields.
+        // Some servers send the same thought in two fields.
         let thinking = THINKING.iter().find_map(|name| delta.some_text(name));
         if let Some(more) = thinking {
             assembly.add_thinking(&mut self.thinking, &more, events)?;
@@ -119,12 +119,13 @@ impl DeltaMessage {
         for part in items(content) {
             assembly.begin_block()?;
             assembly.keep(part.get().len())?;
-            if self.parts.is_none() {
-                let before = (!self.text.is_empty())
-                    .then(|| serde_json::json!({"type": "text", "text": self.text}).to_string());
-                self.parts = Some(before.into_iter().collect());
+            if self.parts.is_none() && !self.text.is_empty() {
+                // The text before the first part becomes a part too.
+                let text_part = serde_json::json!({"type": "text", "text": self.text});
+                self.parts = Some(vec![text_part.to_string()]);
             }
             self.parts.get_or_insert_default().push(part.get().to_owned());
+
             let fields = Fields::parse(part.get()).unwrap_or_default();
             if let Some(more) = fields.text("text") {
                 assembly.add_text(&mut self.text, &more, events)?;
@@ -174,46 +175,46 @@ impl DeltaMessage {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
         let name = function.and_then(|function| function.text("name")).unwrap_or_default();
-        let arguments = function
-            .and_then(|function| function.raw("arguments"))
-            .map(arguments_of)
-            .unwrap_or_default();
+        let raw_arguments = function.and_then(|function| function.raw("arguments"));
+        let arguments = raw_arguments.map(arguments_of).unwrap_or_default();
+
         let has_whole_calls = self.has_whole_calls;
-        let open = self.find(index);
-        let is_new = has_whole_calls
-            || open.as_ref().is_none_or(|open| open.is_other(index, id, &name, &arguments));
-        if is_new {
-            assembly.begin_call(&name, events)?;
-            self.calls.push(Open {
-                index,
-                id: id.to_owned(),
-                name: name.into_owned(),
-                arguments: String::new(),
-                other: Merged::default(),
-                other_of_function: Merged::default(),
-            });
-        } else if let Some(open) = open {
-            if open.id.is_empty() {
-                id.clone_into(&mut open.id);
-            }
-            if open.name.is_empty() {
-                open.name = name.into_owned();
-            }
-        }
         match self.find(index) {
-            // Some servers repeat all arguments at the end.
-            Some(open) if open.arguments == arguments && is_object(&arguments) => Ok(()),
-            Some(open) => assembly.add_arguments(&mut open.arguments, &arguments),
-            None => Ok(()),
+            Some(open) if !has_whole_calls && !open.is_other(index, id, &name, &arguments) => {
+                if open.id.is_empty() {
+                    id.clone_into(&mut open.id);
+                }
+                if open.name.is_empty() {
+                    open.name = name.into_owned();
+                }
+            }
+            _ => {
+                assembly.begin_call(&name, events)?;
+                self.calls.push(Open {
+                    index,
+                    id: id.to_owned(),
+                    name: name.into_owned(),
+                    arguments: String::new(),
+                    other: Merged::default(),
+                    other_of_function: Merged::default(),
+                });
+            }
         }
+
+        let Some(open) = self.find(index) else { return Ok(()) };
+        // Some servers repeat all arguments at the end.
+        if open.arguments == arguments && is_object(&arguments) {
+            return Ok(());
+        }
+        assembly.add_arguments(&mut open.arguments, &arguments)
     }
 
-    /// The last call with a number. Without a number, the last one.
+    /// Returns the last call with a number, or the last call if there is no number.
     fn find(&mut self, index: Option<u64>) -> Option<&mut Open> {
         self.calls.iter_mut().rev().find(|open| index.is_none() || open.index == index)
     }
 
-    /// All blocks.
+    /// Returns all blocks.
     pub(super) fn finish(
         self,
         assembly: &mut Assembly,
@@ -222,13 +223,15 @@ impl DeltaMessage {
         let mut blocks = Vec::new();
         // Parts of the content that are thoughts go back with the content.
         if !self.thinking.is_empty() || !self.thought.is_empty() {
-            let raw = (!self.thought.is_empty()).then(|| self.thought.json());
+            let raw = if self.thought.is_empty() { None } else { Some(self.thought.json()) };
             blocks.push(Block::Thinking { text: self.thinking, raw });
         }
         let text = self.text + &self.refusal;
-        if !text.is_empty() || self.parts.is_some() {
-            let raw = self.parts.map(|parts| format!(r#"{{"content":[{}]}}"#, parts.join(",")));
-            blocks.push(Block::Text { text, raw: raw.and_then(|raw| RawJson::new(raw).ok()) });
+        if let Some(parts) = self.parts {
+            let content = format!(r#"{{"content":[{}]}}"#, parts.join(","));
+            blocks.push(Block::Text { text, raw: RawJson::new(content).ok() });
+        } else if !text.is_empty() {
+            blocks.push(Block::Text { text, raw: None });
         }
         if !self.other.is_empty() {
             blocks.push(Block::Opaque(self.other.json()));
@@ -251,7 +254,8 @@ fn is_object(json: &str) -> bool {
 }
 
 impl Open {
-    /// Whether a piece is of another call than this one, although it has no other number.
+    /// Checks whether a piece belongs to another call than this one, although it has the same
+    /// number or no number.
     fn is_other(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> bool {
         if name.is_empty() {
             return false;
@@ -259,39 +263,49 @@ impl Open {
         if !id.is_empty() && !self.id.is_empty() {
             return self.id != id;
         }
-        // No IDs to compare: a name begins a call. With a number, the name may be repeated with
-        // each piece, but nothing follows arguments that are complete.
-        let is_complete = is_object(&self.arguments);
-        match index {
-            None => !self.name.is_empty() && (name != self.name || is_complete),
-            Some(_) => {
-                !self.name.is_empty()
-                    && (name != self.name || is_complete && arguments.starts_with('{'))
-            }
+        // Without IDs, another name begins a call.
+        if self.name.is_empty() {
+            return false;
         }
+        if name != self.name {
+            return true;
+        }
+        // The same name begins a call if the arguments so far are complete. With a number, the name
+        // may be repeated in each piece, so the new arguments have to begin too.
+        let begins_again = index.is_none() || arguments.starts_with('{');
+        begins_again && is_object(&self.arguments)
     }
 
-    fn finish(self, assembly: &mut Assembly, keeps_object: bool) -> Result<ModelCall, WireError> {
+    /// Makes the call. `keeps_object`: whether the arguments go back as JSON rather than a string.
+    fn finish(
+        mut self,
+        assembly: &mut Assembly,
+        keeps_object: bool,
+    ) -> Result<ModelCall, WireError> {
         let id = assembly.call_id(&self.id)?;
-        let has_more = !self.other.is_empty() || !self.other_of_function.is_empty();
-        let raw = has_more.then(|| {
-            let mut function = self.other_of_function;
-            function.set_text("name", &self.name);
-            let arguments = super::arguments_object(&self.arguments);
-            if keeps_object {
-                function.set_json("arguments", arguments.into_owned());
-            } else {
-                function.set_text("arguments", &arguments);
-            }
-            let mut call = self.other;
-            call.set_text("id", &id);
-            if !keeps_object {
-                call.set_text("type", "function");
-            }
-            call.set_json("function", function.json().get().to_owned());
-            call.json()
-        });
+        let has_unknown_fields = !self.other.is_empty() || !self.other_of_function.is_empty();
+        let raw = if has_unknown_fields { Some(self.json(&id, keeps_object)) } else { None };
         let arguments = if self.arguments.is_empty() { "{}".to_owned() } else { self.arguments };
         Ok(ModelCall { id, name: self.name, arguments, raw })
+    }
+
+    /// Returns the call as it goes back, with the fields that aren't known.
+    fn json(&mut self, id: &str, keeps_object: bool) -> RawJson {
+        let mut function = std::mem::take(&mut self.other_of_function);
+        function.set_text("name", &self.name);
+        let arguments = super::arguments_object(&self.arguments);
+        if keeps_object {
+            function.set_json("arguments", arguments.into_owned());
+        } else {
+            function.set_text("arguments", &arguments);
+        }
+
+        let mut call = std::mem::take(&mut self.other);
+        call.set_text("id", id);
+        if !keeps_object {
+            call.set_text("type", "function");
+        }
+        call.set_json("function", function.json().get().to_owned());
+        call.json()
     }
 }

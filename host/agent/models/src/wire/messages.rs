@@ -12,14 +12,14 @@ use crate::wire::{Reader, WireError, arguments_object, server_error};
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     blocks: Vec<Open>,
-    /// The reason and the end were seen: without the latter, the former is enough.
+    /// Whether the server gave the reason of the end. The event of the end may be missing then.
     has_stop: bool,
 }
 
 /// A block, of which more may come.
 #[derive(Debug)]
 struct Open {
-    /// Its number in the stream. Only the last one with a number gets more.
+    /// Its number in the stream. Only the last block with a number gets more pieces.
     index: u64,
     kind: Kind,
     object: Merged,
@@ -46,17 +46,16 @@ impl Reader for Messages {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        let kind = fields.text("type").unwrap_or_default();
-        match if kind.is_empty() { name } else { &kind } {
+        let field = fields.text("type").unwrap_or_default();
+        let kind = if field.is_empty() { name } else { &field };
+        match kind {
             "message_start" => {
                 if let Some(message) = fields.object("message") {
                     self.begin(&message, assembly, events)?;
                 }
             }
             "content_block_start" => {
-                let index = fields.number("index").unwrap_or_else(|| {
-                    self.blocks.last().map_or(0, |it| it.index.saturating_add(1))
-                });
+                let index = fields.number("index").unwrap_or_else(|| self.next_index());
                 if let Some(block) = fields.raw("content_block") {
                     self.begin_block(index, block, assembly, events)?;
                 }
@@ -88,9 +87,9 @@ impl Reader for Messages {
                 assembly.is_done = true;
             }
             "error" => return Err(server_error(fields)),
-            // An error of something before the server.
+            // An error of a gateway before the server.
             "" if fields.raw("error").is_some() => return Err(server_error(fields)),
-            // `ping`, and what is still to be invented.
+            // `ping`, and events of later versions.
             _ => {}
         }
         Ok(())
@@ -159,27 +158,24 @@ impl Messages {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        // A number that comes again means another block: the first block is complete.
+        // A number that comes again belongs to another block, and the first block is complete.
         if let Some(open) = self.open(Some(index)) {
             open.finish(assembly, events)?;
         }
+
         let fields = Fields::parse(block.get()).unwrap_or_default();
         assembly.begin_block()?;
         assembly.keep(block.get().len())?;
-        let mut open = Open {
-            index,
-            kind: match fields.text("type").as_deref() {
-                Some("text") => Kind::Text,
-                Some("thinking") => Kind::Thinking,
-                Some("tool_use") => Kind::Call,
-                _ => Kind::Other,
-            },
-            object: Merged::new(&fields),
-            text: String::new(),
-            arguments: None,
-            block: None,
+        let kind = match fields.text("type").as_deref() {
+            Some("text") => Kind::Text,
+            Some("thinking") => Kind::Thinking,
+            Some("tool_use") => Kind::Call,
+            _ => Kind::Other,
         };
-        match open.kind {
+        let object = Merged::new(&fields);
+        let mut open =
+            Open { index, kind, object, text: String::new(), arguments: None, block: None };
+        match kind {
             Kind::Text => {
                 let text = fields.text("text").unwrap_or_default();
                 assembly.add_text(&mut open.text, &text, events)?;
@@ -204,17 +200,18 @@ impl Messages {
     ) -> Result<(), WireError> {
         let kind = delta.text("type").unwrap_or_default();
         if self.open(index).is_none() {
-            // A server that leaves out where blocks begin.
-            let implied = match &*kind {
+            // Some servers leave out the event that begins a block.
+            let json = match &*kind {
                 "text_delta" => r#"{"type":"text","text":""}"#,
                 "thinking_delta" => r#"{"type":"thinking","thinking":""}"#,
                 _ => return Ok(()),
             };
-            let implied = serde_json::from_str(implied)
+            let block = serde_json::from_str(json)
                 .map_err(|error| WireError::Malformed(error.to_string()))?;
-            let next = self.blocks.last().map_or(0, |it| it.index.saturating_add(1));
-            self.begin_block(index.unwrap_or(next), implied, assembly, events)?;
+            let index = index.unwrap_or_else(|| self.next_index());
+            self.begin_block(index, block, assembly, events)?;
         }
+
         let Some(open) = self.open(index) else { return Ok(()) };
         for (key, value) in delta.iter().filter(|(key, _)| *key != "type") {
             match (key, &*kind) {
@@ -238,23 +235,34 @@ impl Messages {
                 }
             }
         }
-        let text = match open.kind {
-            Kind::Text => delta.text("text"),
-            Kind::Thinking => delta.text("thinking"),
-            Kind::Call | Kind::Other => None,
-        };
-        match (open.kind, text) {
-            (Kind::Text, Some(text)) => assembly.add_text(&mut open.text, &text, events),
-            (_, Some(text)) => assembly.add_thinking(&mut open.text, &text, events),
-            _ => Ok(()),
+
+        match open.kind {
+            Kind::Text => {
+                let text = delta.text("text").unwrap_or_default();
+                assembly.add_text(&mut open.text, &text, events)
+            }
+            Kind::Thinking => {
+                let text = delta.text("thinking").unwrap_or_default();
+                assembly.add_thinking(&mut open.text, &text, events)
+            }
+            Kind::Call | Kind::Other => Ok(()),
         }
     }
 
-    /// The block that a number means, unless it is finished. Without a number, the last one.
+    /// Returns the block with a number, or the last block if there is no number. Returns `None` if
+    /// the block is finished.
     fn open(&mut self, index: Option<u64>) -> Option<&mut Open> {
-        let found =
-            self.blocks.iter_mut().rev().find(|open| index.is_none_or(|it| it == open.index));
-        found.filter(|open| open.block.is_none())
+        let mut blocks = self.blocks.iter_mut().rev();
+        let last = match index {
+            Some(index) => blocks.find(|open| open.index == index),
+            None => blocks.next(),
+        }?;
+        if last.block.is_none() { Some(last) } else { None }
+    }
+
+    /// Returns the number of a new block that comes without a number.
+    fn next_index(&self) -> u64 {
+        self.blocks.last().map_or(0, |last| last.index.saturating_add(1))
     }
 }
 
@@ -269,38 +277,21 @@ impl Open {
         }
         let mut object = std::mem::take(&mut self.object);
         let text = std::mem::take(&mut self.text);
+        let arguments = self.arguments.take().unwrap_or_default();
         self.block = Some(match self.kind {
             Kind::Text => {
-                let raw = has_more(&object, &["type", "text"]).then(|| object.json());
+                let raw =
+                    if has_more(&object, &["type", "text"]) { Some(object.json()) } else { None };
                 Block::Text { text, raw }
             }
             Kind::Thinking => Block::Thinking { text, raw: Some(object.json()) },
             Kind::Call => {
-                let raw = object.json();
-                let fields = raw.fields();
-                let sent = fields.text("id").unwrap_or_default().into_owned();
-                let name = fields.text("name").unwrap_or_default().into_owned();
-                let id = assembly.call_id(&sent)?;
-                let input = fields.raw("input").map(|input| input.get().to_owned());
-                let arguments = self
-                    .arguments
-                    .take()
-                    .filter(|arguments| !arguments.is_empty())
-                    .or(input)
-                    .unwrap_or_else(|| "{}".to_owned());
-                let raw = has_more(&object, &["type", "id", "name", "input"]).then(|| {
-                    object.set_json("input", arguments_object(&arguments).into_owned());
-                    if id != sent {
-                        object.set_text("id", &id);
-                    }
-                    object.json()
-                });
-                let call = ModelCall { id, name, arguments, raw };
+                let call = make_call(object, arguments, assembly)?;
                 finish_call(&call, events);
                 Block::Call(call)
             }
             Kind::Other => {
-                if let Some(arguments) = self.arguments.take().filter(|it| !it.is_empty()) {
+                if !arguments.is_empty() {
                     object.set_json("input", arguments_object(&arguments).into_owned());
                 }
                 Block::Opaque(object.json())
@@ -310,7 +301,36 @@ impl Open {
     }
 }
 
-/// Whether a block has fields that aren't known here.
+/// Makes the call of a block. `pieces`: the arguments that came in pieces, which precede those of
+/// the block.
+fn make_call(
+    mut object: Merged,
+    pieces: String,
+    assembly: &mut Assembly,
+) -> Result<ModelCall, WireError> {
+    let json = object.json();
+    let fields = json.fields();
+    let name = fields.text("name").unwrap_or_default().into_owned();
+    let server_id = fields.text("id").unwrap_or_default();
+    let id = assembly.call_id(&server_id)?;
+    let arguments = if pieces.is_empty() {
+        fields.raw("input").map_or("{}", |input| input.get()).to_owned()
+    } else {
+        pieces
+    };
+
+    let mut raw = None;
+    if has_more(&object, &["type", "id", "name", "input"]) {
+        object.set_json("input", arguments_object(&arguments).into_owned());
+        if id != server_id {
+            object.set_text("id", &id);
+        }
+        raw = Some(object.json());
+    }
+    Ok(ModelCall { id, name, arguments, raw })
+}
+
+/// Checks whether a block has fields that aren't known here.
 fn has_more(object: &Merged, known: &[&str]) -> bool {
     object.keys().any(|key| !known.contains(&key) && object.has(key))
 }

@@ -9,15 +9,15 @@ use crate::wire::{
 
 const FORMAT: WireFormat = WireFormat::Messages;
 
-/// The most tokens of an answer, where the turn doesn't say: the format wants a number, and the
-/// models that are in use allow this one.
+/// The most tokens of an answer if the turn has no limit. The format requires a number, and the
+/// models that are in use allow this number.
 const MAX_OUTPUT: u32 = 8192;
 
-/// Room for the answer beside a thinking budget.
+/// The tokens for the answer next to a thinking budget.
 const ANSWER_ROOM: u32 = 4096;
 
-/// How far the server looks back from a mark for cached blocks: 20 blocks. With as many new blocks
-/// since the last request, that request's end needs a mark of its own.
+/// Most new blocks since the last request for which its end needs no mark of its own. The server
+/// looks for cached blocks in the 20 blocks before a mark.
 const LOOK_BACK: usize = 18;
 
 const MARK: &str = r#"{"type":"ephemeral"}"#;
@@ -40,13 +40,14 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
             body.raw("cache_control", MARK);
         }
         write_beginning(body, turn, options.caching != Caching::Off);
-        // The messages are last: all that comes before them is the same in the next turn.
-        let marks = marks(turn, options.caching);
+        // The messages are last, because everything before them is the same in the next turn.
+        let marked = marked_messages(turn, options.caching);
         let mut names = CallNames::default();
         body.array("messages", |messages| {
             for (index, message) in turn.messages.iter().enumerate() {
                 names.learn(message, FORMAT, options);
-                write_message(messages, message, options, &names, marks.contains(&Some(index)));
+                let is_marked = marked.contains(&Some(index));
+                write_message(messages, message, options, &names, is_marked);
             }
         });
     });
@@ -92,7 +93,7 @@ fn write_thinking(body: &mut Writer<'_>, turn: &Turn) {
     }
 }
 
-/// The tools and the system text. The mark is at their end, which never moves.
+/// Writes the tools and the system text. The mark is at their end, which never moves.
 fn write_beginning(body: &mut Writer<'_>, turn: &Turn, has_mark: bool) {
     if !turn.tools.is_empty() {
         body.array("tools", |tools| {
@@ -126,20 +127,19 @@ fn write_mark(item: &mut Writer<'_>, is_marked: bool) {
     }
 }
 
-/// The messages whose last block gets a mark: the end of the last request, so that it is found
-/// however much is new, and with marks alone also the end of this one.
-fn marks(turn: &Turn, caching: Caching) -> [Option<usize>; 2] {
-    let last_answer =
-        turn.messages.iter().rposition(|message| matches!(message, TurnMessage::Model(_)));
-    let last_end = last_answer.and_then(|answer| answer.checked_sub(1));
+/// Returns the messages whose last block gets a mark: the end of the last request, so that the
+/// server finds it behind many new blocks, and the end of this request unless the server marks it.
+fn marked_messages(turn: &Turn, caching: Caching) -> [Option<usize>; 2] {
+    let messages = &turn.messages;
+    let last_answer = messages.iter().rposition(|message| matches!(message, TurnMessage::Model(_)));
+    let last_request_end = last_answer.and_then(|answer| answer.checked_sub(1));
     match caching {
         Caching::Off => [None, None],
-        Caching::Marks => [last_end, turn.messages.len().checked_sub(1)],
+        Caching::Marks => [last_request_end, messages.len().checked_sub(1)],
         Caching::Automatic => {
-            let new = last_answer.map_or(0, |answer| {
-                turn.messages[answer..].iter().map(count_blocks).sum::<usize>()
-            });
-            [if new > LOOK_BACK { last_end } else { None }, None]
+            let new_messages = last_answer.map_or(&[][..], |answer| &messages[answer..]);
+            let new_blocks: usize = new_messages.iter().map(count_blocks).sum();
+            if new_blocks > LOOK_BACK { [last_request_end, None] } else { [None, None] }
         }
     }
 }
@@ -206,7 +206,7 @@ fn write_message(
     }
 }
 
-/// Whether a block is a text that the server would refuse, because it shows nothing.
+/// Checks whether a block is a text without content, which the server would refuse.
 fn is_blank(block: &Block) -> bool {
     matches!(block, Block::Text { text, .. } if text.trim().is_empty())
 }

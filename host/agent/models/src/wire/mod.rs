@@ -25,7 +25,7 @@ use crate::wire_types::{
 };
 
 impl WireFormat {
-    /// The request for a turn. The same turn is always the same bytes, and a turn with more
+    /// Writes the request for a turn. The same turn is always the same bytes, and a turn with more
     /// messages begins with the same bytes.
     pub fn request(self, turn: &Turn, options: &WireOptions) -> WireRequest {
         match self {
@@ -36,7 +36,7 @@ impl WireFormat {
         }
     }
 
-    /// Reads the answer to a turn.
+    /// Makes the decoder of the answer to a turn.
     pub fn decoder(self, turn: &Turn, provider: &str, caps: WireCaps) -> Decoder {
         let (form, reader): (_, Box<dyn Reader>) = match self {
             Self::Messages => (Form::Events, Box::<messages::Messages>::default()),
@@ -72,10 +72,10 @@ impl Decoder {
     /// A cap is reached, the server reports an error, or the bytes aren't of the format.
     pub fn feed(&mut self, bytes: &[u8], events: &mut Vec<ModelEvent>) -> Result<(), WireError> {
         let Self { splitter, reader, assembly, .. } = self;
-        splitter.take(bytes, &mut |frame| frame_into(frame, reader.as_mut(), assembly, events))
+        splitter.take(bytes, &mut |frame| read_frame(frame, reader.as_mut(), assembly, events))
     }
 
-    /// Whether the answer is complete, whatever the server still sends.
+    /// Checks whether the answer is complete, whatever the server still sends.
     pub fn is_done(&self) -> bool {
         self.assembly.is_done
     }
@@ -87,7 +87,7 @@ impl Decoder {
     /// The answer isn't complete, or like [`Self::feed`].
     pub fn finish(mut self, events: &mut Vec<ModelEvent>) -> Result<ModelAnswer, WireError> {
         let Self { splitter, reader, assembly, .. } = &mut self;
-        splitter.finish(&mut |frame| frame_into(frame, reader.as_mut(), assembly, events))?;
+        splitter.finish(&mut |frame| read_frame(frame, reader.as_mut(), assembly, events))?;
         let blocks = reader.finish(assembly, events)?;
         let stop = assembly.stop(&blocks);
         events.push(ModelEvent::Usage(assembly.usage));
@@ -103,13 +103,13 @@ impl Decoder {
     }
 }
 
-fn frame_into(
+fn read_frame(
     frame: Frame<'_>,
     reader: &mut dyn Reader,
     assembly: &mut Assembly,
     events: &mut Vec<ModelEvent>,
 ) -> Result<(), WireError> {
-    // Bytes after the end mean nothing.
+    // The bytes after the end aren't read.
     if assembly.is_done {
         return Ok(());
     }
@@ -147,13 +147,13 @@ trait Reader: Send + fmt::Debug {
     ) -> Result<Vec<Block>, WireError>;
 }
 
-/// The error that an event reports.
+/// Returns the error that an event reports.
 fn server_error(fields: &Fields<'_>) -> WireError {
     WireError::Server(ServerError::from_fields(fields).unwrap_or_default())
 }
 
-/// The arguments of a call as a JSON object. Any other text goes back in a field that says so:
-/// servers refuse a conversation with anything else.
+/// Returns the arguments of a call as a JSON object. Any other text becomes the field
+/// `INVALID_JSON` of an object, because servers refuse a conversation without an object here.
 fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
     if arguments.trim_ascii().is_empty() {
         return "{}".into();
@@ -164,12 +164,13 @@ fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// The arguments in an event: usually a text of JSON, from some servers the JSON itself.
+/// Returns the arguments in an event. Most servers send a string with JSON, and some servers send
+/// the JSON itself.
 fn arguments_of(value: &serde_json::value::RawValue) -> std::borrow::Cow<'_, str> {
     string(value).unwrap_or_else(|| value.get().into())
 }
 
-/// The texts of some content, as one. Images are left out.
+/// Joins the texts of some content. Images are left out.
 fn joined_text(content: &[Part]) -> String {
     let mut joined = String::new();
     for part in content {
@@ -187,9 +188,9 @@ fn has_image(content: &[Part]) -> bool {
     content.iter().any(|part| matches!(part, Part::Image { .. }))
 }
 
-/// The parts of an answer that go back, and their form.
+/// The parts of an answer that go back to a provider, and their form.
 struct Returned<'t> {
-    /// Whether the same provider gave it in the same format, so that opaque parts go back.
+    /// Whether the same provider gave the answer in the same format, so that opaque parts go back.
     is_own: bool,
     drop_thinking: bool,
     answer: &'t ModelAnswer,
@@ -201,28 +202,25 @@ impl<'t> Returned<'t> {
         Self { is_own, drop_thinking: options.drop_thinking, answer }
     }
 
-    /// The blocks, each with its own JSON if that goes back.
+    /// Returns the blocks that go back. A block that goes back in its own JSON comes with it.
     fn blocks(&self) -> impl Iterator<Item = (&'t Block, Option<&'t RawJson>)> {
         let is_own = self.is_own;
-        let drop_thinking = self.drop_thinking;
-        self.answer.blocks.iter().filter_map(move |block| {
-            let raw = match block {
-                Block::Text { raw, .. } | Block::Call(crate::turn::ModelCall { raw, .. }) => {
-                    raw.as_ref()
-                }
-                Block::Thinking { raw, .. } if is_own && !drop_thinking => Some(raw.as_ref()?),
-                Block::Opaque(raw) if is_own => Some(raw),
-                // Only the provider that wrote these parts could read them.
-                Block::Thinking { .. } | Block::Opaque(_) => return None,
-            };
-            Some((block, if is_own { raw } else { None }))
+        let keeps_thinking = is_own && !self.drop_thinking;
+        self.answer.blocks.iter().filter_map(move |block| match block {
+            Block::Text { raw, .. } | Block::Call(crate::turn::ModelCall { raw, .. }) => {
+                Some((block, if is_own { raw.as_ref() } else { None }))
+            }
+            // Only the provider that wrote these parts can read them.
+            Block::Thinking { raw: Some(raw), .. } if keeps_thinking => Some((block, Some(raw))),
+            Block::Opaque(raw) if is_own => Some((block, Some(raw))),
+            Block::Thinking { .. } | Block::Opaque(_) => None,
         })
     }
 }
 
 /// The IDs of calls as they go to a provider. IDs of another provider may have characters that this
-/// one refuses. They are learnt while the messages are written, so that a later message doesn't
-/// change an earlier one.
+/// provider refuses. The new IDs are made while the messages are written, so that a later message
+/// doesn't change an earlier message.
 #[derive(Default)]
 struct CallNames<'t> {
     foreign: HashMap<&'t str, String>,
@@ -243,12 +241,13 @@ impl<'t> CallNames<'t> {
         }
     }
 
+    /// Returns the ID that goes to the provider.
     fn get<'n>(&'n self, id: &'n str) -> &'n str {
         self.foreign.get(id).map_or(id, String::as_str)
     }
 }
 
-/// Whether every provider takes an ID.
+/// Checks whether every provider accepts an ID.
 fn is_plain(id: &str) -> bool {
     (1..=40).contains(&id.len()) && id.chars().all(is_plain_char)
 }
@@ -257,7 +256,7 @@ fn is_plain_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// The operator's own fields, except those that the format has to set itself.
+/// Writes the fields of the configuration, except the fields that the format sets itself.
 fn write_own_fields(body: &mut Writer<'_>, options: &WireOptions, reserved: &[&str]) {
     for (key, value) in &options.fields {
         if !reserved.contains(&key.as_str()) {

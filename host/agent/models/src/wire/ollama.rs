@@ -23,7 +23,8 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     let body = object(|body| {
         body.field("model", &turn.model);
         body.field("stream", &true);
-        // Otherwise a conversation that is too long loses its beginning without a word.
+        // By default, the server drops the beginning of a conversation that is too long without an
+        // error.
         body.field("truncate", &false);
         body.field("shift", &false);
         match &turn.thinking {
@@ -36,9 +37,9 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
             body.raw("format", output.schema.get());
         }
         if turn.max_output.is_some() || options.context.is_some() {
-            body.object("options", |it| {
-                it.maybe("num_predict", turn.max_output.as_ref());
-                it.maybe("num_ctx", options.context.as_ref());
+            body.object("options", |fields| {
+                fields.maybe("num_predict", turn.max_output.as_ref());
+                fields.maybe("num_ctx", options.context.as_ref());
             });
         }
         write_own_fields(body, options, &RESERVED);
@@ -66,7 +67,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     WireRequest { path: "/api/chat", headers: Vec::new(), body }
 }
 
-/// A message with a text and the images among some parts.
+/// Writes a message with a text and the images among some parts.
 fn write_texts(messages: &mut Writer<'_>, role: &str, text: &str, parts: &[Part]) {
     messages.object_item(|message| {
         message.field("role", role);

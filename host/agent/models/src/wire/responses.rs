@@ -20,9 +20,9 @@ pub(super) struct Responses {
 struct Open {
     /// Its number in the stream.
     index: u64,
-    /// As it came last.
+    /// The item as the server sent it last.
     raw: Option<RawJson>,
-    /// Whether `raw` is the whole item. Before, texts and arguments are missing in it.
+    /// Whether `raw` is the whole item. At the beginning, texts and arguments are missing in it.
     is_whole: bool,
     text: String,
     thinking: String,
@@ -39,8 +39,8 @@ impl Reader for Responses {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        let kind = fields.text("type").unwrap_or_default();
-        let kind = if kind.is_empty() { name } else { &kind };
+        let field = fields.text("type").unwrap_or_default();
+        let kind = if field.is_empty() { name } else { &field };
         match kind {
             "response.output_item.added" => {
                 if let Some(item) = fields.raw("item") {
@@ -92,10 +92,11 @@ impl Reader for Responses {
             "error" => return Err(server_error(fields)),
             // The other events repeat the text of deltas, or are about tools of the server.
             _ => {
-                // An error of something before the server, or a whole answer instead of a stream.
+                // An error of a gateway before the server.
                 if !kind.starts_with("response.") && fields.raw("error").is_some() {
                     return Err(server_error(fields));
                 }
+                // A whole answer, from a server that doesn't stream.
                 if fields.text("object").as_deref() == Some("response") {
                     self.end("", fields, assembly, events)?;
                 }
@@ -125,29 +126,24 @@ impl Reader for Responses {
 }
 
 impl Responses {
-    /// The item with a number, or a new one. Without a number, the last one.
+    /// Returns the item with a number, or the last item if there is no number. Makes a new item if
+    /// the item is missing or complete.
     fn open(
         &mut self,
         index: Option<u64>,
         assembly: &mut Assembly,
     ) -> Result<&mut Open, WireError> {
-        let last = self.items.last().map(|open| open.index);
-        let index = index.or(last).unwrap_or(0);
-        let found = self
-            .items
-            .iter()
-            .rposition(|open| open.index == index)
-            // A number that comes again after its item was complete is another item.
-            .filter(|found| self.items[*found].block.is_none());
-        let at = match found {
-            Some(at) => at,
-            None => {
+        let last_index = self.items.last().map(|open| open.index);
+        let index = index.or(last_index).unwrap_or(0);
+        let position = match self.items.iter().rposition(|open| open.index == index) {
+            Some(position) if self.items[position].block.is_none() => position,
+            _ => {
                 assembly.begin_block()?;
                 self.items.push(Open { index, ..Open::default() });
                 self.items.len() - 1
             }
         };
-        Ok(&mut self.items[at])
+        Ok(&mut self.items[position])
     }
 
     fn begin(
@@ -157,16 +153,15 @@ impl Responses {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        let index = index
-            .unwrap_or_else(|| self.items.last().map_or(0, |open| open.index.saturating_add(1)));
-        let open = self.open(Some(index), assembly)?;
-        // The number comes again before the first item was complete.
-        let open = if open.raw.is_some() {
+        let next_index = self.items.last().map_or(0, |open| open.index.saturating_add(1));
+        let index = index.unwrap_or(next_index);
+        let mut open = self.open(Some(index), assembly)?;
+        if open.raw.is_some() {
+            // The number comes again before the first item was complete.
             open.close(assembly, events)?;
-            self.open(Some(index), assembly)?
-        } else {
-            open
-        };
+            open = self.open(Some(index), assembly)?;
+        }
+
         let fields = Fields::parse(item.get()).unwrap_or_default();
         open.begin_call(&fields, assembly, events)?;
         assembly.keep(item.get().len())?;
@@ -190,7 +185,7 @@ impl Responses {
         if let Some(usage) = response.object("usage") {
             assembly.usage = assembly.usage.updated(read_usage(&usage));
         }
-        // A server that didn't give its items one by one.
+        // Some servers send all items at the end.
         if self.items.iter().all(|open| open.block.is_none()) {
             for (index, item) in response.items("output").into_iter().enumerate() {
                 self.open(Some(index as u64), assembly)?.finish(item, assembly, events)?;
@@ -228,6 +223,7 @@ impl Open {
         self.close(assembly, events)
     }
 
+    /// Begins the call of an item, unless that was done before.
     fn begin_call(
         &mut self,
         item: &Fields<'_>,
@@ -235,13 +231,14 @@ impl Open {
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
         let is_call = item.text("type").as_deref() == Some("function_call");
-        if is_call && !std::mem::replace(&mut self.has_call, true) {
+        if is_call && !self.has_call {
+            self.has_call = true;
             assembly.begin_call(&item.text("name").unwrap_or_default(), events)?;
         }
         Ok(())
     }
 
-    /// Makes the block of the pieces so far.
+    /// Makes the block from the pieces so far.
     fn close(
         &mut self,
         assembly: &mut Assembly,
@@ -255,31 +252,10 @@ impl Open {
         let kind = fields.text("type").unwrap_or_default();
         self.block = Some(match &*kind {
             "function_call" => {
-                let mut object = Merged::new(&fields);
-                let mut is_changed = false;
-                let stated = fields.raw("arguments").map(arguments_of).unwrap_or_default();
-                if stated.is_empty() || self.arguments.is_empty() {
-                    assembly.add_arguments(&mut self.arguments, &stated)?;
+                let mut call = self.make_call(&fields, assembly)?;
+                if call.raw.is_none() {
+                    call.raw.clone_from(&raw);
                 }
-                // The whole text counts, should it differ from its pieces.
-                let arguments = if stated.is_empty() {
-                    std::mem::take(&mut self.arguments)
-                } else {
-                    stated.into_owned()
-                };
-                if fields.text("arguments").is_none_or(|text| text != arguments) {
-                    object.set_text("arguments", &arguments);
-                    is_changed = true;
-                }
-                let sent = fields.text("call_id").or_else(|| fields.text("id")).unwrap_or_default();
-                let id = assembly.call_id(&sent)?;
-                if fields.text("call_id").is_none_or(|text| text != id) {
-                    object.set_text("call_id", &id);
-                    is_changed = true;
-                }
-                let name = fields.text("name").unwrap_or_default().into_owned();
-                let raw = if is_changed { Some(object.json()) } else { raw.clone() };
-                let call = ModelCall { id, name, arguments, raw };
                 finish_call(&call, events);
                 Block::Call(call)
             }
@@ -293,22 +269,23 @@ impl Open {
             }
             "reasoning" => {
                 if self.thinking.is_empty() {
-                    let summary = texts(&fields, "summary");
-                    let whole =
-                        if summary.is_empty() { texts(&fields, "content") } else { summary };
+                    let mut whole = texts(&fields, "summary");
+                    if whole.is_empty() {
+                        whole = texts(&fields, "content");
+                    }
                     assembly.add_thinking(&mut self.thinking, &whole, events)?;
                 }
                 let text = std::mem::take(&mut self.thinking);
                 Block::Thinking { text, raw: if self.is_whole { raw } else { None } }
             }
-            // An item that never came, only its text.
+            // The item itself never came, only its text.
             "" if raw.is_none() => {
-                let text = &mut self.text;
-                let thinking = &mut self.thinking;
-                match (text.is_empty(), thinking.is_empty()) {
-                    (false, _) => Block::Text { text: std::mem::take(text), raw: None },
-                    (_, false) => Block::Thinking { text: std::mem::take(thinking), raw: None },
-                    _ => return Ok(()),
+                if !self.text.is_empty() {
+                    Block::Text { text: std::mem::take(&mut self.text), raw: None }
+                } else if !self.thinking.is_empty() {
+                    Block::Thinking { text: std::mem::take(&mut self.thinking), raw: None }
+                } else {
+                    return Ok(());
                 }
             }
             _ => match raw {
@@ -318,9 +295,41 @@ impl Open {
         });
         Ok(())
     }
+
+    /// Makes the call of an item. The call has its own JSON only if that differs from the item.
+    fn make_call(
+        &mut self,
+        item: &Fields<'_>,
+        assembly: &mut Assembly,
+    ) -> Result<ModelCall, WireError> {
+        let whole = item.raw("arguments").map(arguments_of).unwrap_or_default();
+        if whole.is_empty() || self.arguments.is_empty() {
+            assembly.add_arguments(&mut self.arguments, &whole)?;
+        }
+        // The whole arguments of the item take precedence over their pieces.
+        let arguments =
+            if whole.is_empty() { std::mem::take(&mut self.arguments) } else { whole.into_owned() };
+        let call_id = item.text("call_id");
+        let server_id = call_id.clone().or_else(|| item.text("id")).unwrap_or_default();
+        let id = assembly.call_id(&server_id)?;
+
+        let mut object = Merged::new(item);
+        let mut is_changed = false;
+        if item.text("arguments").is_none_or(|text| text != arguments) {
+            object.set_text("arguments", &arguments);
+            is_changed = true;
+        }
+        if call_id.is_none_or(|text| text != id) {
+            object.set_text("call_id", &id);
+            is_changed = true;
+        }
+        let name = item.text("name").unwrap_or_default().into_owned();
+        let raw = if is_changed { Some(object.json()) } else { None };
+        Ok(ModelCall { id, name, arguments, raw })
+    }
 }
 
-/// The texts in a list of parts, as one.
+/// Joins the texts in a list of parts.
 fn texts(fields: &Fields<'_>, name: &str) -> String {
     let mut joined = String::new();
     for part in fields.items(name) {

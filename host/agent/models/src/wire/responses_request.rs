@@ -10,7 +10,7 @@ use crate::wire::{
 
 const FORMAT: WireFormat = WireFormat::Responses;
 
-/// Fields that can't be written from outside, such as the ones that would let the server keep the
+/// Fields that the configuration can't set, such as the fields by which the server would keep the
 /// conversation.
 const RESERVED: [&str; 9] = [
     "conversation",
